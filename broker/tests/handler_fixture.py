@@ -15,7 +15,7 @@ from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
 from ottla.broker.quotas.replication_quota import LEADER, ReplicationQuota
-from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies
+from ottla.broker.replication.hosted_partition import HostedPartition, IsrDependencies, TopicTraffic
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
 from ottla.broker.requests.peer import Peer
 from ottla.broker.requests.purgatory import Purgatory
@@ -121,6 +121,7 @@ class FakeReplicaManager:
         self.image = MetadataImage()
         self.replicas: dict[tuple[str, int], HostedPartition] = {}
         self.leader_quota = ReplicationQuota(LEADER, 1)
+        self.unknown_traffic = TopicTraffic()
 
     def host(
         self,

@@ -17,6 +17,7 @@ from ottla.broker.requests.peer import ANONYMOUS, Peer
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, FakeListener, frame, in_virtual_time
 from ottla.wire.api_keys import ApiKey, request_spec
 from ottla.wire.codec.compiler import Chunk
+from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.framing import RequestFrame, parse_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -242,6 +243,9 @@ def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pyt
         def received(self, peer: Peer, request: RequestFrame) -> None:
             heard.append(("received", request.key, request.correlation_id, len(request.frame)))
 
+        def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
+            heard.append(("completed", request.key, request.correlation_id, 0))
+
         def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
             assert sum(len(chunk) for chunk in chunks) == size_bytes
             heard.append(("answered", request.key, request.correlation_id, size_bytes))
@@ -258,9 +262,10 @@ def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pyt
         await stage.connection(line).serve()
 
     in_virtual_time(run)
-    assert heard[:2] == [("received", BEAT, 1, len(raws[0]) - 4), ("answered", BEAT, 1, len(line.received))]
-    assert heard[2] == ("received", ApiKey.PRODUCE, 2, len(raws[1]) - 4), "acks=0 is not answered"
-    assert [(what, number) for what, _, number, _ in heard[3:]] == [("received", 3)], "what is refused was received"
+    answered = "answered", BEAT, 1, len(line.received)
+    assert heard[:3] == [("received", BEAT, 1, len(raws[0]) - 4), ("completed", BEAT, 1, 0), answered]
+    assert heard[3] == ("received", ApiKey.PRODUCE, 2, len(raws[1]) - 4), "acks=0 is not answered"
+    assert [(what, number) for what, _, number, _ in heard[4:]] == [("received", 3)], "what is refused was received"
 
 
 @pytest.mark.behaviour("P-7")

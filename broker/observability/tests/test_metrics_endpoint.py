@@ -1,266 +1,176 @@
-"""The page of numbers, line by line, and who gets it."""
+"""The page of metrics: its families, its values, and how it is cut into steps."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
-from ottla.broker.observability import metrics_endpoint
-from ottla.broker.observability.metrics_endpoint import MetricSources
-from ottla.broker.observability.request_metrics import RequestMetrics
-from ottla.broker.replication.partition_state import CommittedIsr, FollowerReplica, FollowerState, LeaderState
-from ottla.broker.requests.peer import Peer
-from ottla.broker.tests.connection_fixture import ConnectionEnv, in_virtual_time
-from ottla.controller.raft.state_machine.epoch_states import RaftFollowerState as Follower_
-from ottla.controller.raft.state_machine.events import HardState, ReplicaKey
-from ottla.controller.raft.state_machine.log_summary import VoterSetHistory
+from ottla.broker.config.limits import MAX_METRICS_PARTITIONS
+from ottla.broker.observability import partition_metrics
+from ottla.broker.observability.metric_families import COUNTER, FAMILIES, GAUGE, SECTIONS, SUMMARY
+from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
+from ottla.broker.observability.partition_metrics import add_replica_metrics, add_traffic_metrics
+from ottla.broker.observability.tests.metrics_fixture import (
+    MetricsEnv,
+    MetricsReplicas,
+    collect,
+    collector,
+    hosted,
+    led,
+    samples,
+)
+from ottla.broker.tests.connection_fixture import in_virtual_time
+from ottla.env.env import ProcessStats
+from ottla.jobs.job import run_to_end
 from ottla.jobs.time_slice import run_in_background
-from ottla.wire.api_keys import ApiKey
-from ottla.wire.framing import RequestFrame
-
-OF_A_BROKER = """\
-# HELP kafka_log_log_size Bytes of all segments.
-# TYPE kafka_log_log_size gauge
-kafka_log_log_size{topic="a",partition="0"} 10
-kafka_log_log_size{topic="b",partition="7"} 17
-# HELP kafka_log_log_numlogsegments Segments.
-# TYPE kafka_log_log_numlogsegments gauge
-kafka_log_log_numlogsegments{topic="a",partition="0"} 3
-kafka_log_log_numlogsegments{topic="b",partition="7"} 3
-# HELP kafka_log_log_logstartoffset First offset that is kept.
-# TYPE kafka_log_log_logstartoffset gauge
-kafka_log_log_logstartoffset{topic="a",partition="0"} 100
-kafka_log_log_logstartoffset{topic="b",partition="7"} 107
-# HELP kafka_log_log_logendoffset Next offset to be written.
-# TYPE kafka_log_log_logendoffset gauge
-kafka_log_log_logendoffset{topic="a",partition="0"} 200
-kafka_log_log_logendoffset{topic="b",partition="7"} 207
-# HELP kafka_server_replicamanager_partitioncount Partitions on this node.
-# TYPE kafka_server_replicamanager_partitioncount gauge
-kafka_server_replicamanager_partitioncount 5
-# HELP kafka_server_replicamanager_leadercount Partitions this node leads.
-# TYPE kafka_server_replicamanager_leadercount gauge
-kafka_server_replicamanager_leadercount 3
-# HELP kafka_server_replicamanager_underreplicatedpartitions Of those, the ones with replicas that are not in sync.
-# TYPE kafka_server_replicamanager_underreplicatedpartitions gauge
-kafka_server_replicamanager_underreplicatedpartitions 2
-# HELP kafka_server_replicamanager_underminisrpartitioncount Of those, the ones with fewer in sync than \
-min.insync.replicas.
-# TYPE kafka_server_replicamanager_underminisrpartitioncount gauge
-kafka_server_replicamanager_underminisrpartitioncount 1
-# HELP kafka_server_replicamanager_atminisrpartitioncount Of those, the ones with just as many in sync as that.
-# TYPE kafka_server_replicamanager_atminisrpartitioncount gauge
-kafka_server_replicamanager_atminisrpartitioncount 1
-# HELP kafka_server_replicafetchermanager_maxlag Committed records the follower is without that is most behind.
-# TYPE kafka_server_replicafetchermanager_maxlag gauge
-kafka_server_replicafetchermanager_maxlag 30
-# HELP kafka_server_replicamanager_offlinereplicacount Partitions in failed directories.
-# TYPE kafka_server_replicamanager_offlinereplicacount gauge
-kafka_server_replicamanager_offlinereplicacount 4
-# HELP kafka_log_logmanager_offlinelogdirectorycount Data directories that failed.
-# TYPE kafka_log_logmanager_offlinelogdirectorycount gauge
-kafka_log_logmanager_offlinelogdirectorycount 1
-# HELP kafka_log_logcleanermanager_uncleanable_partitions_count Compacted partitions that cannot be compacted.
-# TYPE kafka_log_logcleanermanager_uncleanable_partitions_count gauge
-kafka_log_logcleanermanager_uncleanable_partitions_count 5
-# HELP ottla_open_segments Segments whose file is open.
-# TYPE ottla_open_segments gauge
-ottla_open_segments 4
-# HELP kafka_server_replicamanager_isrexpands_total Replicas that have come in sync.
-# TYPE kafka_server_replicamanager_isrexpands_total counter
-kafka_server_replicamanager_isrexpands_total 21
-# HELP kafka_server_replicamanager_isrshrinks_total Times that replicas were let go for being behind.
-# TYPE kafka_server_replicamanager_isrshrinks_total counter
-kafka_server_replicamanager_isrshrinks_total 22
-# HELP kafka_server_replicamanager_failedisrupdates_total Changes of an ISR that the controller refused.
-# TYPE kafka_server_replicamanager_failedisrupdates_total counter
-kafka_server_replicamanager_failedisrupdates_total 23
-# HELP ottla_cleaner_passes_total Passes of the compactor.
-# TYPE ottla_cleaner_passes_total counter
-ottla_cleaner_passes_total 6
-# HELP ottla_cleaner_read_bytes_total Bytes the compactor read.
-# TYPE ottla_cleaner_read_bytes_total counter
-ottla_cleaner_read_bytes_total 70
-# HELP ottla_cleaner_written_bytes_total Bytes the compactor wrote.
-# TYPE ottla_cleaner_written_bytes_total counter
-ottla_cleaner_written_bytes_total 80
-# HELP ottla_scrub_segments_total Old segments that were read again.
-# TYPE ottla_scrub_segments_total counter
-ottla_scrub_segments_total 9
-# HELP ottla_scrub_damage_total Damaged places that were found in them.
-# TYPE ottla_scrub_damage_total counter
-ottla_scrub_damage_total 11
-"""
-OF_EVERY_NODE = """\
-# HELP kafka_server_raft_metrics_current_leader Who leads the quorum; -1 where that is not known.
-# TYPE kafka_server_raft_metrics_current_leader gauge
-kafka_server_raft_metrics_current_leader 1
-# HELP kafka_server_raft_metrics_current_vote Whom this node gave its vote; -1 for nobody.
-# TYPE kafka_server_raft_metrics_current_vote gauge
-kafka_server_raft_metrics_current_vote 3
-# HELP kafka_server_raft_metrics_current_epoch The quorum's epoch.
-# TYPE kafka_server_raft_metrics_current_epoch gauge
-kafka_server_raft_metrics_current_epoch 7
-# HELP kafka_server_raft_metrics_high_watermark Up to where the metadata is committed; -1 where not known.
-# TYPE kafka_server_raft_metrics_high_watermark gauge
-kafka_server_raft_metrics_high_watermark 80
-# HELP kafka_server_raft_metrics_log_end_offset End of the metadata log here.
-# TYPE kafka_server_raft_metrics_log_end_offset gauge
-kafka_server_raft_metrics_log_end_offset 90
-# HELP kafka_server_raft_metrics_log_end_epoch Epoch of its last record.
-# TYPE kafka_server_raft_metrics_log_end_epoch gauge
-kafka_server_raft_metrics_log_end_epoch 6
-# HELP kafka_server_raft_metrics_number_of_voters Controllers that vote.
-# TYPE kafka_server_raft_metrics_number_of_voters gauge
-kafka_server_raft_metrics_number_of_voters 2
-# HELP kafka_server_raft_metrics_number_of_observers Others that fetch the metadata log, as its leader knows.
-# TYPE kafka_server_raft_metrics_number_of_observers gauge
-kafka_server_raft_metrics_number_of_observers 0
-# HELP kafka_server_raft_metrics_uncommitted_voter_change Whether a change of who votes is not committed yet.
-# TYPE kafka_server_raft_metrics_uncommitted_voter_change gauge
-kafka_server_raft_metrics_uncommitted_voter_change 0
-# HELP ottla_connections Connections of clients, brokers and controllers.
-# TYPE ottla_connections gauge
-ottla_connections 12
-# HELP kafka_server_raft_metrics_current_state 1 for the state this node is in.
-# TYPE kafka_server_raft_metrics_current_state gauge
-kafka_server_raft_metrics_current_state{state="leader"} 0
-kafka_server_raft_metrics_current_state{state="candidate"} 0
-kafka_server_raft_metrics_current_state{state="prospective"} 0
-kafka_server_raft_metrics_current_state{state="follower"} 1
-kafka_server_raft_metrics_current_state{state="unattached"} 0
-kafka_server_raft_metrics_current_state{state="resigned"} 0
-kafka_server_raft_metrics_current_state{state="observer"} 0
-# HELP kafka_network_requestmetrics_requests_total Requests that came.
-# TYPE kafka_network_requestmetrics_requests_total counter
-kafka_network_requestmetrics_requests_total{request="Produce"} 2
-kafka_network_requestmetrics_requests_total{request="OffsetForLeaderEpoch"} 1
-# HELP ottla_answers_total Answers that left; what asks for none gets none.
-# TYPE ottla_answers_total counter
-ottla_answers_total{request="Produce"} 1
-ottla_answers_total{request="OffsetForLeaderEpoch"} 1
-# HELP ottla_request_bytes_total Bytes of the requests.
-# TYPE ottla_request_bytes_total counter
-ottla_request_bytes_total{request="Produce"} 38
-ottla_request_bytes_total{request="OffsetForLeaderEpoch"} 24
-# HELP ottla_answer_bytes_total Bytes of the answers.
-# TYPE ottla_answer_bytes_total counter
-ottla_answer_bytes_total{request="Produce"} 7
-ottla_answer_bytes_total{request="OffsetForLeaderEpoch"} 9
-"""
 
 
-def log(topic: str, number: int) -> Any:
-    return SimpleNamespace(
-        topic=topic,
-        partition=number,
-        size_bytes=10 + number,
-        log_start_offset=100 + number,
-        log_end_offset=200 + number,
-        segments=[SimpleNamespace(is_open=is_open) for is_open in (True, False, True)],
-    )
+def render(*arguments: Any, **options: Any) -> dict[str, float]:
+    found: dict[str, float] = {}
+
+    async def run() -> None:
+        found.update(samples(b"".join(run_to_end(collector(*arguments, **options).render()))))
+
+    in_virtual_time(run)
+    return found
 
 
-class MetricsReplicas(list[Any]):
-    offline_partitions = (1, 2, 3, 4)
-    isr_expands, isr_shrinks, isr_failures = 21, 22, 23
+def test_page_of_a_broker_has_its_logs_replicas_and_process() -> None:
+    found = render()
+    at = "{topic=b,partition=7}"
+    assert found[f"kafka_log_log_size{at}"] == 17
+    assert found[f"kafka_log_log_numlogsegments{at}"] == 3
+    assert found[f"kafka_log_log_logstartoffset{at}"] == 107
+    assert found[f"kafka_log_log_logendoffset{at}"] == 207
+    expected = {
+        "kafka_server_replicamanager_partitioncount": 5,
+        "kafka_server_replicamanager_leadercount": 3,
+        "kafka_server_replicamanager_underreplicatedpartitions": 2,
+        "kafka_server_replicamanager_underminisrpartitioncount": 1,
+        "kafka_server_replicamanager_atminisrpartitioncount": 1,
+        "kafka_server_replicamanager_offlinereplicacount": 4,
+        "kafka_server_replicamanager_isrexpands_total": 21,
+        "kafka_server_replicamanager_isrshrinks_total": 22,
+        "kafka_server_replicamanager_failedisrupdates_total": 23,
+        "kafka_server_replicafetchermanager_maxlag": 30,
+        "kafka_log_logmanager_offlinelogdirectorycount": 1,
+        "kafka_log_logcleanermanager_uncleanable_partitions_count": 5,
+        "kafka_server_kafkaserver_brokerstate": 3,
+        "ottla_open_segments": 10,
+        "ottla_cleaner_passes_total": 6,
+        "ottla_cleaner_read_bytes_total": 70,
+        "ottla_cleaner_written_bytes_total": 80,
+        "ottla_scrub_segments_total": 9,
+        "ottla_scrub_damage_total": 11,
+        "process_cpu_seconds_total": 2.5,
+        "process_resident_memory_bytes": 1000,
+        "process_virtual_memory_bytes": 2000,
+        "process_open_fds": 30,
+        "process_max_fds": 40,
+        "process_start_time_seconds": 1,
+        "kafka_server_kafkaserver_linux_disk_read_bytes": 50,
+        "kafka_server_kafkaserver_linux_disk_write_bytes": 60,
+        "kafka_server_raftmetrics_current_state{current_state=follower}": 1,
+        "kafka_server_raftmetrics_current_leader": 1,
+        "kafka_server_raft_metrics_current_leader": 1,
+    }
+    assert {name: found[name] for name in expected} == expected
 
 
-def replica(state: Any, lag: int = 0) -> Any:
-    settings = SimpleNamespace(min_insync_replicas=2)
-    return SimpleNamespace(state=state, lag=lag, log=SimpleNamespace(config=settings))
+def test_page_of_a_controller_has_no_logs_and_no_replicas() -> None:
+    found = render(is_broker=False)
+    assert "kafka_server_raft_metrics_current_leader" in found
+    assert not [name for name in found if name.startswith(("kafka_log", "kafka_server_replicamanager", "kafka_topic"))]
 
 
-def led(*isr: int) -> LeaderState:
-    """Of three replicas."""
-    return LeaderState(1, 3, 0, CommittedIsr(isr), 0, {2: FollowerReplica(), 3: FollowerReplica()})
+def test_led_partition_has_the_samples_of_exporters() -> None:
+    page = MetricsBuilder()
+    replicas: Any = hosted()
+    found = collect(add_replica_metrics(page, replicas), page)
+    for at, expected in (("{topic=a,partition=0}", (0, 0, 3, 0, 1)), ("{topic=b,partition=7}", (0, 1, 2, 1, 0))):
+        assert expected == (
+            found[f"kafka_cluster_partition_underminisr{at}"],
+            found[f"kafka_cluster_partition_atminisr{at}"],
+            found[f"kafka_topic_partition_in_sync_replica{at}"],
+            found[f"kafka_topic_partition_under_replicated_partition{at}"],
+            found[f"kafka_topic_partition_leader_is_preferred{at}"],
+        )
+        assert found[f"kafka_topic_partition_current_offset{at}"] == 150
+        assert found[f"kafka_topic_partition_replicas{at}"] == 3
+    assert found["kafka_cluster_partition_underminisr{topic=a,partition=1}"] == 1
+    assert found["kafka_topic_partitions{topic=a}"] == 2
+    assert "kafka_topic_partitions{topic=b}" not in found, "another broker leads partition 0"
+    assert "kafka_topic_partition_leader{topic=b,partition=0}" not in found
 
 
-def numbers(logs: list[Any], *, serves: bool = True) -> MetricSources:
-    followers = [replica(FollowerState(3, 2), lag) for lag in (30, 4)]
-    replicas: Any = MetricsReplicas([replica(led(1, 2, 3)), replica(led(1)), replica(led(1, 3)), *followers])
-    storage: Any = SimpleNamespace(logs=lambda: logs, offline=["/data"])
-    cleaner: Any = SimpleNamespace(uncleanable_count=5, passes=6, bytes_read=70, bytes_written=80)
-    scrubber: Any = SimpleNamespace(segments_read=9, damage_count=11)
-    controller = SimpleNamespace(raft=following())
-    return MetricSources(
-        storage, replicas, cleaner, scrubber, counted(), lambda: 12, controller, serves, is_controller=False
-    )
-
-
-def following() -> Any:
-    """Node 2 follows node 1."""
-    voters = VoterSetHistory([ReplicaKey(1), ReplicaKey(2)])
-    chain = SimpleNamespace(end_offset=90, last_epoch=6)
-    hard = HardState(7, 1, ReplicaKey(3))
-    return SimpleNamespace(
-        local_replica=ReplicaKey(2),
-        state=Follower_(1, 0),
-        voters=voters,
-        hard_state=hard,
-        log_summary=chain,
-        leader_id=1,
-        epoch=7,
-        high_watermark=80,
-    )
-
-
-def counted() -> RequestMetrics:
-    counts, peer = RequestMetrics(), Peer("h", ("a", 1))
-    for key, size_bytes, answer_bytes in (
-        (ApiKey.OFFSET_FOR_LEADER_EPOCH, 20, 9),
-        (ApiKey.PRODUCE, 10, 7),
-        (ApiKey.PRODUCE, 20, 0),
+def test_traffic_of_all_topics_includes_removed_and_unknown_ones() -> None:
+    replicas: Any = hosted()
+    for number, (traffic, size) in enumerate(
+        [(replicas.traffic["a"], 1), (replicas.traffic["b"], 20), (replicas.removed_traffic, 300)], 1
     ):
-        request = RequestFrame(key, 3, 1, "me", memoryview(bytes(size_bytes)), 8, 3)
-        counts.received(peer, request)
-        if answer_bytes:
-            counts.answered(peer, request, (), answer_bytes)
-    return counts
+        traffic.bytes_in += size
+        traffic.messages_in += number
+        traffic.replication_bytes_in += size
+    replicas.unknown_traffic.failed_produces = 7
+    page = MetricsBuilder()
+    found = collect(add_traffic_metrics(page, replicas), page)
+    name = "kafka_server_brokertopicmetrics"
+    assert [found[f"{name}_bytesin_total{at}"] for at in ("{topic=a}", "{topic=b}", "")] == [1, 20, 321]
+    assert found[f"{name}_messagesin_total"] == 6
+    assert found[f"{name}_failedproducerequests_total"] == 7
+    assert found[f"{name}_replicationbytesin_total"] == 321
 
 
-def test_the_page_says_what_each_number_is() -> None:
-    async def run() -> None:
-        world: Any = ConnectionEnv()
-        page = await run_in_background(world, metrics_endpoint.render_page(world, numbers([log("a", 0), log("b", 7)])))
-        assert page.decode() == OF_A_BROKER + OF_EVERY_NODE
-
-    in_virtual_time(run)
-
-
-def test_a_controller_that_is_no_broker_tells_of_no_logs() -> None:
-    async def run() -> None:
-        world: Any = ConnectionEnv()
-        assert (
-            await run_in_background(world, metrics_endpoint.render_page(world, numbers([], serves=False)))
-        ).decode() == OF_EVERY_NODE
-
-    in_virtual_time(run)
+def test_partitions_beyond_the_limit_are_counted_without_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_metrics, "MAX_METRICS_PARTITIONS", 2)
+    monkeypatch.setattr(partition_metrics, "MAX_METRICS_TOPICS", 1)
+    found = render()
+    assert found["ottla_metrics_omitted_partitions"] == 3
+    assert found["kafka_server_replicamanager_leadercount"] == 3
+    assert found["ottla_open_segments"] == 10
+    assert [name for name in found if name.startswith(("kafka_log_log_size", "kafka_topic_partition_leader{"))] == [
+        "kafka_log_log_size{topic=a,partition=0}",
+        "kafka_log_log_size{topic=a,partition=1}",
+        "kafka_topic_partition_leader{topic=a,partition=0}",
+        "kafka_topic_partition_leader{topic=a,partition=1}",
+    ]
+    assert "kafka_server_brokertopicmetrics_bytesin_total{topic=b}" not in found
+    assert MAX_METRICS_PARTITIONS >= 10_000
 
 
-@pytest.mark.parametrize("slow", ["size_bytes", "is_open"])
-def test_a_walk_over_many_logs_lets_others_run(slow: str) -> None:
-    """Each of its rounds, the one over the segments too."""
+@pytest.mark.parametrize("count", [0, 1, 19, 20, 21, 40, 41])
+def test_every_partition_has_its_samples_however_the_page_is_cut(count: int) -> None:
+    replicas = MetricsReplicas()
+    for number in range(count):
+        replicas.host("t", number, led(1, 2))
+    found = render(replicas)
+    for name in ("kafka_log_log_size", "kafka_log_log_logendoffset", "kafka_topic_partition_current_offset"):
+        rows = [key for key in found if key.startswith(f"{name}{{")]
+        assert rows == [f"{name}{{topic=t,partition={number}}}" for number in range(count)]
+    assert found["ottla_open_segments"] == 2 * count
+
+
+def test_collection_of_many_partitions_lets_other_tasks_run() -> None:
     turns = 0
+    replicas = MetricsReplicas()
+    env: Any = MetricsEnv()
 
-    async def run() -> None:
-        nonlocal turns
-        world: Any = ConnectionEnv()
+    class SlowLog:
+        """Its size takes 0.05 ms to look at."""
 
-        def look(_: Any) -> int:
-            world.work(0.05)
+        topic, partition, log_start_offset, log_end_offset, segments = "t", 0, 0, 0, ()
+
+        @property
+        def size_bytes(self) -> int:
+            env.work(0.05)
             return 1
 
-        looked = type("Looked", (SimpleNamespace,), {slow: property(look)})
-        rest = {"topic": "t", "partition": 0, "log_start_offset": 0, "log_end_offset": 0}
-        if slow == "is_open":
-            logs = [SimpleNamespace(**rest, size_bytes=0, segments=[looked()]) for _ in range(1000)]
-        else:
-            logs = [looked(**rest, segments=[]) for _ in range(1000)]
+    made = collector(replicas, env=env)
+    made._sources.log_dirs.logs = lambda: [SlowLog()] * 1000  # type: ignore[assignment, method-assign, return-value]
 
+    async def run() -> None:
         async def other() -> None:
             nonlocal turns
             while True:
@@ -269,25 +179,48 @@ def test_a_walk_over_many_logs_lets_others_run(slow: str) -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            await run_in_background(world, metrics_endpoint.render_page(world, numbers(logs)))
+            await run_in_background(env, made.render())
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)
-    assert 18 <= turns <= 22, "50 ms of work, 2 ms at a time as far as fifty logs fit in"
+    assert 17 <= turns <= 30, "50 ms of work, 2 ms at a time as far as twenty logs fit in"
 
 
-@pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 100, 101])
-def test_every_log_has_its_lines_however_the_walk_is_cut(count: int) -> None:
+def test_idle_ratio_follows_from_the_cpu_time_between_two_scrapes() -> None:
+    env: Any = MetricsEnv()
+
     async def run() -> None:
-        world: Any = ConnectionEnv()
-        text = (
-            await run_in_background(
-                world, metrics_endpoint.render_page(world, numbers([log("t", n) for n in range(count)]))
-            )
-        ).decode()
-        for name in ("size", "numlogsegments", "logstartoffset", "logendoffset"):
-            found = [x for x in text.split("\n") if x.startswith(f"kafka_log_log_{name}{{")]
-            assert [x.split('"')[3] for x in found] == [str(n) for n in range(count)]
-        assert f"\nottla_open_segments {2 * count}\n" in text
+        made = collector(env=env)
+        name = "kafka_network_socketserver_networkprocessoravgidle_percent"
+        await trio.sleep(1)
+        assert name not in samples(b"".join(run_to_end(made.render())))
+        await trio.sleep(10)
+        env.stats = ProcessStats(cpu_s=2.5 + 3)
+        assert samples(b"".join(run_to_end(made.render())))[name] == pytest.approx(0.7)
+        await trio.sleep(1)
+        env.stats = ProcessStats(cpu_s=50)
+        assert samples(b"".join(run_to_end(made.render())))[name] == 0
 
     in_virtual_time(run)
+
+
+def test_label_values_are_escaped() -> None:
+    page = MetricsBuilder()
+    page.add("kafka_consumergroup_members", 1, labels(consumergroup='a"b\\c\nd\udc80'))
+    text = b"".join(run_to_end(page.finish())).decode()
+    assert text.endswith('kafka_consumergroup_members{consumergroup="a\\"b\\\\c\\nd?"} 1\n')
+
+
+def test_metric_families_have_a_meaning_a_unit_and_a_name_of_their_kind() -> None:
+    assert len(FAMILIES) == sum(len(section.families) for section in SECTIONS), "a name twice"
+    for family in FAMILIES.values():
+        assert family.kind in (GAUGE, COUNTER, SUMMARY)
+        assert family.unit
+        assert family.meaning[0].isupper() or family.meaning[0].isdigit()
+        assert not family.meaning.endswith(".")
+        assert (family.kind == COUNTER) == family.name.endswith("_total"), family.name
+
+
+def test_sample_of_an_unknown_family_is_refused() -> None:
+    with pytest.raises(KeyError):
+        MetricsBuilder().add("ottla_unknown", 1)

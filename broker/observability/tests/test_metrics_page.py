@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.observability import metrics_endpoint
 from ottla.broker.observability.metrics_endpoint import MetricsPage
-from ottla.broker.observability.tests.test_metrics_endpoint import numbers
 from ottla.broker.tests.connection_fixture import ConnectionEnv, in_virtual_time
 from ottla.jobs.job import Job
 
@@ -23,26 +21,25 @@ from ottla.jobs.job import Job
     ids=["each in time", "the first cancelled"],
 )
 def test_requests_during_a_rendering_share_the_next_page(
-    monkeypatch: pytest.MonkeyPatch, takes_s: list[int], patience_s: float, expected: dict[float, bytes]
+    takes_s: list[int], patience_s: float, expected: dict[float, bytes]
 ) -> None:
     """None gets a page whose rendering began before the request."""
     received, left = dict.fromkeys(expected, b""), iter(takes_s)
 
-    def slow(env: Any, _: Any) -> Job[bytes]:
-        began = trio.current_time()
-        yield env.sleep(next(left))
-        return b"begun at %d" % began
-
-    monkeypatch.setattr(metrics_endpoint, "render_page", slow)
-
     async def run() -> None:
         env: Any = ConnectionEnv()
-        page = MetricsPage(env, numbers([]))
+
+        def slow() -> Job[list[bytes]]:
+            began = trio.current_time()
+            yield env.sleep(next(left))
+            return [b"begun at %d" % began]
+
+        page = MetricsPage(env, slow)
 
         async def ask(at_s: float) -> None:
             await trio.sleep_until(at_s)
             with trio.move_on_after(patience_s):
-                received[at_s] = await page.render()
+                received[at_s] = b"".join(await page.render())
 
         async with trio.open_nursery() as nursery:
             for at_s in expected:

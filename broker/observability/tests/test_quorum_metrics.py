@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.observability import quorum_metrics
+from ottla.broker.observability.metrics_builder import MetricsBuilder
+from ottla.broker.observability.tests.metrics_fixture import collect, samples
 from ottla.controller.raft.state_machine.epoch_states import (
     CandidateState,
     EpochState,
@@ -44,10 +46,17 @@ def seen(
     return SimpleNamespace(raft=raft)
 
 
-def told(controller: Any) -> dict[str, int]:
-    return {
-        name.removeprefix("kafka_server_raft_metrics_"): x for name, _, x in quorum_metrics.quorum_metrics(controller)
-    }
+def told(controller: Any) -> dict[str, float]:
+    page = MetricsBuilder()
+    quorum_metrics.add_quorum_metrics(page, controller)
+    found = samples(b"".join(run_to_end(page.finish())))
+    return {name.removeprefix("kafka_server_raft_metrics_"): value for name, value in found.items()}
+
+
+def cluster(controller: Any) -> dict[str, float]:
+    page = MetricsBuilder()
+    found = collect(quorum_metrics.add_cluster_metrics(page, controller), page)
+    return {name.removeprefix("kafka_controller_kafkacontroller_"): value for name, value in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -65,8 +74,11 @@ def told(controller: Any) -> dict[str, int]:
 )
 def test_each_state_has_its_name(state: EpochState, votes: bool, name: str) -> None:
     controller = seen(state, *((ME, OTHER) if votes else (OTHER,)))
-    ones = [line for line in quorum_metrics.raft_state_metrics(controller) if line.endswith(" 1\n")]
-    assert ones == [f'kafka_server_raft_metrics_current_state{{state="{name}"}} 1\n']
+    found = told(controller)
+    assert [x for x, value in found.items() if x.startswith("current_state") and value] == [
+        f"current_state{{state={name}}}"
+    ]
+    assert found[f"kafka_server_raftmetrics_current_state{{current_state={name}}}"] == 1
 
 
 def test_who_voted_for_whom() -> None:
@@ -95,11 +107,7 @@ def test_a_controller_counts_brokers_and_partitions() -> None:
     create(made, "u", -1, -1, assignments=[create_topics.CreatableReplicaAssignment(0, [2, 3])])
     send_heartbeat(made, 2, want_fence=True)
     controller: Any = SimpleNamespace(image=made.image, is_active=True)
-    found = {
-        name.removeprefix("kafka_controller_kafkacontroller_"): x
-        for name, _, x in run_to_end(quorum_metrics.cluster_metrics(controller))
-    }
-    assert found == {
+    assert cluster(controller) == {
         "activecontrollercount": 1,
         "activebrokercount": 2,
         "fencedbrokercount": 1,
@@ -111,11 +119,12 @@ def test_a_controller_counts_brokers_and_partitions() -> None:
         "lastcommittedrecordoffset": made.image.offset,
     }
     controller.is_active = False
-    assert run_to_end(quorum_metrics.cluster_metrics(controller))[0][2] == 0
+    assert cluster(controller)["activecontrollercount"] == 0
 
 
 def test_a_walk_over_many_partitions_is_cut_into_steps() -> None:
     made = machine(1)
     create(made, "t", 250, 1)
-    steps = quorum_metrics.cluster_metrics(SimpleNamespace(image=made.image, is_active=True))  # type: ignore[arg-type]
+    controller: Any = SimpleNamespace(image=made.image, is_active=True)
+    steps = quorum_metrics.add_cluster_metrics(MetricsBuilder(), controller)
     assert sum(1 for _ in steps) == 2

@@ -164,6 +164,8 @@ def test_a_partition_that_goes_is_led_no_more_and_whoever_waits_hears_of_it(lost
         await ground.publisher.wait_applied_and_created()
         replica = ground.replica_manager.leader("t", 1)
         assert replica.log.directory == "/b/t-1"
+        assert replica.traffic is ground.replica_manager.leader("t", 0).traffic
+        replica.traffic.bytes_in = 7
         ground.woken.clear()
         if lost:
             ground.failure_handler.handle_failure(OSError(errno.EIO, "gone"), replica.log)
@@ -178,6 +180,10 @@ def test_a_partition_that_goes_is_led_no_more_and_whoever_waits_hears_of_it(lost
         ground.replica_manager.remove(("t", 1))
         assert ("t", 1) not in ground.replica_manager.offline_partitions, "of a topic that is gone nothing is missed"
         assert len(resigned) == 1
+        assert ground.replica_manager.removed_traffic.bytes_in == 0, "partition 0 is still hosted"
+        ground.replica_manager.remove(("t", 0))
+        assert ground.replica_manager.traffic == {}
+        assert ground.replica_manager.removed_traffic.bytes_in == 7
 
     ground.run(story)
 

@@ -176,6 +176,21 @@ def test_what_is_refused_says_why_at_once(
         assert len(rows_of(answer)[0].records) == 0
 
 
+def test_fetch_counts_the_traffic_of_topics(stage: HandlerFixture) -> None:
+    traffic, unknown = stage.hosted.replicas["t", 0].traffic, stage.hosted.unknown_traffic
+    send(stage, request(("t", 0, 0), ("t", 9, 0), each=2 * SIZE))
+    assert (traffic.bytes_out, traffic.fetches, traffic.failed_fetches) == (2 * SIZE, 1, 0)
+    assert (unknown.fetches, unknown.failed_fetches) == (1, 1)
+    send(stage, request(("t", 0, 13)))
+    assert (traffic.bytes_out, traffic.fetches, traffic.failed_fetches) == (2 * SIZE, 2, 1)
+
+
+def test_fetch_that_waits_for_more_bytes_counts_them_once(stage: HandlerFixture) -> None:
+    answer, took = send(stage, request(("t", 0, 0), least=10 * SIZE, wait=1000))
+    assert (len(rows_of(answer)[0].records), took) == (4 * SIZE, 1)
+    assert stage.hosted.replicas["t", 0].traffic.bytes_out == 4 * SIZE
+
+
 def test_a_topic_made_again_under_its_name_is_another_topic(stage: HandlerFixture) -> None:
     what = request(("t", 0, 0))
     stage.hosted.image = stage.hosted.image.__class__(

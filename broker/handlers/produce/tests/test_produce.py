@@ -261,6 +261,19 @@ def test_each_partition_has_its_own_outcome(stage: HandlerFixture) -> None:
     assert topic_id_of("t") != ZERO_UUID
 
 
+def test_produce_counts_the_traffic_of_topics(stage: HandlerFixture) -> None:
+    batch = make_batch(0)
+    send(stage, request(("t", 0, batch), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
+    traffic, unknown = stage.hosted.replicas["t", 0].traffic, stage.hosted.unknown_traffic
+    assert (traffic.messages_in, traffic.bytes_in, traffic.produces) == (6, 2 * len(batch), 2)
+    assert (traffic.failed_produces, unknown.produces, unknown.failed_produces) == (0, 1, 1)
+    large = HandlerFixture()
+    large.hosted.host("t", settings=LogConfig(max_message_bytes=10))
+    send(large, request(("t", 0, batch)))
+    traffic = large.hosted.replicas["t", 0].traffic
+    assert (traffic.bytes_rejected, traffic.failed_produces, traffic.bytes_in) == (len(batch), 1, 0)
+
+
 def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(stage: HandlerFixture) -> None:
     assert send(stage, request(("t", 0, make_batch(0)), acks=0)) is None
     assert stage.hosted.replicas["t", 0].log.log_end_offset == 3
