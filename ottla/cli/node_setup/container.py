@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import closest_match
+from ottla.cli.node_setup.log_options import LEVEL_VARIABLE
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import OWN_BROKER_KEYS
 
@@ -26,6 +27,18 @@ _PREFIX = "KAFKA_"
 _LISTENERS, _ADVERTISED, _ROLES = "KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_PROCESS_ROLES"
 _DEFAULT_LISTENERS = {_LISTENERS: "PLAINTEXT://:9092", _ADVERTISED: "PLAINTEXT://localhost:9092"}
 _OPTS = "KAFKA_OPTS"
+_LOG4J_LEVEL = "KAFKA_LOG4J_ROOT_LOGLEVEL"
+_LEVELS = {
+    "ALL": "debug",
+    "TRACE": "debug",
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARN": "warning",
+    "ERROR": "error",
+    "FATAL": "error",
+    "OFF": "error",
+}
+"""Levels of Log4j, and the level of the node's log."""
 _NOT_SETTINGS = {
     "VERSION",
     "HOME",
@@ -85,6 +98,9 @@ def container_environment(given: Mapping[str, str], read_file: ReadFile, *, moun
         added.update(_DEFAULT_LISTENERS)
     if not (given.get("KAFKA_LOG_DIRS") or given.get("KAFKA_LOG_DIR") or mounted):
         added["KAFKA_LOG_DIRS"] = DATA_DIRECTORY
+    level = _LEVELS.get(given.get(_LOG4J_LEVEL, "").upper())
+    if level is not None and not given.get(LEVEL_VARIABLE):
+        added[LEVEL_VARIABLE] = level
     advertised = given.get(_ADVERTISED, "")
     if "SSL://" in advertised:
         added.update(_tls_variables(given, read_file))

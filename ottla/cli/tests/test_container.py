@@ -98,6 +98,19 @@ def test_container_environment_reads_tls_passwords_from_files() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        ({"KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN"}, "warning"),
+        ({"KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN", "OTTLA_LOG_LEVEL": "debug"}, None),
+        ({"KAFKA_LOG4J_ROOT_LOGLEVEL": "nope"}, None),
+        ({}, None),
+    ],
+)
+def test_container_environment_takes_the_root_level_of_log4j(given: dict[str, str], level: str | None) -> None:
+    assert container_environment(given, str, mounted=True).get("OTTLA_LOG_LEVEL") == level
+
+
 def test_container_environment_names_missing_tls_variable_and_file() -> None:
     with pytest.raises(ConfigException, match=r"^KAFKA_SSL_KEY_CREDENTIALS environment variable not set$"):
         _complete({key: value for key, value in TLS.items() if key != "KAFKA_SSL_KEY_CREDENTIALS"}, SECRETS)
