@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -139,3 +141,39 @@ def test_github_action_and_workflow_keep_to_their_schemas() -> None:
     check = (sys.executable, "-m", "check_jsonschema", "--builtin-schema")
     _check(*check, "vendor.github-actions", folder / "action.yml")
     _check(*check, "vendor.github-workflows", folder / "example-workflow.yml")
+
+
+def test_github_action_starts_a_node_and_names_its_address(tmp_path: Path) -> None:
+    """The script of the action, with an installation that is a link to this one."""
+    (step,) = yaml.safe_load((PACKAGING / "github-action" / "action.yml").read_text())["runs"]["steps"]
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    ottla = Path(sys.executable).parent / "ottla"
+    (tools / "python3").write_text(f"""#!/bin/sh -e
+mkdir -p "$3/bin"
+ln -s {ottla} "$3/bin/ottla"
+printf '#!/bin/sh\\necho "$@" > {tmp_path}/installed' > "$3/bin/pip"
+chmod +x "$3/bin/pip"
+""")
+    (tools / "python3").chmod(0o755)
+    with subprocess.Popen(
+        ["bash", "-c", step["run"]],
+        env={
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "RUNNER_TEMP": str(tmp_path),
+            "GITHUB_PATH": str(tmp_path / "path"),
+            "GITHUB_OUTPUT": str(tmp_path / "output"),
+            "OTTLA_REQUIREMENT": "ottla==1",
+            "OTTLA_PORT": "0",
+            "OTTLA_SETTINGS": "num.partitions=3\nauto.create.topics.enable=true",
+        },
+        start_new_session=True,
+    ) as script:
+        try:
+            assert script.wait(60) == 0
+            assert (tmp_path / "installed").read_text().split() == ["install", "--quiet", "ottla==1"]
+            assert (tmp_path / "output").read_text() == "bootstrap-servers=127.0.0.1:0\n"
+            assert (tmp_path / "path").read_text() == f"{tmp_path}/ottla/bin\n"
+            assert "Kafka Server started" in (tmp_path / "ottla" / "ottla.log").read_text()
+        finally:
+            os.killpg(script.pid, signal.SIGKILL)
