@@ -20,10 +20,15 @@ LOG_DIRECTORY = Path("/tmp/kraft-combined-logs")
 READY = "Kafka Server started"
 _START = """
 hostname "$1"
+if [ -d "$5" ]; then
+    mount -t tmpfs tmpfs /mnt; mkdir /mnt/upper /mnt/work
+    mount -t overlay overlay -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work /etc
+    mkdir -p /etc/kafka/secrets; mount --bind "$5" /etc/kafka/secrets
+fi
 mount --bind "$2" /etc/hosts
 case "$4" in /var/lib/*) mount -t tmpfs tmpfs /var/lib; mkdir -p "$4";; esac
 mount --bind "$3" "$4"
-shift 4
+shift 5
 exec "$@"
 """
 _STOP_S = 30
@@ -64,6 +69,11 @@ class ComposeNetwork:
     def _hosts(self) -> Path:
         return self.directory / "hosts"
 
+    @property
+    def secrets(self) -> Path:
+        """The directory that services see as ``/etc/kafka/secrets``, if it is there."""
+        return self.directory / "secrets"
+
     def data(self, name: str) -> Path:
         """Return the log directory of a service."""
         return self.directory / name
@@ -82,6 +92,7 @@ class ComposeNetwork:
             *self._network.command(self._members[name]),
             *("unshare", "--uts", "--mount", "sh", "-ec", _START, "sh"),
             *(self.services[name]["hostname"], str(self._hosts), str(self.data(name)), log_directory),
+            str(self.secrets),
             *self._entry,
         ]
         with (self.directory / f"{name}.log").open("ab") as log:
@@ -103,7 +114,7 @@ class ComposeNetwork:
         process.send_signal(with_signal)
         return process.wait(_STOP_S)
 
-    def run_on_host(self, module: str, *arguments: str) -> str:
+    def run_on_host(self, module: str, *arguments: str, **environment: str) -> str:
         """Run a module on the machine with the published ports; gives what it prints."""
         published = [
             f"{outside}={self._network.host(self._members[name])}:{inside}"
@@ -111,6 +122,7 @@ class ComposeNetwork:
             for outside, inside in (str(port).split(":") for port in service.get("ports", ()))
         ]
         command = [*self._network.command(len(self.services) + 1), sys.executable, "-m", module]
-        done = subprocess.run([*command, *arguments, *published], capture_output=True, text=True, check=False)
+        command += [*arguments, *published]
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -2,10 +2,13 @@
 
 Each ``PORT=HOST:PORT`` forwards a port of this machine as a container runtime does. The client creates the topic with
 as many replicas as there are ports, writes COUNT records with acks=all and prints how many records the topic has.
+``CLIENT_SETTINGS`` holds more settings of the client as JSON.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import sys
 import threading
@@ -50,6 +53,7 @@ def main(topic: str, count: int, published: list[str]) -> None:
         forward(int(port), address)
         ports.append(port)
     common = {"bootstrap.servers": ",".join(f"localhost:{port}" for port in ports), "broker.address.family": "v4"}
+    common |= json.loads(os.environ.get("CLIENT_SETTINGS", "{}"))
     admin = AdminClient(common)
     if topic not in admin.list_topics(timeout=TIMEOUT_S).topics:
         admin.create_topics([NewTopic(topic, 3, len(ports))])[topic].result(TIMEOUT_S)

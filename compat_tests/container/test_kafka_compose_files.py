@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -38,9 +41,10 @@ def _start_all(network: ComposeNetwork) -> None:
     _wait_until_ready(network, *network.services)
 
 
-def _write_and_read(network: ComposeNetwork, count: int) -> int:
+def _write_and_read(network: ComposeNetwork, count: int, **settings: str) -> int:
     """Write records through the published ports; gives how many there are."""
-    return int(network.run_on_host("compat_tests.container.published_ports", "events", str(count)))
+    module, more = "compat_tests.container.published_ports", json.dumps(settings)
+    return int(network.run_on_host(module, "events", str(count), CLIENT_SETTINGS=more))
 
 
 def test_combined_nodes_of_kafkas_example_start_and_restart(tmp_path: Path) -> None:
@@ -72,4 +76,37 @@ def test_compose_file_of_ottla_starts(file: str, tmp_path: Path) -> None:
     with ComposeNetwork(load_services(EXAMPLES / file), tmp_path, ENTRY) as network:
         _start_all(network)
         assert _write_and_read(network, 100) == 100
+        assert not [name for name in network.services if "Traceback" in network.log(name)]
+
+
+def _make_stores(folder: Path) -> dict[str, str]:
+    """Make the files of the example's volume of secrets; gives the settings of a client with the same key."""
+    folder.mkdir()
+    store, trusted, password = folder / "kafka01.keystore.jks", folder / "kafka.truststore.jks", "abcdefgh"
+    keytool = ("keytool", "-noprompt", "-storepass", password, "-alias", "kafka")
+    key = ("-genkeypair", "-keyalg", "RSA", "-dname", "CN=localhost", "-ext", "san=dns:localhost", "-storetype", "JKS")
+    to_pkcs12 = ("-srckeystore", str(store), "-destkeystore", str(folder / "client.p12"), "-deststoretype", "PKCS12")
+    for options in (
+        (*keytool, *key, "-keypass", password, "-keystore", str(store)),
+        (*keytool, "-exportcert", "-rfc", "-keystore", str(store), "-file", str(folder / "ca.pem")),
+        (*keytool, "-importcert", "-file", str(folder / "ca.pem"), "-storetype", "JKS", "-keystore", str(trusted)),
+        ("keytool", "-importkeystore", "-noprompt", *to_pkcs12, "-srcstorepass", password, "-deststorepass", password),
+    ):
+        subprocess.run(options, check=True, capture_output=True)
+    for name in ("kafka_keystore_creds", "kafka_ssl_key_creds", "kafka_truststore_creds"):
+        (folder / name).write_text(f"{password}\n")
+    return {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(folder / "ca.pem"),
+        "ssl.keystore.location": str(folder / "client.p12"),
+        "ssl.keystore.password": password,
+    }
+
+
+@pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool is not installed")
+def test_nodes_of_kafkas_tls_example_start(tmp_path: Path) -> None:
+    with ComposeNetwork(load_services(HERE / "combined-ssl.yml"), tmp_path, ENTRY) as network:
+        client = _make_stores(network.secrets)
+        _start_all(network)
+        assert _write_and_read(network, 10, **client) == 10
         assert not [name for name in network.services if "Traceback" in network.log(name)]
