@@ -126,7 +126,7 @@ def kafka_client(kafka_broker: Broker | None) -> BlockingClient:
     """Client of the cluster for tests: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``."""
     if kafka_broker is not None:
         return kafka_broker.client
-    # lazy: 100.3 ms, 7544 kB
+    # lazy: 47.0 ms, 2865 kB
     from ottla.tools.blocking_client import BlockingClient
 
     client = BlockingClient(os.environ[EXTERNAL])
@@ -152,7 +152,7 @@ def kafka_cluster_options(pytestconfig: pytest.Config) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def kafka_cluster(kafka_cluster_options: dict[str, Any]) -> Iterator[Cluster]:
     """Nodes in processes of their own, which a test may kill and start again."""
-    # lazy: 157.6 ms, 8262 kB
+    # lazy: 74.2 ms, 3803 kB
     from ottla.cluster import Cluster
 
     with Cluster(**kafka_cluster_options) as cluster:
@@ -204,7 +204,7 @@ def kafka_group(kafka_client: BlockingClient, request: pytest.FixtureRequest) ->
 
 def _delete(work: Callable[[], None], subject: str) -> None:
     """Delete something that a test has created, or warn that it remains."""
-    # lazy: 100.3 ms, 7544 kB
+    # lazy: 2.6 ms, 74 kB
     from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
     try:

@@ -84,7 +84,7 @@ def print_output(rows: Sequence[dict[str, Any]], output: str, nothing: str = "")
         print(json.dumps(list(rows), indent=2))
         return
     if output in ("yaml", "csv"):
-        # lazy: 1.3 ms, 40 kB: only with -o yaml or csv
+        # lazy: 1.0 ms, 77 kB: only with -o yaml or csv
         from ottla.cli.output_formats import csv_text, yaml_text
 
         shown = yaml_text(rows) if output == "yaml" else csv_text(rows)

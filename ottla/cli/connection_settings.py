@@ -32,7 +32,7 @@ def read_client_config(path: str | None) -> dict[str, str]:
     """
     if not path:
         return {}
-    # lazy: 4.2 ms, 139 kB: most clusters require no security settings
+    # lazy: 1.1 ms, 36 kB: most clusters require no security settings
     from ottla.log.java_properties import MalformedProperties, load_settings
 
     try:
@@ -50,7 +50,7 @@ def _context_settings(name: str | None) -> ConnectionSettings | None:
     Raises:
         CommandFailed: it does not exist, or the file cannot be read.
     """
-    # lazy: 2.6 ms, 90 kB: json is there, and tomllib is small
+    # lazy: 3.8 ms, 158 kB: json is there, and tomllib is small
     from ottla.cli.contexts import contexts_path, load_contexts
 
     if name is None and not os.path.exists(contexts_path()):

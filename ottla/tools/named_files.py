@@ -88,7 +88,7 @@ def _store_findings(
 ) -> Iterator[ConfigFinding]:
     if not listeners:
         return
-    # lazy: 31.3 ms, 1500 kB: only with a TLS listener
+    # lazy: 14.4 ms, 1087 kB: only with a TLS listener
     from ottla.broker.security.authn.listener_security import listener_tls
     from ottla.runtime.ssl_contexts import client_ssl_context, server_ssl_context
 
