@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 MAX_INT16, MAX_INT32, MAX_INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
 SYNONYMS = {
@@ -47,6 +47,9 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 class CommandParser(argparse.ArgumentParser):
     """Parser whose errors are one line and status 2, and whose description keeps its lines."""
 
+    on_parse: ClassVar[Callable[[CommandParser], None] | None] = None
+    """Called with each parser before it parses; completion of words looks at the options of a command so."""
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
 
@@ -62,6 +65,8 @@ class CommandParser(argparse.ArgumentParser):
         Returns:
             The namespace and an empty list.
         """
+        if CommandParser.on_parse is not None:
+            CommandParser.on_parse(self)
         if self.get_default("needs_utf8"):
             for word in args or ():
                 if any("\udc80" <= character <= "\udcff" for character in word):

@@ -31,6 +31,7 @@ COMMANDS = {
     "produce": "send lines from standard input",
     "consume": "print records",
     "context": "store client settings of several clusters, and choose one",
+    "completion": "print the script that completes words in bash, zsh or fish",
     "dump": "print any file of a data directory as text or JSON",
     "health": "report whether a node is ready, for health checks of containers",
     "doctor": "report what is wrong in a broker's configuration",

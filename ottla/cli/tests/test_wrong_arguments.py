@@ -183,6 +183,8 @@ WRONG_USE = [
     ("cluster start --log-level loud", "unknown: loud"),
     ("container KAFKA_NODE_ID", "write NAME=VALUE"),
     ("format", "--cluster-id"),
+    ("completion", "shell"),
+    ("completion fihs", "did you mean fish?"),
     ("config", "VERB"),
     ("config describe topics x", "did you mean topic?"),
     ("config set topic x", "KEY=VALUE"),
