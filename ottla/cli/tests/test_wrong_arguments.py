@@ -29,7 +29,8 @@ token create, token list, token renew i, token expire i, group list, group descr
 group reset g --topic T --to-earliest, group delete g, group delete-offsets g --topic T, txn list,
 txn describe i, txn hanging, txn abort T 0 0, cluster status, cluster elect, cluster reassign,
 cluster drain 9, cluster rebalance, cluster remove 9, produce T, consume T, config describe topic T,
-config describe broker 1, config set topic T retention.ms=1, config unset group g x"""
+config describe broker 1, config set topic T retention.ms=1, config unset group g x,
+lag g"""
 VERBS = [words.strip() for words in _VERBS.split(",")]
 """Each verb that asks a cluster, with arguments it accepts."""
 UNKNOWN = [
@@ -120,6 +121,7 @@ UNKNOWN = [
     ("config set topic there retention.ms", "KEY=VALUE expected: retention.ms"),
     ("config describe broker 9", "broker 9 does not exist (brokers: 1)"),
     ("config describe logger x", "broker x does not exist"),
+    ("lag nope", "group nope does not exist"),
     ("context use nope", "context nope does not exist"),
     ("topic list --context nope", "context nope does not exist"),
     ("health -b foo", "foo"),
@@ -184,6 +186,9 @@ WRONG_USE = [
     ("container KAFKA_NODE_ID", "write NAME=VALUE"),
     ("format", "--cluster-id"),
     ("completion", "shell"),
+    ("lag --interval x", "number of seconds expected: x"),
+    ("lag --times 3", "--times needs --watch"),
+    ("lag --fail-above -1", "-1"),
     ("completion fihs", "did you mean fish?"),
     ("config", "VERB"),
     ("config describe topics x", "did you mean topic?"),
@@ -309,6 +314,7 @@ def test_closed_pipe_ends_a_command_silently(words: str, node: str, monkeypatch:
     [
         ("group list", "no groups"),
         ("group describe --all", "no groups"),
+        ("lag", "no groups with committed offsets"),
         ("txn list", "no transactional ids"),
         ("txn hanging", "no hanging transactions"),
         ("quota list", "no quotas"),

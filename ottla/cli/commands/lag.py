@@ -1,0 +1,150 @@
+"""``ottla lag``: how many records groups of any Kafka have still to read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from ottla.cli.arguments import command_parser, integer, seconds
+from ottla.cli.common import add_connection, print_output, run_with_client, unknown_group
+from ottla.cli.errors import CommandFailed, failure_text, raise_for_error
+from ottla.cli.group_admin.description import describe_group, describe_offsets
+from ottla.cli.terminal import write_bytes
+from ottla.client.cluster_client import ClusterClient
+from ottla.env.log_escaping import escape
+from ottla.runtime.blocking_env import BlockingEnv
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.list_groups import ListGroupsRequest
+
+TEXT = """Prints the lag of groups: the records between the committed offset of a partition and its end. A partition
+without a committed offset has no lag. With --watch the table is printed again and again, on a terminal in place.
+
+examples:
+  ottla lag                                        all groups, a row for each topic
+  ottla lag billing --partitions
+  ottla lag billing --watch                        every two seconds
+  ottla lag --watch --interval 10 -o csv >> lag.csv
+  ottla lag billing --fail-above 1000              status 1 if the lag of a group is larger
+"""
+CLEAR_SCREEN = b"\x1b[H\x1b[2J"
+
+
+def _parser() -> argparse.ArgumentParser:
+    out = command_parser("lag", TEXT)
+    add_connection(out)
+    out.add_argument("group", nargs="*", help="ids of groups (default: all groups)")
+    out.add_argument("--partitions", action="store_true", help="a row for each partition instead of each topic")
+    text = "print again and again until interrupted; a cluster that does not answer is tried again"
+    out.add_argument("--watch", action="store_true", help=text)
+    text = "with --watch: seconds between two tables (default: 2)"
+    out.add_argument("--interval", type=seconds, default=2.0, metavar="S", help=text)
+    out.add_argument("--times", type=integer(1), metavar="N", help="with --watch: stop after printing N times")
+    text = "end with status 1 if the lag of a group is larger than N records"
+    out.add_argument("--fail-above", type=integer(0), metavar="N", help=text)
+    return out
+
+
+async def _group_ids(client: ClusterClient, options: argparse.Namespace) -> list[str]:
+    if options.group:
+        return list(dict.fromkeys(options.group))
+    ids = set[str]()
+    for channel in await client.all_brokers():
+        answer = await channel.call(ListGroupsRequest())
+        raise_for_error(answer.error_code, None, "groups")
+        ids |= {group.group_id for group in answer.groups}
+    return sorted(ids)
+
+
+async def _partition_rows(client: ClusterClient, group_id: str, *, is_named: bool) -> list[dict[str, Any]]:
+    """Return a row for each partition of a group.
+
+    Raises:
+        CommandFailed: a named group does not exist.
+    """
+    seen = await describe_group(client, group_id)
+    if seen is None:
+        if is_named:
+            raise unknown_group(group_id)
+        return []  # it was deleted in the meantime
+    return [
+        {
+            "group": group_id,
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "position": row.get("position", row.get("start")),
+            "end": row["end"],
+            "lag": row["lag"],
+            "member": row.get("member"),
+        }
+        for row in await describe_offsets(client, seen)
+    ]
+
+
+def sum_by_topic(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each group and topic: its lag, and the largest lag of a partition."""
+    lags: dict[tuple[str, str], list[int | None]] = {}
+    for row in rows:
+        lags.setdefault((row["group"], row["topic"]), []).append(row["lag"])
+    out = []
+    for (group, topic), values in lags.items():
+        known = [value for value in values if value is not None]
+        lag, largest = (sum(known), max(known)) if known else (None, None)
+        out.append({"group": group, "topic": topic, "partitions": len(values), "lag": lag, "largest": largest})
+    return out
+
+
+async def _lag_rows(client: ClusterClient, options: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for group_id in await _group_ids(client, options):
+        rows += await _partition_rows(client, group_id, is_named=bool(options.group))
+    return rows
+
+
+def _check_limit(rows: list[dict[str, Any]], limit: int) -> None:
+    """Raise if the lag of a group is larger than a limit.
+
+    Raises:
+        CommandFailed: the lag of a group is larger.
+    """
+    total: dict[str, int] = {}
+    for row in rows:
+        total[row["group"]] = total.get(row["group"], 0) + (row["lag"] or 0)
+    above = [f"{group} {lag}" for group, lag in total.items() if lag > limit]
+    if above:
+        raise CommandFailed(f"lag above {limit}: {', '.join(above)}")
+
+
+async def _lag(client: ClusterClient, options: argparse.Namespace) -> None:
+    env, count = BlockingEnv(), 0
+    while True:
+        try:
+            await _print(client, options)
+        except (OSError, ProtocolError) as error:
+            if not options.watch or not count:
+                raise
+            print(f"ottla lag: {escape(failure_text(error))}", file=sys.stderr)
+        count += 1
+        if not options.watch or count == options.times:
+            return
+        await env.sleep(options.interval)
+
+
+async def _print(client: ClusterClient, options: argparse.Namespace) -> None:
+    rows = await _lag_rows(client, options)
+    if options.watch and options.output == "text" and sys.stdout.isatty():
+        write_bytes(CLEAR_SCREEN)
+    nothing = "no committed offsets" if options.group else "no groups with committed offsets"
+    print_output(rows if options.partitions else sum_by_topic(rows), options.output, nothing)
+    sys.stdout.flush()
+    if options.fail_above is not None:
+        _check_limit(rows, options.fail_above)
+
+
+def run(arguments: list[str]) -> int:
+    """Print lags; gives the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.times is not None and not options.watch:
+        parser.error("--times needs --watch")
+    return run_with_client(options, lambda client: _lag(client, options))
