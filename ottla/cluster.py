@@ -22,6 +22,7 @@ import threading
 from collections.abc import Mapping
 from types import TracebackType
 
+from ottla.client.security_config import parse_connection_security
 from ottla.controller.bootstrap_features import bootstrap_feature_levels
 from ottla.controller.raft.quorum_config import ListenerEndpoint
 from ottla.controller.storage_formatter import FormatPlan, InitialVoter, format_directories, read_snapshot_voters
@@ -31,6 +32,8 @@ from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.java_properties import dumps_settings
 from ottla.runtime.real_disk import open_private
 from ottla.runtime.system_env import SystemEnv
+from ottla.tools import security_setup
+from ottla.tools.blocking_client import BlockingClient
 from ottla.tools.setting_values import SettingValue, broker_settings_text
 from ottla.wire.codec.primitives import uuid_to_string
 
@@ -162,6 +165,8 @@ class Cluster:
         port: the first node's port for clients, the next have the following ones; 0 takes free ones.
         host: the address to listen at.
         settings: Kafka's broker settings for every node.
+        tls: encrypt, between nodes too; an authority and a certificate are generated.
+        sasl: require a login with ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, of nodes too; a user is created.
 
     Raises:
         ConfigException: an unknown setting, or a value that is invalid.
@@ -175,8 +180,12 @@ class Cluster:
         port: int = 0,
         host: str = "127.0.0.1",
         settings: Mapping[str, SettingValue] | None = None,
+        tls: bool = False,
+        sasl: str | None = None,
     ) -> None:
         self.settings = broker_settings_text(settings or {})
+        self._tls, self._mechanism = tls, sasl or ""
+        self._secured: security_setup.SecuritySetup | None = None
         self._temporary = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else None
         self._data_dir = (data_dir or f"{self._temporary}/data").rstrip("/")
         ports = [port + i for i in range(nodes)] if port else free_ports(host, nodes, CLIENT_PORTS)
@@ -187,6 +196,26 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """Every node's address with commas between, for any client."""
         return ",".join(node.bootstrap_servers for node in self.nodes)
+
+    def client_config(self, kind: str = "confluent") -> dict[str, str]:
+        """Return a client's settings in the words of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
+
+        Raises:
+            ValueError: an unknown kind.
+        """
+        made = self._secured or security_setup.SecuritySetup("PLAINTEXT", "", "", "")
+        return security_setup.client_config(made, kind, self.bootstrap_servers)
+
+    def write_client_files(self) -> list[str]:
+        """Write client settings in every form beside the data; return a line about each file. None without security."""
+        if self._secured is None:
+            return []
+        return security_setup.write_client_files(self._secured, self._data_dir, self.bootstrap_servers)
+
+    @property
+    def client(self) -> BlockingClient:
+        """Client of this cluster: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``."""
+        return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
 
     def node(self, node_id: int) -> ClusterNode:
         """A node by its id; the first is 1."""
@@ -202,6 +231,7 @@ class Cluster:
             StorageFormatError, CorruptFile, OSError: a directory is another's, or cannot be used.
         """
         try:
+            self._secure()
             self._format()
             for node in self.nodes:
                 node.start(self._settings_of(node))
@@ -211,6 +241,24 @@ class Cluster:
             self.stop()
             raise
         return self
+
+    def _secure(self) -> None:
+        """Create certificates and a user for all nodes, or read those of an earlier start.
+
+        Raises:
+            ClusterFailed: the nodes were formatted without them, or they cannot be created.
+        """
+        if not self._tls and not self._mechanism:
+            return
+        has_setup = os.path.exists(f"{self._data_dir}/{security_setup.STATE_FILE}")
+        if not has_setup and any(os.path.exists(f"{node.data_dir}/meta.properties") for node in self.nodes):
+            raise ClusterFailed(f"{self._data_dir} was created without security: choose another directory")
+        try:
+            self._secured = security_setup.ensure_security_setup(
+                self._data_dir, (self._host,), tls=self._tls, mechanism=self._mechanism
+            )
+        except security_setup.SecuritySetupFailed as error:
+            raise ClusterFailed(str(error)) from None
 
     def _format(self) -> None:
         """Give each node's controller the port it had before, or a free one, and make directories that are new."""
@@ -231,15 +279,20 @@ class Cluster:
                 for node in self.nodes[: QUORUM_SIZE if len(self.nodes) >= QUORUM_SIZE else 1]
             )
         levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True)
+        credentials = () if self._secured is None else security_setup.scram_credential_records(self._secured)
         for node, directory, identity in zip(self.nodes, directories, identities, strict=True):
             if identity is None:
-                plan = FormatPlan(node.id, cluster_id, levels, voters)
+                plan = FormatPlan(node.id, cluster_id, levels, voters, credentials)
                 format_directories([directory], directory, plan, machine.now_ms(), machine.uuid)
 
     def _settings_of(self, node: ClusterNode) -> dict[str, str]:
         """What the node is started with; what the user has set wins."""
         copies, least = str(min(len(self.nodes), 3)), str(min(len(self.nodes), 2))
         controllers = ",".join(format_address(x.host, x.controller_port) for x in self.nodes)
+        name, secured = "PLAINTEXT", dict[str, str]()
+        if self._secured is not None:
+            name = security_setup.LISTENER
+            secured = security_setup.cluster_settings(self._secured, self._data_dir, node.host, node.port)
         return {
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
@@ -248,6 +301,7 @@ class Cluster:
             "share.coordinator.state.topic.min.isr": least,
             "default.replication.factor": copies,
             "group.initial.rebalance.delay.ms": "0",
+            **secured,
             **self.settings,
             "process.roles": "broker,controller",
             "node.id": str(node.id),
@@ -255,8 +309,8 @@ class Cluster:
             "controller.listener.names": CONTROLLER,
             "controller.quorum.bootstrap.servers": controllers,
             "listeners": ",".join(
-                f"{name}://{format_address(node.host, port)}"
-                for name, port in (("PLAINTEXT", node.port), (CONTROLLER, node.controller_port))
+                f"{listener}://{format_address(node.host, port)}"
+                for listener, port in ((name, node.port), (CONTROLLER, node.controller_port))
             ),
         }
 

@@ -121,6 +121,18 @@ def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -
     return out
 
 
+def cluster_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
+    """Return the settings of a node of several. Controllers log in with PLAIN: users of SCRAM need a quorum first."""
+    out = broker_settings(made, directory, host, port)
+    if made.mechanism in MECHANISM_TYPES:
+        prefix, key = "listener.name.controller.", "sasl.mechanism.controller.protocol"
+        plain = broker_settings(made._replace(mechanism="PLAIN"), directory, host, port)
+        out = {name: value for name, value in out.items() if not name.startswith(prefix)}
+        out |= {name: value for name, value in plain.items() if name.startswith(prefix) or name == key}
+        out[f"{prefix}sasl.enabled.mechanisms"] = "PLAIN"
+    return out
+
+
 def scram_credential_records(made: SecuritySetup) -> tuple[Message, ...]:
     """The user there is from the beginning, where the cluster keeps users."""
     if made.mechanism not in MECHANISM_TYPES:

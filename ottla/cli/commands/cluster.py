@@ -23,6 +23,7 @@ TEXT = """Several nodes on this machine, each a process of its own; how any clus
 
 examples:
   ottla cluster start --nodes 3 --data-dir /var/lib/ottla --port 9092
+  ottla cluster start --secure                     TLS and a login; prints where client settings are
   ottla cluster status
   ottla cluster drain 3 --dry-run
   ottla cluster remove 3
@@ -45,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     start.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen at (default 127.0.0.1)")
     start.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting for every node")
+    text = "encrypt and require a login; creates an authority, certificates, a user and client settings for all nodes"
+    start.add_argument("--secure", action="store_true", help=text)
     log_options.add_log_options(start)
     text = "which nodes there are, what they lead, and how far the metadata log has come on each"
     add_connection(verbs.add_parser("status", help=text, description=text))
@@ -85,12 +88,16 @@ def _start(options: argparse.Namespace) -> int:
             port=options.port,
             host=options.host,
             settings=parse_key_values(options.set),
+            tls=options.secure,
+            sasl="SCRAM-SHA-512" if options.secure else None,
         )
         with cluster:
             for node in cluster.nodes:
                 print(f"node {node.id}: {node.bootstrap_servers}, data in {node.data_dir}, process {node.pid}")
             # Tools that start brokers wait for "Kafka Server started".
             print(f"Kafka Server started: {cluster.bootstrap_servers}, data in {options.data_dir}", flush=True)
+            if options.secure:
+                print("client settings:", *cluster.write_client_files(), sep="\n", flush=True)
             return _watch(cluster.nodes)
     except _StopSignal:
         return 0
