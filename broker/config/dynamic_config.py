@@ -34,7 +34,7 @@ def log_invalid_stored_value(resource: str, name: str, value: str) -> None:
 
 @lru_cache(maxsize=_MAX_LOGGED)
 def _log_rejected(level: str, why: str) -> None:
-    logger.error("Failed to update broker configuration: %s configs: %s", level, why)
+    logger.error("%s configs could not be applied: %s", level, why)
 
 
 def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, str]:

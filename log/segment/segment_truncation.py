@@ -24,7 +24,12 @@ def truncate_segment(segment: LogSegment, offset: int) -> tuple[int, str | None]
     if good < segment.size_bytes:
         segment.truncate(good)
     segment.truncate_txn_index(end)
-    return end, None if damage is None else f"{segment.path}.log: cut at {good}: {damage}"
+    return (
+        end,
+        None
+        if damage is None
+        else f"Corruption found in segment {segment.path}.log, truncating at byte {good}: {damage}",
+    )
 
 
 def _index_batches_from(segment: LogSegment, known: IndexedBatch, offset: int) -> tuple[int, int, WireError | None]:

@@ -259,7 +259,7 @@ def test_a_record_that_does_not_parse_fails_its_shard_and_no_other(
         house.runtime.on_resignation(house.replica)
 
     with_runtime(house, story)
-    assert sum("state-0 cannot be read" in record.message for record in caplog.records) == 1
+    assert sum("Failed to load metadata from state-0" in record.message for record in caplog.records) == 1
 
 
 def test_a_failed_shard_is_read_anew_when_it_is_led_anew() -> None:

@@ -192,7 +192,7 @@ def test_what_is_committed_is_never_cut() -> None:
     fetched(raft, fetch, high_watermark=10)
     ready = fetched(raft, pending_fetch(raft), offset=-1, diverging=(3, 7))
     assert ready.protocol_violation is not None
-    assert "committed to 10" in ready.protocol_violation
+    assert "below high watermark 10" in ready.protocol_violation
     assert (ready.truncate, ready.sends, raft.log_summary.end_offset) == (None, [], 10)
 
 
