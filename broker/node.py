@@ -80,7 +80,7 @@ class Node:
             listening.close()
             self.log_dirs.unlock()
         if losses.failure is not None:
-            raise AllLogDirsFailed(f"a data directory failed: {losses.failure}")
+            raise AllLogDirsFailed(f"Shutdown broker because a log directory has failed: {losses.failure}")
 
     async def _load_identity(self) -> tuple[MetaProperties, QuorumConfig]:
         """Whose the directories are, and who decides in their cluster; new ones are this node's from now on."""

@@ -127,7 +127,7 @@ class NodeConfig:
         """
         out = [x.strip().rstrip("/") or "/" for x in self.data_dir.split(",") if x.strip()]
         if not out or len(set(out)) != len(out):
-            raise ConfigException(f"log.dirs={self.data_dir}: " + ("a directory is named twice" if out else "name one"))
+            raise ConfigException(f"log.dirs={self.data_dir}: " + ("duplicate directory" if out else "no directory"))
         return out
 
     @property

@@ -97,7 +97,7 @@ class BoundListeners:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             if error.filename is not None:
                 raise BindError(f"listener {name}: {error.filename}: {why}") from None
-            raise BindError(f"cannot listen at {format_address(host or '*', port)}: {why}") from None
+            raise BindError(f"Socket server failed to bind to {format_address(host or '*', port)}: {why}") from None
 
     def _check_keytab(self, name: str) -> None:
         """Those of Kerberos, where a listener takes tickets. Raises InvalidKeytab: they cannot be used."""

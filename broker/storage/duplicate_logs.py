@@ -33,7 +33,7 @@ def quarantine_older(
     """
     place = directory_id_of(told, node_id)
     if len(told.replicas) == 1 and all(storage.directory_of(log).id != place for log in (one, other)):
-        raise CorruptFile(f"{one.topic}-{one.partition} lies twice: in {one.directory} and in {other.directory}")
+        raise CorruptFile(f"Duplicate log directories for {one.label} are found: {one.directory} and {other.directory}")
     older = min(
         one,
         other,

@@ -104,7 +104,7 @@ def test_an_address_that_is_taken_is_named() -> None:
     async def main() -> None:
         await BoundListeners(env, NodeConfig(host="127.0.0.1", port=9092)).bind_clients()
 
-    with pytest.raises(BindError, match=r"cannot listen at 127\.0\.0\.1:9092: Address already in use"):
+    with pytest.raises(BindError, match=r"Socket server failed to bind to 127\.0\.0\.1:9092: Address already in use"):
         run_virtual(main)
 
 

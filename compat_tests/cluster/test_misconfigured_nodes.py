@@ -86,7 +86,7 @@ def test_a_node_that_does_not_belong_here_says_so_once_and_harms_nobody(
         "another cluster": f"belongs to another cluster; this node has cluster id {FOREIGN}",
         "a broker's id": f"Unable to register broker {node_id}, retrying: "
         "the controller returned DUPLICATE_BROKER_REGISTRATION",
-        "the leader's id": f"gives node {node_id} no metadata",
+        "the leader's id": f"rejects fetches of node {node_id}",
     }[what]
     file = settings(cluster, tmp_path, roles, node_id)
     more = ["--no-initial-controllers"] if "controller" in roles else []

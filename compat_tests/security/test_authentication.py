@@ -240,7 +240,7 @@ def test_users_are_set_and_removed_from_the_command_line(
     assert user("remove", "bob").returncode == 0
     refused = user("list", "--command-config", str(settings), bootstrap=there)
     assert refused.returncode == 1
-    assert "not let in as bob" in refused.stderr
+    assert "Authentication failed as bob" in refused.stderr
     assert "bob-secret" not in refused.stderr
 
 

@@ -76,7 +76,9 @@ def test_a_node_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -
         sock.listen()
         port = sock.getsockname()[1]
         cluster = ottla.Cluster(1, data_dir=str(tmp_path / "d"), port=port)
-        with pytest.raises(ClusterFailed, match=f"node 1 ended with status 2: ottla serve: cannot listen at .*:{port}"):
+        with pytest.raises(
+            ClusterFailed, match=f"node 1 ended with status 2: ottla serve: Socket server failed to bind to .*:{port}"
+        ):
             cluster.start()
         done = subprocess.run(
             [OTTLA, "cluster", "start", "--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(port)],

@@ -39,14 +39,17 @@ def _read_entries(disk: Disk, path: str) -> list[str]:
         return []
     lines = text.split("\n")
     if lines.pop():
-        raise CorruptFile(f"{path}: its last line is cut off")  # a power cut may leave a number that is too small
+        # a power cut may leave a number that is too small
+        raise CorruptFile(f"Malformed checkpoint file {path}: incomplete last line")
     try:
         version, count = int(lines[0]), int(lines[1])
     except (ValueError, IndexError):
-        raise CorruptFile(f"{path}: no checkpoint header") from None
+        raise CorruptFile(f"Malformed checkpoint file {path}: no header") from None
     entries = [line for line in lines[2:] if line]
     if version != 0 or count != len(entries):
-        raise CorruptFile(f"{path}: version {version}, {count} entries announced, {len(entries)} found")
+        raise CorruptFile(
+            f"Malformed checkpoint file {path}: version {version}, expected {count} entries, found {len(entries)}"
+        )
     return entries
 
 
@@ -70,7 +73,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
             topic, partition, offset = line.split(" ")
             out[topic, int(partition)] = int(offset)
         except ValueError:
-            raise CorruptFile(f"{path}: {line!r}") from None
+            raise CorruptFile(f"Malformed line in checkpoint file {path}: {line!r}") from None
     return out
 
 
@@ -93,7 +96,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
             epoch, start = line.split(" ")
             out.append((int(epoch), int(start)))
         except ValueError:
-            raise CorruptFile(f"{path}: {line!r}") from None
+            raise CorruptFile(f"Malformed line in checkpoint file {path}: {line!r}") from None
     return out
 
 

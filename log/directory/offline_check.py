@@ -46,7 +46,7 @@ def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
     """
     directory = LogDirectory(disk, data_dir)
     if directory.read_meta_properties() is None:
-        raise CorruptFile(f"{data_dir} has no meta.properties: it is no data directory")
+        raise CorruptFile(f"Not a log directory: {data_dir} has no meta.properties")
     directory.load_checkpoints()
     directory.remove_clean_shutdown_file()
     directory.ignore_checkpoints()
@@ -69,7 +69,7 @@ def check(disk: Disk, data_dir: str, now_ms: int, *, deep: bool = True) -> Itera
     """
     directory = LogDirectory(disk, data_dir)
     if directory.read_meta_properties() is None:
-        raise CorruptFile(f"{data_dir} has no meta.properties: it is no data directory")
+        raise CorruptFile(f"Not a log directory: {data_dir} has no meta.properties")
     for (topic, partition), path in sorted(directory.partition_dirs().items()):
         rehearsal = DryRunDisk(disk)
         yield _check_partition(rehearsal, path, topic, partition, now_ms, deep=deep)

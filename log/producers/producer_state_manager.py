@@ -320,10 +320,10 @@ class ProducerStateManager:
             CorruptFile: wrong version, checksum or size.
         """
         if len(raw) < _HEAD.size:
-            raise CorruptFile(f"{path}: {len(raw)} bytes are no producer snapshot")
+            raise CorruptFile(f"Corrupt producer snapshot {path}: {len(raw)} bytes")
         version, crc, count = _HEAD.unpack_from(raw)
         if version != SNAPSHOT_VERSION or crc32c(raw[6:]) != crc or len(raw) != _HEAD.size + count * ENTRY_BYTES:
-            raise CorruptFile(f"{path}: version {version}, {count} entries, or a bad checksum")
+            raise CorruptFile(f"Corrupt producer snapshot {path}: version {version}, {count} entries, or a wrong CRC")
         try:
             states = cls(ProducerTable(raw[_HEAD.size :]))
         except ValueError as error:

@@ -104,16 +104,16 @@ class OffsetIndex:
             CorruptFile: a size that is no multiple of 8, or entries that are negative or out of order.
         """
         if len(raw) % OFFSET_ENTRY_BYTES:
-            raise CorruptFile(f"{path}: {len(raw)} bytes are no offset index")
+            raise CorruptFile(f"Index file {path} is corrupt: {len(raw)} bytes, not a multiple of {OFFSET_ENTRY_BYTES}")
         words = _unpack_int32s(raw)
         offsets, positions = words[0::2], words[1::2]
         end = _entry_count(offsets, 0)
         if end < len(offsets) and positions[end] != 0:
-            raise CorruptFile(f"{path}: entry {end} has offset 0 and position {positions[end]}")
+            raise CorruptFile(f"Index file {path} is corrupt: entry {end} has offset 0 and position {positions[end]}")
         index = cls(base_offset)
         index.offsets, index.positions = offsets[:end], positions[:end]
         if not (_is_sorted(index.offsets) and _is_sorted(index.positions)):
-            raise CorruptFile(f"{path}: its entries are negative or out of order")
+            raise CorruptFile(f"Index file {path} is corrupt: entries are negative or out of order")
         return index
 
 
@@ -168,7 +168,7 @@ class TimeIndex:
             CorruptFile: a size that is no multiple of 12, or entries that are negative or out of order.
         """
         if len(raw) % TIME_ENTRY_BYTES:
-            raise CorruptFile(f"{path}: {len(raw)} bytes are no time index")
+            raise CorruptFile(f"Index file {path} is corrupt: {len(raw)} bytes, not a multiple of {TIME_ENTRY_BYTES}")
         words = _unpack_int32s(raw)
         high, low = (1, 0) if _LITTLE_ENDIAN else (0, 1)
         halves = array("i", bytes(len(words) // 3 * 8))
@@ -178,11 +178,11 @@ class TimeIndex:
         zeros = bool(timestamps) and timestamps[0] == offsets[0] == 0
         end = 0 if zeros else _entry_count(timestamps, 1)  # the first entry may well be of 1970
         if end < len(timestamps) and offsets[end] != 0:
-            raise CorruptFile(f"{path}: entry {end} has time 0 and offset {offsets[end]}")
+            raise CorruptFile(f"Index file {path} is corrupt: entry {end} has timestamp 0 and offset {offsets[end]}")
         index = cls(base_offset)
         index.timestamps, index.offsets = timestamps[:end], offsets[:end]
         if not (_is_sorted(index.timestamps) and _is_sorted(index.offsets)):
-            raise CorruptFile(f"{path}: its entries are negative or out of order")
+            raise CorruptFile(f"Index file {path} is corrupt: entries are negative or out of order")
         return index
 
 
@@ -223,13 +223,15 @@ def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
         return []
     raw = read_file(disk, path)
     if len(raw) % _TXN_ENTRY.size:
-        raise CorruptFile(f"{path}: {len(raw)} bytes are no transaction index")
+        raise CorruptFile(f"Index file {path} is corrupt: {len(raw)} bytes, not a multiple of {_TXN_ENTRY.size}")
     out = []
     last = -1
     for version, *fields in _TXN_ENTRY.iter_unpack(raw):
         entry = AbortedTxn(*fields)
         if version != 0 or entry.last_offset <= last:
-            raise CorruptFile(f"{path}: version {version}, offset {entry.last_offset} after {last}")
+            raise CorruptFile(
+                f"Index file {path} is corrupt: version {version}, offset {entry.last_offset} after {last}"
+            )
         last = entry.last_offset
         out.append(entry)
     return out

@@ -218,9 +218,10 @@ class LogSegment:
             raw = read_file(self._disk, f"{self.path}.timeindex{suffix}")
             self._time_index = TimeIndex.unpack(self.base_offset, raw, self.path + ".timeindex")
             if self._offset_index.positions and self._offset_index.positions[-1] >= self.size_bytes:
-                raise CorruptFile(f"{self.path}.index points behind the segment")
+                raise CorruptFile(f"Index file {self.path}.index is corrupt: an entry points beyond the segment")
             if self.size_bytes and not self._time_index.timestamps:
-                raise CorruptFile(f"{self.path}.timeindex is empty")  # a power cut may leave no more of it
+                # a power cut may leave no more of it
+                raise CorruptFile(f"Index file {self.path}.timeindex is corrupt: empty")
         except (CorruptFile, OSError):
             self.rebuild_indexes()
         else:

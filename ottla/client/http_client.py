@@ -81,7 +81,7 @@ async def _request(env: Env, url: str, tls: TlsConfig | None, what: str, rest: b
         except OSError as error:
             raise HttpFetchError(str(error)) from None
     if deadline.cancelled_caught:
-        raise HttpFetchError(f"no answer within {TIMEOUT_S:g} s")
+        raise HttpFetchError(f"no response within {TIMEOUT_S:g} s")
     return _document(raw)
 
 

@@ -43,7 +43,9 @@ async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: En
     answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)
     if answer.error_code:
         enabled = ", ".join(sorted(answer.mechanisms))
-        raise AuthenticationFailed(f"{login.mechanism} is not enabled there; {enabled or 'nothing'} is")
+        raise AuthenticationFailed(
+            f"SASL mechanism {login.mechanism} is not enabled in the server: {enabled or 'none'} enabled"
+        )
     if login.mechanism in MECHANISM_TYPES:
         nonce = (env.uuid() + env.uuid()).hex()
         client = ScramClient(login.mechanism, login.user, login.password, nonce, token=login.is_delegation_token)
@@ -63,7 +65,7 @@ async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: En
         try:
             if await _send_token(channel, login, initial_response(shown)):
                 await _send_token(channel, login, b"\x01")
-                raise AuthenticationFailed(f"{login.mechanism}: the token is refused")
+                raise AuthenticationFailed(f"{login.mechanism}: the server rejected the token")
         except AuthenticationFailed:
             reject_token(env, login.token_source, shown)
             raise
@@ -86,5 +88,5 @@ async def _send_token(channel: AuthenticationChannel, login: SaslLogin, token: b
     if answer.error_code:
         code = ErrorCode(answer.error_code)
         who = login.user or ("who a token names" if login.kerberos is None else "who a ticket names")
-        raise AuthenticationFailed(f"not let in as {who}: {answer.error_message or code.name}")
+        raise AuthenticationFailed(f"Authentication failed as {who}: {answer.error_message or code.name}")
     return bytes(answer.auth_bytes)

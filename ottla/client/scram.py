@@ -185,17 +185,17 @@ class ScramClient:
         if self._expected is not None:
             found = _matched(_SERVER_FINAL, raw, "server final")
             if found["error"] is not None:
-                raise ScramError(f"the server says {found['error']}")
+                raise ScramError(f"the server returned error {found['error']}")
             if not hmac.compare_digest(_decoded(found["signature"]), self._expected):
-                raise ScramError("the server does not know the password")
+                raise ScramError("invalid server signature in the final message of the server")
             self.is_done = True
             return None
         found = _matched(_SERVER_FIRST, raw, "server first")
         nonce, salt, iterations = found["nonce"], _decoded(found["salt"]), int(found["iterations"])
         if not nonce.startswith(self._nonce):
-            raise ScramError("the server answers somebody else's nonce")
+            raise ScramError("invalid server nonce: it does not start with the nonce of the client")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS * 64:
-            raise ScramError(f"the server asks for {iterations} iterations")
+            raise ScramError(f"the server requires too few or too many iterations: {iterations}")
         salted = salted_password(self._mechanism, self._password, salt, iterations)
         keys = derive_credential(self._mechanism, salted, salt, iterations)
         unproved = f"c=biws,r={nonce}"

@@ -79,7 +79,7 @@ def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
     except WireError as error:
         raise ProtocolError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
     if len(envelope.client_host_address) not in (4, 16):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "a client's address has 4 or 16 bytes")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Invalid client host address: its length must be 4 or 16 bytes")
     peer = Peer(canonical_host(envelope.client_host_address), context.peer.local, context.peer.listener)
     peer.principal = f"{principal.type}:{principal.name}"
     peer.token_authenticated = principal.token_authenticated
@@ -95,9 +95,11 @@ def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestF
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
     route = context.apis.get(request.key)
     if route is None or route.forwarding is None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{request.key.name} is not forwarded")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{request.key.name} is not forwardable")
     if not route.min_version <= request.version <= route.max_version:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"{request.key.name} v{request.version} is not served here")
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_VERSION, f"Unsupported version {request.version} of {request.key.name}"
+        )
     return request, route, route.forwarding
 
 

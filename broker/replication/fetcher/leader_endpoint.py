@@ -95,5 +95,5 @@ async def fetch_leader_offset(
         raise Disconnected(str(error)) from error
     row = answer.topics[0].partitions[0]
     if row.error_code:
-        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"where its log lies: error {row.error_code}")
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ListOffsets of the leader failed: error {row.error_code}")
     return int(row.offset)

@@ -127,7 +127,7 @@ def test_a_partition_that_lies_twice_is_no_start() -> None:
     ground = BrokerStorageFixture("/a,/b")
     made(ground, 0, "t")
     made(ground, 1, "t")
-    with pytest.raises(CorruptFile, match="t-0 lies twice: in /a/t-0 and in /b/t-0"):
+    with pytest.raises(CorruptFile, match="Duplicate log directories for t-0 are found: /a/t-0 and /b/t-0"):
         load(ground, "t")
 
 

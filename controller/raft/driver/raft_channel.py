@@ -92,7 +92,7 @@ class RaftChannel:
             self._wakeup.set()
         replaced, peer.queued_requests = peer.queued_requests, [(key, encode, done)]
         for _, _, told in replaced:
-            told(OSError("another request was more urgent"))
+            told(OSError("superseded by a more urgent request"))
         peer.wakeup.set()
 
     def _create_connection(self, to: int) -> NodeConnection:
@@ -132,7 +132,7 @@ class RaftChannel:
                 with self._env.timeout(self._timeout_s) as deadline:
                     return await peer.connection.exchange(send)
                 assert deadline.cancelled_caught
-                error: Exception = OSError(f"no answer within {self._timeout_s:g} s")
+                error: Exception = OSError(f"no response within {self._timeout_s:g} s")
                 again = False
             except (OSError, WireError) as failed:
                 error = (

@@ -34,7 +34,9 @@ def handle_fetch(raft: RaftState, ticket: Any, request: Fetch) -> None:
         state.remove_former_directories(request.replica, raft.voters)
     if error == ErrorCode.NONE and request.replica.id == raft.local_replica.id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR
-        raft.report_duplicate_id(raft.epoch, f"somebody else asks for the metadata as node {raft.local_replica.id}")
+        raft.report_duplicate_id(
+            raft.epoch, f"Another node fetches the metadata log with node id {raft.local_replica.id}"
+        )
     if error != ErrorCode.NONE:
         raft.ready.replies.append(
             OutboundResponse(ticket, RaftFetchResponse(error, raft.epoch, raft.leader_id_for(request.replica.id)))

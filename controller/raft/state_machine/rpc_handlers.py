@@ -212,7 +212,7 @@ def handle_response(
         case Fetch(), RaftFetchResponse():
             if answer.error == ErrorCode.UNKNOWN_SERVER_ERROR:  # so a leader answers who has its own id
                 raft.report_duplicate_id(
-                    answer.epoch, f"the leader of epoch {answer.epoch} gives node {raft.local_replica.id} no metadata"
+                    answer.epoch, f"the leader of epoch {answer.epoch} rejects fetches of node {raft.local_replica.id}"
                 )
             if fetched:
                 follower_fetch.handle_fetch_response(raft, before, peer, request, answer, batches)

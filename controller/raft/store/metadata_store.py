@@ -114,7 +114,7 @@ class MetadataStore:
                 if snapshot.end_offset == 0:
                     raise
         if start > 0:
-            raise CorruptFile(f"{self.directory}: the log begins at {start} and no snapshot covers what was before")
+            raise CorruptFile(f"{self.directory}: log start offset {start} without a snapshot at or after it")
 
     def _open(self, now_ms: int) -> PartitionLog:
         disk, end = self.disk, self.snapshot_id.end_offset

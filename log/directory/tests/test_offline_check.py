@@ -74,7 +74,7 @@ def test_what_is_foretold_is_what_recovery_does_and_nothing_is_changed(tmp_path:
 
 
 def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(CorruptFile, match="no data directory"):
+    with pytest.raises(CorruptFile, match="Not a log directory"):
         list(check(RealDisk(), str(tmp_path), NOW))
 
 

@@ -145,11 +145,11 @@ def test_an_answer_in_drops_has_so_long_and_no_longer(
     authority: CertificateAuthority, keys: TlsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.3)
-    with published(keys, says(*[b"x"] * 20, pause_s=0.1)) as port, pytest.raises(HttpFetchError, match="no answer"):
+    with published(keys, says(*[b"x"] * 20, pause_s=0.1)) as port, pytest.raises(HttpFetchError, match="no response"):
         fetch(port, trusting(authority))
 
 
 def test_who_takes_the_call_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.2)
-    with create_server(("127.0.0.1", 0)) as silent, pytest.raises(HttpFetchError, match="no answer"):
+    with create_server(("127.0.0.1", 0)) as silent, pytest.raises(HttpFetchError, match="no response"):
         fetch(silent.getsockname()[1], TlsConfig())

@@ -241,4 +241,4 @@ def test_our_own_client_is_let_in_with_a_good_token(monkeypatch: pytest.MonkeyPa
     if key is RSA:
         assert told == [len("User:node")]
     else:
-        assert told == ['not let in as who a token names: {"status":"invalid_token"}']
+        assert told == ['Authentication failed as who a token names: {"status":"invalid_token"}']

@@ -312,7 +312,7 @@ def test_a_leader_that_is_asked_by_somebody_with_its_own_id_says_so_once_and_so_
     readies = [raft.step(now_ms, RequestReceived("t", asked)) for now_ms in (1600, 1601)]
     said = [ready.log_message for ready in readies]
     assert said[0] is not None
-    assert said[0][1] == "somebody else asks for the metadata as node 1: each node needs its own node.id"
+    assert said[0][1] == "Another node fetches the metadata log with node id 1: each node needs its own node.id"
     assert said[1] is None
     (reply,) = readies[0].replies
     assert reply.response.error is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -320,4 +320,4 @@ def test_a_leader_that_is_asked_by_somebody_with_its_own_id_says_so_once_and_so_
     (send,) = other.step(0, RaftStarted()).sends
     told = other.step(1, ResponseReceived(send.peer, send.request, reply.response)).log_message
     assert told is not None
-    assert told[1].startswith(f"the leader of epoch {raft.epoch} gives node 1 no metadata")
+    assert told[1].startswith(f"the leader of epoch {raft.epoch} rejects fetches of node 1")
