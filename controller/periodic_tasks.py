@@ -46,7 +46,7 @@ class PeriodicTaskContext(NamedTuple):
 
 
 class PeriodicTask(NamedTuple):
-    """One of them: how often it comes (0: never), and what it does; its answer is whether there is more to do."""
+    """Task with its period in ms (0: never). Its response is true if there is more to do; a text is logged as well."""
 
     name: str
     period_ms: Callable[[StaticConfig], int]
@@ -67,7 +67,9 @@ def _fence_stale(sight: PeriodicTaskContext) -> ControllerResultSteps:
     if broker_id is None:
         return ControllerResult(False)
     fenced = yield from broker_heartbeat.fence_broker(sight.image, broker_id, sight.static_config)
-    return ControllerResult(True, fenced.records)
+    epoch = sight.image.brokers[broker_id].broker_epoch
+    message = f"Fencing broker {broker_id} at epoch {epoch} because its session has timed out"
+    return ControllerResult(message, fenced.records)
 
 
 def _balance(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
@@ -119,30 +121,30 @@ def _sweep_period_ms(static: StaticConfig) -> int:
 
 
 WRITE_NO_OP_RECORD = PeriodicTask(
-    "say that the controller lives",
+    "write a NoOpRecord",
     _number("metadata.max.idle.interval.ms", 500),
     lambda _: ControllerResult(False, [NoOpRecord()]),
 )
 FENCE_STALE_BROKERS = PeriodicTask(
-    "fence brokers nobody hears",
+    "fence brokers with an expired session",
     lambda static: max(1, int(static.get(SESSION_TIMEOUT_KEY, DEFAULT_SESSION_TIMEOUT_MS)) // CHECKS_PER_SESSION),
     _fence_stale,
 )
-BALANCE_LEADERS = PeriodicTask("let first replicas lead", _balance_period_ms, _balance)
+BALANCE_LEADERS = PeriodicTask("elect preferred leaders", _balance_period_ms, _balance)
 ELECT_UNCLEAN_LEADERS = PeriodicTask(
-    "elect uncleanly where topics allow it",
+    "elect unclean leaders",
     _number("unclean.leader.election.interval.ms", 300_000),
     _elect_unclean,
 )
 EXPAND_INTERNAL_TOPICS = PeriodicTask(
-    "let internal topics grow with the cluster", lambda static: 1_000, _expand_internal_topics
+    "reassign internal topics to new brokers", lambda static: 1_000, _expand_internal_topics
 )
 REPLACE_LOST_REPLICAS = PeriodicTask(
-    "make again what is lost",
+    "replace the replicas of offline brokers",
     _replica_recovery_period_ms,
     _replace_lost_replicas,
 )
-SWEEP_EXPIRED_TOKENS = PeriodicTask("remove delegation tokens that are over", _sweep_period_ms, _sweep_tokens)
+SWEEP_EXPIRED_TOKENS = PeriodicTask("remove expired delegation tokens", _sweep_period_ms, _sweep_tokens)
 PERIODIC_TASKS = (
     WRITE_NO_OP_RECORD,
     FENCE_STALE_BROKERS,

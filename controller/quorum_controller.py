@@ -321,7 +321,10 @@ class QuorumController:
             if self._active_epoch != epoch:
                 continue
             try:
-                wait_ms = REPEAT_DELAY_MS if await self.submit(chore) else every_ms
+                outcome = await self.submit(chore)
+                if isinstance(outcome, str):
+                    logger.info("%s", outcome)
+                wait_ms = REPEAT_DELAY_MS if outcome else every_ms
             except OSError:
                 continue  # the node is gone
             except AssertionError:

@@ -27,6 +27,8 @@ EVENTS = (
     LoggedEvent("ISR updated to ", "broker/replication/alter_partition_messages.py", "Partition.scala"),
     LoggedEvent("Failed to update ISR", "broker/replication/alter_partition_messages.py", "Partition.scala"),
     LoggedEvent("is insufficient to satisfy the min.isr", "broker/replication/hosted_partition.py", "Partition.scala"),
+    LoggedEvent("Shrinking ISR from ", "broker/replication/alter_partition_messages.py", "Partition.scala"),
+    LoggedEvent(" because its session has timed out", "controller/periodic_tasks.py", "ReplicationControlManager.java"),
     LoggedEvent("Fencing broker ", "broker/interbroker/broker_liveness_probe.py", "ReplicationControlManager.java"),
     LoggedEvent("Unable to register broker ", "broker/metadata/broker_lifecycle.py", "BrokerLifecycleManager.java"),
     LoggedEvent("Unable to send a heartbeat", "broker/metadata/broker_lifecycle.py", "BrokerLifecycleManager.java"),

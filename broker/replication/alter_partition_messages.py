@@ -8,7 +8,12 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.replication.hosted_partition import PendingIsrChange
-from ottla.broker.replication.partition_state import AlterPartitionOutcome, AlterPartitionResult, PendingExpandIsr
+from ottla.broker.replication.partition_state import (
+    AlterPartitionOutcome,
+    AlterPartitionResult,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+)
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.jobs.job import Job
 from ottla.wire.errors import ErrorCode
@@ -81,7 +86,11 @@ def _apply_partition_result(
         else:
             replicas.isr_shrinks += 1
         isr = ",".join(map(str, row.isr))
-        told.append(f"ISR updated to {isr} and version updated to {row.partition_epoch}: {replica.log.label}")
+        text = f"ISR updated to {isr} and version updated to {row.partition_epoch}: {replica.log.label}"
+        if isinstance(asked.pending_isr, PendingShrinkIsr):
+            former = ",".join(map(str, asked.pending_isr.committed.isr))
+            text = f"Shrinking ISR from {former} to {isr}; {text}"
+        told.append(text)
     elif outcome is not AlterPartitionOutcome.IGNORED:
         replicas.isr_failures += 1
         code = ErrorCode(row.error_code).name

@@ -157,9 +157,12 @@ def test_one_stale_broker_a_turn_is_fenced_and_led_by_others() -> None:
         heard(controller, broker, 0 if broker < 3 else 5_000)
     assert do(controller, FENCE_STALE_BROKERS, SESSION) == (False, [])
     changed = ["PartitionChangeRecord", "BrokerRegistrationChangeRecord"]
-    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (True, changed)
+    because = "because its session has timed out"
+    epochs = {i: broker.broker_epoch for i, broker in controller.image.brokers.items()}
+    first, second = (f"Fencing broker {i} at epoch {epochs[i]} {because}" for i in (1, 2))
+    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (first, changed)
     assert [b.fenced for b in controller.image.brokers.values()] == [True, False, False]
-    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (True, changed)
+    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (second, changed)
     assert leader(controller, "t")[0] == 3
     assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (False, [])
 
