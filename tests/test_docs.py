@@ -98,3 +98,14 @@ def test_pictures_match_their_sources() -> None:
         "run python -m devtools.docs.diagrams"
     )
     assert set((DOCS / "diagrams").glob("*.svg")) == set(made)
+
+
+def test_changelog_has_sections_of_keep_a_changelog_and_one_line_for_each_change() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    sections = re.findall(r"^### (.*)$", text, re.M)
+    assert sections == [
+        name for name in ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security") if name in sections
+    ]
+    assert re.findall(r"^## (.*)$", text, re.M)[0] == "Unreleased"
+    body = text.partition("## Unreleased")[2]
+    assert not [line for line in body.splitlines() if line and not re.match(r"- .*\.$|#+ |[A-Z][^.]*:$", line)]
