@@ -32,7 +32,8 @@ MAX_NOT_RUN = 25
 _SPACES = re.compile(r" +")
 # Languages of programs that run below with libraries fetched by their package managers.
 _PROGRAMS = ("java", "js", "go", "rust", "kcat")
-_COMMANDS = re.compile(r"^(?:\$ )?(?:ottla|python|pip|make|kafka-[a-z-]+\.sh) ", re.M)
+_TOOLS = r"ottla|ottla-compat|python3?|pip|make|docker|kubectl|git|npm|curl|kafka-[a-z-]+\.sh"
+_COMMANDS = re.compile(rf"^(?:\$ )?(?:\S*bin/)?(?:{_TOOLS}) ", re.M)
 
 
 def _block_id(block: Block) -> str:
