@@ -154,6 +154,28 @@ def log_attributes() -> set[str]:
     return {*vars(log), *vars(log.segments), *log.flush_state.__slots__}
 
 
+def subclasses_of_collections(tree: ast.Module) -> list[str]:
+    """Return the classes of a module that inherit from a mutable collection, whose contract they would change."""
+    names = {"list", "dict", "set", "List", "Dict", "Set", "UserList", "UserDict"}
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if re.split(r"[\[.]", ast.unparse(base).replace("collections.", ""))[0] in names
+    ]
+
+
+def test_no_class_inherits_from_a_mutable_collection() -> None:
+    assert subclasses_of_collections(ast.parse("class A(list[int]): ...\nclass B(Generic[T]): ...")) == ["A"]
+    found = {
+        str(path.relative_to(ROOT)): classes
+        for path in sources()
+        if "tests" not in path.parts and (classes := subclasses_of_collections(ast.parse(path.read_text())))
+    }
+    assert not found
+
+
 def assigned_to_logs(tree: ast.Module, attributes: set[str]) -> list[int]:
     """Lines that assign an attribute of something called a log, change one in place, or assign one only logs have."""
     common = {"config", "topic_id", "topic", "partition", "disk", "directory", "closed"}

@@ -21,7 +21,7 @@ from ottla.broker.observability.request_metrics import RequestObserver
 from ottla.broker.requests.peer import Peer
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, supported_operation_bits
 from ottla.jobs.job import Job, as_job
-from ottla.wire.api_keys import ApiKey, request_class
+from ottla.wire.api_keys import ApiKey, request_class, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.primitives import Buffer
@@ -68,6 +68,10 @@ class RequestContext:
     def image(self) -> MetadataImage:
         """The newest committed metadata."""
         return self.services.metadata.image
+
+    def response_array(self) -> Any:
+        """Return an array that stands in place of a list in the response, and is encoded while its rows are made."""
+        return compiler.response_array(response_class(self.key), self.version)
 
     @property
     def has_authorizer(self) -> bool:

@@ -30,8 +30,8 @@ from ottla.broker.fetch_sessions.fetch_session import (
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.env.env import Env
 from ottla.jobs.job import Job
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import ZERO_UUID
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -107,7 +107,8 @@ class _TopicGrouper:
     def __init__(self, version: int) -> None:
         self._version = version
         self._last: tuple[str | None, bytes] | None = None
-        self.topics: list[FetchableTopicResponse] = StreamingArray(FetchResponse, version)
+        self._partitions: list[PartitionData] = []
+        self.topics: list[FetchableTopicResponse] = response_array(FetchResponse, version)
 
     def append(self, pair: tuple[CachedPartition, PartitionData]) -> None:
         """One partition more."""
@@ -115,10 +116,9 @@ class _TopicGrouper:
         at = (want.topic, want.topic_id)
         if at != self._last:
             self._last = at
-            self.topics.append(
-                FetchableTopicResponse(want.topic or "", want.topic_id, StreamingArray(FetchResponse, self._version))
-            )
-        self.topics[-1].partitions.append(row)
+            self._partitions = response_array(FetchResponse, self._version)
+            self.topics.append(FetchableTopicResponse(want.topic or "", want.topic_id, self._partitions))
+        self._partitions.append(row)
 
 
 class _LargeFetchContext:

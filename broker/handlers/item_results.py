@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.jobs.job import Job
-from ottla.wire.codec.streaming_array import BUFFERED_ELEMENTS
+from ottla.wire.codec.response_array import PENDING_ROWS
 from ottla.wire.errors import ProtocolError
 
 P = TypeVar("P")
@@ -17,7 +17,7 @@ PendingResults = list[tuple[PendingBrokerRequest, Callable[[Any], None]]]
 """What an answer waits for, and who takes it in."""
 MAX_PENDING_RESULTS = 250
 """So many rows are made before what coordinators say about them is waited for: they must not have been written yet."""
-assert MAX_PENDING_RESULTS <= BUFFERED_ELEMENTS
+assert MAX_PENDING_RESULTS <= PENDING_ROWS
 
 
 def collect_results(

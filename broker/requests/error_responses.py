@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ottla.broker.api_spec import ApiSpec, ErrorMessage, ErrorResults
 from ottla.jobs.job import Job
 from ottla.wire.api_keys import response_class
+from ottla.wire.codec.response_array import ResponseArray
 from ottla.wire.codec.schema import Message, fields_of
 from ottla.wire.errors import ErrorCode
 
@@ -108,7 +109,8 @@ def contains_error(answer: Message, code: ErrorCode) -> Job[bool]:
         if name == "error_code":
             if value == code:
                 return True
-        elif isinstance(value, list):
+        elif isinstance(value, list | ResponseArray):
+            value = value.pending if isinstance(value, ResponseArray) else value
             if value and isinstance(value[0], Message):
                 for row in value:
                     if (yield from contains_error(row, code)):

@@ -29,8 +29,8 @@ from ottla.controller.metadata.record_serde import ELR_VERSION
 from ottla.controller.partitions.partition_assignment import TOO_MANY_RECORDS, RequestTooLarge, check_batch_limits
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, collect_job, find_duplicates_job, first_occurrences
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import Message
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -360,11 +360,11 @@ def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
     """Replace settings as a whole."""
-    row, rows = AlterConfigsResourceResponse, StreamingArray(AlterConfigsResponse, version)
+    row, rows = AlterConfigsResourceResponse, response_array(AlterConfigsResponse, version)
     try:
         records = yield from _decide_each(image, request.resources, defaults, _replace_resource, row, rows)
     except RequestTooLarge as error:
-        records, rows = [], StreamingArray(AlterConfigsResponse, version)
+        records, rows = [], response_array(AlterConfigsResponse, version)
         yield from _refuse_all(request.resources, error, row, rows)
     return ControllerResult(AlterConfigsResponse(responses=rows), [] if request.validate_only else records)
 
@@ -373,10 +373,10 @@ def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
     """Change settings one by one."""
-    row, rows = IncrementalAlterConfigsResourceResponse, StreamingArray(IncrementalAlterConfigsResponse, version)
+    row, rows = IncrementalAlterConfigsResourceResponse, response_array(IncrementalAlterConfigsResponse, version)
     try:
         records = yield from _decide_each(image, request.resources, defaults, _alter_resource, row, rows)
     except RequestTooLarge as error:
-        records, rows = [], StreamingArray(IncrementalAlterConfigsResponse, version)
+        records, rows = [], response_array(IncrementalAlterConfigsResponse, version)
         yield from _refuse_all(request.resources, error, row, rows)
     return ControllerResult(IncrementalAlterConfigsResponse(responses=rows), [] if request.validate_only else records)

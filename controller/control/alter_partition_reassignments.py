@@ -26,8 +26,8 @@ from ottla.controller.partitions.reassignment_state import (
     revert_reassignment,
 )
 from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, sort_job
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import Message
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -50,7 +50,7 @@ def alter_partition_reassignments(
 ) -> ControllerResultSteps:
     """Begin, change or give up moves: each row by itself, and all records at once (R-294)."""
     response = AlterPartitionReassignmentsResponse(
-        responses=StreamingArray(AlterPartitionReassignmentsResponse, version)
+        responses=response_array(AlterPartitionReassignmentsResponse, version)
     )
     if not request.topics:
         return ControllerResult(response)
@@ -64,7 +64,7 @@ def alter_partition_reassignments(
             yield None
         topic = image.topics.get(asked.name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
-        rows = StreamingArray(AlterPartitionReassignmentsResponse, version)
+        rows = response_array(AlterPartitionReassignmentsResponse, version)
         for wanted in asked.partitions:
             seen += 1
             if seen % YIELD_EVERY == 0:
@@ -160,7 +160,7 @@ def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest, version: int
 ) -> ControllerResultSteps:
     """The moves that are under way, of all topics or of what is asked for (R-298)."""
-    topics = StreamingArray(ListPartitionReassignmentsResponse, version)
+    topics = response_array(ListPartitionReassignmentsResponse, version)
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
@@ -174,7 +174,7 @@ def list_partition_reassignments(
         topic = image.topics.get(name)
         if topic is None:
             continue
-        rows = StreamingArray(ListPartitionReassignmentsResponse, version)
+        rows = response_array(ListPartitionReassignmentsResponse, version)
         for number in topic.partitions if numbers is None else numbers:
             seen += 1
             if seen % YIELD_EVERY == 0:

@@ -35,8 +35,8 @@ from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
 from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_job, first_occurrences
 from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import ZERO_UUID, Message
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
@@ -226,7 +226,7 @@ def create_topics(
     image: MetadataImage, request: CreateTopicsRequest, version: int, making: TopicCreationContext
 ) -> ControllerResultSteps:
     """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
-    response = CreateTopicsResponse(topics=StreamingArray(CreateTopicsResponse, version))
+    response = CreateTopicsResponse(topics=response_array(CreateTopicsResponse, version))
     records: list[Message] = []
     size = 0
 
@@ -260,7 +260,7 @@ def create_topics(
             yield None
     except RequestTooLarge as error:
         why = ProtocolError(error.code, str(error))
-        response.topics = StreamingArray(CreateTopicsResponse, version)
+        response.topics = response_array(CreateTopicsResponse, version)
         for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
                 yield None
@@ -327,7 +327,7 @@ def delete_topics(
 
     A topic that is given by its name and by its id stays, and its name alone is answered (``ControllerApis.scala``).
     """
-    response = DeleteTopicsResponse(responses=StreamingArray(DeleteTopicsResponse, version))
+    response = DeleteTopicsResponse(responses=response_array(DeleteTopicsResponse, version))
     records: list[Message] = []
     twice = yield from find_duplicates_job(_to_delete(request))
     names, ids = yield from _names_and_ids(request, twice)

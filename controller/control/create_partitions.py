@@ -20,8 +20,8 @@ from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
 from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_job, first_occurrences
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import Message
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -78,7 +78,7 @@ def create_partitions(
     spend: ChargeQuota = no_quota,
 ) -> ControllerResultSteps:
     """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
-    response = CreatePartitionsResponse(results=StreamingArray(CreatePartitionsResponse, version))
+    response = CreatePartitionsResponse(results=response_array(CreatePartitionsResponse, version))
     records: list[Message] = []
     twice = yield from find_duplicates_job(topic.name for topic in request.topics)
     try:
@@ -100,7 +100,7 @@ def create_partitions(
             if number % YIELD_EVERY_DECODED == 0:
                 yield None
     except RequestTooLarge as error:
-        response.results = StreamingArray(CreatePartitionsResponse, version)
+        response.results = response_array(CreatePartitionsResponse, version)
         for found in first_occurrences(request.topics, _name_of, twice):
             if found is None:
                 yield None

@@ -19,8 +19,8 @@ from ottla.controller.partitions.partition_change_builder import (
     build_partition_change,
 )
 from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, sort_job
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import Message
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -63,7 +63,7 @@ def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
     """Elect in each partition that is named, or in all (R-293)."""
-    response = ElectLeadersResponse(replica_election_results=StreamingArray(ElectLeadersResponse, version))
+    response = ElectLeadersResponse(replica_election_results=response_array(ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:
         return ControllerResult(response)
     kind = _KINDS.get(request.election_type)
@@ -83,7 +83,7 @@ def elect_leaders(
             yield None
         topic = image.topics.get(name)
         rules = topic_change_rules(image, static, topic) if topic is not None else PartitionChangeRules()
-        rows = StreamingArray(ElectLeadersResponse, version)
+        rows = response_array(ElectLeadersResponse, version)
         for number in numbers:
             seen += 1
             if seen % YIELD_EVERY == 0:
@@ -124,9 +124,9 @@ def _elect_row(
 
 def _refused(request: ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> ControllerResultSteps:
     """The whole request fails, and each row says so (``ElectLeadersRequest.getErrorResponse``)."""
-    results = StreamingArray(ElectLeadersResponse, version)
+    results = response_array(ElectLeadersResponse, version)
     for topic in request.topic_partitions or ():
-        rows = StreamingArray(ElectLeadersResponse, version)
+        rows = response_array(ElectLeadersResponse, version)
         for seen, number in enumerate(topic.partitions, 1):
             rows.append(PartitionResult(number, code, message))
             if seen % YIELD_EVERY == 0:

@@ -21,6 +21,7 @@ from ottla.wire.codec.primitives import (
     write_string_length,
     write_uvarint,
 )
+from ottla.wire.codec.response_array import ResponseArray
 from ottla.wire.codec.schema import FieldSpec, Message, fields_of
 from ottla.wire.errors import WireError
 
@@ -33,13 +34,6 @@ NUMBERS_PER_YIELD = 4096
 def length_error(what: str, value: object) -> WireError:
     """The error of a length or count that cannot be."""
     return WireError(f"{what}: {value}")
-
-
-def write_buffered_chunks(rows: Any, write: Callable[[Any], None]) -> Any:
-    """Write those rows of an array that lie ready, as a `StreamingArray` has them; gives it for the others."""
-    for chunk in getattr(rows, "chunks", ()):
-        write(chunk)
-    return rows
 
 
 class CodecGenerator:
@@ -64,7 +58,7 @@ class CodecGenerator:
             "long_uvarint": read_uvarint_continuation,
             "unpack_from": struct.unpack_from,
             "pack": struct.pack,
-            "rest": write_buffered_chunks,
+            "ResponseArray": ResponseArray,
         }
         self.function_names: dict[type[Message], str] = {}
 
@@ -168,7 +162,7 @@ def compile_element_limit_test(cls: type[Message]) -> Callable[[Any, int], bool]
     lines = ["def has_many(m, most):", "    total = 0"]
     _generate_element_count(cls, "m", 1, lines)
     lines.append("    return total > most")
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"ResponseArray": ResponseArray}
     exec(compile("\n".join(lines), f"<elements of {cls.__name__}>", "exec"), names)  # noqa: S102 - our own text
     function: Callable[[Any, int], bool] = names["has_many"]
     return function
@@ -184,12 +178,15 @@ def _generate_element_count(cls: type[Message], owner: str, depth: int, lines: l
             if inner:
                 lines += [f"{indent}if {value} is not None:", *inner]
         elif spec.is_array and spec.element not in FIXED_SIZE_FORMATS:
-            lines.append(f"{indent}if {value}:")
-            lines.append(f"{indent}    total += len({value})")
+            array = f"a{depth}"
+            lines.append(f"{indent}{array} = {value}")
+            lines.append(f"{indent}if {array}:")
+            lines.append(f"{indent}    total += len({array})")
             lines.append(f"{indent}    if total > most: return True")
             inner = []
             if spec.struct is not None:
                 _generate_element_count(spec.struct, f"x{depth}", depth + 2, inner)
             if inner:
-                lines.append(f"{indent}    for x{depth} in {value}:")
+                lines.append(f"{indent}    if {array}.__class__ is ResponseArray: {array} = {array}.pending")
+                lines.append(f"{indent}    for x{depth} in {array}:")
                 lines += inner

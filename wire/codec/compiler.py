@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, TypeVar
 
 from ottla.wire.codec.codegen import CodecGenerator, compile_element_limit_test
@@ -21,6 +22,7 @@ from ottla.wire.codec.codegen_encoder import EncoderGenerator
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.interpreter import check_version
 from ottla.wire.codec.primitives import Buffer
+from ottla.wire.codec.response_array import ResponseArray, join_small_chunks
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 
@@ -40,7 +42,6 @@ _VALUE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError, Ov
 MAX_ELEMENTS_PER_STEP = 500
 """Elements of a message that are encoded without a stop: about a millisecond of work."""
 _JOIN_CHUNKS = 2048
-_JOIN_BELOW_BYTES = 4096
 
 
 def _generator(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> CodecGenerator:
@@ -188,21 +189,9 @@ def encode_job(message: Message, version: int) -> Generator[None, None, list[Chu
     return out
 
 
-def join_small_chunks(chunks: list[Chunk]) -> list[Chunk]:
-    """The same bytes with small neighbours together."""
-    out: list[Chunk] = []
-    small: list[bytes] = []
-    for chunk in chunks:
-        if type(chunk) is bytes and len(chunk) < _JOIN_BELOW_BYTES:
-            small.append(chunk)
-            continue
-        if small:
-            out.append(b"".join(small))
-            small = []
-        out.append(chunk)
-    if small:
-        out.append(b"".join(small))
-    return out
+def response_array(whole: type[Message], version: int) -> Any:
+    """Return an array that stands in place of a list in a response of the class ``whole``: a `ResponseArray`."""
+    return ResponseArray(partial(encode_element_chunks, whole, version))
 
 
 def has_more_elements_than(message: Message, most: int) -> bool:

@@ -21,7 +21,6 @@ from ottla.broker.requests.peer_wait import wait_while_connected
 from ottla.jobs.job import Job
 from ottla.log.directory.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -150,7 +149,7 @@ def _try_raise_log_start(context: RequestContext, topic: str, part: DeleteRecord
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
     """Answer each partition on its own; the checkpoint of log starts is written once, before any segment goes."""
     response, told, raised = (
-        DeleteRecordsResponse(topics=StreamingArray(DeleteRecordsResponse, context.version)),
+        DeleteRecordsResponse(topics=context.response_array()),
         [],
         [],
     )
@@ -168,7 +167,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[Delete
         yield from elsewhere.wait()
     each = iter(told)
     for topic in request.topics:
-        rows: list[DeleteRecordsPartitionResult] = StreamingArray(DeleteRecordsResponse, context.version)
+        rows: list[DeleteRecordsPartitionResult] = context.response_array()
         for part in topic.partitions:
             row = next(each)
             if isinstance(row, PendingDeletion):

@@ -36,7 +36,6 @@ from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import collect_distinct_job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -229,7 +228,7 @@ assert RESOURCE_BROKER_LOGGER == 8
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> ResponseJob:
     """Answer each resource on its own."""
-    response = DescribeConfigsResponse(results=StreamingArray(DescribeConfigsResponse, context.version))
+    response = DescribeConfigsResponse(results=context.response_array())
     asked: dict[int, set[str]] = {}
     refused = False
     for resource in request.resources:

@@ -18,7 +18,6 @@ from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.directory_id import offline_replicas
 from ottla.controller.metadata.image import MetadataImage, TopicImage
 from ottla.jobs.sequences import sort_job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -60,9 +59,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
         asked.add(topic_asked.name)
         yield None
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
-        refused = DescribeTopicPartitionsResponse(
-            topics=StreamingArray(DescribeTopicPartitionsResponse, context.version)
-        )
+        refused = DescribeTopicPartitionsResponse(topics=context.response_array())
         for topic_asked in request.topics:
             row = DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic_asked.name)
             refused.topics.append(row)
@@ -72,7 +69,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     left = min(max(request.response_partition_limit, 1), MAX_DESCRIBED_PARTITIONS)
-    response = DescribeTopicPartitionsResponse(topics=StreamingArray(DescribeTopicPartitionsResponse, context.version))
+    response = DescribeTopicPartitionsResponse(topics=context.response_array())
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         yield None

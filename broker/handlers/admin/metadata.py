@@ -23,7 +23,6 @@ from ottla.controller.metadata.image import MetadataImage, TopicImage
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import sort_job
 from ottla.wire.codec.schema import ZERO_UUID
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -113,9 +112,7 @@ def _has_no_ids_yet(context: RequestContext, wanted: MetadataRequestTopic) -> bo
 
 def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
     """Nothing is told, not even who the brokers are."""
-    refused = MetadataResponse(
-        error_code=ErrorCode.INVALID_REQUEST, topics=StreamingArray(MetadataResponse, context.version)
-    )
+    refused = MetadataResponse(error_code=ErrorCode.INVALID_REQUEST, topics=context.response_array())
     for wanted in request.topics or ():
         refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
         yield None
@@ -126,9 +123,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
     """Answer from the metadata image."""
     services = context.services
     image = context.image
-    response = MetadataResponse(
-        cluster_id=services.metadata.cluster_id, topics=StreamingArray(MetadataResponse, context.version)
-    )
+    response = MetadataResponse(cluster_id=services.metadata.cluster_id, topics=context.response_array())
     response.brokers = [MetadataResponseBroker(*e) for e in services.metadata.endpoints(context.peer)]
     alive = image.unfenced_brokers()
     if alive:

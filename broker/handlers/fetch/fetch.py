@@ -46,7 +46,6 @@ from ottla.broker.requests.purgatory import DelayedOperation
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
 from ottla.wire.codec.schema import ZERO_UUID
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -273,9 +272,9 @@ def _uncount_bytes(context: RequestContext, attempt: _ReadAttempt, *, is_followe
 def _reject_request(context: RequestContext, request: FetchRequest) -> Job[FetchResponse]:
     """Refuse a whole request. Source: ``FetchRequest.getErrorResponse``."""
     response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=request.session_id)
-    response.responses = StreamingArray(FetchResponse, context.version)
+    response.responses = context.response_array()
     for topic in request.topics if context.version < TOPIC_IDS_SINCE else ():
-        rows: list[PartitionData] = StreamingArray(FetchResponse, context.version)
+        rows: list[PartitionData] = context.response_array()
         for part in topic.partitions:
             rows.append(PartitionData(part.partition, ErrorCode.UNKNOWN_SERVER_ERROR, -1, records=b""))
             yield None

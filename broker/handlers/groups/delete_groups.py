@@ -19,7 +19,6 @@ from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import DeleteGroup, ShareGroupCommand
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.jobs.job import Job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -53,7 +52,7 @@ def _delete_share_state(context: RequestContext, group_id: str) -> Job[ProtocolE
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> ResponseJob:
     """Answer each group on its own."""
     response, waits = (
-        DeleteGroupsResponse(results=StreamingArray(DeleteGroupsResponse, context.version)),
+        DeleteGroupsResponse(results=context.response_array()),
         PendingResults(),
     )
     for name in distinct(request.groups_names):

@@ -19,7 +19,6 @@ from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroup
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -61,7 +60,7 @@ def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJob:
     """Answer each group on its own."""
     out, waits = (
-        DescribeGroupsResponse(groups=StreamingArray(DescribeGroupsResponse, context.version)),
+        DescribeGroupsResponse(groups=context.response_array()),
         PendingResults(),
     )
     for group_id in distinct(request.groups):

@@ -15,7 +15,6 @@ from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, Resp
 from ottla.broker.groups.coordinator import partition_for_key
 from ottla.broker.metadata.controller_forwarder import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -76,7 +75,7 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerR
 
 
 def _find_all(context: RequestContext, request: FindCoordinatorRequest) -> ResponseJob:
-    rows = StreamingArray(FindCoordinatorResponse, context.version)
+    rows = context.response_array()
     for key in request.coordinator_keys:
         rows.append(_find(context, key, request.key_type))
         yield None

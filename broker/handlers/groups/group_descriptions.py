@@ -16,7 +16,6 @@ from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResul
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
 from ottla.wire.codec.schema import Message
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
@@ -105,7 +104,7 @@ def _apply_result(row: Any, answer: Any) -> None:
 
 
 def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -> ResponseJob:
-    out, waits = kind.response(groups=StreamingArray(kind.response, context.version)), PendingResults()
+    out, waits = kind.response(groups=context.response_array()), PendingResults()
     described = kind.messages.DescribedGroup
     for group_id in distinct(request.group_ids):
         yield None

@@ -20,7 +20,6 @@ from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.handlers.item_results import PendingResults, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -57,7 +56,7 @@ def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[st
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
     """List every group that passes the filters."""
-    out, waits = ListGroupsResponse(groups=StreamingArray(ListGroupsResponse, context.version)), PendingResults()
+    out, waits = ListGroupsResponse(groups=context.response_array()), PendingResults()
     may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     states = yield from _recognized_names(request.states_filter, _STATES)
     types = yield from _recognized_names(request.types_filter, _TYPES)

@@ -24,7 +24,6 @@ from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
 from ottla.jobs.job import Job
 from ottla.log.timestamp_lookup import find_max_timestamp_job, find_offset_by_timestamp_job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -123,7 +122,7 @@ def _list_partition(
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
     """Answer each partition on its own."""
-    response = ListOffsetsResponse(topics=StreamingArray(ListOffsetsResponse, context.version))
+    response = ListOffsetsResponse(topics=context.response_array())
     seen: defaultdict[str, set[int]] = defaultdict(set)
     twice: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
@@ -133,7 +132,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
             yield None
         yield None
     for topic in request.topics:
-        rows: list[ListOffsetsPartitionResponse] = StreamingArray(ListOffsetsResponse, context.version)
+        rows: list[ListOffsetsPartitionResponse] = context.response_array()
         for part in topic.partitions:
             try:
                 row = yield from _list_partition(context, topic.name, twice[topic.name], request, part)

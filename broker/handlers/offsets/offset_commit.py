@@ -19,7 +19,6 @@ from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.handlers.item_results import wait_for_result
 from ottla.broker.handlers.offsets.valid_offsets import ValidPartitions, is_metadata_too_long, new_offsets
 from ottla.jobs.job import Job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -47,9 +46,7 @@ class _OffsetCommit:
         key = name if self._context.version < 10 else topic_id
         row = self._topic_responses.get(key)
         if row is None:
-            row = self._topic_responses[key] = OffsetCommitResponseTopic(
-                name, topic_id, StreamingArray(OffsetCommitResponse, self._context.version)
-            )
+            row = self._topic_responses[key] = OffsetCommitResponseTopic(name, topic_id, self._context.response_array())
             self.response.topics.append(row)
         return row
 

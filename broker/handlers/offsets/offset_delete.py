@@ -13,7 +13,6 @@ from __future__ import annotations
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.state_machine import DeleteOffsets
 from ottla.broker.handlers.item_results import wait_for_result
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -42,7 +41,7 @@ def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJo
     for topic in request.topics:
         known = image.topics.get(topic.name)
         good = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in answer else ErrorCode.NONE
-        rows = StreamingArray(OffsetDeleteResponse, context.version)
+        rows = context.response_array()
         for part in topic.partitions:
             is_there = known is not None and part.partition_index in known.partitions
             code = good if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -27,7 +27,6 @@ from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import collect_job
 from ottla.wire.codec.schema import ZERO_UUID
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -102,7 +101,7 @@ def _read_all_topics(
             continue
         if not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             continue
-        topic = OffsetFetchResponseTopics(name, topic_id, StreamingArray(OffsetFetchResponse, reader.context.version))
+        topic = OffsetFetchResponseTopics(name, topic_id, reader.context.response_array())
         out.topics.append(topic)
         unstable = reader.unstable_partitions(offsets, group_id, name)
         yield from reader.add_offsets(topic.partitions, list(stored), stored, topic_id, unstable)
@@ -115,9 +114,7 @@ def _read_topics(
     by_id = reader.context.version >= 10
     failed = []
     for asked in wanted.topics or ():
-        topic = OffsetFetchResponseTopics(
-            asked.name, asked.topic_id, StreamingArray(OffsetFetchResponse, reader.context.version)
-        )
+        topic = OffsetFetchResponseTopics(asked.name, asked.topic_id, reader.context.response_array())
         name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
         if name is None:
             failed.append(topic)
@@ -210,7 +207,7 @@ def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response
         yield None
     if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
         for wanted in asked or ():
-            topic = OffsetFetchResponseTopic(wanted.name, StreamingArray(OffsetFetchResponse, reader.context.version))
+            topic = OffsetFetchResponseTopic(wanted.name, reader.context.response_array())
             response.topics.append(topic)
             yield from reader.add_errors(topic.partitions, wanted.partition_indexes, out.error_code)
             yield None
@@ -218,7 +215,7 @@ def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> ResponseJob:
     """Read positions straight from the shard's state, and wait until what was read is committed."""
-    response = OffsetFetchResponse(groups=StreamingArray(OffsetFetchResponse, context.version))
+    response = OffsetFetchResponse(groups=context.response_array())
     reader = _OffsetReader(context, stable=request.require_stable)
     yield from (_read_before_v8 if context.version < 8 else _read_groups)(reader, request, response)
     return response

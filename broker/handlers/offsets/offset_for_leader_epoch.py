@@ -12,7 +12,6 @@ from functools import partial
 
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.handlers.item_results import collect_results
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -37,10 +36,10 @@ def _error_result(part: OffsetForLeaderPartition, error: ProtocolError) -> Epoch
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> ResponseJob:
     """Answer each partition on its own."""
-    response = OffsetForLeaderEpochResponse(topics=StreamingArray(OffsetForLeaderEpochResponse, context.version))
+    response = OffsetForLeaderEpochResponse(topics=context.response_array())
     for topic in request.topics:
         rows = yield from collect_results(
-            StreamingArray(OffsetForLeaderEpochResponse, context.version),
+            context.response_array(),
             topic.partitions,
             partial(_epoch_end_offset, context, topic.topic),
             _error_result,

@@ -29,7 +29,6 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.jobs.job import Job, as_job
 from ottla.log.log_validator import ValidationJob, ValidationPending
 from ottla.log.producers.transaction_verification import NO_TXN_CONTEXT, TxnAppendContext
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.produce import (
     LeaderIdAndEpoch,
@@ -261,7 +260,7 @@ def _add_all_errors(
     context: RequestContext, request: ProduceRequest, outcome: _ProduceResult, corrupt: ProtocolError
 ) -> Job[None]:
     for topic in request.topic_data:
-        rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
+        rows: list[PartitionProduceResponse] = context.response_array()
         for part in topic.partition_data:
             outcome.add_error(part, corrupt, rows)
             yield None
@@ -294,9 +293,9 @@ def _append_compactly(
 def _topic_responses(
     context: RequestContext, request: ProduceRequest, every: list[list[CompactResult]]
 ) -> Job[list[TopicProduceResponse]]:
-    out: list[TopicProduceResponse] = StreamingArray(ProduceResponse, context.version)
+    out: list[TopicProduceResponse] = context.response_array()
     for topic, told in zip(request.topic_data, every, strict=True):
-        rows: list[PartitionProduceResponse] = StreamingArray(ProduceResponse, context.version)
+        rows: list[PartitionProduceResponse] = context.response_array()
         for part, row in zip(topic.partition_data, told, strict=True):
             rows.append(PartitionProduceResponse(part.index, row, -1) if isinstance(row, ErrorCode) else row)
             yield None

@@ -16,7 +16,6 @@ from ottla.broker.share_state.share_group_offsets import SharePartitionKey
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
 from ottla.wire.codec.schema import Message
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 EventFactory = Callable[[PendingBrokerRequest, SharePartitionKey, Any], Any]
@@ -47,7 +46,7 @@ def _submit_all(
     prepared: Callable[[Any], Job[None]] | None,
 ) -> Job[Message]:
     response_class, topic_class, row_class = kinds
-    response, waits = response_class(results=StreamingArray(response_class, context.version)), PendingResults()
+    response, waits = response_class(results=context.response_array()), PendingResults()
     empty = False
     for topic in request.topics:
         empty = empty or (not len(topic.partitions) and doing != "initialize")
@@ -55,7 +54,7 @@ def _submit_all(
     topics = [] if empty or not request.group_id else request.topics
     allowed = context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     for topic in topics:
-        rows: list[Any] = StreamingArray(response_class, context.version)
+        rows: list[Any] = context.response_array()
         for part in topic.partitions:
             row = row_class(part.partition)
             rows.append(row)

@@ -27,8 +27,8 @@ from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, resol
 from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage, PartitionRegistration, TopicImage
 from ottla.jobs import sequences
-from ottla.wire.api_keys import ApiKey
-from ottla.wire.codec.streaming_array import StreamingArray
+from ottla.wire.api_keys import ApiKey, response_class
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.framing import encode_request
 from ottla.wire.messages.alter_configs import (
     AlterableConfig,
@@ -89,6 +89,7 @@ def counted(job: Any) -> tuple[Any, int]:
 
 
 def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, version: int, services: Any = None) -> Any:
+    key = ApiKey[type(request).__module__.rpartition(".")[2].upper()]
     context = SimpleNamespace(
         image=image,
         version=version,
@@ -96,6 +97,7 @@ def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, versio
         may=lambda *_, **__: True,
         peer=Peer("127.0.0.1", ("here", 9092)),
         services=services or HandlerFixture().services,
+        response_array=lambda: response_array(response_class(key), version),
     )
     return counted(handle(context, request))
 
@@ -249,7 +251,7 @@ def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
 
 
 def test_rows_refused_here_stand_behind_those_of_the_controller() -> None:
-    rows: list[Any] = StreamingArray(AlterConfigsResponse, 2)
+    rows: list[Any] = response_array(AlterConfigsResponse, 2)
     for number in range(1000):
         rows.append(AlterConfigsResourceResponse(0, None, 2, f"a{number}"))
 

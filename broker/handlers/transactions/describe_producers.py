@@ -18,7 +18,6 @@ from collections import defaultdict
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.controller.control.create_and_delete_topics import topic_name_error
 from ottla.jobs.job import Job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -30,7 +29,7 @@ from ottla.wire.messages.describe_producers import (
 
 
 def _active(context: RequestContext, topic: str, number: int) -> Job[list[ProducerState]]:
-    active = StreamingArray(DescribeProducersResponse, context.version)
+    active: list[ProducerState] = context.response_array()
     known = context.services.replica_manager.leader(topic, number).log.producers.producers
     for pid in list(known):
         p = known.get(pid)
@@ -44,13 +43,13 @@ def _active(context: RequestContext, topic: str, number: int) -> Job[list[Produc
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> ResponseJob:
     """Answer each partition on its own."""
-    response = DescribeProducersResponse(topics=StreamingArray(DescribeProducersResponse, context.version))
+    response = DescribeProducersResponse(topics=context.response_array())
     asked: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:
         known = topic.name in context.image.topics
         wrong = None if known else topic_name_error(topic.name)
         text = None if known else wrong or "This server does not host this topic-partition."
-        rows = StreamingArray(DescribeProducersResponse, context.version)
+        rows = context.response_array()
         before = asked[topic.name]
         for number in topic.partition_indexes:
             yield None

@@ -23,7 +23,6 @@ from ottla.broker.transactions.transaction_metadata import TransactionMetadata
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import sort_job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -37,7 +36,7 @@ E = ErrorCode
 
 def handle(context: RequestContext, request: DescribeTransactionsRequest) -> ResponseJob:
     """Answer each id on its own."""
-    rows = StreamingArray(DescribeTransactionsResponse, context.version)
+    rows = context.response_array()
     for transactional_id in distinct(request.transactional_ids):
         yield None
         if transactional_id is None:

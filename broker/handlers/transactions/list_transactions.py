@@ -21,7 +21,6 @@ from ottla.broker.transactions.coordinator import state_machine_of
 from ottla.broker.transactions.transaction_metadata import STATES_BY_NAME, TransactionMetadata
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.sequences import collect_distinct_job, collect_job
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -41,7 +40,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> Respons
         pattern = _pattern(request.transactional_id_pattern)
     except ProtocolError as error:
         return ListTransactionsResponse(error_code=error.code)
-    rows = StreamingArray(ListTransactionsResponse, context.version)
+    rows = context.response_array()
     for shard in shards:
         machine = state_machine_of(shard)
         for transactional_id in machine.transactional_ids():

@@ -24,7 +24,6 @@ from ottla.broker.transactions.verification import TransactionSupportedOperation
 from ottla.controller.metadata import acl
 from ottla.jobs.job import Job
 from ottla.jobs.state_machine import TransactionContext
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -54,7 +53,7 @@ class _TxnOffsetCommit:
     def _add_response(self, name: str, part: TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
         row = self._topic_responses.get(name)
         if row is None:
-            rows = StreamingArray(TxnOffsetCommitResponse, self._context.version)
+            rows = self._context.response_array()
             row = self._topic_responses[name] = TxnOffsetCommitResponseTopic(name, rows)
             self.response.topics.append(row)
         row.partitions.append(TxnOffsetCommitResponsePartition(part.partition_index, code))

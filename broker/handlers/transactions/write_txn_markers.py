@@ -15,7 +15,6 @@ from __future__ import annotations
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.transactions.marker_writer import write_markers
 from ottla.controller.metadata.acl import AclOperation, ResourceType
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -27,14 +26,11 @@ from ottla.wire.messages.write_txn_markers import (
 
 
 def _reject_request(context: RequestContext, request: WriteTxnMarkersRequest, code: ErrorCode) -> ResponseJob:
-    def rows() -> StreamingArray:
-        return StreamingArray(WriteTxnMarkersResponse, context.version)
-
-    response = WriteTxnMarkersResponse(rows())
+    response = WriteTxnMarkersResponse(context.response_array())
     for marker in request.markers:
-        result = WritableTxnMarkerResult(marker.producer_id, rows())
+        result = WritableTxnMarkerResult(marker.producer_id, context.response_array())
         for topic in marker.topics:
-            told = WritableTxnMarkerTopicResult(topic.name, rows())
+            told = WritableTxnMarkerTopicResult(topic.name, context.response_array())
             for number in topic.partition_indexes:
                 told.partitions.append(WritableTxnMarkerPartitionResult(number, code))
                 yield None

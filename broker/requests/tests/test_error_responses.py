@@ -15,6 +15,8 @@ from ottla.broker.requests.error_responses import (
 from ottla.jobs.job import run_to_end
 from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
 from ottla.wire.codec import compiler
+from ottla.wire.codec.compiler import response_array
+from ottla.wire.codec.response_array import PENDING_ROWS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import (
     alter_client_quotas,
@@ -178,6 +180,16 @@ def test_an_error_lies_where_the_api_has_it(request_: Any, version: int, answer:
     assert refused == answer
     assert run_to_end(contains_error(refused, CODE))
     assert not run_to_end(contains_error(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+def test_an_error_is_found_in_pending_rows_of_a_response_array() -> None:
+    rows = response_array(elect_leaders.ElectLeadersResponse, 2)
+    response = elect_leaders.ElectLeadersResponse(replica_election_results=rows)
+    for number in range(PENDING_ROWS + 1):
+        rows.append(elect_leaders.ReplicaElectionResult(f"t{number}", [elect_leaders.PartitionResult(0)]))
+    assert not run_to_end(contains_error(response, CODE))
+    rows.append(elect_leaders.ReplicaElectionResult("u", [elect_leaders.PartitionResult(0, CODE)]))
+    assert run_to_end(contains_error(response, CODE))
 
 
 AT_THE_TOP = (

@@ -9,6 +9,7 @@ import pytest
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.tests.test_controller_state_machine import create, machine, register, send_heartbeat, submit
 from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.codec import compiler
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -20,6 +21,7 @@ from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.incremental_alter_configs import (
@@ -148,7 +150,8 @@ def test_more_than_eight_mebibytes_of_settings_are_too_much_for_one_batch() -> N
     for count, code in ((255, 0), (257, ErrorCode.RECORD_LIST_TOO_LARGE)):
         controller = machine()
         topics = [CreatableTopic(f"t{n}", 1, 1, configs=[CreatableTopicConfig(name, value)]) for n in range(count)]
-        rows = submit(controller, CreateTopicsRequest(topics, 1000)).topics
+        answer = submit(controller, CreateTopicsRequest(topics, 1000))
+        rows = compiler.decode(CreateTopicsResponse, 7, compiler.encode(answer, 7))[0].topics
         assert {row.error_code for row in rows} == {code}
         assert len(controller.image.topics) == (0 if code else count)
         controller = machine()

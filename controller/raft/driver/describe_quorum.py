@@ -17,8 +17,8 @@ from ottla.controller.raft.state_machine.events import ReplicaKey
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import YIELD_EVERY_DECODED
 from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import ZERO_UUID
-from ottla.wire.codec.streaming_array import StreamingArray
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -83,10 +83,10 @@ def _is_the_log(request: DescribeQuorumRequest) -> bool:
 
 def _error_for_all(request: DescribeQuorumRequest, version: int) -> Job[DescribeQuorumResponse]:
     """Return an error for each partition of a request that asks for another topic than the metadata topic."""
-    topics: list[DescribeQuorumResponseTopicData] = StreamingArray(DescribeQuorumResponse, version)
+    topics: list[DescribeQuorumResponseTopicData] = response_array(DescribeQuorumResponse, version)
     number = 0
     for topic in request.topics:
-        rows: list[DescribeQuorumResponsePartitionData] = StreamingArray(DescribeQuorumResponse, version)
+        rows: list[DescribeQuorumResponsePartitionData] = response_array(DescribeQuorumResponse, version)
         for part in topic.partitions:
             rows.append(_error_row(part.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             number += 1

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from ottla.wire.codec import compiler
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.interpreter import spec_of
 from ottla.wire.codec.lazy_array import EAGER_ELEMENTS, LARGE_ELEMENT_BYTES, LazyArray
-from ottla.wire.codec.streaming_array import BUFFERED_ELEMENTS, StreamingArray
+from ottla.wire.codec.response_array import PENDING_ROWS
 from ottla.wire.codec.tests.test_codec_jobs import encoded, went_through
 from ottla.wire.errors import WireError
 from ottla.wire.limits import BUDGET_FREE_BYTES, BUDGET_FREE_RETAINED_BYTES, BUDGET_LAZY_ELEMENT_BYTES
@@ -199,14 +200,19 @@ def answer(rows: list[Any]) -> ListOffsetsResponse:
 
 
 @pytest.mark.parametrize("version", [1, 5, 6, 9])
-@pytest.mark.parametrize("count", [0, 1, BUFFERED_ELEMENTS, BUFFERED_ELEMENTS + 1, 5000])
+@pytest.mark.parametrize("count", [0, 1, PENDING_ROWS, PENDING_ROWS + 1, 5000])
 def test_rows_that_are_written_as_they_come_are_sent_as_they_would_be(count: int, version: int) -> None:
     plain = [ListOffsetsPartitionResponse(n, 0, timestamp=n * 3, offset=n * 5) for n in range(count)]
-    grown: list[Any] = StreamingArray(ListOffsetsResponse, version)
+    grown: Any = response_array(ListOffsetsResponse, version)
     for row in plain:
         grown.append(row)
     assert (len(grown), bool(grown)) == (count, count > 0)
-    assert list(grown) == plain[-BUFFERED_ELEMENTS:], "the last ones can still be looked at"
+    if count <= PENDING_ROWS:
+        assert list(grown) == plain
+    else:
+        with pytest.raises(TypeError, match="encoded"):
+            list(grown)
+    assert grown.pending == plain[-PENDING_ROWS:]
     raw = compiler.encode(answer(plain), version)
     assert compiler.encode(answer(grown), version) == raw
     assert b"".join(encoded(answer(grown), version)[0]) == raw
@@ -215,23 +221,23 @@ def test_rows_that_are_written_as_they_come_are_sent_as_they_would_be(count: int
 
 
 def test_the_last_rows_may_still_be_changed_and_first_ones_no_more() -> None:
-    grown: list[Any] = StreamingArray(ListOffsetsResponse, 5)
-    rows = [ListOffsetsPartitionResponse(n) for n in range(BUFFERED_ELEMENTS + 10)]
+    grown: Any = response_array(ListOffsetsResponse, 5)
+    rows = [ListOffsetsPartitionResponse(n) for n in range(PENDING_ROWS + 10)]
     for row in rows:
         grown.append(row)
     for row in rows:
         row.error_code = 3
     out, _ = compiler.decode(ListOffsetsResponse, 5, compiler.encode(answer(grown), 5))
-    assert [row.error_code for row in out.topics[0].partitions] == [0] * 10 + [3] * BUFFERED_ELEMENTS
+    assert [row.error_code for row in out.topics[0].partitions] == [0] * 10 + [3] * PENDING_ROWS
 
 
 def test_rows_with_records_keep_them_as_they_are_given() -> None:
     rng = random.Random(4)
-    plain = [PartitionData(n, records=rng.randbytes(5000)) for n in range(BUFFERED_ELEMENTS * 2)]
-    inner: list[Any] = StreamingArray(FetchResponse, 12)
+    plain = [PartitionData(n, records=rng.randbytes(5000)) for n in range(PENDING_ROWS * 2)]
+    inner: list[Any] = response_array(FetchResponse, 12)
     for row in plain:
         inner.append(row)
-    outer: list[Any] = StreamingArray(FetchResponse, 12)
+    outer: list[Any] = response_array(FetchResponse, 12)
     outer.append(FetchableTopicResponse("t", partitions=inner))
     chunks = compiler.encode_chunks(FetchResponse(responses=outer), 12)
     whole = FetchResponse(responses=[FetchableTopicResponse("t", partitions=plain)])
@@ -241,12 +247,12 @@ def test_rows_with_records_keep_them_as_they_are_given() -> None:
 
 
 def test_rows_in_rows_are_written_whatever_their_number() -> None:
-    for topics, parts in ((BUFFERED_ELEMENTS * 3, 2), (3, BUFFERED_ELEMENTS * 3)):
-        outer: list[Any] = StreamingArray(ListOffsetsResponse, 6)
+    for topics, parts in ((PENDING_ROWS * 3, 2), (3, PENDING_ROWS * 3)):
+        outer: list[Any] = response_array(ListOffsetsResponse, 6)
         plain = []
         for number in range(topics):
             rows = [ListOffsetsPartitionResponse(n, offset=number) for n in range(parts)]
-            inner: list[Any] = StreamingArray(ListOffsetsResponse, 6)
+            inner: list[Any] = response_array(ListOffsetsResponse, 6)
             for row in rows:
                 inner.append(row)
             outer.append(ListOffsetsTopicResponse(f"t{number}", inner))
@@ -257,9 +263,9 @@ def test_rows_in_rows_are_written_whatever_their_number() -> None:
 
 def test_a_row_the_version_cannot_carry_is_refused_when_it_is_written() -> None:
     assert spec_of(ListOffsetsResponse).versions.high >= 4
-    grown: list[Any] = StreamingArray(ListOffsetsResponse, 4)
+    grown: Any = response_array(ListOffsetsResponse, 4)
     wrong: Any = "not a number"
-    for _ in range(BUFFERED_ELEMENTS):
+    for _ in range(PENDING_ROWS):
         grown.append(ListOffsetsPartitionResponse(wrong))
     with pytest.raises(WireError):
         grown.append(ListOffsetsPartitionResponse(wrong))
@@ -268,7 +274,7 @@ def test_a_row_the_version_cannot_carry_is_refused_when_it_is_written() -> None:
 def test_an_answer_that_grows_long_takes_little_more_than_its_bytes() -> None:
     tracemalloc.start()
     try:
-        grown: list[Any] = StreamingArray(ListOffsetsResponse, 9)
+        grown: Any = response_array(ListOffsetsResponse, 9)
         for n in range(10_000):
             grown.append(ListOffsetsPartitionResponse(n, offset=n))
         size = len(compiler.encode(answer(grown), 9))

@@ -1,0 +1,93 @@
+"""An array of a response that is encoded while its rows are made: it takes little more memory than its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ottla.wire.codec.schema import Message
+
+_Chunk = Any
+
+PENDING_ROWS = 256
+"""Rows at the end of an array that are kept as objects: until they are encoded, they may be changed."""
+CHUNKS_PER_JOIN = 1024
+_JOIN_BELOW_BYTES = 4096
+
+
+class ResponseArray:
+    """Rows of one struct, in order, in place of a list in a message: all but the last `PENDING_ROWS` are encoded.
+
+    Rows are read back only while all of them are pending. `ottla.wire.codec.compiler.response_array` makes one.
+    """
+
+    __slots__ = ("_encode_row", "_encoded", "_encoded_rows", "_loose", "pending")
+
+    def __init__(self, encode_row: Callable[[Message], list[_Chunk]]) -> None:
+        self._encode_row = encode_row
+        self._encoded: list[_Chunk] = []
+        self._encoded_rows = 0
+        self._loose = 0
+        self.pending: list[Any] = []
+        """The rows that are not encoded yet."""
+
+    def append(self, row: Any) -> None:
+        """Append a row; encode the oldest one that is pending.
+
+        Raises:
+            WireError: the version cannot carry that one.
+        """
+        self.pending.append(row)
+        if len(self.pending) > PENDING_ROWS:
+            self._encoded += join_small_chunks(self._encode_row(self.pending.pop(0)))
+            self._encoded_rows += 1
+            if len(self._encoded) - self._loose >= CHUNKS_PER_JOIN:
+                self._encoded[self._loose :] = join_small_chunks(self._encoded[self._loose :])
+                self._loose = len(self._encoded)
+
+    def extend(self, rows: Iterable[Any]) -> None:
+        """Append rows."""
+        for row in rows:
+            self.append(row)
+
+    def __len__(self) -> int:
+        return self._encoded_rows + len(self.pending)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._all_rows())
+
+    def __getitem__(self, at: int) -> Any:
+        return self._all_rows()[at]
+
+    def __eq__(self, other: object) -> bool:
+        return self._all_rows() == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _all_rows(self) -> list[Any]:
+        if self._encoded_rows:
+            raise TypeError("rows of an array whose first ones are encoded cannot be read")
+        return self.pending
+
+    def write_encoded(self, write: Callable[[_Chunk], None]) -> list[Any]:
+        """Write the rows that are encoded, and return the others."""
+        for chunk in self._encoded:
+            write(chunk)
+        return self.pending
+
+
+def join_small_chunks(chunks: list[_Chunk]) -> list[_Chunk]:
+    """The same bytes with small neighbours together."""
+    out: list[_Chunk] = []
+    small: list[bytes] = []
+    for chunk in chunks:
+        if type(chunk) is bytes and len(chunk) < _JOIN_BELOW_BYTES:
+            small.append(chunk)
+            continue
+        if small:
+            out.append(b"".join(small))
+            small = []
+        out.append(chunk)
+    if small:
+        out.append(b"".join(small))
+    return out
