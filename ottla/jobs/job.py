@@ -17,7 +17,7 @@ def run_to_end(job: Job[T]) -> T:
     """Run a job without pauses and return its result.
 
     Raises:
-        RuntimeError: the job waits for something.
+        RuntimeError: the job waits for an event.
     """
     try:
         while True:

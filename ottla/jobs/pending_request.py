@@ -1,4 +1,4 @@
-"""Something asked for, and its answer once there is one: whoever asked may have gone by then."""
+"""Pending request with its response or error; the caller may be cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import trio
 
 ChargeQuota = Callable[[int], None]
-"""Hears how many partitions a change is about to make or remove; raises ProtocolError where those are too many."""
+"""Callback that charges a number of created or deleted partitions to a quota; raises ProtocolError if exceeded."""
 
 
 def no_quota(count: int) -> None:
-    """Nobody counts what is changed."""
+    """Charge no quota."""
 
 
 class PendingRequest:
@@ -27,18 +27,18 @@ class PendingRequest:
         self._error: Exception | None = None
 
     def complete(self, answer: Any) -> None:
-        """The answer may leave."""
+        """Set the response."""
         self._response = answer
         self._done.set()
 
     def fail(self, error: Exception) -> None:
-        """There will be no answer but this error, unless there is one already."""
+        """Set an error as the result, unless there is a result already."""
         if not self._done.is_set():
             self._error = error
             self._done.set()
 
     async def wait(self) -> Any:
-        """The answer, once everything it says is committed.
+        """Wait until the records of the response are committed and return it.
 
         Raises:
             ProtocolError: NOT_CONTROLLER, leadership was lost.

@@ -25,7 +25,7 @@ class SizedIterable(Sized, Iterable[T_co], Protocol[T_co]):
 
 
 class Remainder(Generic[T]):
-    """The items of an array without some of them.
+    """View of an array without some of its items.
 
     Nothing is copied: as objects, the elements of a long array are a pause of the event loop when they are freed.
     """
@@ -97,7 +97,7 @@ def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
 def first_occurrences(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]
 ) -> Iterator[tuple[int, T, bool] | None]:
-    """Every item, and of those named twice the first: with its number from 1, and whether it is named again.
+    """Yield every item, and of those named twice the first: with its number from 1, and whether it is named again.
 
     None now and then, to pause at, while items are left out.
     """

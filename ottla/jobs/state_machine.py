@@ -1,12 +1,11 @@
-"""The contract of every rule machine: ``handle`` decides, ``replay`` is the only thing that changes replayed state.
+"""Contract of replicated state machines: ``handle`` decides, ``replay`` changes the replayed state.
 
-A machine never does anything. It says what shall be done, as an `Effects`: records to append, replies to send once
-those records are committed, timers to arm. The shell around it appends, replays, waits for the high watermark, and
-only then lets the replies go, so nobody ever sees a state that could be lost.
+``handle`` has no side effects. It returns `Effects`: records to append, replies to send once those records are
+committed, timers to set. The runtime appends and replays the records, waits for the high watermark and then sends the
+replies, so that no client sees a state that could be lost.
 
-What is not replayed (who waits for what, timers) and must follow the log all the same goes into ``on_commit_outcome``:
-the shell hands it back once the fate of the records is known. What is too much for one turn of the loop goes into
-``continuation``.
+State that is not replayed (pending requests, timers) but depends on the outcome goes into ``on_commit_outcome``: the
+runtime calls it once the records are committed or failed. Work that exceeds a time slice goes into ``continuation``.
 
 Shape taken from ``CoordinatorResult``/``CoordinatorShard`` and ``ControllerResult`` (apache/kafka 4.3.1).
 """
@@ -50,7 +49,7 @@ class RequestReply(NamedTuple):
 
 
 class TransactionContext(NamedTuple):
-    """Whose transaction records belong to: all of a turn's are one batch."""
+    """Transaction of the records of an `Effects`, which are appended as one batch."""
 
     producer_id: int
     epoch: int
@@ -74,25 +73,25 @@ RECORDS_PER_STEP = 500
 
 @dataclass(slots=True)
 class Effects(Generic[R]):
-    """What a machine wants done."""
+    """Result of handling an event."""
 
     records: list[R] = field(default_factory=list)
     replies: list[RequestReply] = field(default_factory=list)
     immediate_replies: list[RequestReply] = field(default_factory=list)
-    """Answers that hang on nothing that is not committed: they leave in the same turn, whatever becomes of it."""
+    """Replies that depend on no uncommitted record: sent at once, whatever the outcome of the append."""
     txn: TransactionContext | TransactionCompletion | None = None
-    """Where the records belong to a transaction, or one ends. Each slice of ``continuation`` says it for itself."""
+    """Transaction of the records, or its end. Each part of ``continuation`` has its own."""
     timers: list[ScheduleTimer | CancelTimer] = field(default_factory=list)
     on_commit_outcome: Any = None
     """Handed back to the machine when the records are committed, or are known not to be."""
     continuation: Iterator[Effects[R]] | None = None
-    """More of the same, asked for slice by slice; the machine gets no other event before its end. Each slice's records
-    are written, and its replies leave, before the next is asked for; where records are refused it is the last. The
-    replies and ``on_commit_outcome`` that stand beside it wait for its end, and are told of a `ProtocolError` it ends
-    with."""
+    """Further effects, produced part by part; the machine gets no other event before their end. The records of each
+    part are written and its replies sent before the next part is requested; a failed append ends it. ``replies``
+    and ``on_commit_outcome`` wait for the end, and get the `ProtocolError` that ends it, if any.
+    """
 
     def add_records(self, records: Iterable[R | None], txn: TransactionContext | None = None) -> None:
-        """Records to append, however many: all after one slice in ``continuation``. None is a look that led to none.
+        """Append records, all if they fit into one time slice, else as ``continuation``. None is a pause.
 
         Those of a transaction are as many of its batches: seen together all the same, at its end.
         """
@@ -105,7 +104,7 @@ class Effects(Generic[R]):
             self.continuation = _split_records(rest, txn)
 
     def continue_with(self, slices: Iterator[Effects[R]], rows: int) -> None:
-        """What goes on over so many rows, in slices: at once where they are few, else in ``continuation``."""
+        """Append further effects: at once for few rows, else as ``continuation``."""
         if rows > RECORDS_PER_STEP:
             self.continuation = slices if self.continuation is None else chain(self.continuation, slices)
             return
@@ -116,7 +115,7 @@ class Effects(Generic[R]):
             self.timers += part.timers
 
     def flatten(self) -> Iterator[Effects[R]]:
-        """These as a slice, and what they go on with as more of them: for who makes slices of slices."""
+        """Yield these effects and their continuation as parts."""
         rest, self.continuation = self.continuation, None
         yield self
         if rest is not None:
@@ -133,7 +132,7 @@ class StateMachine(Protocol[R]):
     """The contract."""
 
     def handle(self, now_ms: int, event: Any) -> Effects[R]:
-        """Decide; changes nothing that is replayed from the log."""
+        """Decide on an event without changing replayed state."""
 
     def replay(self, offset: int, record: R) -> None:
         """Take over one committed record."""
@@ -141,10 +140,10 @@ class StateMachine(Protocol[R]):
 
 @runtime_checkable
 class TransactionalStateMachine(StateMachine[R], Protocol[R]):
-    """One whose log takes transactions."""
+    """State machine whose log has transactions."""
 
     def replay_pending(self, offset: int, producer_id: int, record: R) -> None:
         """Take over a record of a transaction that is open."""
 
     def replay_end(self, producer_id: int, *, commits: bool) -> None:
-        """A producer's transaction has ended."""
+        """Replay the end of a producer's transaction."""

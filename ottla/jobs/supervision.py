@@ -1,6 +1,6 @@
-"""What runs beside the requests for as long as the node lives: what goes wrong there is told, and it begins anew.
+"""Supervision of background tasks: failures are logged and the task is restarted.
 
-A broken invariant is no such thing: it ends the node, as it does everywhere.
+A broken invariant is an exception to this: it ends the node, as everywhere else.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ STABLE_AFTER_S = 600.0
 
 
 async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run a task until it is done; each failure is told, and the next attempt waits twice as long.
+    """Run a task until it is done; log each failure and retry with exponential backoff.
 
     Raises:
-        AssertionError: ours; whatever is no `Exception` (a cancellation).
+        AssertionError: broken invariant. BaseException: cancellation.
     """
     pause_s = MIN_BACKOFF_S
     while True:
@@ -42,10 +42,10 @@ async def supervise(env: Env, name: str, work: Callable[[], Awaitable[None]]) ->
 
 
 async def run_logging_failure(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do something once that nobody waits for: a failure is told, and whoever wanted it will ask again.
+    """Run a task once and log its failure.
 
     Raises:
-        AssertionError: ours; whatever is no `Exception` (a cancellation).
+        AssertionError: broken invariant. BaseException: cancellation.
     """
     try:
         await work()
