@@ -1,7 +1,7 @@
-"""What the log asks of a disk, as two small interfaces.
+"""Interfaces of the disk and of files.
 
-Nothing in Ottla touches files but through a `Disk`, so the simulator can lose unsynced bytes, tear a write or fail
-any call. Methods are synchronous and raise OSError; the broker decides on which thread a slow one runs.
+All access to files goes through a `Disk`, so the simulator can lose unsynced bytes, tear a write or fail any call.
+Methods are synchronous and raise OSError; the broker decides on which thread a slow one runs.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ _TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, e
 
 
 def is_transient(error: OSError) -> bool:
-    """Return whether an error says nothing of the disk: the process is short of something, and may try again later."""
+    """Return True for an error of the process (out of descriptors or memory) instead of the disk.
+
+    A retry may succeed.
+    """
     return error.errno in _TRANSIENT
 
 
 class FileStat(NamedTuple):
-    """What a directory says of a file."""
+    """Size and modification time of a file."""
 
     size_bytes: int
     mtime_ms: int
-    """When it was last written, in milliseconds since 1970."""
+    """Time of the last modification, in milliseconds since 1970."""
 
 
 class File(Protocol):
-    """One open file."""
+    """Open file."""
 
     def size(self) -> int:
-        """Its length in bytes."""
+        """Return its length in bytes."""
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of ``data`` at ``offset``; raises OSError where it could not be written whole."""
@@ -52,7 +55,7 @@ class File(Protocol):
         """Give the descriptor back."""
 
     def fileno(self) -> int:
-        """The descriptor for ``sendfile``, or -1 where there is none."""
+        """Return the descriptor for ``sendfile``, or -1 where there is none."""
 
 
 class FileSlice:
@@ -69,7 +72,7 @@ class FileSlice:
         return self.size_bytes
 
     def read(self) -> bytes:
-        """The bytes themselves.
+        """Return the bytes themselves.
 
         Raises:
             FileReadError: the disk could not read them.
@@ -92,7 +95,7 @@ class FileSlice:
 
 
 class FileReadError(OSError):
-    """Error of a disk while a range of ``file`` is read or sent, told from errors of the connection it is sent to."""
+    """Disk error while a range of ``file`` is read or sent, distinct from errors of the connection."""
 
     def __init__(self, error: OSError, file: File) -> None:
         super().__init__(error.errno, error.strerror or str(error))
@@ -143,22 +146,26 @@ class Disk(Protocol):
         """Make creations, renames and removals in a directory survive a power cut."""
 
     def stat(self, path: str) -> FileStat:
-        """A file's size and age, without opening it."""
+        """Return a file's size and age, without opening it."""
 
     def usage(self, path: str) -> tuple[int, int]:
         """Bytes of the volume a directory lies on: all of them, and those that can still be used."""
 
     def lock(self, path: str) -> File | None:
-        """Take an exclusive lock on a file, made where it is missing; None where somebody else holds it."""
+        """Return the disk for the metadata log.
+
+        New files are readable by their owner only, and descriptors are reserved until it is closed.
+        """
 
     def private(self) -> PrivateDisk:
-        """Return the same disk for the metadata log: new files are for their owner alone, and descriptors are reserved
-        until it is closed.
+        """Return the disk for the metadata log.
+
+        New files are readable by their owner only, and descriptors are reserved until it is closed.
         """
 
 
 class PrivateDisk:
-    """A disk whose new files and directories are for their owner alone: they may hold credentials."""
+    """Disk whose new files and directories are readable by their owner only: they may hold credentials."""
 
     def __init__(self, under: Disk, release: Callable[[], None] = lambda: None) -> None:
         """``release``: gives back what is reserved for this disk."""
@@ -190,7 +197,7 @@ class PrivateDisk:
 
 
 def read_file(disk: Disk, path: str) -> bytes:
-    """A whole small file."""
+    """Return a whole small file."""
     file = disk.open(path, readonly=True)
     try:
         return file.pread(file.size(), 0)
@@ -212,8 +219,8 @@ def write_file(
 ) -> None:
     """Replace a small file in one step: ``.tmp`` written and synced, renamed, the directory synced.
 
-    ``sync_dir=False`` leaves the directory to the caller, who has several files to replace in it. ``keep`` is what
-    the former file is called from then on.
+    ``sync_dir=False`` leaves the directory to the caller, who has several files to replace in it. ``keep`` is the name
+    that the former file gets.
     """
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)

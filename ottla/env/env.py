@@ -1,6 +1,6 @@
-"""`Env`: the one door to clock, chance, disk, threads and network. Nothing else may ask the machine for them.
+"""Interface `Env`: clock, randomness, disk, threads and network. Nothing else may use the machine's own.
 
-With it a whole node runs in virtual time from one seed: `sim/` hands in another `Env` and the same code goes on.
+With it a whole node runs in virtual time from one seed: `sim/` passes another `Env` to the same code.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class ChildDied(Exception):
 
 
 class WorkerContext(NamedTuple):
-    """What work in a process of its own has of the world."""
+    """Disk, clock and pauses of work in a process of its own."""
 
     disk: Disk
     monotonic_s: Callable[[], float]
     pause: Callable[[float], None]
-    """Let time pass: nobody else is there to be held up."""
+    """Sleep; blocks the process, which has no other task."""
 
 
 class ThreadPool(Enum):
@@ -47,7 +47,7 @@ class ThreadPool(Enum):
     FILES = "files"
     """Opening, making and looking at files."""
     REMOVAL = "removal"
-    """Removing what nobody needs any more."""
+    """Removal of files that are no longer used."""
     AUTHENTICATION = "logins"
     """Looking at what strangers show where that needs files."""
     KERBEROS = "tickets"
@@ -69,7 +69,7 @@ class ProcessStats(NamedTuple):
 
 
 class Deadline(Protocol):
-    """What `Env.timeout` gives."""
+    """Result of `Env.timeout`."""
 
     @property
     def cancelled_caught(self) -> bool:
@@ -77,12 +77,12 @@ class Deadline(Protocol):
 
 
 class Stream(Protocol):
-    """One connection."""
+    """Connection."""
 
     peer: str
     """Address of the other side, for logs and group descriptions: ``127.0.0.1``."""
     local: tuple[str, int]
-    """The address this side was dialled at: what a client is told when no advertised address is configured."""
+    """Local address of the connection; returned to clients when no advertised address is configured."""
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """Wait for bytes; how many came, 0 at the end or when the time is over. Raises OSError if it broke."""
@@ -95,15 +95,15 @@ class Stream(Protocol):
 
 
 class AcceptedStream(Stream, Protocol):
-    """A connection that came in: whoever serves it hears of the other side's leaving."""
+    """Accepted connection, with a callback for its disconnection."""
 
     send_waits: int
-    """How often a send has had to wait until the other side reads: while it grows, the other side reads."""
+    """Number of sends that had to wait for the peer to read. A growing number shows that the peer reads."""
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called, once, when the other side ends or breaks the connection, also while nobody reads.
+        """Call ``callback`` once when the peer closes or resets the connection, also while no task reads.
 
-        A side that only says it will send nothing more counts as gone: the two cannot be told apart.
+        A half-closed connection counts as closed: the two cannot be distinguished.
         """
 
 
@@ -132,7 +132,7 @@ class StreamListener(Protocol):
 
 
 class SocketBuffers(NamedTuple):
-    """How much the kernel keeps for a connection, in bytes; -1 leaves it to the system, which lets it grow."""
+    """Sizes of the kernel's buffers of a connection in bytes; -1 keeps the system's default, which grows."""
 
     send_bytes: int = -1
     receive_bytes: int = -1
@@ -150,11 +150,11 @@ class Network(Protocol):
         """Listen; port 0 takes a free one. Raises OSError where that cannot be, InvalidTlsConfig."""
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Open a connection. Raises OSError where nobody answers, InvalidTlsConfig."""
+        """Open a connection. Raises OSError if the connection fails, InvalidTlsConfig."""
 
 
 class Env(Protocol):
-    """Everything a node asks of the world around it."""
+    """Environment of a node: clock, randomness, disk, network, threads and processes."""
 
     disk: Disk
     net: Network
@@ -163,13 +163,13 @@ class Env(Protocol):
         """Wall clock, milliseconds since 1970."""
 
     def monotonic_ms(self) -> float:
-        """A clock that never goes back; its zero means nothing."""
+        """Return a monotonic time in milliseconds; its zero is arbitrary."""
 
     def uuid(self) -> bytes:
         """16 fresh random bytes in the form of a version 4 uuid; never one that starts with '-' in text."""
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
 
     def process_stats(self) -> ProcessStats:
         """Return the resources that the process uses now."""
@@ -178,22 +178,22 @@ class Env(Protocol):
         """Let time pass; `FOREVER_S` never ends by itself."""
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """A block that is cut short after that time; ``cancelled_caught`` says afterwards whether it was."""
+        """Return a block that is cancelled after that time; ``cancelled_caught`` is True afterwards if it was."""
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run something that only waits, or runs C without the interpreter lock (fsync, opening), beside the loop.
+        """Run ``work``, which blocks or releases the interpreter lock (fsync, open), in a thread.
 
-        Each lane has its own limit of threads: what is urgent never queues behind what is not.
+        Each pool has its own limit of threads, so that urgent work does not queue behind other work.
         """
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
-        """Who takes Kerberos tickets by those keys. Raises InvalidKeytab."""
+        """Return credentials to accept Kerberos tickets with the keys of a keytab. Raises InvalidKeytab."""
 
     def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
-        """Begin to show somebody's ticket to a service, ``kafka@host``; call it in a thread. Raises InvalidKeytab."""
+        """Start to authenticate to a service, ``kafka@host``; blocks, call it in a thread. Raises InvalidKeytab."""
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run something that computes long (compaction) where it cannot hold up the loop; it gets a world of its own.
+        """Run a long computation (compaction) in a process of its own, with its own environment.
 
-        ``work`` is a function of a module; what goes in and what comes out can be pickled. Raises what it raises.
+        ``work`` is a function of a module; its argument and result can be pickled. Raises its exceptions.
         """

@@ -1,4 +1,4 @@
-"""How the address of the other side is written: as Kafka writes it, since access rules name hosts by that text.
+"""Text form of a peer's address, as Kafka writes it: ACLs name hosts by that text.
 
 Source: ``InetAddress.getHostAddress`` as ``StandardAuthorizer.java`` uses it (apache/kafka 4.3.1).
 """
@@ -29,7 +29,7 @@ def canonical_host(address: str | bytes) -> str:
 
 
 def unmap_ipv4(address: str) -> str:
-    """Return the local address of a connection as clients are told it: without an IPv6 form of an IPv4 address."""
+    """Return the local address of a connection as clients see it: without an IPv6 form of an IPv4 address."""
     return canonical_host(address) if address.startswith("::ffff:") else address
 
 

@@ -15,7 +15,7 @@ class RandomSource(Protocol):
     """The one thing asked of chance."""
 
     def random(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
 
 
 class Inode:
@@ -61,14 +61,14 @@ class Inode:
         self.pending.clear()
 
     def drop_dirty_pages(self) -> None:
-        """A sync failed: its pages count as clean now, and no later sync will write them. They can still be read."""
+        """Mark pages as clean after a failed sync, so that no later sync writes them. Reads still return them."""
         self.dropped = self.dropped or bool(self.pending)
         self.pending.clear()
 
     def redirty_pages(self) -> None:
-        """The process that was told is gone: the next one cannot know, so what it reads is to be written again.
+        """Mark the data as unsynced after the process that saw the fsync error has ended.
 
-        Not every system is that kind; on others nothing but a second copy helps.
+        A new process cannot know of the error. Not every system does this; on others only another replica helps.
         """
         if self.dropped:
             self.dropped = False

@@ -10,11 +10,11 @@ class InvalidKeytab(OSError):
 
 
 class InvalidTicket(Exception):
-    """What a client showed lets nobody in."""
+    """Ticket is not valid."""
 
 
 class Keytab(NamedTuple):
-    """Whose keys, and where they lie."""
+    """Principal and path of a keytab."""
 
     path: str
     """Empty: where the library looks by itself."""
@@ -23,33 +23,32 @@ class Keytab(NamedTuple):
 
 
 class KerberosIdentity(NamedTuple):
-    """Whom to be where tickets are asked for."""
+    """Principal of the client, with its keytab or credential cache."""
 
     principal: str = ""
-    """Empty: whose tickets lie in the cache."""
+    """Empty: the principal of the credential cache."""
     keytab: str = ""
     """The file with its key; empty: tickets are in the cache already."""
     cache: str = ""
-    """Where tickets lie; empty: where the library looks by itself."""
+    """Credential cache; empty: the library's default."""
 
 
 class GssInitiator(Protocol):
-    """The side of one context of GSS-API that begins. Everything may wait for files, or for the KDC: call it in a
-    thread.
-    """
+    """Initiating side of a GSS-API context. Everything may block on files or the KDC: call it in a thread."""
 
     is_established: bool
 
     def step(self, token: bytes) -> bytes:
-        """Take what the service said, nothing at first; gives what to say to it, perhaps nothing. Raises
-        InvalidTicket.
+        """Process a token of the service, empty at first; return the token to send, possibly empty.
+
+        Raises InvalidTicket.
         """
 
     def wrap(self, data: bytes) -> bytes:
-        """Data with proof that it is ours. Raises InvalidTicket."""
+        """Protect data with a checksum. Raises InvalidTicket."""
 
     def unwrap(self, token: bytes) -> bytes:
-        """Data with the proof looked at. Raises InvalidTicket."""
+        """Verify and return protected data. Raises InvalidTicket."""
 
 
 class GssAcceptor(Protocol):
@@ -57,20 +56,20 @@ class GssAcceptor(Protocol):
 
     is_established: bool
     client: str
-    """Who it is, once that is so: ``alice@EXAMPLE.ORG``."""
+    """Principal of the client once established: ``alice@EXAMPLE.ORG``."""
 
     def accept(self, token: bytes) -> bytes:
-        """Take what the client shows; gives what it is told, perhaps nothing. Raises InvalidTicket."""
+        """Process a token of the client; return the token to send, possibly empty. Raises InvalidTicket."""
 
     def wrap(self, data: bytes) -> bytes:
-        """Data with proof that it is ours. Raises InvalidTicket."""
+        """Protect data with a checksum. Raises InvalidTicket."""
 
     def unwrap(self, token: bytes) -> bytes:
-        """Data with the proof looked at. Raises InvalidTicket."""
+        """Verify and return protected data. Raises InvalidTicket."""
 
 
 class GssAcceptorCredentials(Protocol):
-    """Who takes tickets for a service."""
+    """Credentials to accept tickets for a service."""
 
     default_realm: str
     """Empty where the machine has none."""

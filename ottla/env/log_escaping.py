@@ -1,4 +1,4 @@
-"""Log lines that hold what clients chose: escaped by one filter on every logger of a node.
+"""Escaping of log lines that contain values of clients: one filter on every logger of a node.
 
 A record is one line of printable characters, whatever is in its values: a transactional id with a line feed does not
 begin a line of its own. The filter is on the loggers, so that it holds for every handler, also those of an application

@@ -19,7 +19,7 @@ FaultHook = Callable[[str, str], OSError | None]
 
 
 class ProcessKilled(BaseException):
-    """The process that made this call is dead. Nothing may catch it but the simulator."""
+    """The process that made this call is dead. Only the simulator may catch it."""
 
 
 class MemoryDisk:
@@ -40,11 +40,11 @@ class MemoryDisk:
         """True if a power cut may lose the middle of what was written and keep its end."""
 
     def session(self) -> DiskSession:
-        """The disk as one process sees it."""
+        """Return the disk as one process sees it."""
         return DiskSession(self)
 
     def lose_power(self) -> None:
-        """What the machine finds when it comes up again: synced names and bytes for sure, of the rest anything."""
+        """Restore the state after a power cut: synced names and bytes survive, unsynced ones may be lost or torn."""
         for before, after in reversed(self.renamed_dirs):
             lost = self.random_source.random() < 0.5
             if lost and after in self.dirs and before not in self.dirs:
@@ -70,7 +70,7 @@ class MemoryDisk:
         self.durable_files = dict(files)
 
     def move_dir(self, old: str, new: str) -> None:
-        """A directory has another name, with all that is in it."""
+        """Rename a directory with its contents."""
         for table in (self.files, self.durable_files):
             for path in [p for p in table if p.startswith(old + "/")]:
                 table[new + path[len(old) :]] = table.pop(path)
@@ -147,7 +147,7 @@ class MemoryFile:
             del self._session.disk.locks[self._path]
 
     def fileno(self) -> int:
-        """There is no descriptor."""
+        """Return -1: no descriptor."""
         return -1
 
 
@@ -167,7 +167,7 @@ class DiskSession:
         """Told when the process dies."""
 
     def kill(self) -> None:
-        """The process is dead from now on; its locks are free."""
+        """Kill the process; its locks are released."""
         if self.dead:
             return
         self.dead = True
@@ -194,7 +194,7 @@ class DiskSession:
                 raise error
 
     def leave(self, what: str) -> None:
-        """A call that changed something is over, and its caller may lose the processor before it knows."""
+        """Run the callback after a call that changed the disk, where the process may be killed before it knows."""
         if self.on_call is not None:
             self.on_call(what)
 
@@ -216,12 +216,12 @@ class DiskSession:
         return MemoryFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
-        """A file or directory."""
+        """Return a file or directory."""
         self.enter("exists", path)
         return path in self.disk.files or path in self.disk.dirs
 
     def is_dir(self, path: str) -> bool:
-        """A directory."""
+        """Return a directory."""
         self.enter("exists", path)
         return path in self.disk.dirs
 
@@ -304,7 +304,7 @@ class DiskSession:
         return FileStat(len(inode.data), inode.mtime_ms)
 
     def usage(self, path: str) -> tuple[int, int]:
-        """There is always room."""
+        """Return a disk that never fills up."""
         self.enter("usage", path)
         return 1 << 40, 1 << 39
 
@@ -318,5 +318,5 @@ class DiskSession:
         return file
 
     def private(self) -> PrivateDisk:
-        """The same disk; new files are for their owner alone."""
+        """Return the same disk, whose new files are readable by their owner only."""
         return PrivateDisk(self)

@@ -1,4 +1,4 @@
-"""What TLS is spoken with: keys, whom to trust, and how strictly. Only the description; the machine makes it real.
+"""TLS settings: keys, trusted certificates and verification. `ottla.runtime` creates the contexts.
 
 Source: ``SslConfigs.java``, ``DefaultSslEngineFactory.java`` (apache/kafka 4.3.1).
 """
@@ -20,17 +20,17 @@ class TlsStore:
     pem: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     type: str = ""
-    """``PEM``, ``PKCS12``, ``JKS``; what the file itself begins with says more."""
+    """``PEM``, ``PKCS12`` or ``JKS``; the first bytes of the file take precedence."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """One side of TLS."""
+    """TLS settings of one side of a connection."""
 
     keystore: TlsStore | None = None
     key_password: str = field(default="", repr=False)
     truststore: TlsStore | None = None
-    """None: whom this machine trusts."""
+    """None: the system's authorities."""
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
     """Empty: those of the library."""
