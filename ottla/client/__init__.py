@@ -1,1 +1,1 @@
-"""Our own client: what tools, brokers and the simulator speak with."""
+"""Kafka client of the command line tools, the brokers and the simulator."""

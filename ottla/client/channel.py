@@ -17,8 +17,9 @@ from ottla.wire.messages.headers import ResponseHeader
 
 CLIENT_ID = "ottla"
 CONNECT_TIMEOUT_S = 10.0
-"""A host without power, or cut off, refuses nothing: the system alone would wait for minutes. Kafka's
-``socket.connection.setup.timeout.ms``."""
+"""Connection timeout in seconds (Kafka's ``socket.connection.setup.timeout.ms``): the system alone waits for minutes
+for a host that is down or cut off.
+"""
 _FIRST_BUFFER_BYTES = 1 << 20
 
 
@@ -27,10 +28,10 @@ class Disconnected(OSError):
 
 
 async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray:
-    """So many bytes. The buffer grows as they come: who claims two gigabytes must send them.
+    """Read exactly ``size`` bytes. The buffer grows as bytes arrive, so that an announced size allocates no memory.
 
     Raises:
-        Disconnected: the other side hung up, or was silent for too long.
+        Disconnected: the peer closed the connection, or sent no byte for ``timeout_s``.
     """
     buffer = bytearray(min(size, _FIRST_BUFFER_BYTES))
     done = 0
@@ -46,7 +47,7 @@ async def read_exactly(stream: Stream, size: int, timeout_s: float) -> bytearray
 
 
 class Channel:
-    """One connection; one request at a time. A call that is broken off or answered wrongly ends it."""
+    """Connection with one request at a time. A cancelled call or an invalid response closes it."""
 
     def __init__(self, stream: Stream, client_id: str = CLIENT_ID, timeout_s: float = 60.0) -> None:
         self.stream = stream
@@ -63,7 +64,7 @@ class Channel:
         self.versions = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
 
     def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
-        """The newest version both sides speak.
+        """Return the newest version both sides speak.
 
         Raises:
             WireError: there is none.
@@ -117,10 +118,10 @@ class Channel:
 async def open_channel(
     env: Env, address: tuple[str, int], client_id: str, timeout_s: float, access: ConnectionSecurity = NO_SECURITY
 ) -> Channel:
-    """A new connection, over which versions were exchanged, and whose other side knows who we are.
+    """Open a connection, exchange API versions and authenticate.
 
     Raises:
-        OSError: nobody is there, or it broke; AuthenticationFailed: we are not let in.
+        OSError: the connection failed; AuthenticationFailed: the login was rejected.
         WireError: the answer does not parse; InvalidTlsConfig: our keys or certificates cannot be used.
     """
     made = Channel(await connect(env, address, timeout_s, access), client_id, timeout_s)
@@ -140,12 +141,11 @@ async def open_channel(
 async def connect(
     env: Env, address: tuple[str, int], timeout_s: float, access: ConnectionSecurity = NO_SECURITY
 ) -> Stream:
-    """A new connection, encrypted where that is asked for, made within `CONNECT_TIMEOUT_S`; within ``timeout_s`` where
-    answers must come sooner.
+    """Open a connection, with TLS where configured, within `CONNECT_TIMEOUT_S` and ``timeout_s``.
 
     Raises:
-        OSError: nobody is there in time, or it is somebody else; InvalidTlsConfig: our keys or certificates cannot be
-        used.
+        OSError: the connection failed or timed out, or the certificate is not trusted; InvalidTlsConfig: the client's
+            keys or certificates cannot be used.
     """
     with env.timeout(min(timeout_s, CONNECT_TIMEOUT_S)):
         return await (env.net.connect(*address) if access.tls is None else env.net.connect(*address, access.tls))

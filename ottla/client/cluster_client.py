@@ -28,7 +28,7 @@ logger = logging.getLogger("ottla.client")
 
 @dataclass(slots=True)
 class FetchedRecord:
-    """One record with where it came from."""
+    """Record with its topic and partition."""
 
     topic: str
     partition: int
@@ -68,10 +68,10 @@ class ClusterClient:
         return known
 
     async def bootstrap_channel(self) -> Channel:
-        """A connection to the first of the bootstrap brokers that answers.
+        """Return a connection to the first of the bootstrap brokers that answers.
 
         Raises:
-            OSError: nobody answers there; ValueError: not ``host:port``, or several of them with commas between.
+            OSError: no bootstrap broker answers; ValueError: not ``host:port``, or several of them with commas between.
         """
         *others, last = (_address(part) for part in self._bootstrap.split(","))
         for address in others:
@@ -119,11 +119,11 @@ class ClusterClient:
         raise ProtocolError(ErrorCode(row.error_code or ErrorCode.LEADER_NOT_AVAILABLE), f"topic {topic}")
 
     def invalidate_leaders(self) -> None:
-        """Who leads what is asked for again: it may be another by now."""
+        """Forget the leaders of all partitions, so that the next call looks them up again."""
         self._leaders.clear()
 
     async def leader(self, topic: str, partition: int) -> Channel:
-        """A connection to a partition's leader."""
+        """Return a connection to a partition's leader."""
         if (topic, partition) not in self._leaders:
             await self.metadata([topic])
         broker = self._leaders.get((topic, partition), -1)
@@ -132,7 +132,7 @@ class ClusterClient:
         return await self._connect(*self._brokers[broker])
 
     async def broker(self, node_id: int) -> Channel:
-        """A connection to a broker the metadata named.
+        """Return a connection to a broker the metadata named.
 
         Raises:
             ProtocolError: no such broker.
@@ -142,7 +142,7 @@ class ClusterClient:
         return await self._connect(*self._brokers[node_id])
 
     async def all_brokers(self) -> list[Channel]:
-        """A connection to each broker."""
+        """Return a connection to each broker."""
         await self.metadata([])
         return [await self.broker(node_id) for node_id in sorted(self._brokers)]
 
@@ -155,7 +155,7 @@ class ClusterClient:
         codec: CompressionType = CompressionType.NONE,
         acks: int = -1,
     ) -> int:
-        """Append records; gives the first offset, -1 where ``acks`` is 0 and nobody tells it.
+        """Append records and return the first offset; -1 where ``acks`` is 0 or the broker does not return it.
 
         Raises:
             ProtocolError: refused.
@@ -172,7 +172,7 @@ class ClusterClient:
         return int(row.base_offset)
 
     def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:
-        """Raise what a partition answered; another may lead it by now, so who did is asked for again.
+        """Raise the error of a partition, and forget its leader, which may have changed.
 
         Raises:
             ProtocolError: an error.
@@ -182,8 +182,9 @@ class ClusterClient:
             raise ProtocolError(ErrorCode(error_code), text)
 
     async def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> int:
-        """An offset by time: -1 latest, -2 earliest, else the first record as late. ``committed``: the latest is where
-        a transaction is open.
+        """Return an offset by time: -1 latest, -2 earliest, else the first record as late.
+
+        ``committed``: the latest is where a transaction is open.
         """
         connection = await self.leader(topic, partition)
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp)])
@@ -194,14 +195,17 @@ class ClusterClient:
         return int(row.offset)
 
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 500) -> list[FetchedRecord]:
-        """Records from ``offset`` on; none where nothing comes in time. Raises as `decode_committed`."""
+        """Return the records from ``offset`` on; none if none arrive within ``max_wait_ms``.
+
+        Raises as `decode_committed`.
+        """
         found = await self.read_records(topic, partition, offset, max_wait_ms)
         return [FetchedRecord(topic, partition, x) for x in found.records]
 
     async def read_records(
         self, topic: str, partition: int, offset: int, max_wait_ms: int = 500, *, committed: bool = False
     ) -> DecodedRecords:
-        """Records from ``offset`` on, and where to go on; ``committed``: of transactions that have committed only.
+        """Read records from ``offset`` on, and the next offset; ``committed``: of committed transactions only.
 
         Raises:
             ProtocolError: the broker's answer; WireError: bytes with a bad checksum.

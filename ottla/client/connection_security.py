@@ -1,6 +1,6 @@
-"""What a listener wants of who comes: encryption, and a login.
+"""Security settings of a connection: TLS and SASL login.
 
-Apart from what reads settings and speaks, so that who needs neither does not load it.
+Apart from the modules that parse them and authenticate, so that a plaintext connection does not load those.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class CachedToken:
     """From when on the next one is asked for."""
     expiry_ms: float = NEVER_MS
     is_rejected: bool = False
-    """True if somebody it was shown to did not take it."""
+    """True if a broker rejected the token."""
     backoff_ms: float = 0.0
     not_before_ms: float = NEVER_MS
-    """Nobody is asked sooner: none was given last time, or it was refused."""
+    """Earliest time of the next request for a token, after a failed one or after a rejected token."""
     error: str = ""
-    """Why none was given."""
+    """Error of the last request for a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class BearerTokenSource:
-    """Where tokens for OAUTHBEARER come from."""
+    """Source of tokens for OAUTHBEARER."""
 
     url: str
-    """A file's, or that of who gives tokens to those who know the secret."""
+    """URL of a file with the token, or of the token endpoint."""
     client_id: str = ""
     secret: str = field(default="", repr=False)
     scope: str = ""
@@ -48,7 +48,7 @@ class BearerTokenSource:
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """Whom to be."""
+    """Credentials of a SASL login."""
 
     mechanism: str
     user: str
@@ -56,18 +56,18 @@ class SaslLogin:
     is_delegation_token: bool = False
     """True if user and password are a delegation token's id and hmac."""
     token_source: BearerTokenSource | None = None
-    """Where a token comes from, which is then shown instead of both."""
+    """Source of the token; replaces user and password."""
     kerberos: KerberosLogin | None = None
-    """Where tickets come from, where those are shown."""
+    """Kerberos credentials of GSSAPI."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSecurity:
-    """What a listener wants of who comes."""
+    """Security settings for connecting to a listener: TLS and SASL login."""
 
     tls: TlsConfig | None = None
     login: SaslLogin | None = None
 
 
 NO_SECURITY = ConnectionSecurity()
-"""Nothing."""
+"""No TLS and no login."""

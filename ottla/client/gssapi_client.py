@@ -1,9 +1,10 @@
-"""GSSAPI, the client's side: a Kerberos ticket is shown, and both agree on no protection of what follows.
+"""Client side of GSSAPI: authenticates with a Kerberos ticket and negotiates no protection of what follows.
 
-Behaviour (S-320): the ticket is for ``service@host``, the host as it was dialled. Once both know each other, who had
-something to hear last says nothing; the service offers what it can, and is answered with no protection, a size of 0,
-and no other name. The login module is that of Java: a key in a file (``useKeyTab``), or tickets that are there already
-(``useTicketCache``). No module is ever loaded by its name, and no command is run to get a ticket.
+Behaviour (S-320): the ticket is for ``service@host``, the host as it was dialled. Once both sides are authenticated,
+the last recipient of a token sends an empty message; the service offers its protection levels and the client selects no
+protection, a size of 0 and no authorisation id. The login module is that of Java: a key in a file (``useKeyTab``), or
+tickets that are there already (``useTicketCache``). No module is ever loaded by its name, and no command is run to get
+a ticket.
 
 Source: ``SaslClientAuthenticator.java``, ``KerberosLogin.java`` (apache/kafka 4.3.1), and ``GssKrb5Client`` of Java's
 ``jdk.security.jgss``.
@@ -33,18 +34,18 @@ _LINE = (
 
 
 class KerberosLogin(NamedTuple):
-    """Whose Kerberos tickets are shown."""
+    """Kerberos identity and the service to authenticate to."""
 
     identity: KerberosIdentity
     service: str
-    """What the other side is called there, mostly kafka."""
+    """Name of the service in Kerberos, usually kafka."""
 
 
 def parse_kerberos_login(jaas: str | None, service: str | None) -> KerberosLogin:
-    """Whose tickets a JAAS line names; ``service``: of the settings.
+    """Return the Kerberos login of a JAAS line; ``service`` is ``sasl.kerberos.service.name``.
 
     Raises:
-        InvalidJaasConfig: it is no such line; ValueError: it names nobody, or there is no library; one line.
+        InvalidJaasConfig: not a JAAS line; ValueError: no principal, or no library; one line.
     """
     if jaas is None:
         raise ValueError(f"GSSAPI, which is meant where no mechanism is named, needs sasl.jaas.config: {_LINE}")
@@ -76,7 +77,7 @@ def _path(text: str) -> str:
 async def authenticate_gssapi(
     env: Env, source: KerberosLogin, host: str, say: Callable[[bytes], Awaitable[bytes]]
 ) -> None:
-    """Show a ticket to the service at a host; ``say``: gives what it answers.
+    """Authenticate to the service at a host; ``say`` sends a token and returns the response.
 
     Raises:
         InvalidKeytab: there is no key or ticket; InvalidTicket: none for this service, or it is another one, or it

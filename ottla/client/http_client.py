@@ -1,6 +1,6 @@
-"""A small document over HTTP: one GET or POST, over TLS where the address says so.
+"""HTTP client for small documents: one GET or POST, over TLS for ``https``.
 
-The library's own parser reads the answer. No other place is gone to, whatever the answer says.
+The library's own parser reads the answer. Redirects are not followed.
 
 Source: what ``RefreshingHttpsJwks.java`` needs of jose4j's ``Get``; ``HttpJwtRetriever.java`` (apache/kafka 4.3.1).
 """
@@ -23,7 +23,7 @@ _HEAD = "{what} {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nC
 
 
 class HttpFetchError(Exception):
-    """It is not to be had; the message says why."""
+    """Document cannot be fetched; the message has the reason."""
 
 
 class _ResponseBytes:
@@ -33,12 +33,12 @@ class _ResponseBytes:
         self._raw = raw
 
     def makefile(self, mode: str) -> io.BytesIO:
-        """All of them."""
+        """Return all of them."""
         return io.BytesIO(self._raw)
 
 
 def is_http_url(url: str) -> bool:
-    """Return whether something can be fetched there."""
+    """Return True for an address that can be fetched."""
     try:
         parts = urlsplit(url)
         return parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0 and url.isascii() and " " not in url
@@ -52,16 +52,16 @@ def is_file_url(url: str) -> bool:
 
 
 async def http_get(env: Env, url: str, tls: TlsConfig | None = None) -> bytes:
-    """What is published at ``http://`` or ``https://``; ``tls``: whom to trust, the system's authorities if left out.
+    """Fetch a document over ``http://`` or ``https://``; ``tls``: the trusted authorities, the system's by default.
 
     Raises:
-        HttpFetchError: nobody answers in time, or not with a document of at most `MAX_DOCUMENT_BYTES`.
+        HttpFetchError: no response in time, or no document of at most `MAX_DOCUMENT_BYTES`.
     """
     return await _request(env, url, tls, "GET", b"\r\n")
 
 
 async def http_post(env: Env, url: str, tls: TlsConfig | None, headers: Mapping[str, str], form: str) -> bytes:
-    """What is answered to a form; else as `http_get`."""
+    """Post a form and return the response; see `http_get`."""
     all_of_them = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(form))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in all_of_them.items())
     return await _request(env, url, tls, "POST", f"{lines}\r\n{form}".encode())

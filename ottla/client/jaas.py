@@ -22,7 +22,7 @@ class InvalidJaasConfig(Exception):
 
 
 class JaasLoginModule(NamedTuple):
-    """One login module; its name only says what the options are for, nothing is ever loaded by it."""
+    """Login module and its options. The name only selects the meaning of the options; no class is loaded by it."""
 
     name: str
     options: Mapping[str, str]
@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[tuple[str, bool]]:
 
 
 def parse_jaas(text: str) -> JaasLoginModule:
-    """``MODULE required option="value" ...;`` as ``sasl.jaas.config`` has it.
+    """Parse ``MODULE required option="value" ...;``, the form of ``sasl.jaas.config``.
 
     Raises:
         InvalidJaasConfig: not such a line, or more than one module.

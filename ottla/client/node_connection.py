@@ -54,10 +54,10 @@ class NodeConnection:
             env: Clock and network.
             client_id: Client id of the requests.
             name: The node in error messages.
-            address: Returns where the node listens now; None while that is not known, or nobody is to be asked there.
+            address: Returns where the node listens now; None while that is not known, or no request may be sent there.
             timeout_s: Time to connect (exchange of versions and login included), and for each response.
             access: Returns the security settings of the node's listener.
-            negotiates: Whether versions are exchanged first; else each request names its version.
+            negotiates: True to exchange versions first; else each request names its version.
             check_interval_s: Time between two looks at ``address`` while a response is waited for: a request is given
                 up when the node moved. A host that is cut off neither answers nor refuses, but the cluster knows after
                 a session.

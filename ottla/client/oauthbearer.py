@@ -1,8 +1,8 @@
-"""Tokens to log in with by OAUTHBEARER: out of a file, or from who gives them to those who know a secret.
+"""Tokens for OAUTHBEARER logins: read from a file, or requested from a token endpoint with client id and secret.
 
 Behaviour: a file is read anew for each login. Else the client's id and secret go to the token endpoint, and its
 answer's ``access_token``, or ``id_token``, is what is shown, until four fifths of its time are over. Its time is the
-answer's ``expires_in`` or the token's own ``exp``, the shorter; one nobody says the time of is shown once. Where none
+answer's ``expires_in`` or the token's own ``exp``, the shorter; a token without an expiry time is used once. Where none
 is given, or what is given is refused, the endpoint is asked again after 100 ms, and after twice as long each time, up
 to 10 s.
 
@@ -45,7 +45,7 @@ SETTINGS = (
 )
 _TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 MIN_BACKOFF_MS, MAX_BACKOFF_MS = 100.0, 10_000.0
-"""``sasl.login.retry.backoff.ms`` and ``.max.ms`` as they are where nobody sets them."""
+"""Kafka's defaults of ``sasl.login.retry.backoff.ms`` and ``.max.ms``."""
 RENEW_AT = 0.8
 """``sasl.login.refresh.window.factor``."""
 _FOREVER_S = 1e11
@@ -57,14 +57,16 @@ _SECRET = {
 
 
 class TokenUnavailable(OSError):
-    """There is no token to be had. The message shows nothing of one, nor of a secret."""
+    """No token is available. The message contains neither tokens nor secrets."""
 
 
 def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: TlsConfig | None) -> BearerTokenSource:
-    """Where tokens come from; ``values``: by the settings' names; ``tls``: whom to trust, where the JAAS line says so.
+    """Return the token source of the settings.
+
+    ``values``: by the settings' names; ``tls``: trusted authorities of the JAAS line.
 
     Raises:
-        ValueError: it is not said, or cannot be; one line, without a secret.
+        ValueError: a setting is missing or invalid; one line, without a secret.
     """
     if values.get(CALLBACK_HANDLER_KEY) not in CALLBACK_HANDLERS:
         raise ValueError(
@@ -88,7 +90,7 @@ def parse_token_source(values: Mapping[str, str], module: JaasLoginModule, tls: 
 
 
 async def get_token(env: Env, source: BearerTokenSource) -> str:
-    """A token to log in with.
+    """Return a token to log in with.
 
     Raises:
         TokenUnavailable: there is none.
@@ -105,19 +107,21 @@ async def get_token(env: Env, source: BearerTokenSource) -> str:
         return kept.text
     if now_ms >= kept.not_before_ms:
         if now_ms < kept.expiry_ms:
-            _back_off(env, kept)  # one asks: the others show what is kept meanwhile, and after him if nobody answers
+            # one task requests a token at a time: the others use the cached one, or wait and request one if that failed
+            _back_off(env, kept)
         try:
             return _cache_token(env, kept, *await _request_token(env, source))
         except TokenUnavailable as error:
             kept.error = str(error)
             _back_off(env, kept)
     if now_ms < kept.expiry_ms:
-        return kept.text  # it is due, or somebody refused it whom others need not follow; no other is to be had now
+        # a refresh that is due, or a rejected token, which other connections may still use until a new one is available
+        return kept.text
     raise TokenUnavailable(kept.error)
 
 
 def reject_token(env: Env, source: BearerTokenSource, token: str) -> None:
-    """Somebody did not take a token: another one is asked for, if that was not a moment ago."""
+    """Mark a token as rejected by a broker, so that a new one is requested after the backoff."""
     kept = source.cache
     if token == kept.text and not kept.is_rejected:
         kept.is_rejected = True
@@ -148,7 +152,7 @@ def _validate_token(text: str, source: BearerTokenSource) -> str:
 
 
 async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, float]:
-    """A token, and how long it is good for in ms. Raises TokenUnavailable."""
+    """Return a token, and how long it is good for in ms. Raises TokenUnavailable."""
     basic = b64encode(f"{source.client_id}:{source.secret}".encode()).decode()
     form = "grant_type=client_credentials" + (f"&scope={source.scope}" if source.scope else "")
     headers = {"Authorization": f"Basic {basic}", "Cache-Control": "no-cache"}
@@ -165,7 +169,7 @@ async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, floa
 
 
 def _number(said: Any) -> float:
-    """A time in seconds; as good as for ever where it is none."""
+    """Return a time in seconds; practically unlimited if it is not a number."""
     try:
         number = float(said)
     except (TypeError, ValueError, OverflowError):
@@ -174,7 +178,7 @@ def _number(said: Any) -> float:
 
 
 def _expiry_claim(token: str) -> Any:
-    """What a signed token says of its own end, in seconds since 1970; None where it says nothing."""
+    """Return the ``exp`` claim of a signed token, in seconds since 1970; None if absent."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -186,5 +190,5 @@ def _expiry_claim(token: str) -> Any:
 
 
 def initial_response(token: str) -> bytes:
-    """What is said first."""
+    """Return the first message of the client."""
     return f"n,,\x01auth=Bearer {token}\x01\x01".encode()

@@ -31,7 +31,7 @@ def _batches(raw: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
-    """The data records of fetched bytes, from an offset on; a batch that is cut off at the end is left out.
+    """Yield the data records of fetched bytes, from an offset on; a batch that is cut off at the end is left out.
 
     Raises:
         WireError: a bad checksum, or records that do not parse.
@@ -42,7 +42,7 @@ def decode_records(raw: Buffer, from_offset: int) -> Iterator[r.Record]:
 
 
 def decode_committed(raw: Buffer, from_offset: int, aborted: Iterable[tuple[int, int]] = ()) -> DecodedRecords:
-    """The same, without the transactions that were ``aborted`` (producer id, first offset), as the broker told them.
+    """Return the records without those of aborted transactions, given as (producer id, first offset).
 
     Raises:
         WireError: a bad checksum, or records that do not parse.

@@ -1,4 +1,4 @@
-"""Logging in: the mechanism is agreed on, and tokens go back and forth before anything else is said.
+"""SASL login: agrees on the mechanism and exchanges tokens before any other request.
 
 Source: ``SaslClientAuthenticator.java`` (apache/kafka 4.3.1).
 
@@ -20,25 +20,25 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 
 class AuthenticationFailed(OSError):
-    """The other side does not take us for whom we say we are."""
+    """Broker rejected the credentials."""
 
 
 class AuthenticationChannel(Protocol):
-    """A connection whose versions are known: `ottla.client.channel.Channel`."""
+    """Connection whose API versions are known: `ottla.client.channel.Channel`."""
 
     async def call(self, request: Message, version: int | None = None) -> Any:
         """Send a request and wait for its answer."""
 
     def version_for(self, key: ApiKey, at_most: int = 32767) -> int:
-        """The newest version both sides speak."""
+        """Return the newest version both sides speak."""
 
 
 async def authenticate(channel: AuthenticationChannel, login: SaslLogin, env: Env, host: str) -> None:
-    """Log in; ``env``: for what cannot be guessed, and to get a token or a ticket; ``host``: whom we have dialled.
+    """Log in. ``env``: randomness, tokens and Kerberos tickets; ``host``: host name that was dialled.
 
     Raises:
         AuthenticationFailed: wrong user or password, or the mechanism is not enabled there.
-        OSError, WireError: the connection broke, or the answers do not parse, or there is nothing to show.
+        OSError, WireError: the connection broke, or the answers do not parse, or no credentials are available.
     """
     answer = await channel.call(SaslHandshakeRequest(login.mechanism), 1)
     if answer.error_code:

@@ -25,7 +25,7 @@ HASHES: Mapping[str, str] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
 MAX_MESSAGE_BYTES = 8 * 1024
-"""Longer ones are none: matching half a mebibyte holds the loop for a tenth of a second, before anybody logged in."""
+"""Longest message that is accepted: matching 512 KiB would block the event loop for 100 ms before authentication."""
 
 _NAME = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2B\x2D-\x7E]+"
@@ -45,11 +45,11 @@ _SERVER_FINAL = re.compile(f"(?:e=(?P<error>[\\x01-\\x2B\\x2D-\\x3C\\x3E-\\x7F]+
 
 
 class ScramError(Exception):
-    """A message that is none, or a proof that proves nothing. Its text is for logs, never for the other side."""
+    """Invalid message or proof. The text is for logs and is never sent to the peer."""
 
 
 class ScramCredential(NamedTuple):
-    """What a server keeps of a password."""
+    """SCRAM credential that a server stores for a password."""
 
     salt: bytes
     stored_key: bytes
@@ -57,7 +57,7 @@ class ScramCredential(NamedTuple):
     iterations: int
 
     def __repr__(self) -> str:
-        return f"Keys(iterations={self.iterations})"  # the rest would let whoever reads it try passwords
+        return f"Keys(iterations={self.iterations})"  # the other fields would allow an offline search for the password
 
 
 class ClientFirstMessage(NamedTuple):
@@ -89,19 +89,19 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """What the client proves that it knows. Takes some milliseconds."""
+    """Return the salted password (PBKDF2). Takes some milliseconds."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 def derive_credential(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """What a server keeps, from a salted password."""
+    """Derive the credential that a server stores from a salted password."""
     client_key = _mac(mechanism, salted, b"Client Key")
     stored_key = hashlib.new(HASHES[mechanism], client_key).digest()
     return ScramCredential(salt, stored_key, _mac(mechanism, salted, b"Server Key"), iterations)
 
 
 def verify_proof(mechanism: str, keys: ScramCredential, auth_message: str, proof: bytes) -> bool:
-    """Return whether a proof was made by somebody who knows the password; takes as long either way."""
+    """Return True if the proof was made with the password; takes constant time."""
     signature = _mac(mechanism, keys.stored_key, auth_message.encode())
     if len(proof) != len(signature):
         return False
@@ -110,7 +110,7 @@ def verify_proof(mechanism: str, keys: ScramCredential, auth_message: str, proof
 
 
 def server_signature(mechanism: str, keys: ScramCredential, auth_message: str) -> bytes:
-    """The server's own proof."""
+    """Return the server's own proof."""
     return _mac(mechanism, keys.server_key, auth_message.encode())
 
 
@@ -141,7 +141,7 @@ def parse_client_first(raw: bytes) -> ClientFirstMessage:
 
 
 def server_first_message(nonce: str, keys: ScramCredential) -> str:
-    """The server's first message; ``nonce`` is the client's with the server's own behind it."""
+    """Return the server's first message; ``nonce``: the client's followed by the server's."""
     return f"r={nonce},s={b64encode(keys.salt).decode()},i={keys.iterations}"
 
 
@@ -156,7 +156,7 @@ def parse_client_final(raw: bytes) -> ClientFinalMessage:
 
 
 def server_final_message(signature: bytes) -> bytes:
-    """The server's last message."""
+    """Return the server's last message."""
     return b"v=" + b64encode(signature)
 
 
@@ -173,14 +173,14 @@ class ScramClient:
         self.is_done = False
 
     def first_message(self) -> bytes:
-        """What is said first."""
+        """Return the first message of the client."""
         return f"n,,{self._bare}".encode()
 
     def evaluate_challenge(self, raw: bytes) -> bytes | None:
-        """What is said to a message of the server's; None at the end.
+        """Return the response to a message of the server; None at the end.
 
         Raises:
-            ScramError: the server does not speak SCRAM, asks for too little or too much work, or has a wrong proof.
+            ScramError: the message is not SCRAM, asks for too little or too much work, or has a wrong proof.
         """
         if self._expected is not None:
             found = _matched(_SERVER_FINAL, raw, "server final")

@@ -1,4 +1,4 @@
-"""How to reach a listener that asks who comes: TLS and a login, out of Kafka's settings as people have them.
+"""Client security settings: TLS and login from Kafka's client settings.
 
 Source: ``SslConfigs.java``, ``SaslConfigs.java``, ``CommonClientConfigs.java`` (apache/kafka 4.3.1).
 """
@@ -18,7 +18,7 @@ PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"
 GSSAPI = "GSSAPI"
 MECHANISMS = (PLAIN, *MECHANISM_TYPES)
-"""What can be logged in with."""
+"""Supported SASL mechanisms."""
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -62,10 +62,10 @@ def parse_tls(get: SettingLookup) -> TlsConfig:
 
 
 def parse_login(mechanism: str, jaas: str | None, get: SettingLookup) -> SaslLogin:
-    """Whom a JAAS line says to be; ``get``: other settings of the same listener and mechanism.
+    """Return the login of a JAAS line; ``get`` returns other settings of the same listener and mechanism.
 
     Raises:
-        InvalidSecurityConfig: it says nobody, or the mechanism is not spoken.
+        InvalidSecurityConfig: it has no user, or the mechanism is not supported.
     """
     if mechanism == OAUTHBEARER:
         return _parse_oauthbearer(jaas, get)
@@ -113,7 +113,7 @@ def _parse_gssapi(jaas: str | None, get: SettingLookup) -> SaslLogin:
 
 
 def parse_connection_security(values: Mapping[str, str]) -> ConnectionSecurity:
-    """A client's settings file: ``security.protocol``, ``sasl.*``, ``ssl.*``.
+    """Return a client's settings file: ``security.protocol``, ``sasl.*``, ``ssl.*``.
 
     Raises:
         InvalidSecurityConfig: they cannot be.
