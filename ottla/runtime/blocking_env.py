@@ -32,7 +32,7 @@ A = TypeVar("A")
 
 
 class BlockingStream:
-    """One TCP connection."""
+    """TCP connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -50,7 +50,7 @@ class BlockingStream:
             return 0
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send everything."""
+        """Send all chunks."""
         self._sock.sendall(b"".join(chunks))
 
     def close(self) -> None:
@@ -64,14 +64,15 @@ class BlockingNetwork:
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Nobody listens here."""
+        """Raise OSError: a blocking environment has no listeners."""
         raise OSError("a blocking environment serves nobody")
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
         """Open a connection.
 
         Raises:
-            OSError: nobody answers there, or is not whom the certificates say; InvalidTlsConfig: they cannot be used.
+            OSError: the connection failed, or the certificate is not trusted; InvalidTlsConfig: keys or certificates
+                cannot be used.
         """
         sock = socket.create_connection((host, port), 30)
         if tls is None:
@@ -95,7 +96,7 @@ class BlockingEnv(SystemEnv):
         self.net: Network = BlockingNetwork()
 
     def monotonic_ms(self) -> float:
-        """A clock that never goes back."""
+        """Return a clock that never goes back."""
         return time.monotonic() * 1000
 
     async def sleep(self, seconds: float) -> None:
@@ -103,7 +104,7 @@ class BlockingEnv(SystemEnv):
         time.sleep(seconds)  # noqa: ASYNC251 - nothing else waits
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Nothing here is cut short: sockets have time limits of their own."""
+        """Return a block without a timeout: sockets have timeouts of their own."""
         return nullcontext(_NoDeadline())
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:

@@ -36,9 +36,9 @@ def _name(host: str) -> str:
 
 
 def generate_certificates(hosts: Iterable[str]) -> tuple[str, str]:
-    """A fresh key with its certificate for these hosts, and the certificate of the authority that signed it, as PEM.
+    """Return a new key with its certificate for these hosts, and the authority's certificate, as PEM.
 
-    The authority's own key is thrown away: it signs nothing else.
+    The authority's own key is discarded, so that it signs no other certificate.
 
     Raises:
         InvalidTlsConfig: there is no openssl command, or it fails.

@@ -1,4 +1,4 @@
-"""The subject of a certificate, which is the name of who shows it. Loaded only where TLS is spoken.
+"""Subject of a certificate, from which the principal is made. Loaded only where TLS is used.
 
 Source: ``DefaultKafkaPrincipalBuilder.java`` (apache/kafka 4.3.1), which takes what Java writes; RFC 2253, RFC 5280.
 """
@@ -24,11 +24,11 @@ _SHORT = {
 _BY_NUMBER = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16)}
 _VERSION = 0xA0
 _TEXTS = {12: "utf-8", **dict.fromkeys((18, 19, 20, 22, 26), "latin-1"), 28: "utf-32-be", 30: "utf-16-be"}
-"""How OpenSSL reads ASN.1's kinds of text, by their tags."""
+"""Encodings of ASN.1's string types, by tag."""
 
 
 def format_subject(certificate: Any) -> str | None:
-    """The subject of what `ssl.SSLSocket.getpeercert` gives, as RFC 2253 writes it; None where there is none."""
+    """Return the subject of what `ssl.SSLSocket.getpeercert` gives, as RFC 2253 writes it; None where there is none."""
     if not certificate:
         return None
     return ",".join(
@@ -37,10 +37,10 @@ def format_subject(certificate: Any) -> str | None:
 
 
 def peer_subject(sock: Any) -> str | None:
-    """The subject of the certificate that the other side showed, once it is trusted; None where it showed none.
+    """Return the subject of the peer's trusted certificate; None without a certificate.
 
-    The library reads all of a certificate or nothing, and an authority of old may have signed an alternative name that
-    is no UTF-8. Who it is stands in the subject alone.
+    The library parses a certificate as a whole, and fails for an alternative name that is not UTF-8. Only the subject
+    is needed.
 
     Raises:
         SSLError: it cannot be read.
@@ -56,7 +56,7 @@ def peer_subject(sock: Any) -> str | None:
 
 
 def parse_subject(der: bytes) -> list[list[tuple[str, str]]]:
-    """The subject in a certificate (X.509, RFC 5280), as `ssl.SSLSocket.getpeercert` has it: names and values.
+    """Return the subject in a certificate (X.509, RFC 5280), as `ssl.SSLSocket.getpeercert` has it: names and values.
 
     Raises:
         ValueError, IndexError: it cannot be read.
@@ -95,7 +95,7 @@ def _pair(raw: bytes) -> tuple[str, str]:
 
 
 def _long_name(raw: bytes) -> str:
-    """An object identifier by the name that OpenSSL has for it, or in numbers."""
+    """Return an object identifier by the name that OpenSSL has for it, or in numbers."""
     numbers, number = list[int](), 0
     for byte in raw:
         number = number << 7 | byte & 0x7F

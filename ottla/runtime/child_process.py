@@ -25,10 +25,10 @@ NICENESS = 10
 
 
 async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: A) -> T:
-    """Run ``work(ground, argument)`` in a child process; cancelled, the child is killed.
+    """Run ``work(context, argument)`` in a child process, which is killed on cancellation.
 
     Raises:
-        ChildDied: it ended without an answer; OSError: it could not be started; and whatever ``work`` raises.
+        ChildDied: it ended without an answer; OSError: it could not be started; and any exception of ``work``.
     """
     done = await trio.run_process(
         [sys.executable, "-m", "ottla.runtime.child_process"],
@@ -47,7 +47,7 @@ async def run_in_child_process(work: Callable[[WorkerContext, A], T], argument: 
 
 
 def _exit_with_parent(parent: int) -> None:
-    """An orphan must not go on writing: the next node will do the job again."""
+    """Exit with the parent: an orphan must not write, since the next node repeats the job."""
     never = threading.Event()
     while os.getppid() == parent:
         never.wait(0.2)
@@ -55,7 +55,7 @@ def _exit_with_parent(parent: int) -> None:
 
 
 def main() -> None:
-    """The child: one job from standard input, its outcome to standard output."""
+    """Run one job from standard input, and write its result to standard output."""
     os.nice(NICENESS)
     threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     work, argument = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - our own parent's words

@@ -1,7 +1,7 @@
-"""The moment the other side of a connection leaves, told also while nobody reads from it.
+"""Detection of disconnections while no task reads from the connection.
 
-A socket that still holds unread requests is always readable, so waiting for it to be readable tells nothing. One
-epoll of our own asks for hang-ups only (``EPOLLRDHUP``), and the event loop waits for that epoll.
+A socket that still holds unread requests is always readable, so readability does not show a disconnection. An epoll of
+its own is registered for hang-ups only (``EPOLLRDHUP``), and the event loop waits for that epoll.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLON
 
 
 class DisconnectMonitor:
-    """Every connection of a process that somebody wants to hear the end of."""
+    """Connections of a process whose disconnection is monitored."""
 
     def __init__(self) -> None:
         self._epoll: select.epoll | None = None
         self._callbacks: dict[int, Callable[[], None]] = {}
 
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called once when the other side of ``fd`` is gone.
+        """Call ``callback`` once when the peer of ``fd`` disconnects.
 
-        Out of descriptors nothing is watched: the end is then seen when somebody reads or writes.
+        Without free descriptors the connection is not monitored, and its end is detected by the next read or write.
         """
         with contextlib.suppress(OSError):
             if self._epoll is None:
@@ -37,7 +37,7 @@ class DisconnectMonitor:
             self._callbacks[fd] = callback
 
     def unwatch(self, fd: int) -> None:
-        """Nobody wants to hear of it any more; called before the descriptor is closed."""
+        """Stop monitoring a descriptor; call it before closing the descriptor."""
         if self._callbacks.pop(fd, None) is not None:
             self._unregister(fd)
 

@@ -1,7 +1,7 @@
-"""Key and trust stores in the forms people have: PEM, PKCS12 (by the ``cryptography`` library), Java's own JKS.
+"""Key stores and trust stores in PEM, PKCS12 (by the ``cryptography`` library) and Java's JKS format.
 
-A store is what it begins with, whatever its setting says, as Java reads them too. A JKS file protects its keys with a
-scheme of Java's own, made of SHA-1: ``sun.security.provider.KeyProtector``; its integrity is checked with the password.
+The first bytes of a store decide its format, not the setting, as in Java. A JKS file protects its keys with a scheme of
+Java's own, made of SHA-1: ``sun.security.provider.KeyProtector``; its integrity is checked with the password.
 
 Source: ``DefaultSslEngineFactory.java`` (apache/kafka 4.3.1); the JKS format as the JDK documents it.
 """
@@ -19,12 +19,12 @@ from ottla.env.tls import InvalidTlsConfig, TlsStore
 _JKS = b"\xfe\xed\xfe\xed"
 _SALT_BYTES = _DIGEST_BYTES = 20
 _WHITENER = b"Mighty Aphrodite"
-"""What the JDK mixes into a JKS file's checksum."""
+"""Constant in the checksum of a JKS file."""
 _NO_PKCS12 = "needs the library cryptography (pip install 'ottla[tls]'), or PEM: openssl pkcs12 -in FILE -out FILE.pem"
 
 
 class _JksEntries(NamedTuple):
-    """What a JKS file holds, as DER."""
+    """Entries of a JKS file, as DER."""
 
     keys: list[tuple[bytes, list[bytes]]]
     """(protected key, its certificates)."""
@@ -32,7 +32,7 @@ class _JksEntries(NamedTuple):
 
 
 def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]:
-    """A key and its certificates as PEM, and the password of the key where it still has one.
+    """Return a key and its certificates as PEM, and the password of the key where it still has one.
 
     Raises:
         InvalidTlsConfig: it cannot be read; OSError: the file cannot be read.
@@ -55,7 +55,7 @@ def load_key_pem(store: TlsStore, key_password: str) -> tuple[bytes, str | None]
 
 
 def load_certificates_pem(store: TlsStore) -> str:
-    """The certificates of a trust store as PEM.
+    """Return the certificates of a trust store as PEM.
 
     Raises:
         InvalidTlsConfig: it cannot be read; OSError: the file cannot be read.
@@ -189,7 +189,7 @@ def _entries(raw: bytes) -> tuple[_JksEntries, int]:
 
 
 def _unprotected(protected: bytes, password: str, store: TlsStore) -> bytes:
-    """A key out of its protection: xor with SHA-1 of password and what came before, then a checksum of the key."""
+    """Decrypt a key: xor with SHA-1 of password and previous block, then a checksum of the key."""
     secret = password.encode("utf-16-be")
     start = protected.find(bytes.fromhex("2b060104012a02110101"))  # the protection's own name
     try:
@@ -209,7 +209,7 @@ def _unprotected(protected: bytes, password: str, store: TlsStore) -> bytes:
 
 
 def _octet_string_offset(raw: bytes, name_at: int) -> int:
-    """Where the octet string behind the protection's name begins: after an optional NULL, a tag and a length."""
+    """Return the offset of the octet string after the protection's name: after an optional NULL, a tag and a length."""
     pos = raw.index(b"\x04", name_at + 10)
     size = raw[pos + 1]
     return pos + 2 + (size & 0x7F if size & 0x80 else 0)

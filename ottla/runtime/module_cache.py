@@ -73,7 +73,7 @@ class ModuleCache:
     """An importer of modules that are kept (``importlib.abc.MetaPathFinder`` and ``Loader``)."""
 
     def __init__(self, root: str, packages: Iterable[str]) -> None:
-        """``packages``: names of packages, whose directories are in ``root`` under the last part of their names."""
+        """Create an importer for ``packages``, whose directories are in ``root`` under the last part of their names."""
         self._root = root
         self._packages = tuple(packages)
         self._cached: dict[str, CachedModule] = {}

@@ -28,7 +28,7 @@ class RealFile:
         return stat.S_ISREG(os.fstat(self._fd).st_mode)
 
     def size(self) -> int:
-        """Its length in bytes."""
+        """Return its length in bytes."""
         return os.fstat(self._fd).st_size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
@@ -53,13 +53,13 @@ class RealFile:
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Close once; later calls do nothing."""
+        """Close the file; later calls have no effect."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return self._fd
 
     def __del__(self) -> None:
@@ -97,7 +97,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 class LockFile(RealFile):
-    """A file whose lock goes with its closing."""
+    """File whose lock is released when it is closed."""
 
     __slots__ = ("_key",)
 
@@ -151,15 +151,15 @@ class RealDisk:
         return file
 
     def exists(self, path: str) -> bool:
-        """A file or directory."""
+        """Return a file or directory."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """A directory."""
+        """Return a directory."""
         return os.path.isdir(path)
 
     def listdir(self, path: str) -> list[str]:
-        """Sorted, so that nothing depends on the file system's order."""
+        """Return the names sorted, so that the result does not depend on the file system's order."""
         return sorted(os.listdir(path))
 
     def list_files(self, path: str) -> list[str]:
@@ -211,12 +211,12 @@ class RealDisk:
             os.close(fd)
 
     def stat(self, path: str) -> FileStat:
-        """One system call."""
+        """Return size and modification time by one system call."""
         found = os.stat(path)
         return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
 
     def usage(self, path: str) -> tuple[int, int]:
-        """What ``statvfs`` says."""
+        """Return total and available bytes of the file system (``statvfs``)."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
@@ -288,7 +288,7 @@ class DescriptorReserve:
 
 
 class DescriptorReservingDisk(RealDisk):
-    """A disk whose calls get a descriptor of a reserve where the process has none left."""
+    """Disk whose calls use a reserved descriptor when the process has none left."""
 
     def __init__(self, reserve: DescriptorReserve) -> None:
         self._reserve = reserve

@@ -47,7 +47,7 @@ _PEER_ERRORS = tuple(
     )
     if hasattr(errno, name)
 )
-"""What befell a connection before it was taken in: `accept` tells it in the connection's place (accept(2))."""
+"""Errors of a connection before it was accepted, which accept(2) returns."""
 _THREADS = {
     ThreadPool.RAFT: 2,
     ThreadPool.SYNC: 8,
@@ -72,7 +72,7 @@ def connection_descriptor_limit() -> int:
 
 
 class RealListener:
-    """One listening TCP socket."""
+    """Listening TCP socket."""
 
     def __init__(
         self, sock: socket.socket, hangups: DisconnectMonitor, buffers: SocketBuffers, context: SSLContext | None = None
@@ -87,7 +87,7 @@ class RealListener:
         self.port: int = sock.getsockname()[1]
 
     async def accept(self) -> AcceptedStream:
-        """The next connection. Where descriptors are short, `on_descriptors_low` closes others, or it waits a little.
+        """Accept a connection. If descriptors run low, `on_descriptors_low` closes others, or it waits briefly.
 
         One that is gone before it is taken in is passed over, and others get the loop: there may be a thousand of them.
         """
@@ -177,16 +177,17 @@ class RealNetwork:
         return RealListener(sock, self._hangups, buffers, context)
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Open a connection. Where each of a name's addresses failed it is as the first of them did.
+        """Open a connection. If all addresses of a name fail, the error is that of the first.
 
         Raises:
-            OSError: nobody answers there, or is not whom the certificates say; InvalidTlsConfig: they cannot be used.
+            OSError: the connection failed, or the certificate is not trusted; InvalidTlsConfig: keys or certificates
+                cannot be used.
         """
         try:
             stream = await trio.open_tcp_stream(host, port)
         except OSError as error:
             raise _first_cause(error) from None
-        except UnicodeError:  # it says so of a label that is empty, too long, or of other letters
+        except UnicodeError:  # raised for a label that is empty, too long or not encodable
             raise socket.gaierror(socket.EAI_NONAME, "no host can have that name") from None
         sock = socket.socket(fileno=stream.socket.detach())
         return RealStream(sock, self._hangups) if tls is None else await self._secure(sock, host, tls)
@@ -219,13 +220,13 @@ class RealNetwork:
 
 
 def _store_mtimes_ns(tls: TlsConfig) -> tuple[int, ...]:
-    """When the files of stores were changed last, in nanoseconds."""
+    """Return the modification times of the stores' files, in nanoseconds."""
     stores = [x.location for x in (tls.keystore, tls.truststore) if x is not None and x.location]
     return tuple(os.stat(path).st_mtime_ns for path in stores)
 
 
 def _first_cause(error: OSError) -> OSError:
-    """The error of an address, out of the one that sums up all of them: it says whether the port refused."""
+    """Return the first error among those of several addresses, which shows for instance a refused connection."""
     cause = error.__cause__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
@@ -255,7 +256,7 @@ class RealEnv(SystemEnv):
         self._limits = {lane: trio.CapacityLimiter(count) for lane, count in _THREADS.items()}
 
     def monotonic_ms(self) -> float:
-        """The clock that trio's counts by, without the way there: each request asks for the time more than once."""
+        """Return the clock of trio without its overhead: each request reads the time more than once."""
         return (_BEGAN_S + time.perf_counter()) * 1000
 
     async def sleep(self, seconds: float) -> None:
@@ -263,13 +264,13 @@ class RealEnv(SystemEnv):
         await trio.sleep(seconds)
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """A cancel scope of trio's."""
+        """Return a cancel scope of trio's."""
         return trio.move_on_after(seconds)
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """A worker thread."""
+        """Return a worker thread."""
         return _in_thread(work, self._limits[lane])
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """A Python process for this one job."""
+        """Return a Python process for this one job."""
         return run_in_child_process(work, argument)

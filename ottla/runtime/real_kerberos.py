@@ -1,10 +1,9 @@
-"""Kerberos through the machine's own library, MIT's, by the package ``gssapi``: loaded where it is needed.
+"""Kerberos by the system's MIT library and the package ``gssapi``, which is loaded on first use.
 
-A keytab is read again for each client, so a key that is added counts at once; who takes tickets speaks to no KDC, who
-shows them does. Replays are found by
-the library's cache, a file that all who take tickets on this machine share.
+A keytab is read again for each client, so that an added key is used at once. Acceptors need no connection to the KDC,
+initiators do. The library detects replays by its cache, a file shared by all acceptors of the machine.
 
-Source: what ``GssKrb5Server`` of Java's ``jdk.security.jgss`` asks of its own library; RFC 2743, RFC 4121.
+Source: ``GssKrb5Server`` of Java's ``jdk.security.jgss``; RFC 2743, RFC 4121.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ _LONGEST_CHARS = 255
 
 
 def _describe_error(error: Any) -> str:
-    """A library's error in one line: what the mechanism says of it, or what GSS-API says where that says nothing.
+    """Return a library's error in one line: the text of the mechanism, or of GSS-API where that is empty.
 
-    It may name the service a ticket is for, and who comes with it has chosen that name.
+    It may contain the service name of the ticket, which the client has chosen.
     """
     said = error.get_all_statuses(error.min_code, False) if error.min_code else []
     if not said or said[0] in _SAYS_NOTHING:
@@ -33,7 +32,7 @@ def _describe_error(error: Any) -> str:
 
 
 def _load_gssapi() -> Any:
-    """Raises InvalidKeytab: it is not there."""
+    """Import the library. Raises InvalidKeytab if it is missing."""
     try:
         return import_module("gssapi")
     except (ImportError, OSError) as error:  # the package is there, and the library under it is not
@@ -41,7 +40,7 @@ def _load_gssapi() -> Any:
 
 
 class _GssContext:
-    """What both sides have."""
+    """Common part of both sides of a context."""
 
     def __init__(self, library: Any, context: Any) -> None:
         self._wrong = library.exceptions.GSSError
@@ -49,7 +48,7 @@ class _GssContext:
         self.is_established = False
 
     def wrap(self, data: bytes) -> bytes:
-        """Data with proof that it is ours.
+        """Protect data with a checksum.
 
         Raises:
             InvalidTicket: the context has ended.
@@ -60,7 +59,7 @@ class _GssContext:
             raise InvalidTicket(_describe_error(error)) from None
 
     def unwrap(self, token: bytes) -> bytes:
-        """Data with the proof looked at.
+        """Verify and return protected data.
 
         Raises:
             InvalidTicket: it is not the other side's, or came twice, or out of order.
@@ -72,7 +71,7 @@ class _GssContext:
 
 
 class RealGssInitiator(_GssContext):
-    """One service. Tickets got by a key lie in this process's memory, and are renewed as they grow old."""
+    """Context with a service. Tickets obtained with a key stay in the memory of this process and are renewed."""
 
     def __init__(self, who: KerberosIdentity, service: str) -> None:
         """Begin.
@@ -96,7 +95,7 @@ class RealGssInitiator(_GssContext):
         super().__init__(gss, context)
 
     def step(self, token: bytes) -> bytes:
-        """Take what the service said, nothing at first; gives what to say to it, perhaps nothing.
+        """Process a token of the service, empty at first; return the token to send, possibly empty.
 
         Raises:
             InvalidTicket: there is no ticket for it, or it is another service.
@@ -110,17 +109,17 @@ class RealGssInitiator(_GssContext):
 
 
 class RealGssAcceptor(_GssContext):
-    """One client."""
+    """Context with a client."""
 
     def __init__(self, library: Any, credentials: Any) -> None:
         super().__init__(library, library.SecurityContext(creds=credentials, usage="accept"))
         self.client = ""
 
     def accept(self, token: bytes) -> bytes:
-        """Take what the client shows; gives what it is told, perhaps nothing.
+        """Process a token of the client; return the token to send, possibly empty.
 
         Raises:
-            InvalidTicket: it is none, or not for us, or not good now.
+            InvalidTicket: not a ticket, for another service, or expired.
         """
         try:
             told = self._context.step(token)
@@ -133,7 +132,7 @@ class RealGssAcceptor(_GssContext):
 
 
 class RealGssAcceptorCredentials:
-    """Who takes tickets for a service, by the keys in a file."""
+    """Credentials to accept tickets for a service, from a keytab."""
 
     def __init__(self, keytab: Keytab) -> None:
         """Look at the keys.

@@ -1,6 +1,6 @@
-"""One TCP connection of this machine: tried first, waited for second.
+"""TCP connection that tries each call first and waits only if it would block.
 
-A busy connection never pays for a trip through the event loop.
+A busy connection saves a round trip through the event loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEND_TIMEOUT = struct.pack("ll", 0, int(_SEND_TIMEOUT_S * 1_000_000))
 
 
 class RealStream:
-    """One TCP connection."""
+    """TCP connection."""
 
     def __init__(
         self, sock: socket.socket, hangups: DisconnectMonitor, threads: trio.CapacityLimiter | None = None
@@ -58,9 +58,9 @@ class RealStream:
         self.local: tuple[str, int] = (unmap_ipv4(name[0]), name[1])
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive what is there; wait only where there is nothing."""
+        """Receive available bytes; wait only if there are none."""
         self._sends_until_yield += 1
-        # a peer that always has more to say must not keep the others waiting
+        # a peer that always has more data must not starve other connections
         if self._sends_until_yield >= _SENDS_UNTIL_YIELD:
             self._sends_until_yield = 0
             await trio.lowlevel.checkpoint()
@@ -116,16 +116,16 @@ class RealStream:
             left -= done
 
     def _has_thread(self) -> bool:
-        """Nobody waits for a thread: readers that are slow without showing it yet may hold all of them."""
+        """Return True if a thread is free; no send waits for one, since slow readers may occupy all threads."""
         return not self._slow_sends_remaining and self._threads is not None and self._threads.available_tokens > 0
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Told by the kernel when the other side closes or resets."""
+        """Register a callback that is called when the peer closes or resets the connection."""
         if self._sock.fileno() >= 0:
             self._hangups.watch(self._sock.fileno(), callback)
 
     def _send_some(self, part: FileSlice, offset: int, left: int) -> int:
-        """One system call; 0 where the other side has no room."""
+        """Send with one system call; return 0 if the send buffer is full."""
         try:
             done = os.sendfile(self._sock.fileno(), part.file.fileno(), offset, left)
         except (BlockingIOError, InterruptedError):
@@ -139,9 +139,9 @@ class RealStream:
         return done
 
     async def _send_in_thread(self, part: FileSlice, offset: int, left: int) -> int:
-        """Send much in few system calls that wait, in a thread: the kernel copies while the loop goes on.
+        """Send a large range with few blocking system calls in a thread, while the event loop continues.
 
-        Gives how much was sent, 0 for none at all. A reader that takes nothing for ``_SEND_TIMEOUT_S``, or less than
+        Returns the number of bytes sent. A peer that reads nothing for ``_SEND_TIMEOUT_S``, or less than
         ``_FAST_BYTES_A_SECOND``, does not get a thread again soon.
         """
         self._lent = True
@@ -167,12 +167,15 @@ class RealStream:
         return done
 
     def detach(self) -> socket.socket:
-        """Give the socket away; nobody may wait on it."""
+        """Give up the socket and return it; no task may be waiting for it."""
         self._hangups.unwatch(self._sock.fileno())
         return self._sock
 
     def close(self) -> None:
-        """Close, waking whoever waits on it. A thread that sends just now must let go first: the number is its own."""
+        """Close, and wake the tasks that wait for the connection.
+
+        A thread that is sending must end first, since it uses the descriptor.
+        """
         if self._lent:
             self._closing = True
             with suppress(OSError):

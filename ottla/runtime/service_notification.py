@@ -16,7 +16,7 @@ logger = logging.getLogger("ottla.systemd")
 
 
 class ServiceNotifier:
-    """Sender of state changes to the service manager; sends nothing where the process has none."""
+    """Sender of state changes to the service manager; inactive without one."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         values = os.environ if environment is None else environment

@@ -21,7 +21,7 @@ _CLIENT_AUTH = {"requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 def server_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
-    """What connections that come in are spoken to with.
+    """Return the context of accepted connections.
 
     Raises:
         InvalidTlsConfig: keys or certificates cannot be used; OSError: a file cannot be read.
@@ -42,9 +42,9 @@ def server_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
 
 
 class _QuietCallback:
-    """Says nothing of a name that is no text: the library has no other way to tell, and anybody may send one.
+    """Callback that reports no error for a name that is not text.
 
-    Its handshake fails, and that is told as any other.
+    The library offers no other way, and any client may send one. Its handshake fails and is logged as any other.
     """
 
     def __init__(self, before: Callable[[Any], object]) -> None:
@@ -57,18 +57,18 @@ class _QuietCallback:
 
 
 def _record_sni_host(sock: Any, name: str | None, context: ssl.SSLContext) -> None:
-    """A client says by which name it dialled: it will want that name in the certificate of every broker."""
+    """Record the host name a client dialled (SNI), which is the name it expects in the certificate of every broker."""
     sock.dialled_as = name
 
 
 def sni_host(sock: Any) -> str | None:
-    """The name by which a connection that came in was dialled; None where the client did not say."""
+    """Return the host name (SNI) that a client dialled; None if it sent none."""
     name: str | None = getattr(sock, "dialled_as", None)
     return name
 
 
 def client_ssl_context(tls: TlsConfig) -> ssl.SSLContext:
-    """What is dialled with.
+    """Return the context of outgoing connections.
 
     Raises:
         InvalidTlsConfig: keys or certificates cannot be used; OSError: a file cannot be read.
@@ -89,7 +89,7 @@ def _common(context: ssl.SSLContext, tls: TlsConfig) -> None:
         )
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, whatever stands among the trusted is trusted
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, every certificate in the trust store is trusted
     if tls.cipher_suites:
         try:
             context.set_ciphers(":".join(_openssl_cipher(x) for x in tls.cipher_suites))
@@ -115,7 +115,7 @@ def _load_keys(context: ssl.SSLContext, store: TlsStore, key_password: str) -> N
     try:
         with open(number, "wb", closefd=False) as file:
             file.write(pem)
-        # Of an encrypted key without a password the library would ask at the terminal, and everybody would wait for it.
+        # For an encrypted key without a password the library would prompt at the terminal and block the process.
         context.load_cert_chain(f"/proc/self/fd/{number}", password=password or "")
     except (ssl.SSLError, ValueError):
         where = store.location or "ssl.keystore.key"

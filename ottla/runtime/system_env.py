@@ -1,4 +1,4 @@
-"""What every `Env` on a real machine shares: its disk, its clock and its chance, with or without an event loop."""
+"""Common part of each `Env` on a real machine, with or without an event loop: disk, clock and randomness."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def monotonic_s() -> float:
-    """A clock that never goes back."""
+    """Return a clock that never goes back."""
     return time.monotonic()
 
 
 def sleep_blocking(seconds: float) -> None:
-    """Let time pass; for a process that has nothing else to do."""
+    """Block for a time; for a process without an event loop."""
     time.sleep(seconds)
 
 
@@ -36,7 +36,10 @@ class SystemEnv:
         return time.time_ns() // 1_000_000
 
     def uuid(self) -> bytes:
-        """As ``Uuid.randomUuid``: version 4, and none whose text begins with '-', which tools would take for a flag."""
+        """Return a random UUID of version 4, as ``Uuid.randomUuid``.
+
+        Its text does not start with '-', which tools take for an option.
+        """
         while True:
             raw = bytearray(os.urandom(16))
             raw[6] = raw[6] & 0x0F | 0x40
@@ -45,7 +48,7 @@ class SystemEnv:
                 return bytes(raw)
 
     def random(self) -> float:
-        """Chance for placement and jitter; nothing secret hangs on it."""
+        """Return a random number for placement and jitter; not for secrets."""
         return random.random()
 
     def process_stats(self) -> ProcessStats:
@@ -56,7 +59,7 @@ class SystemEnv:
         return read_process_stats()
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
-        """Who takes Kerberos tickets by those keys.
+        """Return credentials to accept Kerberos tickets with the keys of a keytab.
 
         Raises:
             InvalidKeytab: there is no library, no such file, or no such key in it.
@@ -67,7 +70,7 @@ class SystemEnv:
         return RealGssAcceptorCredentials(keytab)
 
     def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
-        """Begin to show somebody's ticket to a service.
+        """Start to authenticate to a service.
 
         Raises:
             InvalidKeytab: there is no library, or no such key or ticket.

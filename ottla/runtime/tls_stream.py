@@ -1,4 +1,4 @@
-"""A connection with TLS, on the same socket and as impatient as one without: tried first, waited for second.
+"""TLS connection on the socket itself, which tries each call first and waits only if it would block.
 
 Measured against `ssl.MemoryBIO` (1 GiB of large pieces, one core, OpenSSL 3.0, TLS 1.3): sending costs the same, and
 receiving a fifth less, since nothing is copied on the way to the socket. Ranges of files are read and sent in pieces:
@@ -32,12 +32,13 @@ _BYTES_UNTIL_YIELD = 4 * 1024 * 1024
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _HANDSHAKE_LOCK: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handshake")
-"""A step of a handshake takes up to two milliseconds: of a crowd that comes at once one takes its own at a time, and
-everybody else gets the loop in between. Each loop has turns of its own: a program may have nodes in several threads."""
+"""Lock for the steps of handshakes, which take up to 2 ms each: one step at a time, so that other tasks run in
+between. Each event loop has its own lock: a program may run nodes in several threads.
+"""
 
 
 def _handshake_lock() -> trio.Lock:
-    """What who takes a step of a handshake holds, in this loop."""
+    """Return the handshake lock of this event loop."""
     try:
         return _HANDSHAKE_LOCK.get()
     except LookupError:
@@ -47,7 +48,7 @@ def _handshake_lock() -> trio.Lock:
 
 
 class TlsStream(RealStream):
-    """One TLS connection; its handshake is made by `handshake`, or by the first bytes."""
+    """TLS connection; `handshake` or the first read or write makes its handshake."""
 
     def __init__(
         self,
@@ -63,7 +64,8 @@ class TlsStream(RealStream):
             OSError: the other side reset it already.
         """
         sock.setblocking(False)
-        sock.getpeername()  # of one that was reset the library would raise too, and leave it to nobody to close
+        # raises for a connection that was reset, before the library would raise and leave the socket open
+        sock.getpeername()
         self._tls = context.wrap_socket(
             sock, server_side=name is None, do_handshake_on_connect=False, server_hostname=name
         )
@@ -116,9 +118,9 @@ class TlsStream(RealStream):
                     return 0
 
     def _receive_more(self, buffer: memoryview, count: int) -> int:
-        """What follows a full record, as far as it is here: mostly it is the rest of a large request."""
+        """Receive further records that are available without waiting: usually the rest of a large request."""
         end = min(len(buffer), _AT_ONCE_BYTES)
-        with suppress(OSError):  # nothing is here now; or it broke, which the next call hears, after what came before
+        with suppress(OSError):  # no data now, or an error, which the next call raises after the data is processed
             while count < end:
                 more = self._tls.recv_into(buffer[count:end])
                 count += more
@@ -156,7 +158,7 @@ class TlsStream(RealStream):
             offset += piece.size_bytes
 
     def close(self) -> None:
-        """Close, and say so first if that can be said at once: whoever reads knows then that nothing is missing."""
+        """Close, and send a close_notify first if that does not block: it shows the peer that no data is missing."""
         if self._sock.fileno() >= 0:
             with suppress(OSError, ValueError):
                 self._tls.unwrap()
@@ -164,10 +166,10 @@ class TlsStream(RealStream):
 
 
 def _read_from_page_cache(piece: FileSlice, kept: bytearray) -> memoryview | None:
-    """What of a file lies in memory, read into ``kept``; None where the disk would have to be waited for."""
+    """Return the part of a file that is in the page cache, read into ``kept``; None if the disk would block."""
     into = memoryview(kept)[: piece.size_bytes]
     try:
         count = os.preadv(piece.file.fileno(), [into], piece.offset, os.RWF_NOWAIT)
-    except OSError:  # it lies on the disk only, or the file system cannot tell
+    except OSError:  # not in the page cache, or the file system does not support the flag
         return None
     return into if count == len(into) else None
