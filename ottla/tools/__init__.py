@@ -1,1 +1,1 @@
-"""What the command line does with files and frames: dump, verify, doctor, trace."""
+"""Tools behind the command line: dump, verify, doctor, trace."""

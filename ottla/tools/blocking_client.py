@@ -262,10 +262,10 @@ class BlockingClient:
     def _wait(
         self, probe: Callable[[ClusterClient], Awaitable[T | None]], failure: Callable[[], str], timeout_s: float
     ) -> T:
-        """Return what a probe finds, tried again until the time is over.
+        """Return the result of a probe, repeated until the timeout.
 
         Raises:
-            ExpectationFailed: it found nothing in time.
+            ExpectationFailed: no result in time.
         """
 
         async def poll(client: ClusterClient) -> T:
@@ -316,7 +316,7 @@ class BlockingClient:
             timeout_s: the longest wait.
 
         Raises:
-            ExpectationFailed: the lag is larger when the time is over, or nothing was committed.
+            ExpectationFailed: the lag is larger when the time is over, or no offset is committed.
         """
         last: list[int] = []
 

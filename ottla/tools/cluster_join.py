@@ -1,4 +1,4 @@
-"""Joining a cluster of which one address is known: what any of its nodes tells, and the settings that follow.
+"""Discovery of a cluster from one address, and the settings to join it.
 
 Source: ``DescribeClusterResponse``, ``DescribeQuorumResponse`` v2 (apache/kafka 4.3.1; KIP-853).
 """
@@ -30,7 +30,7 @@ from ottla.wire.messages import describe_quorum as dq
 JOIN_TIMEOUT_S = 10.0
 LIVENESS_TIMEOUT_MS = 10_000
 DYNAMIC_VOTERS_MIN_VERSION = 2
-"""The version of DescribeQuorum that tells where the voters are."""
+"""First version of DescribeQuorum with the voters' endpoints."""
 
 
 class DiscoveredCluster(NamedTuple):
@@ -38,26 +38,26 @@ class DiscoveredCluster(NamedTuple):
 
     cluster_id: str
     voters: dict[int, dict[str, tuple[str, int]]]
-    """Where each voter is, by its listeners' names."""
+    """Endpoints of each voter, by listener name."""
     brokers: dict[int, tuple[str, int]]
     """The brokers that have a session."""
     live_nodes: frozenset[int]
-    """Brokers with a session, and voters that were heard of just now."""
+    """Brokers with a session, and voters that have fetched recently."""
     local_address: str
-    """This machine's address on the way there."""
+    """Address of this machine on the connection to the cluster."""
     directories: dict[int, bytes]
-    """Each voter's directory; of zeros where the quorum does not know it (kraft.version 0)."""
+    """Directory id of each voter; zero where the quorum does not know it (kraft.version 0)."""
 
     def has_lost_disk(self, node_id: int, directory_id: bytes | None) -> bool:
-        """Whether a voter of that id is there, and its disk is not: it has another directory than the node has now."""
+        """Return True if the voter of that id lost its disk: its directory id has changed."""
         return self.directories.get(node_id, ZERO_UUID) not in (ZERO_UUID, directory_id)
 
 
 async def discover_cluster(env: Env, address: str) -> DiscoveredCluster:
-    """Ask a node for its cluster.
+    """Describe the cluster of a node.
 
     Raises:
-        CannotJoin: nobody answers there, or what answers cannot say it.
+        CannotJoin: no response, or the API is not supported.
     """
     client = ClusterClient(env, address, timeout_s=JOIN_TIMEOUT_S)
     try:
@@ -81,10 +81,10 @@ async def _describe(channel: Channel) -> dq.DescribeQuorumResponse:
 def parse_cluster(
     cluster: dc.DescribeClusterResponse, answer: dq.DescribeQuorumResponse, seen_from: str
 ) -> DiscoveredCluster:
-    """What the two answers say together; ``seen_from`` is this machine's address on the way there.
+    """Combine both responses; ``seen_from`` is the address of this machine on the connection.
 
     Raises:
-        ProtocolError: one of them is an error.
+        ProtocolError: an error of either response.
     """
     code = cluster.error_code or answer.error_code or answer.topics[0].partitions[0].error_code
     if code:
@@ -104,10 +104,10 @@ def parse_cluster(
 def join_settings(
     values: dict[str, str], node_id: int, quorum: DiscoveredCluster, quorum_size: int, directory_id: bytes | None = None
 ) -> dict[str, str]:
-    """The settings of a node that joins: whom to ask, and whether to become a voter.
+    """Return the settings of a node that joins: its bootstrap servers, and whether it becomes a voter.
 
-    ``directory_id``: of its metadata directory; None where that is new. A voter whose disk was lost takes the place of
-    its former self: else the quorum would be one short for ever, and nobody would see it.
+    ``directory_id``: of its metadata directory; None where that is new. A voter that lost its disk replaces its former
+    directory id: otherwise the quorum would lack one voter without a visible error.
 
     Raises:
         CannotJoin: the controllers are out of reach.
@@ -132,10 +132,10 @@ def join_settings(
 
 
 def check_node_id_unused(node_id: int, quorum: DiscoveredCluster) -> None:
-    """A new directory must not take the id of a node that is alive; one whose disk was lost may come back.
+    """Check that no live node has the node id of a new directory. A node that lost its disk may return.
 
     Raises:
-        CannotJoin: it is alive.
+        CannotJoin: the id is in use.
     """
     if node_id in quorum.live_nodes:
         host, port = quorum.brokers.get(node_id, ("", 0))

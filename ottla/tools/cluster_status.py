@@ -1,4 +1,4 @@
-"""How a cluster does, a row a node: brokers, what they lead and follow, and the quorum behind them."""
+"""Status of a cluster, a row for each node: brokers, leaders and followers, and the quorum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 def build_status_table(
     cluster: dc.DescribeClusterResponse, topics: md.MetadataResponse, quorum: dq.DescribeQuorumResponse
 ) -> list[Row]:
-    """One row for each node that a broker or controller is known of."""
+    """Return one row for each known broker or controller."""
     part = quorum.topics[0].partitions[0]
     brokers = {b.broker_id: b for b in cluster.brokers}
     voters = {v.replica_id: v for v in part.current_voters}

@@ -1,7 +1,7 @@
-"""What is wrong with a broker's configuration, line by line: the mistakes people make most often.
+"""Checks of a broker's configuration for the most common mistakes.
 
-It reads a ``server.properties`` as Kafka does and judges it for a node of Ottla; most of what it finds would also
-keep a Kafka node from starting, or its clients from reaching it.
+It reads a ``server.properties`` as Kafka does and judges it for a node of Ottla; most of what it finds would also keep
+a Kafka node from starting, or its clients from reaching it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_ZOOKEEPER = (
 
 
 class ConfigFinding(NamedTuple):
-    """Something to mend. ``lineno`` 0: it stands nowhere, and that is what is wrong."""
+    """Finding about a setting. ``lineno`` 0: the setting is missing."""
 
     lineno: int
     key: str
@@ -53,17 +53,17 @@ class _SettingsFile:
         self.properties = {line.key: line for line in lines}
 
     def get(self, key: str) -> str:
-        """A setting's value, its default, or an empty text."""
+        """Return a setting's value, its default, or an empty text."""
         line = self.properties.get(key)
         return line.value if line is not None else BROKER_KEYS[key].default or ""
 
     def configured(self, key: str) -> str:
-        """What the file says, or an empty text: a default does not count."""
+        """Return the value in the file, or an empty text; defaults do not count."""
         line = self.properties.get(key)
         return line.value if line is not None else ""
 
     def number(self, key: str) -> int:
-        """A setting that is a number; 0 where it is none, which another rule says."""
+        """Return a numeric setting; 0 for an invalid value, which another rule reports."""
         try:
             return int(self.get(key))
         except ValueError:
@@ -79,7 +79,7 @@ class _SettingsFile:
                     continue
 
     def finding(self, key: str, severity: str, text: str) -> ConfigFinding:
-        """Something about a setting, at its line."""
+        """Return a finding about a setting at its line."""
         line = self.properties.get(key)
         return ConfigFinding(line.number if line is not None else 0, key, severity, text)
 
@@ -115,7 +115,7 @@ def _zookeeper(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Clients must be told an address that means something where they are."""
+    """Check that clients can reach the advertised addresses."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
     values = {line.key: line.value for line in c.properties.values()}
     is_controller = listener_config.parse_roles(values) == {listener_config.CONTROLLER_ROLE}
@@ -184,11 +184,11 @@ def _roles_listeners_and_voters(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _listener_security(c: _SettingsFile, values: dict[str, str]) -> Iterator[ConfigFinding]:
-    """Listeners that ask who comes."""
+    """Check listeners with authentication."""
     try:
         served = listener_config.security_protocols_by_listener(values)
     except ConfigException:
-        return  # said above
+        return  # reported above
     if any(protocol != listener_config.DEFAULT_LISTENER for protocol in served.values()):
         # lazy: 16.6 ms, 437 kB
         from ottla.broker.interbroker import credentials
@@ -226,7 +226,7 @@ def _has_no_other_controllers(c: _SettingsFile) -> bool:
 
 
 def _replication(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """One node keeps one copy."""
+    """Check replication factors above the number of nodes."""
     if not _has_no_other_controllers(c):
         return
     for key in (
@@ -296,13 +296,13 @@ RULES: tuple[Callable[[_SettingsFile], Iterator[ConfigFinding]], ...] = (
 
 
 def diagnose(lines: list[Property]) -> list[ConfigFinding]:
-    """Everything that is wrong or doubtful, in the order of the lines."""
+    """Return all findings in the order of the lines."""
     config = _SettingsFile(lines)
     return sorted({finding for rule in RULES for finding in rule(config)})
 
 
 def unsupported_settings(values: Mapping[str, str]) -> list[str]:
-    """What a node must not start with: settings it could not keep to."""
+    """Return the settings that prevent a node from starting, since it could not honour them."""
     config = _SettingsFile([Property(0, key, value) for key, value in values.items()])
     rules = (_advertised_listeners, _listeners_clash, _roles_listeners_and_voters, _security)
     return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]

@@ -1,4 +1,4 @@
-"""Any file of a data directory as rows of plain values: what ``ottla dump`` prints.
+"""Rows of plain values from any file of a data directory, as ``ottla dump`` prints them.
 
 The rows of a segment name what Kafka's own dump tool names, so the two can be compared.
 """
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 def to_json_value(value: Any) -> Any:
-    """A value as JSON can hold it: messages as objects, ids as 22 characters, other bytes as text or hex."""
+    """Return a value as JSON can hold it: messages as objects, ids as 22 characters, other bytes as text or hex."""
     if isinstance(value, Message):
         return {name: to_json_value(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list | tuple):
@@ -52,12 +52,12 @@ def to_json_value(value: Any) -> Any:
 
 
 REDACTED = "(hidden)"
-"""What stands where a secret would."""
+"""Replacement of secret values."""
 _SECRETS = {"UserScramCredentialRecord": ("salt", "stored_key", "server_key")}
 
 
 def redact_record(record: Message) -> Any:
-    """A metadata record without what lets somebody in (``MetadataRecordRedactor.java``)."""
+    """Return a metadata record without secrets (``MetadataRecordRedactor.java``)."""
     out: dict[str, Any] = to_json_value(record)
     name = type(record).__name__
     for field in _SECRETS.get(name, ()):
@@ -69,13 +69,13 @@ def redact_record(record: Message) -> Any:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a broker's setting may hold a secret: one nobody knows may be anything."""
+    """Return True if a broker's setting may hold a secret; unknown settings may."""
     key = broker_key(name)
     return key is None or key.type == "PASSWORD"
 
 
 def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
-    """What a record of an internal topic says; None for other topics."""
+    """Decode a record of an internal topic; return None for other topics."""
     try:
         if header.is_control:
             message = decode_control_record(record)
@@ -99,11 +99,11 @@ _TXN_ROW_NAMES = {
     "last_producer_epoch": "last_epoch",
     "client_transaction_version": "client_version",
 }
-"""What rows of a transaction call the fields that have other names in code."""
+"""Names in rows of transactions of the fields with other names in code."""
 
 
 def _decode_transaction_record(record: r.Record) -> Any:
-    """What is known of a transactional id from here on; None for a record nobody knows."""
+    """Decode a record of a transactional id; return None for an unknown record."""
     found = decode(record.key, record.value)
     if found is None or found.transaction is None:
         return found and {"id": found.transactional_id, "transaction": None}
@@ -117,7 +117,7 @@ def _decode_transaction_record(record: r.Record) -> Any:
 
 
 def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
-    """A batch's header."""
+    """Return a batch's header."""
     return {
         "kind": "batch",
         "base_offset": header.base_offset,
@@ -141,7 +141,7 @@ def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
 
 
 def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
-    """The batches of a segment or snapshot, with ``deep`` their records too."""
+    """Yield the batches of a segment or snapshot, with ``deep`` their records too."""
     end = 0
     for position, header in legacy_records.iterate_any_batches(raw):
         yield batch_summary(header, position, valid=legacy_records.any_crc_matches(raw, header, position))
@@ -191,7 +191,7 @@ def _dump_producer_snapshot(disk: Disk, path: str) -> Iterator[Row]:
 
 
 def dump_file(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
-    """The rows of a file, by its name.
+    """Yield the rows of a file, by its name.
 
     Raises:
         CorruptFile, WireError: damaged; ValueError: not a file of a data directory; OSError.

@@ -60,7 +60,7 @@ def _is_password(key: str) -> bool:
 
 
 def describe_exposed_path(path: str) -> str:
-    """Say how to close a path to other users."""
+    """Return the remedy for a path that other users can read."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     wanted = "700" if os.path.isdir(path) else "600"
     return f"credentials may be read by other users: {path} (mode {mode:04o}); run chmod {wanted} on it"

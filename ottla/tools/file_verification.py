@@ -1,4 +1,4 @@
-"""Does a file of a data directory agree with itself and its neighbours? ``ottla dump --verify`` tells what does not.
+"""Verification of the files of a data directory, as ``ottla dump --verify`` reports it.
 
 A segment is held against its checksums, its own offsets and the records its headers claim; an index against its
 segment. Snapshots and checkpoints carry their own checksums and counts, which reading them checks.
@@ -25,7 +25,7 @@ Batches = dict[int, b.BatchHeader]
 
 
 def find_problems(disk: Disk, path: str) -> Iterator[str]:
-    """What is wrong with a file, in words; nothing for one that is as it should be.
+    """Yield the problems of a file; none for a valid one.
 
     Raises:
         ValueError: not a file of a data directory; OSError.
@@ -73,7 +73,7 @@ def _segment(raw: bytes, base_offset: int) -> Iterator[str]:
 
 
 def _batches(raw: bytes) -> Batches:
-    """As far as they parse: `_segment` tells of the rest."""
+    """Return the batches that parse; `_segment` reports the others."""
     out: Batches = {}
     with contextlib.suppress(WireError):
         out.update(legacy_records.iterate_any_batches(raw))

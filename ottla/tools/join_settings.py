@@ -1,4 +1,4 @@
-"""What a node that joined a cluster keeps in its data directory: where the controllers were."""
+"""Settings that a node that joined a cluster stores in its data directory: the controllers' addresses."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ottla.log.checkpoints import checkpoint_files
 
 
 class CannotJoin(ConfigException):
-    """The cluster cannot be joined like that; the message is one line for the user. Nothing was changed."""
+    """Cluster cannot be joined; the message is one line for the user. The data directory is unchanged."""
 
 
 def save_join_settings(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
-    """Keep what later starts need, so that nobody has to be asked again."""
+    """Store the settings that later starts need."""
     kept = {key: joined[key] for key in (CONTROLLER_LISTENER_NAMES, BOOTSTRAP_SERVERS)}
     checkpoint_files.write_properties(disk, f"{directory}/{JOINED_FILE}", kept, now_ms)
 
 
 def load_join_settings(disk: Disk, directory: str, values: dict[str, str]) -> dict[str, str]:
-    """The settings with what the directory remembers; the same where they say it themselves, or nothing is there.
+    """Return the settings with those of the directory; unchanged if they name controllers, or none are stored.
 
     Raises:
         CorruptFile: it cannot be read.

@@ -24,7 +24,7 @@ class VoterStatus(NamedTuple):
 
 
 class PartitionReplicas(NamedTuple):
-    """Where a partition lies."""
+    """Replicas of a partition."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -32,11 +32,11 @@ class PartitionReplicas(NamedTuple):
 
 
 class ClusterSnapshot(NamedTuple):
-    """What is known of a cluster."""
+    """State of a cluster."""
 
     cluster_id: str
     brokers: Mapping[int, bool]
-    """Those that are registered, and whether they are alive."""
+    """Registered brokers, with True for those alive."""
     racks: Mapping[int, str | None]
     voters: Mapping[int, VoterStatus]
     partitions: Mapping[PlannedPartition, PartitionReplicas]
@@ -47,7 +47,7 @@ class ClusterSnapshot(NamedTuple):
         return self.brokers.get(node, voter is not None and voter.is_alive)
 
     def remaining_voters(self, leaving: Collection[int]) -> list[VoterStatus]:
-        """Who still votes without some nodes."""
+        """Return the voters that remain without the ``leaving`` nodes."""
         return [v for i, v in self.voters.items() if i not in leaving]
 
 
@@ -86,7 +86,10 @@ def _nodes(ids: Collection[int]) -> str:
 
 
 def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_again: bool = False) -> str | None:
-    """Why nodes must not leave; None where they may. ``joins_again``: one that runs makes itself a voter."""
+    """Return the reason why nodes must not be removed; None if they may.
+
+    ``joins_again``: a running node becomes a voter again.
+    """
     for node in sorted(leaving):
         if node not in seen.brokers and node not in seen.voters:
             return f"no node {node} in this cluster"
@@ -114,6 +117,6 @@ def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_a
 
 
 def must_remove_votes_first(seen: ClusterSnapshot, leaving: Collection[int]) -> bool:
-    """Return whether votes must be taken away while the nodes run: without them the others could decide nothing."""
+    """Return True if the voters must be removed while the nodes run: afterwards the others would have no majority."""
     alive = sum(v.is_alive for v in seen.remaining_voters(leaving))
     return any(i in seen.voters and seen.is_running(i) for i in leaving) and alive * 2 <= len(seen.voters)

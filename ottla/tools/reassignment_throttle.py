@@ -1,4 +1,4 @@
-"""The settings that hold moves of replicas to a rate, and those that let them go again, as Kafka's own tool has them.
+"""Throttle settings of partition reassignments and their removal, as in Kafka's own tool.
 
 A rate is a broker's; which of its replicas it counts for is a topic's: the old ones of a partition on the leader's
 side, the new ones on the follower's. Replicas in sync are never held back, whatever is set.
@@ -21,7 +21,7 @@ _SET, _DELETE = 0, 1
 def throttle_configs(
     moves: Iterable[PlannedReassignment], before: Mapping[PlannedPartition, Sequence[int]], rate_bytes_s: int
 ) -> list[ia.AlterConfigsResource]:
-    """What is to be set before the moves begin. ``before``: the replicas each partition has until then."""
+    """Return the settings of the throttle. ``before``: current replicas of each partition."""
     old: dict[str, list[str]] = {}
     new: dict[str, list[str]] = {}
     brokers: set[int] = set()
@@ -44,7 +44,7 @@ def throttle_configs(
 
 
 def throttle_removals(rows: Iterable[ia.AlterConfigsResource]) -> list[ia.AlterConfigsResource]:
-    """What takes such settings away again."""
+    """Return the changes that remove the throttle settings."""
     return [
         ia.AlterConfigsResource(
             row.resource_type, row.resource_name, [ia.AlterableConfig(x.name, _DELETE, None) for x in row.configs]

@@ -1,7 +1,7 @@
-"""A node that asks who comes, without any preparation: certificates, a user, and what clients are to be told.
+"""Setup of a secured node without preparation: certificates, a user and client settings.
 
-Everything lies in files of the data directory, readable by their owner alone: found there, it is taken as it is. They
-are files and no directory, so that Kafka, started on the same data, does not take them for a topic's.
+All of it is stored in files of the data directory, readable by their owner only, and reused from there. They are files
+and not a directory, so that Kafka, started on the same data, does not take them for a topic's.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ USER = "admin"
 LISTENER = "CLIENTS"
 STATE_FILE, KEY_FILE, CA_FILE = "secure.json", "secure-server.pem", "secure-ca.pem"
 STATE_KEYS = ("protocol", "mechanism", "password", "trusted")
-"""What `secure.json` calls the fields of a `SecuritySetup`."""
+"""Keys in `secure.json` of the fields of a `SecuritySetup`."""
 CLIENT_FILES = {
     "java": "secure-client.properties",
     "librdkafka": "secure-librdkafka.properties",
     "confluent": "secure-confluent.json",
     "kafka-python": "secure-kafka-python.json",
 }
-"""What client settings are written for, and in which files."""
+"""Forms of client settings and their file names."""
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class SecuritySetupFailed(Exception):
-    """That cannot be; one line for the user."""
+    """Setup failed; one line for the user."""
 
 
 class SecuritySetup(NamedTuple):
-    """How a node is reached, and as whom."""
+    """Security protocol and credentials of a node."""
 
     protocol: str
     mechanism: str
@@ -65,10 +65,10 @@ def _write(path: Path, text: str) -> None:
 def ensure_security_setup(
     directory: str, hosts: tuple[str, ...], *, tls: bool = True, mechanism: str = SCRAM_SHA_512
 ) -> SecuritySetup:
-    """What a data directory has of it; made now, where it is new.
+    """Return the setup stored in a data directory; created for a new directory.
 
     Raises:
-        SecuritySetupFailed: the directory is somebody's who did not ask for this; an unknown mechanism.
+        SecuritySetupFailed: the directory holds data without such a setup; an unknown mechanism.
         InvalidTlsConfig: no certificate can be made; OSError: the disk failed.
     """
     where = Path(directory)
@@ -98,7 +98,7 @@ def ensure_security_setup(
 
 
 def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
-    """A broker's settings for it. Controllers speak as securely, on this machine."""
+    """Return a broker's settings for it. Controllers speak as securely, on this machine."""
     protocol = made.protocol
     out = {
         "listeners": f"{LISTENER}://{format_address(host, port)}",
@@ -134,7 +134,7 @@ def cluster_settings(made: SecuritySetup, directory: str, host: str, port: int) 
 
 
 def scram_credential_records(made: SecuritySetup) -> tuple[Message, ...]:
-    """The user there is from the beginning, where the cluster keeps users."""
+    """Return the record of the initial user, if the cluster stores users."""
     if made.mechanism not in MECHANISM_TYPES:
         return ()
     salt = os.urandom(24)
@@ -149,7 +149,7 @@ def _jaas(made: SecuritySetup, *, as_server: bool = False) -> str:
 
 
 def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, str]:
-    """A client's settings in the words of ``java``, ``librdkafka`` or ``confluent``, ``kafka-python``.
+    """Return a client's settings in the words of ``java``, ``librdkafka`` or ``confluent``, ``kafka-python``.
 
     Raises:
         ValueError: an unknown kind.
@@ -179,7 +179,7 @@ def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, s
 
 
 def write_client_files(made: SecuritySetup, directory: str, bootstrap: str) -> list[str]:
-    """Client settings in every form, for their owner alone; gives a line for each that says what it is for."""
+    """Write client settings in every form, readable by their owner only; return a line that describes each."""
     for kind, name in CLIENT_FILES.items():
         values = client_config(made, kind, bootstrap)
         _write(Path(directory, name), _format_settings(values, kind))

@@ -1,7 +1,7 @@
-"""What crosses a Kafka connection, in words: requests and answers as fields, for `ottla trace`.
+"""Decoder of the traffic of a Kafka connection: requests and responses as fields, for `ottla trace`.
 
-Pure but for one thing: answers that name brokers are made to name the proxy instead, so that a client which follows
-them stays in view.
+Responses that contain brokers' addresses are rewritten to the proxy's address, so that clients stay connected through
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.wire.record_batch import batch_header as b
 LINE_WIDTH = 140
 Address = tuple[str, int]
 AddressMapper = Callable[[Address], Address]
-"""Where a client shall go instead of a broker's own address."""
+"""Function that maps a broker's address to the address of the proxy."""
 
 _APIS_NAMING_BROKERS = (
     ApiKey.METADATA,
@@ -43,7 +43,7 @@ _APIS_NAMING_BROKERS = (
 
 @dataclass(slots=True)
 class TracedRequest:
-    """A request whose answer is still to come."""
+    """Request without a response so far."""
 
     key: ApiKey
     version: int
@@ -84,18 +84,18 @@ def format_message(
 
 
 def _redact(message: Any, field: str, value: Any) -> Any:
-    """A broker's settings without the values of those that may be secrets."""
+    """Return a broker's settings without the values of those that may be secrets."""
     if field == "configs" and getattr(message, "resource_type", 0) == RESOURCE_BROKER:
         return [replace(x, value=REDACTED) if x.value is not None and is_secret(x.name) else x for x in value]
     return value
 
 
 _SECRETS = ("auth_bytes", "salted_password", "hmac", "request_data", "response_data")
-"""Fields whose bytes let somebody in, or nearly; an envelope's may have any of the others in them."""
+"""Fields with credentials; those of an envelope may contain any of the others."""
 
 
 def _scalar(name: str, value: Any) -> str:
-    """A plain value; codes and keys with their names."""
+    """Return a plain value; codes and keys with their names."""
     if name == "error_code" and value in tuple(ErrorCode):
         return f"{value}({ErrorCode(value).name})"
     if name == "api_key" and value in tuple(ApiKey):
@@ -104,7 +104,7 @@ def _scalar(name: str, value: Any) -> str:
 
 
 def _batches(raw: Buffer) -> str:
-    """A line about record data."""
+    """Return a line about record data."""
     try:
         headers = [header for _, header in b.iterate_batches(raw)]
     except WireError:
@@ -118,7 +118,7 @@ def _batches(raw: Buffer) -> str:
 
 
 def _map_addresses(value: Any, place: AddressMapper) -> bool:
-    """Put other addresses wherever a message has a host and a port; says whether there were any."""
+    """Replace addresses wherever a message has a host and a port; return True if there were any."""
     found = False
     if isinstance(value, Message):
         if hasattr(value, "host") and hasattr(value, "port") and value.host:
@@ -133,7 +133,7 @@ def _map_addresses(value: Any, place: AddressMapper) -> bool:
 
 
 class ConnectionTrace:
-    """One client's connection."""
+    """Connection of a client."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class ConnectionTrace:
         self._pending: dict[int, TracedRequest] = {}
 
     def request(self, frame: bytes, now_ms: float) -> None:
-        """A request passes."""
+        """Trace a request."""
         try:
             request = parse_request(memoryview(frame)[4:])
         except WireError as error:
@@ -177,7 +177,7 @@ class ConnectionTrace:
         return body
 
     def response(self, frame: bytes, now_ms: float) -> list[Any]:
-        """An answer passes; gives what the client shall get."""
+        """Return an answer passes; gives what the client shall get."""
         number = int.from_bytes(frame[4:8], "big", signed=True)
         asked = self._pending.pop(number, None)
         if asked is None:
@@ -193,7 +193,7 @@ class ConnectionTrace:
             return [frame]
 
     def named_brokers(self, frame: bytes) -> list[Address]:
-        """The brokers an answer that is about to pass names."""
+        """Return the addresses of brokers in a response."""
         asked = self._pending.get(int.from_bytes(frame[4:8], "big", signed=True))
         if asked is None or asked.key not in _APIS_NAMING_BROKERS:
             return []
