@@ -1,1 +1,1 @@
-"""What users type."""
+"""Command line of Ottla."""

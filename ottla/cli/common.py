@@ -1,4 +1,4 @@
-"""What several commands share: the connection options, output as text or JSON, and what names of a cluster mean."""
+"""Common parts of commands: connection options, output as text or JSON, lookups of topics and coordinators."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def add_connection(
 
 
 def format_value(value: Any) -> str:
-    """Return a cell of a table: ``-`` for nothing, ``true`` and ``false``, and text without control characters."""
+    """Return a cell of a table: ``-`` for an empty value, true or false, text without control characters."""
     if value is None:
         return "-"
     return escape(str(value).lower() if isinstance(value, bool) else str(value))
@@ -103,7 +103,7 @@ def print_output(rows: Sequence[dict[str, Any]], output: str, nothing: str = "")
 
 
 def run_with_client(options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[None]]) -> int:
-    """Run something with a client of the cluster that the connection options name.
+    """Run ``work`` with a client of the cluster that the connection options name.
 
     Returns:
         The exit status: 0, 1 with one line on standard error, or 130 after an interrupt.
@@ -180,10 +180,10 @@ def unknown_group(group_id: str) -> CommandFailed:
 
 
 async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -> tuple[int, Channel]:
-    """The broker that coordinates a group, a transactional id (type 1) or a share partition (2): its id, a connection.
+    """Return id and connection of the coordinator of a group, a transactional id (type 1) or a share partition (2).
 
     Raises:
-        CommandFailed: nobody does.
+        CommandFailed: there is no coordinator.
     """
     channel = await client.bootstrap_channel()
     version = channel.version_for(ApiKey.FIND_COORDINATOR)
@@ -203,10 +203,10 @@ async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -
 
 
 async def connect_to_coordinator(client: ClusterClient, key: str, key_type: int = 0) -> Channel:
-    """A connection to the broker that coordinates a group, or a transactional id (type 1).
+    """Return a connection to the coordinator of a group or a transactional id (type 1).
 
     Raises:
-        CommandFailed: nobody does.
+        CommandFailed: there is no coordinator.
     """
     return (await find_coordinator(client, key, key_type))[1]
 

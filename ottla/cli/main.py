@@ -43,7 +43,7 @@ COMMANDS = {
 
 
 def usage() -> str:
-    """The overview."""
+    """Return the overview."""
     lines = [f"  {name:<11} {text}" for name, text in COMMANDS.items()]
     return "\n".join(
         [

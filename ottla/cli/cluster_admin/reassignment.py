@@ -1,7 +1,8 @@
-"""``ottla cluster elect | reassign | drain | rebalance``: leaders and replicas are moved, on any Kafka.
+"""``ottla cluster elect | reassign | drain | rebalance``: move leaders and replicas of any Kafka cluster.
 
-A drain or a rebalance is planned here and carried out by reassignments, so many partitions at a time. Whoever stops the
-command stops nothing that has begun: ``reassign`` shows what is under way, ``reassign --cancel`` gives it up.
+The command plans a drain or rebalance and executes it by reassignments of a limited number of partitions at a time.
+Interrupting the command cancels no reassignment: ``reassign`` lists the active ones, ``reassign --cancel`` cancels
+them.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def add_throttle_options(verb: argparse.ArgumentParser) -> None:
-    """How moves are made: not at all, so many at a time, so fast."""
+    """Add the options of reassignments: dry run, partitions at a time, throttle."""
     verb.add_argument("--dry-run", action="store_true", help="show what would move, and change nothing")
     verb.add_argument(
         "--at-once",
@@ -95,10 +96,10 @@ def add_throttle_options(verb: argparse.ArgumentParser) -> None:
 
 
 def parse_partition(text: str) -> PlannedPartition:
-    """``TOPIC:PARTITION``.
+    """Parse ``TOPIC:PARTITION``.
 
     Raises:
-        CommandFailed: it is something else.
+        CommandFailed: invalid argument.
     """
     topic, colon, number = text.rpartition(":")
     value = parse_integer(number)
@@ -108,10 +109,10 @@ def parse_partition(text: str) -> PlannedPartition:
 
 
 def parse_reassignment(text: str) -> PlannedReassignment:
-    """``TOPIC:PARTITION=ID,ID,...``.
+    """Parse ``TOPIC:PARTITION=ID,ID,...``.
 
     Raises:
-        CommandFailed: it is something else.
+        CommandFailed: invalid argument.
     """
     at, equals, ids = text.partition("=")
     replicas = [value for value in map(parse_integer, ids.split(",")) if value is not None and 0 <= value <= MAX_INT32]
@@ -291,9 +292,9 @@ async def reassign(
     before: dict[PlannedPartition, list[int]],
     moves: Sequence[PlannedReassignment],
 ) -> None:
-    """Have replicas moved, so many partitions at a time and so fast as the options say; then first ones lead.
+    """Reassign partitions within the limits of the options; then elect the preferred leaders.
 
-    A limit ends with the command, also where it is broken off.
+    The throttle is removed at the end of the command, also after an interrupt.
     """
     held = [] if options.throttle is None else throttle_configs(moves, before, options.throttle)
     if held:
@@ -341,7 +342,7 @@ async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) 
 
 
 def _print_progress(done: int, total: int) -> None:
-    """How far it is, where somebody looks."""
+    """Print the progress if standard error is a terminal."""
     if sys.stderr.isatty():
         width = 40 * done // total
         end = "\n" if done == total else ""

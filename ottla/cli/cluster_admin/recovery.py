@@ -35,7 +35,7 @@ def _sample_text(partitions: tuple[str, ...]) -> str:
 
 
 def _report(told: Any, now_ms: int) -> list[str]:
-    """What is known and what may be lost."""
+    """Return the report of the recoverable state and of possible losses."""
     age_s = (now_ms - told.last_timestamp_ms) // 1000
     others = ", ".join(str(i) for i in told.lost_voters)
     out = [

@@ -1,6 +1,6 @@
-"""``ottla cluster remove NODE...``: nodes leave for good. Empty them, see them stopped, take votes, strike them off.
+"""``ottla cluster remove NODE...``: drain nodes, wait until they stop, remove their votes and unregister them.
 
-Each step is one that may be done again, so whoever broke the command off just runs it once more.
+Each step can be repeated, so that an interrupted command is simply run again.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes:
 
 
 def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool) -> list[PlannedReassignment]:
-    """What has to lie elsewhere.
+    """Return the reassignments that empty the nodes.
 
     Raises:
-        CommandFailed: something has nowhere to go.
+        CommandFailed: a replica has no possible target.
     """
     partitions = {at: p.replicas for at, p in seen.partitions.items()}
     moves, stuck = run_to_end(drain(seen.racks, partitions, leaving))
@@ -114,7 +114,7 @@ def _partition_names(partitions: Sequence[PlannedPartition]) -> str:
 def _plan_table(
     seen: ClusterSnapshot, leaving: Sequence[int], moves: Sequence[PlannedReassignment]
 ) -> list[dict[str, Any]]:
-    """What would be done, in its order."""
+    """Return a table of the planned steps in their order."""
     rows: list[dict[str, Any]] = [
         {
             "step": "move",
@@ -135,7 +135,7 @@ def _plan_table(
 
 
 async def _drain_nodes(client: RemovalClient, options: argparse.Namespace, seen: ClusterSnapshot) -> ClusterSnapshot:
-    """Move everything off the nodes, also what comes to them meanwhile."""
+    """Move all replicas off the nodes, including those placed there meanwhile."""
     for _ in range(ROUNDS):
         moves = plan_removal(seen, options.nodes, fewer=options.fewer_copies)
         if not moves:
@@ -166,7 +166,7 @@ async def _wait_until_stopped(
 
 
 async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int) -> None:
-    """One change of the voters at a time: where another is under way it is tried again."""
+    """Remove a voter; retry while another change of the voters is active."""
     world = blocking_env.BlockingEnv()
     until_ms = world.monotonic_ms() + VOTER_CHANGE_TIMEOUT_S * 1000
     while True:
@@ -206,6 +206,6 @@ async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> No
 
 
 async def _remove_voters(client: RemovalClient, seen: ClusterSnapshot, nodes: Sequence[int]) -> None:
-    """The dead first: each that goes makes the rest more of a majority."""
+    """Remove voters, failed ones first: each removal leaves a larger majority."""
     for node in sorted((i for i in nodes if i in seen.voters), key=lambda i: seen.voters[i].is_alive):
         await _remove_voter(client, seen, node)

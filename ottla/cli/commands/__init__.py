@@ -1,1 +1,1 @@
-"""One module for each command of ``ottla``, found by its name."""
+"""Commands of ``ottla``, a module each, found by name."""

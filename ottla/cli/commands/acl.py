@@ -76,17 +76,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
-    """What the rules are about."""
+    """Return the resources of the options."""
     out = [(kind, getattr(options, name.replace("-", "_"))) for name, kind in _KINDS.items()]
     named = [(kind, name) for kind, name in out if name is not None]
     return [*named, (ResourceType.CLUSTER, CLUSTER_NAME)] if options.cluster else named
 
 
 def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
-    """The rules that shall be.
+    """Return the ACLs to add.
 
     Raises:
-        CommandFailed: something that makes a rule is not said.
+        CommandFailed: a required option is missing.
     """
     about, operations = _resources(options), [_OPERATIONS[o] for o in options.operation]
     who = [(p, AclPermissionType.ALLOW) for p in options.allow] + [(p, AclPermissionType.DENY) for p in options.deny]
@@ -127,7 +127,7 @@ def _row(acl: StandardAcl) -> dict[str, object]:
 
 
 def _filters(options: argparse.Namespace) -> list[tuple[int, str | None, int, str | None, str | None, int, int]]:
-    """What is asked for, as the fields of a filter."""
+    """Return the fields of the filters that the options describe."""
     pattern = int(PatternType.PREFIXED if options.prefixed else PatternType.ANY)
     operations = [int(_OPERATIONS[o]) for o in options.operation] or [int(AclOperation.ANY)]
     about: list[tuple[int, str | None]] = [(int(kind), name) for kind, name in _resources(options)]

@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _StopSignal(BaseException):
-    """We were told to stop."""
+    """Stop signal."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -107,7 +107,7 @@ def _start(options: argparse.Namespace) -> int:
 
 
 def _watch(nodes: list[Any]) -> int:
-    """Tell of nodes that end by themselves; 1 once none is left."""
+    """Report nodes that end by themselves; return 1 once all have ended."""
     running = {node.id: node for node in nodes}
     never = threading.Event()
     while running:

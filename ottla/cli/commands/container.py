@@ -81,7 +81,7 @@ def _prepare(config_file: str | None) -> list[str] | int:
 
 
 def _is_formatted(config: NodeConfig) -> bool:
-    """True if one of the node's directories belongs to a cluster."""
+    """Return True if one of the node's directories belongs to a cluster."""
     disk = SystemEnv().disk
     paths = dict.fromkeys([*config.data_dirs, *([config.metadata_dir] if config.metadata_dir else [])])
     return any(LogDirectory(disk, path).read_meta_properties() is not None for path in paths)

@@ -41,7 +41,7 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the options."""
     out = command_parser("format", TEXT)
     out.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="id of the cluster")
     add_settings(out)
@@ -82,7 +82,7 @@ def _features(items: list[str]) -> dict[str, int]:
 
 
 def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> tuple[InitialVoter, ...]:
-    """Who votes from the beginning, as the options say it; the rules are those of Kafka's tool."""
+    """Return the initial voters of the options, by the rules of Kafka's tool."""
     static = bool(config.values.get(listener_config.QUORUM_VOTERS, "").strip())
     listed = options.standalone or options.initial_controllers is not None
     is_controller = listener_config.CONTROLLER_ROLE in config.roles

@@ -1,4 +1,4 @@
-"""``ottla serve``: one node until it is told to stop."""
+"""``ottla serve``: run a node until it is stopped."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ STARTUP_ERRORS = (
     StartupRejected,
     WireError,
 )
-"""What ends a start with status 2 and one line."""
+"""Errors that end the start with status 2 and one line."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the options."""
     out = command_parser("serve", HELP)
     add_settings(out)
     out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
-    """A warning where other machines reach this node and nobody is asked who he is."""
+    """Return a warning if other machines can reach this node without authentication."""
     reached = [x for x in config.client_listeners if x.host not in LOCAL_HOST and not x.host.startswith("127.")]
     found = [
         f"{x.name} at {format_address(x.host or '*', x.port)}"
@@ -100,10 +100,10 @@ def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
 
 
 def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
-    """The node's settings from the command line, and warnings.
+    """Return the node's settings from the command line, and warnings.
 
     Raises:
-        ConfigException: something cannot be.
+        ConfigException: invalid settings.
     """
     values = read_settings(options)
     if options.secure:
@@ -193,7 +193,7 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
 
 
 def _print_client_settings(config: NodeConfig, port: int) -> None:
-    """Say where clients' settings are."""
+    """Print where the clients' settings are."""
     # lazy: 5.1 ms, 166 kB
     from ottla.cli.node_setup.secure import write_client_settings
 
@@ -201,14 +201,14 @@ def _print_client_settings(config: NodeConfig, port: int) -> None:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """The one error inside groups of one."""
+    """Return the one error inside groups of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _error_message(error: BaseException) -> str:
-    """The message of an error without its number."""
+    """Return the message of an error without its number."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: {error.filename}"
     return str(error)

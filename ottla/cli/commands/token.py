@@ -1,4 +1,4 @@
-"""``ottla token``: delegation tokens, with which somebody else may log in as their owner for a while."""
+"""``ottla token``: delegation tokens, which authenticate another client as their owner for a limited time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ examples:
 """
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OWNERS_MIN_VERSION = 3
-"""The version from which on a token may be somebody else's."""
+"""First version with a token owner other than the requester."""
 _VERBS = {
     "create": "make a token",
     "list": "tokens that you own, asked for, may renew, or may see",
@@ -47,7 +47,7 @@ _VERBS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the options."""
     out = command_parser("token", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in _VERBS.items():
@@ -105,7 +105,7 @@ def _row(
 
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     if options.config_out is not None:
-        client_settings(_own_settings(options), "", "")  # before there is a token that nobody could use
+        client_settings(_own_settings(options), "", "")  # fails before a token is created that could not be used
     renewers = [cd.CreatableRenewers(*_principal(x)) for x in options.renewer]
     version = (await client.bootstrap_channel()).version_for(ApiKey.CREATE_DELEGATION_TOKEN)
     request = cd.CreateDelegationTokenRequest("", "", renewers, options.lifetime_ms)
@@ -128,10 +128,10 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
-    """The settings a command was given, with a token's login, and without what only who made it should have.
+    """Return the settings of a command with the token's login, without the secrets of its requester.
 
     Raises:
-        CommandFailed: nobody logs in at the listener they name.
+        CommandFailed: their listener has no SASL.
     """
     try:
         given = load_settings(raw)
@@ -146,7 +146,7 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
 
 
 def _own_settings(options: argparse.Namespace) -> bytes:
-    """The settings this command itself was given."""
+    """Return the settings of this command."""
     return dumps_settings(find_settings(options).values).encode()
 
 

@@ -31,7 +31,7 @@ IDLE_S = 24 * 3600.0
 
 
 async def _frame(stream: Stream) -> bytes:
-    """The next frame with its size; an OSError at the end."""
+    """Return the next frame with its size; an OSError at the end."""
     head = await read_exactly(stream, 4, IDLE_S)
     return bytes(head + await read_exactly(stream, parse_frame_size(head, 2**31 - 1), IDLE_S))
 

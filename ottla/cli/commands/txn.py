@@ -1,4 +1,4 @@
-"""``ottla txn``: transactions of any Kafka: list, describe, find those nobody will end, end them."""
+"""``ottla txn``: list and describe transactions of any Kafka, find hanging ones, and abort them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _open_transactions(client: ClusterClient, topic: str, numbers: list[int]) -> list[OpenTransaction]:
-    """The open transactions in partitions of a topic."""
+    """Return the open transactions in partitions of a topic."""
     out = []
     for number in numbers:
         channel = await client.leader(topic, number)
@@ -125,7 +125,7 @@ async def _open_transactions(client: ClusterClient, topic: str, numbers: list[in
 
 
 async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
-    """What is open in partitions, less what the coordinators are going to end."""
+    """Print the open transactions of partitions that no coordinator will end."""
     topics = (await client.metadata(None if options.topic is None else [options.topic])).topics
     before_ms = blocking_env.BlockingEnv().now_ms() - options.older_than * 1000
     found: list[OpenTransaction] = []

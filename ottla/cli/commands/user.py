@@ -1,4 +1,4 @@
-"""``ottla user``: who may log in with a password, kept by the cluster as SCRAM credentials."""
+"""``ottla user``: users with SCRAM credentials, which the cluster stores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SALT_BYTES = 24
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the options."""
     out = command_parser("user", TEXT)
     out.add_argument("action", choices=["list", "set", "remove"], help="what to do")
     out.add_argument("user", nargs="?", help="name of the user; list: all by default")
@@ -94,7 +94,7 @@ async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
-    """One request for each mechanism: a request may name a user once."""
+    """Remove the credentials by one request for each mechanism: a request may contain a user once."""
     (row,) = await _described_users(client, options.user)
     wanted = [x.mechanism for x in row.credential_infos if options.mechanism in (None, _name(x.mechanism))]
     if not wanted:

@@ -1,1 +1,1 @@
-"""What ``ottla group`` tells of groups, and how it changes their offsets."""
+"""Description of groups and changes of their offsets for ``ottla group``."""

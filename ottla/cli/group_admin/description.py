@@ -1,4 +1,4 @@
-"""What is known of a group, of whichever of the four kinds: who is in it, what each has and is to have, how far it is.
+"""Description of a group of any type: members, assignments, targets and lag.
 
 Source: ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java`` (apache/kafka 4.3.1).
 """
@@ -32,7 +32,7 @@ AssignedPartitions = Mapping[str, list[int]]
 
 
 class GroupDescription(NamedTuple):
-    """A group: its kind, what its coordinator answered, and who that is."""
+    """Group with its type, its coordinator and the coordinator's response."""
 
     id: str
     group_type: str
@@ -47,17 +47,17 @@ class GroupDescription(NamedTuple):
 
 
 def _group_types() -> Iterator[tuple[str, ApiKey, Any]]:
-    """The kinds that have a request of their own. Each is loaded when those before it did not know the group."""
+    """Yield the kinds that have a request of their own. Each is loaded when those before it did not know the group."""
     yield CONSUMER, ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest
     yield SHARE, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest
     yield STREAMS, ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest
 
 
 async def describe_group(client: ClusterClient, group_id: str) -> GroupDescription | None:
-    """A group; None where there is none.
+    """Describe a group; return None if it does not exist.
 
     Raises:
-        CommandFailed: it may not be described, or nobody coordinates it.
+        CommandFailed: not authorized, or no coordinator.
     """
     node, channel = await find_coordinator(client, group_id)
     for kind, key, request in _group_types():
@@ -75,7 +75,7 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
 
 
 def summarize_group(seen: GroupDescription) -> dict[str, Any]:
-    """What is known of the group as a whole."""
+    """Return the row of the group as a whole."""
     row = seen.response
     return {
         "group": seen.id,
@@ -96,7 +96,7 @@ def _partitions(assignment: Any) -> AssignedPartitions:
 
 
 def _classic_assignment(seen: GroupDescription, member: Any) -> AssignedPartitions | None:
-    """What a member of the older protocol has, as its leader wrote it; None where that is no consumer's."""
+    """Return the assignment of a member of the classic protocol; None if it is not a consumer."""
     if seen.response.protocol_type != CONSUMER or len(member.member_assignment) < 2:
         return None
     raw = member.member_assignment
@@ -131,7 +131,7 @@ def _member(seen: GroupDescription, m: Any) -> dict[str, Any]:
 
 
 def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
-    """A row for each member, in the order of their ids."""
+    """Return a row for each member, in the order of their ids."""
     return [_member(seen, member) for member in sorted(seen.response.members, key=lambda x: str(x.member_id))]
 
 
@@ -139,7 +139,7 @@ def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
-    """The subtopologies of a streams group, and the topics of each."""
+    """Return the subtopologies of a streams group, and the topics of each."""
     said = seen.response.topology
     return [
         {
@@ -154,7 +154,7 @@ def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
-    """Which member reads a partition."""
+    """Return the owner of each partition."""
     if seen.group_type != STREAMS:
         return {
             (topic, number): row["member"]
@@ -173,7 +173,7 @@ def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
 
 
 async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> list[dict[str, Any]]:
-    """A row for each partition that has a position or a member; a share group has start offsets instead."""
+    """Return a row for each partition that has a position or a member; a share group has start offsets instead."""
     if seen.group_type == SHARE:
         return await describe_share_offsets(client, seen)
     stored, read_by = await fetch_committed_offsets(seen.channel, seen.id), partition_owners(seen)

@@ -60,8 +60,9 @@ async def _by_leader(
 async def list_offsets(
     client: ClusterClient, partitions: Iterable[TopicPartitionKey], timestamp: int
 ) -> dict[TopicPartitionKey, int]:
-    """An offset of each by time: the earliest, the latest, or the first that is not older than so many milliseconds
-    since 1970, -1 where there is none. Who does not answer for a partition leaves it out.
+    """Return the offset of each partition by timestamp; -1 if none.
+
+    The timestamp is earliest, latest, or milliseconds since 1970. Partitions without a response are left out.
     """
     out = {}
     for channel, some in await _by_leader(client, partitions):
@@ -76,7 +77,7 @@ async def list_offsets(
 
 
 def parse_partitions(items: Sequence[str], there: Mapping[str, Sequence[int]]) -> list[TopicPartitionKey]:
-    """The partitions that ``topic`` (all there are) or ``topic:0,1`` name, each once.
+    """Return the partitions that ``topic`` (all there are) or ``topic:0,1`` name, each once.
 
     Raises:
         CommandFailed: it is written otherwise, or there are no such.
@@ -100,7 +101,7 @@ def parse_partitions(items: Sequence[str], there: Mapping[str, Sequence[int]]) -
 
 
 async def resolve_partitions(client: ClusterClient, items: Sequence[str]) -> list[TopicPartitionKey]:
-    """The same of a cluster's topics.
+    """Return the same of a cluster's topics.
 
     Raises:
         CommandFailed: there are no such.
@@ -123,7 +124,7 @@ def group_by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, dict[i
 
 
 def format_cell(value: Any) -> Any:
-    """A cell of a table: partitions as ``t:0,1;u:2``, and - where there is nothing."""
+    """Return a cell of a table: partitions as ``t:0,1;u:2``, and - for an empty value."""
     if isinstance(value, dict):
         value = ";".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in sorted(value.items()))
     elif isinstance(value, list):
@@ -132,6 +133,6 @@ def format_cell(value: Any) -> Any:
 
 
 def format_table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows as they are printed, without the columns in which nothing stands."""
+    """Return rows for printing, without the columns that are empty."""
     full = {head for row in rows for head, value in row.items() if format_cell(value) != "-"}
     return [{head: format_cell(value) for head, value in row.items() if head in full} for row in rows]

@@ -65,14 +65,14 @@ OffsetLookup = Callable[[Iterable[TopicPartitionKey], int], Awaitable[dict[Topic
 
 
 class ResetTarget(NamedTuple):
-    """Where to: the option's name and its value, as the tool's user wrote it."""
+    """Target of a reset: the option's name and its value."""
 
     mode: str
     value: Any = True
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
-    """Where to: one of these must be said."""
+    """Add the options of the target, one of which is required."""
     to = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
     to.add_argument("--to-earliest", action="store_true", help="the first record there is")
     to.add_argument("--to-latest", action="store_true", help="behind the last record")
@@ -91,14 +91,14 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_target(options: argparse.Namespace) -> ResetTarget:
-    """What was said."""
+    """Return the target of the options."""
     modes = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", *TIMESTAMP_MODES, "from_file")
     said = {name: getattr(options, name) for name in modes}
     return next(ResetTarget(name, value) for name, value in said.items() if value is not None and value is not False)
 
 
 def duration_ago_ms(text: str, now_ms: int) -> int:
-    """The time that lies so long before now.
+    """Return the time that lies so long before now.
 
     Raises:
         CommandFailed: it is no duration.
@@ -110,10 +110,10 @@ def duration_ago_ms(text: str, now_ms: int) -> int:
 
 
 def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """The offsets a file says, by group.
+    """Return the offsets of a file, by group.
 
     Raises:
-        CommandFailed: it cannot be read, or says something else.
+        CommandFailed: it cannot be read or parsed.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -125,10 +125,10 @@ def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicP
 
 
 def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """The offsets a text says, by group: its lines name one, unless there is only one.
+    """Return the offsets of a text, by group; its lines name the group unless there is only one.
 
     Raises:
-        CommandFailed: a line says something else.
+        CommandFailed: invalid line.
     """
     out: dict[str, dict[TopicPartitionKey, int]] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -149,10 +149,10 @@ async def target_offsets(
     have: Mapping[TopicPartitionKey, int],
     now_ms: int,
 ) -> dict[TopicPartitionKey, int]:
-    """The new position of each partition.
+    """Return the new position of each partition.
 
     Raises:
-        CommandFailed: it cannot be said.
+        CommandFailed: the target cannot be determined.
     """
     match to.mode:
         case "to_earliest":
@@ -181,7 +181,7 @@ async def target_offsets(
 
 
 async def _clamp(look: OffsetLookup, asked: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
-    """The same, but for what lies before the first record or behind the last."""
+    """Return the same, but for what lies before the first record or behind the last."""
     first, last = await look(asked, EARLIEST), await look(asked, LATEST)
     out = {at: max(min(offset, last[at]), first[at]) for at, offset in asked.items()}
     for at, offset in asked.items():
@@ -191,7 +191,7 @@ async def _clamp(look: OffsetLookup, asked: Mapping[TopicPartitionKey, int]) -> 
 
 
 def _source_topics(seen: GroupDescription) -> set[str]:
-    """The topics a streams group reads."""
+    """Return the topics a streams group reads."""
     return {name for row in describe_topology(seen) for name in (*row["reads"], *row["repartition"])}
 
 
@@ -215,7 +215,7 @@ async def _selected_partitions(
     to: ResetTarget,
     have: Mapping[TopicPartitionKey, int],
 ) -> list[TopicPartitionKey]:
-    """The partitions that are meant."""
+    """Return the partitions that are meant."""
     if to.mode == "from_file":
         there = await resolve_partitions(client, sorted({topic for topic, _ in to.value}))
         return parse_partitions([f"{topic}:{number}" for topic, number in to.value], _numbers(there))
@@ -239,10 +239,10 @@ def _numbers(places: Iterable[TopicPartitionKey]) -> dict[str, list[int]]:
 async def plan_reset(
     client: ClusterClient, options: argparse.Namespace, group_id: str, to: ResetTarget
 ) -> list[dict[str, Any]]:
-    """A row for each partition of a group: where it is, and where it is to be; done, where that was asked for.
+    """Return a row for each partition of a group: current and new offset; resets if the options request it.
 
     Raises:
-        CommandFailed: somebody is in the group, or it cannot be.
+        CommandFailed: the group has members, or the target is invalid.
     """
     seen = await describe_group(client, group_id)
     if seen is not None and seen.state not in INACTIVE:
@@ -301,7 +301,7 @@ async def _alter_share_offsets(client: ClusterClient, group_id: str, new: Mappin
 
 
 def internal_topics(seen: GroupDescription) -> list[str]:
-    """The topics a streams group has made for itself, as far as their names say so; others may read the rest."""
+    """Return the internal topics of a streams group by their names; other applications may read the others."""
     rows = describe_topology(seen)
     read = {name for row in rows for name in row["reads"]}
     made = {name for row in rows for name in (*row["repartition"], *row["changelogs"])} - read

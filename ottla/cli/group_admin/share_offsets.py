@@ -1,4 +1,4 @@
-"""What a share group has before it: start offsets, and the records behind them that were delivered already.
+"""Start offsets of a share group and the delivery state of the records after them.
 
 Source: ``ShareGroupCommand.java``, ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932, KIP-1226.
 """
@@ -21,7 +21,7 @@ from ottla.wire.messages.read_share_group_state import PartitionData, ReadShareG
 SHARE_PARTITION = 2
 """FindCoordinator's word for a share partition."""
 NO_EPOCH = -1
-"""Who reads so is no leader and fences nobody."""
+"""Leader epoch of a reader that is not a leader and fences no leader."""
 STATES = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
 
 
@@ -48,7 +48,7 @@ async def _described_offsets(seen: ShareGroupHandle) -> list[ds.DescribeShareGro
 
 
 async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
-    """Where each partition begins that the group has shared; -1 where its first reader says."""
+    """Return the start offset of each partition of the group; -1 if not initialized."""
     return {
         (t.topic_name, row.partition_index): row.start_offset
         for t in await _described_offsets(seen)
@@ -57,7 +57,7 @@ async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
 
 
 async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
-    """A row for each partition: what is not done with yet, and what is done with though others before it are not."""
+    """Return a row for each partition: records still pending, and records that are final after pending ones."""
     told = await _described_offsets(seen)
     ends = await list_offsets(
         client, [(t.topic_name, row.partition_index) for t in told for row in t.partitions], LATEST
@@ -82,7 +82,7 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
 
 
 async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
-    """The records behind the start offsets of which it is written down what became of their deliveries."""
+    """Return the records behind the start offsets of which it is written down what became of their deliveries."""
     rows = []
     for topic in await _described_offsets(seen):
         for number in sorted(row.partition_index for row in topic.partitions if row.start_offset >= 0):
@@ -102,12 +102,12 @@ async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHand
 
 
 async def _read_share_state(client: ClusterClient, group_id: str, topic_id: bytes, number: int) -> Iterable[Any]:
-    """What the share coordinator keeps of a partition; reading it changes nothing."""
+    """Read the share coordinator's state of a partition, without changing it."""
     _, channel = await find_coordinator(client, f"{group_id}:{uuid_to_string(topic_id)}:{number}", SHARE_PARTITION)
     wanted = ReadStateData(topic_id, [PartitionData(number, NO_EPOCH)])
     answer = await channel.call(ReadShareGroupStateRequest(group_id, [wanted]))
     row = answer.results[0].partitions[0]
     if row.error_code == ErrorCode.INVALID_REQUEST:
-        return []  # nobody has begun it
+        return []  # not initialized
     raise_for_error(row.error_code, row.error_message, f"{group_id}: partition {number}")
     return list(row.state_batches)

@@ -1,1 +1,1 @@
-"""How ``ottla serve`` and its like come to their settings."""
+"""Settings of ``ottla serve`` and similar commands."""

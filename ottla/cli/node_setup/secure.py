@@ -13,7 +13,7 @@ from ottla.tools import security_setup
 
 
 def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tuple[NodeConfig, list[str]]:
-    """The node's settings, and warnings.
+    """Return the node's settings, and warnings.
 
     Raises:
         ConfigException: a setting contradicts ``--secure``; InvalidTlsConfig, OSError: no certificate can be made.
@@ -39,7 +39,7 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
 
 
 def write_client_settings(config: NodeConfig, port: int) -> None:
-    """Write what clients need, now that the port is known, and say where."""
+    """Write the settings of clients, now that the port is known, and print their location."""
     directory = config.metadata_dir or config.data_dirs[0]
     host = "localhost" if config.host in ANY_HOST else config.host
     made = security_setup.ensure_security_setup(directory, ())

@@ -16,7 +16,7 @@ from ottla.runtime.system_env import SystemEnv
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """The options every command has that needs a node's settings."""
+    """Add the options of commands with a node's settings."""
     parser.add_argument("--data-dir", metavar="D[,E]...", help="where everything is kept (default ./ottla-data)")
     parser.add_argument("--config", "-c", metavar="FILE", help="a server.properties file")
     parser.add_argument(
@@ -26,10 +26,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def read_settings(options: argparse.Namespace) -> dict[str, str]:
-    """What file, environment and ``--set`` say, the later winning.
+    """Return the settings of file, environment and ``--set``; the later take precedence.
 
     Raises:
-        ConfigException: the file cannot be read, or an option is no setting.
+        ConfigException: the file cannot be read, or an option is not a setting.
     """
     values: dict[str, str] = {}
     if options.config is not None:
@@ -53,10 +53,10 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def configure(values: dict[str, str], data_dir: str | None = None, listen: str | None = None) -> NodeConfig:
-    """A node's configuration, looked through.
+    """Return the validated configuration of a node.
 
     Raises:
-        ConfigException: something cannot be.
+        ConfigException: invalid settings.
     """
     if values:
         # lazy: 2.1 ms, 117 kB
@@ -77,10 +77,10 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
 
 
 def configure_with_saved_join(values: dict[str, str], data_dir: str | None, listen: str | None) -> NodeConfig:
-    """As `configure`, with what the data directory remembers of a cluster the node has joined.
+    """Return the configuration with the settings that the data directory stores of a joined cluster.
 
     Raises:
-        ConfigException: something cannot be; CorruptFile: what is remembered cannot be read.
+        ConfigException: invalid settings; CorruptFile: the stored settings cannot be read.
     """
     config = configure(values, data_dir, listen)
     metadata = config.metadata_dir or config.data_dirs[0]
@@ -94,7 +94,10 @@ def configure_with_saved_join(values: dict[str, str], data_dir: str | None, list
 
 
 def advertised_machine_name(values: dict[str, str]) -> str:
-    """What other machines call this one; asked only where a listener at every address has to be told to others."""
+    """Return the name of this machine for other machines.
+
+    Needed only if a listener on every address must be advertised.
+    """
     if "controller.quorum.voters" not in values and "controller.quorum.bootstrap.servers" not in values:
         return "localhost"
     listeners = [parse_listener(x) for x in values.get("listeners", "").split(",") if x.strip()]

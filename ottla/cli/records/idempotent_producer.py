@@ -26,7 +26,7 @@ _MAX_BYTES = "max.message.bytes"
 
 
 class TopicProducer:
-    """Sends batches to the partitions of a topic, one at a time.
+    """Producer that sends batches to the partitions of a topic, one at a time.
 
     Args:
         idempotent: whether it has a producer id. Without one, a batch whose response is lost is appended again.
@@ -103,7 +103,7 @@ class TopicProducer:
         return f"{code_text(error.code, error.message)}: {where}"
 
     async def _max_bytes(self) -> str:
-        """Return the topic's limit; nothing if it may not be described."""
+        """Return the topic's limit; empty if it may not be described."""
         resource = DescribeConfigsResource(RESOURCE_TOPIC, self._topic, [_MAX_BYTES])
         row = (await self._client.call(DescribeConfigsRequest([resource]))).results[0]
         return next((f", {_MAX_BYTES} is {x.value}" for x in row.configs if x.name == _MAX_BYTES), "")
