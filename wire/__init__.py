@@ -1,1 +1,1 @@
-"""Bytes <-> messages: everything that crosses a socket or lies in a file, as typed values. No IO, no clock, no trio."""
+"""Messages, record batches and codecs of sockets and files, as typed values. No I/O, no clock, no trio."""

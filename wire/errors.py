@@ -50,7 +50,7 @@ class ErrorCode(IntEnum):
     COORDINATOR_NOT_AVAILABLE = 15
     """The coordinator is not available, because its internal topic has no leader yet: retry."""
     NOT_COORDINATOR = 16
-    """Another broker coordinates this group or transactional id: send FindCoordinator."""
+    """Broker is not the coordinator of this group or transactional id: send FindCoordinator."""
     INVALID_TOPIC_EXCEPTION = 17
     """The topic name is invalid, or the operation is not permitted on an internal topic."""
     RECORD_LIST_TOO_LARGE = 18
@@ -182,7 +182,7 @@ class ErrorCode(IntEnum):
     GROUP_MAX_SIZE_REACHED = 81
     """The group has as many members as `group.max.size` or its counterpart permits."""
     FENCED_INSTANCE_ID = 82
-    """Another member uses the same `group.instance.id`."""
+    """Instance id is used by another member with the same `group.instance.id`."""
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     """No replica that may lead is online."""
     ELECTION_NOT_NEEDED = 84
@@ -220,7 +220,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = 100
     """No topic has this id."""
     DUPLICATE_BROKER_REGISTRATION = 101
-    """Another process with the same node id is registered and alive."""
+    """Node id is registered by another process that is alive."""
     BROKER_ID_NOT_REGISTERED = 102
     """No broker of this id is registered."""
     INCONSISTENT_TOPIC_ID = 103
@@ -288,7 +288,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
-        """A code of a newer peer's is an unknown error, as ``Errors.forCode`` has it."""
+        """Return a code of a newer peer's is an unknown error, as ``Errors.forCode`` has it."""
         return cls.UNKNOWN_SERVER_ERROR
 
     @property
@@ -298,7 +298,7 @@ class ErrorCode(IntEnum):
 
     @property
     def text(self) -> str:
-        """What clients are shown: Kafka's own words where answers tell them, else the name in words."""
+        """Return the text for clients: Kafka's own message where responses contain it, else the name as a sentence."""
         return _TEXTS.get(self) or self.name.replace("_", " ").capitalize() + "."
 
 

@@ -82,7 +82,7 @@ class _SpanCollector:
 def message_spans(
     cls: type[Message], version: int, raw: Buffer, pos: int = 0, prefix: str = ""
 ) -> tuple[list[FieldSpan], int]:
-    """The fields of a message, and the position after it; record data inside it is taken apart too.
+    """Return the fields of a message, and the position after it; record data inside it is taken apart too.
 
     Raises:
         WireError: the bytes are not this message.
@@ -100,7 +100,7 @@ def message_spans(
 
 
 def request_spans(raw: Buffer) -> list[FieldSpan]:
-    """A whole request frame, its size included.
+    """Return a whole request frame, its size included.
 
     Raises:
         WireError: not a request.
@@ -116,7 +116,7 @@ def request_spans(raw: Buffer) -> list[FieldSpan]:
 
 
 def response_spans(key: ApiKey, version: int, raw: Buffer) -> list[FieldSpan]:
-    """A whole response frame; which request it answers must be known.
+    """Return a whole response frame; which request it answers must be known.
 
     Raises:
         WireError: not that response.
@@ -165,10 +165,10 @@ def describe_attributes(attributes: int) -> str:
 
 
 def batch_spans(raw: Buffer, pos: int = 0, prefix: str = "") -> Iterator[FieldSpan]:
-    """Every batch from ``pos`` on: the 13 header fields, then the records.
+    """Yield every batch from ``pos`` on: the 13 header fields, then the records.
 
     Raises:
-        WireError: something there is no batch.
+        WireError: invalid batch.
     """
     for number, (at, header) in enumerate(iterate_batches(raw, pos)):
         name = f"{prefix}batch[{number}]."

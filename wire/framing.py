@@ -1,6 +1,6 @@
 """Length-prefixed frames: int32 size, then that many bytes.
 
-Pure functions over buffers; the socket is somebody else's. Source: Kafka protocol guide, "Protocol Primitives".
+Pure functions over buffers without I/O. Source: Kafka protocol guide, "Protocol Primitives".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RequestFrame(NamedTuple):
 
 
 def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_BYTES) -> int:
-    """The size a four-byte prefix announces.
+    """Return the size a four-byte prefix announces.
 
     Raises:
         WireError: negative, or above the limit (``socket.request.max.bytes``).
@@ -110,7 +110,7 @@ def _resolve_header(key_number: int, version: int) -> tuple[ApiKey, int]:
 
 
 def encode_request(key: ApiKey, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
-    """A whole request frame: what our own clients send."""
+    """Return a whole request frame: what our own clients send."""
     header = RequestHeader(key, version, correlation_id, client_id)
     out = compiler.encode(header, request_header_version(key, version)) + compiler.encode(body, version)
     return _SIZE.pack(len(out)) + out
@@ -129,7 +129,7 @@ def encode_request_job(
 
 
 def encode_response(key: ApiKey, version: int, correlation_id: int, body: Message) -> list[compiler.Chunk]:
-    """A response frame as chunks; record data stays what the handler gave (bytes, or a range of a file)."""
+    """Return a response frame as chunks; record data stays what the handler gave (bytes, or a range of a file)."""
     return _frame_response(key, version, correlation_id, compiler.encode_chunks(body, version))
 
 
@@ -160,5 +160,5 @@ def _frame_response(
 
 
 def total_frame_bytes(chunks: list[compiler.Chunk]) -> int:
-    """The size of a whole frame, its prefix included, as its first chunk tells it."""
+    """Return the size of a whole frame with its prefix, read from its first chunk."""
     return int(_SIZE.unpack_from(chunks[0])[0]) + _SIZE.size

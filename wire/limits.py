@@ -6,7 +6,7 @@ The form is that of `ottla.broker.config.limits`.
 from __future__ import annotations
 
 MAX_STRING_BYTES = 32767
-"""A string in a request: a name, an id, a value.
+"""Longest string in a request: a name, an id, a value.
 
 Kafka's bound of each string, whatever its length prefix can hold.
 
@@ -28,8 +28,8 @@ Beyond: the connection is closed; Kafka decodes it. An element that is read in p
 {BUDGET_LAZY_ELEMENT_BYTES}.
 """
 BUDGET_FREE_RETAINED_BYTES = 4 * 1024 * 1024
-"""The same for requests of which something is kept: joining, being in and leaving groups, and offsets of share groups
-that are altered or deleted; elements may take no more there.
+"""Free bytes of the memory budget for requests whose elements are stored: joining, heartbeats and leaving of groups,
+and changes and deletions of share group offsets.
 
 Beyond: the connection is closed.
 """
@@ -44,10 +44,10 @@ BUDGET_LAZY_ELEMENT_BYTES = 64
 allows 200,000 in any case.
 """
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
-"""The decompressed size of a batch whose records are read.
+"""Decompressed size of a batch whose records are read.
 
 Beyond: Produce returns MESSAGE_TOO_LARGE. ListOffsets by timestamp returns CORRUPT_MESSAGE unless it finds its record
-before; compaction keeps the batch and the tombstones behind it, and the log says so.
+before; compaction keeps the batch and the tombstones behind it, and logs a warning.
 """
 SNAPPY_MAX_RATIO = 32
 """The decompressed size that a snappy block claims.

@@ -32,7 +32,7 @@ NUMBERS_PER_YIELD = 4096
 
 
 def length_error(what: str, value: object) -> WireError:
-    """The error of a length or count that cannot be."""
+    """Return the error of a length or count that cannot be."""
     return WireError(f"{what}: {value}")
 
 
@@ -67,7 +67,7 @@ class CodecGenerator:
         self.statements.append("    " * depth + text)
 
     def global_name(self, stem: str, value: Any) -> str:
-        """A global name for a value."""
+        """Return a global name for a value."""
         for name, known in self.namespace.items():
             if name.startswith(stem) and known is value:
                 return name
@@ -76,7 +76,7 @@ class CodecGenerator:
         return name
 
     def struct_format_name(self, codes: str) -> str:
-        """A global name for a compiled struct format."""
+        """Return a global name for a compiled struct format."""
         name = "S_" + codes.replace("?", "t")
         self.namespace.setdefault(name, struct.Struct(">" + codes))
         return name
@@ -95,15 +95,15 @@ class CodecGenerator:
         return name
 
     def parameters(self) -> str:
-        """The parameters of every function."""
+        """Return the parameters of every function."""
         raise AssertionError
 
     def generate_body(self, cls: type[Message]) -> None:
-        """The lines of one function."""
+        """Generate the lines of one function."""
         raise AssertionError(cls)
 
     def source(self) -> str:
-        """All functions, the innermost structs first."""
+        """Return all functions, the innermost structs first."""
         return "\n\n".join(self.functions) + "\n"
 
     def compile_struct(self, cls: type[Message]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ class CodecGenerator:
         return function
 
     def positional_runs(self, cls: type[Message]) -> Iterator[list[FieldSpec]]:
-        """The fields on the wire in order, fixed-size neighbours together."""
+        """Yield the fields on the wire in order, fixed-size neighbours together."""
         here = [s for s in fields_of(cls) if self.version in s.versions and not self.is_tagged(s)]
         for fixed, run in groupby(here, key=lambda s: s.kind in STRUCT_CODES):
             if fixed:
@@ -132,7 +132,7 @@ class CodecGenerator:
         )
 
     def call_expression(self, cls: type[Message], arguments: str) -> str:
-        """An expression that runs a struct's function."""
+        """Return an expression that runs a struct's function."""
         call = f"{self.generate_struct(cls)}({arguments})"
         return f"(yield from {call})" if self.is_generator(cls) else call
 
@@ -141,7 +141,7 @@ class CodecGenerator:
         return self.flexible and self.version in spec.tagged
 
     def tagged_fields(self, cls: type[Message]) -> list[FieldSpec]:
-        """The tagged fields of this version, by tag."""
+        """Return the tagged fields of this version, by tag."""
         here = [s for s in fields_of(cls) if self.version in s.versions and self.is_tagged(s)]
         return sorted(here, key=lambda s: s.tag)
 

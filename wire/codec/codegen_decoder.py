@@ -1,4 +1,4 @@
-"""Writes the functions that read: counts and lengths are held against the bytes left before anything is made."""
+"""Generator of decode functions, which check counts and lengths against the remaining bytes before allocating."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class DecoderGenerator(CodecGenerator):
         }
 
     def parameters(self) -> str:
-        """The parameters of every function."""
+        """Return the parameters of every function."""
         return "buf, pos, end, budget" if self.sliced else "buf, pos, end"
 
     def generate_body(self, cls: type[Message]) -> None:
-        """All positional fields, then the tags, then the constructor call."""
+        """Generate the positional fields, the tagged fields and the constructor call."""
         local = {spec.name: f"f_{spec.name}" for spec in fields_of(cls)}
         positional = {s.name for run in self.positional_runs(cls) for s in run}
         for spec in fields_of(cls):
@@ -67,7 +67,7 @@ class DecoderGenerator(CodecGenerator):
         self.emit(f"return {self.global_name(cls.__name__, cls)}({', '.join(local.values())}), pos")
 
     def default_expression(self, spec: FieldSpec) -> str:
-        """An expression for the value of an absent field."""
+        """Return an expression for the value of an absent field."""
         if spec.default is list:
             return "[]"
         if spec.kind == "struct" and spec.default is spec.struct:
@@ -128,7 +128,7 @@ class DecoderGenerator(CodecGenerator):
             )
 
     def generate_array(self, spec: FieldSpec, into: str, depth: int) -> None:
-        """Read an array; its count is held against the bytes that are left before anything is made."""
+        """Read an array; its count is checked against the remaining bytes before allocating."""
         kind = spec.element
         self.generate_length("n", "array", compact=self.is_compact(spec), depth=depth)
         if self.is_nullable(spec):
@@ -183,7 +183,7 @@ class DecoderGenerator(CodecGenerator):
         self.emit("yield", depth + 1)
 
     def element_cost_bytes(self, spec: FieldSpec) -> int:
-        """What one element of an array costs a budget, without the bytes of texts."""
+        """Return the memory charged for each element of an array, without the bytes of strings."""
         if spec.struct is not None:
             return POINTER_BYTES + estimate_instance_bytes(spec.struct, self.version)
         return POINTER_BYTES + (0 if spec.element in ("bool", "int8") else NUMBER_BYTES)

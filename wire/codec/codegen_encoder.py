@@ -8,16 +8,16 @@ from ottla.wire.codec.schema import FieldSpec, Message, fields_of
 
 
 class EncoderGenerator(CodecGenerator):
-    """Writes ``encode(message, write)``, where ``write`` takes byte strings and whatever else has a length."""
+    """Generator of ``encode(message, write)``, where ``write`` takes byte strings and values with a length."""
 
     direction = "encode"
 
     def parameters(self) -> str:
-        """The parameters of every function."""
+        """Return the parameters of every function."""
         return "m, write"
 
     def generate_body(self, cls: type[Message]) -> None:
-        """Checks for what this version cannot carry, positional fields, then the tags."""
+        """Generate checks of the version, positional fields, then tagged fields."""
         for spec in fields_of(cls):
             if self.version not in spec.versions and not spec.ignorable:
                 text = f"{cls.__name__}.{spec.name} does not exist in version {self.version}"
@@ -37,7 +37,7 @@ class EncoderGenerator(CodecGenerator):
             self.emit("pass")
 
     def differs_expression(self, spec: FieldSpec, value: str) -> str:
-        """An expression: the field is not at its default."""
+        """Return an expression: the field is not at its default."""
         if spec.default is list:
             return f"{value} is None or {value}"
         if spec.default is None:
@@ -48,7 +48,7 @@ class EncoderGenerator(CodecGenerator):
         return f"{value} != {spec.default!r}"
 
     def length_expression(self, value: str, kind: str, *, compact: bool) -> str:
-        """An expression for a length prefix."""
+        """Return an expression for a length prefix."""
         if compact:
             write = "text_length" if kind == "string" else "uvarint"
             return f"small[n] if (n := {value} + 1) < {len(SMALL_UVARINTS)} else {write}(n)"

@@ -1,12 +1,12 @@
 """The fast codec: for each (message, version, direction) one flat Python function, written on first use.
 
 Neighbouring fixed-size fields become one ``struct`` call; presence, nullability and length forms are decided while
-compiling, so that nothing of the schema is left in what runs. ``generated_source(cls, version, direction)`` gives the
-text.
+compiling, so that the generated functions do not read the schema. ``generated_source(cls, version, direction)`` gives
+the text.
 
-A decoder is ``decode(buf, pos, end) -> (message, pos)``; an encoder is ``encode(message, write)`` where ``write``
-takes byte strings (and, for ``records``, whatever has a length: a range of a file is sent without being read).
-Messages with many elements have a second, sliced pair: generators that stop often and give the same result.
+A decoder is ``decode(buf, pos, end) -> (message, pos)``; an encoder is ``encode(message, write)`` where ``write`` takes
+byte strings (and, for ``records``, any value with a length: a range of a file is sent without being read). Messages
+with many elements have a second, sliced pair: generators that stop often and give the same result.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def _generator(cls: type[Message], version: int, direction: str, *, sliced: bool
 
 
 def generated_source(cls: type[Message], version: int, direction: str, *, sliced: bool = False) -> str:
-    """The text of a generated codec, for readers: ``direction`` is ``"decode"`` or ``"encode"``."""
+    """Return the text of a generated codec, for readers: ``direction`` is ``"decode"`` or ``"encode"``."""
     emitter = _generator(cls, version, direction, sliced=sliced)
     emitter.generate_struct(cls)
     return emitter.source()
 
 
 def decoder(cls: type[Message], version: int) -> _Decoder:
-    """The compiled decoder; raises WireError where there is no such version."""
+    """Return the compiled decoder; raises WireError for an unknown version."""
     found = _decoders.get((cls, version))
     if found is None:
         found = _decoders[cls, version] = _generator(cls, version, "decode").compile_struct(cls)
@@ -66,7 +66,7 @@ def decoder(cls: type[Message], version: int) -> _Decoder:
 
 
 def encoder(cls: type[Message], version: int) -> _Encoder:
-    """The compiled encoder; raises WireError where there is no such version."""
+    """Return the compiled encoder; raises WireError for an unknown version."""
     found = _encoders.get((cls, version))
     if found is None:
         found = _encoders[cls, version] = _generator(cls, version, "encode").compile_struct(cls)
@@ -86,7 +86,7 @@ def _job_codec(cls: type[Message], version: int, direction: str) -> Callable[...
 
 
 def _as_generator(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A message without arrays never stops."""
+    """Return a message without arrays never stops."""
 
     def run(*arguments: Any) -> Generator[None, None, Any]:
         return function(*arguments)
@@ -140,7 +140,7 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
     """Write a message as a list of chunks, record data left as it was given.
 
     Raises:
-        WireError: the message holds something that this version cannot carry.
+        WireError: a field has a value that this version does not support.
     """
     out: list[Chunk] = []
     try:
@@ -172,7 +172,7 @@ def encode_job(message: Message, version: int) -> Generator[None, None, list[Chu
     """As `encode_chunks`; stops often where there are many elements. Small chunks are joined then: each is an object.
 
     Raises:
-        WireError: the message holds something that this version cannot carry.
+        WireError: a field has a value that this version does not support.
     """
     if not has_more_elements_than(message, MAX_ELEMENTS_PER_STEP):
         return encode_chunks(message, version)
@@ -210,6 +210,6 @@ def encode(message: Message, version: int) -> bytes:
     """Write a message as one byte string.
 
     Raises:
-        WireError: the message holds something that this version cannot carry.
+        WireError: a field has a value that this version does not support.
     """
     return b"".join(encode_chunks(message, version))

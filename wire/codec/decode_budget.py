@@ -1,7 +1,7 @@
-"""What a large request may become in memory: counts and lengths are paid for before anything is made of them.
+"""Memory budget for decoding a request: counts and lengths are charged before allocating.
 
-A count in a request is a few bytes, what it announces may be hundreds. So that no request costs more than a small
-multiple of what was sent for it, each element is charged an estimate of its size as an object.
+A count in a request takes a few bytes, its elements may take hundreds each. So that no request costs more than a small
+multiple of its size, each element is charged an estimate of its size as an object.
 
 Sources: CVE-2026-111108 and CVE-2026-111115 (arrays and tagged fields that amplify).
 """
@@ -28,11 +28,11 @@ LIST_BYTES = 64
 VIEW_BYTES = 192
 _OBJECT_BYTES = 16
 _FREE_KINDS = ("bool", "int8", "string", "bytes", "records")
-"""Of these nothing is made (Python keeps the small numbers), or what is made is paid for by its size."""
+"""Types that allocate no object (Python caches small integers) or are charged by their size."""
 
 
 class DecodeBudget:
-    """What is left to be spent on one request."""
+    """Remaining memory budget of a request."""
 
     __slots__ = ("keeps", "remaining_bytes", "remaining_early_bytes")
 

@@ -1,7 +1,7 @@
-"""The slow, clear codec: it walks a message's fields one by one, exactly as the schema language is explained.
+"""Reference codec: interprets a message's fields one by one, as the schema language defines them.
 
-It is the oracle that the compiled codecs are tested against, and the place to read how a message becomes bytes.
-With ``trace`` it reports every value it reads with its position: that is what ``ottla decode`` prints.
+It is the oracle that the compiled codecs are tested against, and the place to read how a message becomes bytes. With
+``trace`` it reports every value it reads with its position: that is what ``ottla decode`` prints.
 
 Source: the schema language of apache/kafka 4.3.1 (``generator/.../MessageDataGenerator.java``, KIP-482).
 """
@@ -29,7 +29,7 @@ Trace = Callable[[str, int, int, Any], None]
 
 
 def _no_trace(path: str, start: int, stop: int, value: Any) -> None:
-    """The trace of somebody who does not want one."""
+    """Ignore the trace."""
 
 
 class MessageDecoder:
@@ -41,7 +41,7 @@ class MessageDecoder:
         self.trace = trace
 
     def read_length(self, buf: Buffer, pos: int, *, short: bool, compact: bool) -> tuple[int, int]:
-        """A length prefix, -1 for null: varint of length + 1, or int16 (``short``), or int32."""
+        """Return a length prefix, -1 for null: varint of length + 1, or int16 (``short``), or int32."""
         if compact:
             value, pos = read_uvarint(buf, pos)
             return value - 1, pos
@@ -49,7 +49,7 @@ class MessageDecoder:
         return int(number), pos
 
     def read_scalar(self, kind: str, buf: Buffer, pos: int, *, nullable: bool, compact: bool) -> tuple[Any, int]:
-        """A number, boolean, uuid, string or byte string."""
+        """Return a number, boolean, uuid, string or byte string."""
         if kind in FIXED_SIZE_FORMATS:
             return read_fixed(kind, buf, pos)
         if kind == "uuid":
@@ -68,7 +68,7 @@ class MessageDecoder:
         return (raw if kind == "records" else bytes(raw)), pos
 
     def read_value(self, spec: FieldSpec, buf: Buffer, pos: int, path: str, *, tagged: bool = False) -> tuple[Any, int]:
-        """One field's value, without the question whether it is there."""
+        """Read a field's value without checking whether it is present."""
         nullable = self.version in spec.nullable
         compact = self.flexible and not spec.never_compact
         start = pos
@@ -103,7 +103,7 @@ class MessageDecoder:
     def read_element(
         self, spec: FieldSpec, kind: str, buf: Buffer, pos: int, path: str, *, compact: bool
     ) -> tuple[Any, int]:
-        """One element of an array."""
+        """Read one element of an array."""
         if kind == "struct":
             assert spec.struct is not None
             return self.read_struct(spec.struct, buf, pos, path)
@@ -113,11 +113,11 @@ class MessageDecoder:
         return value, pos
 
     def min_element_size(self, spec: FieldSpec) -> int:
-        """The fewest bytes one element can take: bounds what a count may claim before anything is allocated."""
+        """Return the minimum encoded size of an element, which bounds the count before anything is allocated."""
         return min_encoded_size(spec.element, spec.struct, self.version, flexible=self.flexible)
 
     def read_struct(self, cls: type[Message], buf: Buffer, pos: int, path: str = "") -> tuple[Any, int]:
-        """A whole struct, its tagged section included."""
+        """Return a whole struct, its tagged section included."""
         values: dict[str, Any] = {}
         tagged: dict[int, FieldSpec] = {}
         for spec in fields_of(cls):
@@ -136,7 +136,7 @@ class MessageDecoder:
     def read_tagged_fields(
         self, known: dict[int, FieldSpec], values: dict[str, Any], buf: Buffer, pos: int, path: str
     ) -> int:
-        """The tagged section; tags we do not know are skipped, not kept."""
+        """Read the tagged fields; unknown tags are skipped."""
         start = pos
         count, pos = read_uvarint(buf, pos)
         self.trace(f"{path}.tags" if path else "tags", start, pos, count)
@@ -157,7 +157,7 @@ class MessageDecoder:
 
 
 def min_encoded_size(kind: str, struct: type[Message] | None, version: int, *, flexible: bool) -> int:
-    """The fewest bytes a value of this kind can take in this version; at least 1."""
+    """Return the fewest bytes a value of this kind can take in this version; at least 1."""
     sizes = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8}
     if kind in sizes:
         return sizes[kind]
@@ -187,13 +187,13 @@ class MessageEncoder:
         self.flexible = flexible
 
     def write_length(self, size: int, *, short: bool, compact: bool) -> bytes:
-        """A length prefix; -1 means null."""
+        """Return a length prefix; -1 means null."""
         if compact:
             return write_uvarint(size + 1)
         return write_fixed("int16" if short else "int32", size)
 
     def write_scalar(self, kind: str, value: Any, *, nullable: bool, compact: bool) -> bytes:
-        """A number, boolean, uuid, string or byte string."""
+        """Return a number, boolean, uuid, string or byte string."""
         if kind in FIXED_SIZE_FORMATS:
             return write_fixed(kind, value)
         if kind == "uuid":
@@ -210,7 +210,7 @@ class MessageEncoder:
         return self.write_length(len(raw), short=kind == "string", compact=compact) + raw
 
     def write_value(self, spec: FieldSpec, value: Any, *, tagged: bool = False) -> bytes:
-        """One field's value, without the question whether it belongs here."""
+        """Write a field's value without checking whether it belongs to this version."""
         nullable = self.version in spec.nullable
         compact = self.flexible and not spec.never_compact
         if spec.is_array:
@@ -234,7 +234,7 @@ class MessageEncoder:
         return self.write_scalar(spec.kind, value, nullable=nullable, compact=compact)
 
     def write_struct(self, message: Message) -> bytes:
-        """A whole struct, its tagged section included."""
+        """Return a whole struct, its tagged section included."""
         if message is None:
             raise WireError("null for a struct that may not be null")
         out = b""
@@ -257,13 +257,13 @@ class MessageEncoder:
 
 
 def spec_of(cls: type[Message]) -> MessageSpec:
-    """The spec of a top-level message class."""
+    """Return the spec of a top-level message class."""
     spec: MessageSpec = cls.SPEC  # type: ignore[attr-defined]
     return spec
 
 
 def check_version(cls: type[Message], version: int) -> MessageSpec:
-    """The spec of ``cls``.
+    """Return the spec of ``cls``.
 
     Raises:
         WireError: the message has no such version.
@@ -288,7 +288,7 @@ def encode(message: Message, version: int) -> bytes:
     """Write a message.
 
     Raises:
-        WireError: the message holds something that this version cannot carry.
+        WireError: a field has a value that this version does not support.
     """
     spec = check_version(type(message), version)
     try:

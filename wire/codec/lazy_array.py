@@ -1,7 +1,6 @@
-"""A long array of a large request: read once to see that it is right, and then again by whoever goes through it.
+"""Long array of a large request: validated once, and decoded again for each iteration.
 
-200,000 elements as objects are some thirty megabytes, their bytes four; and nobody looks at them in any other way than
-one after the other.
+200,000 elements take about 30 MB as objects, but 4 MB as bytes, and they are only iterated in order.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _FORMAT_ERRORS = (WireError, struct.error, IndexError)
 
 
 class LazyArray:
-    """The elements of an array, as bytes: good for as long as the buffer is, so nobody may keep it.
+    """Encoded elements of an array; valid as long as the request's buffer, so it must not be stored.
 
-    It can be gone through as often as one likes; each time its elements are made anew. Arrays in them are lists.
+    It can be iterated repeatedly; each iteration decodes the elements again. Arrays in them are lists.
     """
 
     __slots__ = ("_buf", "_count", "_end", "_pos", "_read")
@@ -82,7 +81,7 @@ def read_compact_string(buf: memoryview, pos: int, end: int, budget: DecodeBudge
     """Read a string whose length is a varint.
 
     Raises:
-        WireError, IndexError: there is none.
+        WireError, IndexError: invalid.
     """
     text, after = read_unbudgeted_compact_string(buf, pos, end)
     return _charge_string(text, budget), after
@@ -104,7 +103,7 @@ def read_string(buf: memoryview, pos: int, end: int, budget: DecodeBudget) -> tu
     """Read a string whose length is an int16.
 
     Raises:
-        WireError, struct.error: there is none.
+        WireError, struct.error: invalid.
     """
     text, after = read_unbudgeted_string(buf, pos, end)
     return _charge_string(text, budget), after
@@ -157,7 +156,7 @@ def read_array_job(
             if since >= ELEMENTS_PER_YIELD or pos >= stop_at:
                 since, stop_at = 0, pos + _BYTES_PER_YIELD
                 yield
-    except _FORMAT_ERRORS:  # an element that is large, or none: what is wrong is told below
+    except _FORMAT_ERRORS:  # a large or invalid element: the error is raised below
         return (yield from _read_eagerly(read, count, each_bytes, buf, first, end, budget))
     return LazyArray(plain, count, buf, first, end), pos
 

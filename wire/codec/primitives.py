@@ -29,7 +29,7 @@ FIXED_SIZE_FORMATS = {
 
 
 def read_bytes(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
-    """The next ``size`` bytes.
+    """Return the next ``size`` bytes.
 
     Raises:
         WireError: the size is negative or runs past the end.
@@ -41,14 +41,14 @@ def read_bytes(buf: Buffer, pos: int, size: int) -> tuple[memoryview, int]:
 
 
 def read_fixed(kind: str, buf: Buffer, pos: int) -> tuple[int | float | bool, int]:
-    """A big-endian number or a one-byte boolean (any non-zero byte is true)."""
+    """Read a big-endian number or a one-byte boolean (any non-zero byte is true)."""
     code = struct.Struct(">" + FIXED_SIZE_FORMATS[kind])
     raw, pos = read_bytes(buf, pos, code.size)
     return code.unpack(raw)[0], pos
 
 
 def write_fixed(kind: str, value: float) -> bytes:
-    """The big-endian bytes of a number.
+    """Return the big-endian bytes of a number.
 
     Raises:
         WireError: the number does not fit.
@@ -60,7 +60,7 @@ def write_fixed(kind: str, value: float) -> bytes:
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned LEB128 number of at most 32 bits, in at most five bytes.
+    """Return an unsigned LEB128 number of at most 32 bits, in at most five bytes.
 
     Raises:
         WireError: it is cut off, or longer.
@@ -73,7 +73,7 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_uvarint_continuation(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte says that there is more.
+    """Return the rest of an unsigned varint whose first byte says that there is more.
 
     Raises:
         WireError: it is cut off, or longer than five bytes.
@@ -105,7 +105,7 @@ SMALL_UVARINTS = tuple(_uvarint(n) for n in range(1024))
 
 
 def write_uvarint(value: int) -> bytes:
-    """An unsigned LEB128 number of at most 32 bits; small ones come from a table.
+    """Return an unsigned LEB128 number of at most 32 bits; small ones come from a table.
 
     Raises:
         WireError: negative, or more than 32 bits.
@@ -118,7 +118,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def write_string_length(value: int) -> bytes:
-    """The length of a text, with one added, as a uvarint.
+    """Return the length of a text, with one added, as a uvarint.
 
     Raises:
         WireError: longer than any text may be: what is written can be read again.
@@ -129,7 +129,7 @@ def write_string_length(value: int) -> bytes:
 
 
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A zig-zag number of at most 64 bits, in at most ten bytes: records are made of them, so it is written out.
+    """Read a zig-zag number of at most 64 bits, in at most ten bytes; unrolled, as records consist of them.
 
     Raises:
         WireError: it is longer than ten bytes.
@@ -151,7 +151,7 @@ def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A zig-zag number of at most 32 bits, in at most five bytes: every number of a record but its time.
+    """Return a zig-zag number of at most 32 bits, in at most five bytes: every number of a record but its time.
 
     Raises:
         WireError: it is longer than five bytes.
@@ -173,7 +173,7 @@ def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def write_varlong(value: int) -> bytes:
-    """A zig-zag number: small magnitudes take few bytes, whatever their sign."""
+    """Return a zig-zag number: small magnitudes take few bytes, whatever their sign."""
     return _uvarint((value << 1) ^ (value >> 63))
 
 
@@ -186,7 +186,7 @@ _UUID_STRING = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 
 
 def uuid_from_string(text: str) -> bytes:
-    """The 16 bytes of a 22-character id; its padding may stand behind it (``Uuid.fromString``).
+    """Return the 16 bytes of a 22-character id; its padding may stand behind it (``Uuid.fromString``).
 
     Raises:
         ValueError: not a base64url id.

@@ -1,4 +1,4 @@
-"""What a message class says about its bytes, read once per class.
+"""Wire format of message classes, read once per class.
 
 A message is a :class:`Message` whose annotations carry a :class:`WireType` mark::
 
@@ -8,7 +8,7 @@ A message is a :class:`Message` whose annotations carry a :class:`WireType` mark
         group_instance_id: A[str | None, w("string", "3+", nullable="3+")] = None
 
 One class is the union of all its versions. ``wire_field(kind, since)`` uses Kafka's own spelling of types (``int32``,
-``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). Nothing here touches bytes:
+``[]string``, ``struct``, ``[]struct``) and of version ranges (``"2+"``, ``"0-4"``). No bytes are processed here:
 `interpreter` walks the fields one by one, `compiler` turns them into flat Python functions.
 
 Source of the language: the README beside Kafka's message schemas (apache/kafka 4.3.1, ``generator`` module); flexible
@@ -109,12 +109,12 @@ Float64 = Annotated[float, WireType("float64")]
 Uuid = Annotated[bytes, WireType("uuid")]
 String = Annotated[str, WireType("string")]
 Bytes = Annotated[bytes, WireType("bytes")]
-# What a `records` field holds: bytes on the way in, and anything with a length (a range of a file) on the way out.
+# Value of a `records` field: bytes when decoded, any value with a length (a range of a file) when encoded.
 Opaque = Any
 
 
 class MessageSpec(NamedTuple):
-    """What stands at the top of a schema: which message this is and which versions exist."""
+    """Header of a schema: type, API key and versions of the message."""
 
     type: str
     key: int
@@ -125,18 +125,18 @@ class MessageSpec(NamedTuple):
 
 
 def request(key: int, versions: str, flexible: str, listeners: str, *, latest_unstable: bool = False) -> MessageSpec:
-    """The spec of a request; ``listeners`` says who answers it: ``"broker"``, ``"controller"`` or both."""
+    """Return the spec of a request; ``listeners``: ``"broker"``, ``"controller"`` or both."""
     parsed = Versions.parse(versions), Versions.parse(flexible)
     return MessageSpec("request", key, *parsed, tuple(listeners.split()), latest_unstable)
 
 
 def response(key: int, versions: str, flexible: str) -> MessageSpec:
-    """The spec of a response."""
+    """Return the spec of a response."""
     return MessageSpec("response", key, Versions.parse(versions), Versions.parse(flexible))
 
 
 def data(kind: str, versions: str, flexible: str, key: int = -1) -> MessageSpec:
-    """The spec of a stored record or of a blob inside another message."""
+    """Return the spec of a stored record or of a blob inside another message."""
     return MessageSpec(kind, key, Versions.parse(versions), Versions.parse(flexible))
 
 
@@ -148,7 +148,7 @@ class Message(msgspec.Struct, gc=False):
 
 
 class FieldSpec(NamedTuple):
-    """One field, ready for a codec: the mark with its ranges parsed, the element type and the default."""
+    """Field for a codec: parsed version ranges, element type and default."""
 
     name: str
     kind: str
@@ -172,7 +172,7 @@ class FieldSpec(NamedTuple):
         return self.kind[2:]
 
     def default_value(self) -> Any:
-        """The value the field has when it is not on the wire."""
+        """Return the value of a field that is absent on the wire."""
         if self.default is list:
             return []
         if self.kind == "struct" and self.default is self.struct:
@@ -185,7 +185,7 @@ _FIELDS: dict[type[Message], tuple[FieldSpec, ...]] = {}
 
 
 def _struct_class(hint: Any) -> type[Message] | None:
-    """The Message subclass inside ``Foo``, ``Foo | None``, ``list[Foo]`` or ``list[Foo] | None``."""
+    """Return the Message subclass inside ``Foo``, ``Foo | None``, ``list[Foo]`` or ``list[Foo] | None``."""
     if isinstance(hint, type) and issubclass(hint, Message):
         return hint
     for part in get_args(hint):
@@ -196,7 +196,7 @@ def _struct_class(hint: Any) -> type[Message] | None:
 
 
 def fields_of(cls: type[Message]) -> tuple[FieldSpec, ...]:
-    """The fields of a message class in schema order. Read lazily: importing a message must stay cheap."""
+    """Return the fields of a message class in schema order. Read lazily: importing a message must stay cheap."""
     known = _FIELDS.get(cls)
     if known is not None:
         return known

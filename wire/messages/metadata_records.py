@@ -1,5 +1,7 @@
-"""Records of `__cluster_metadata` (KIP-631): the state of the cluster, written by the active controller and applied by
-all nodes. A record is a value without a key; its first bytes name its type and version.
+"""Records of `__cluster_metadata` (KIP-631).
+
+The state of the cluster, written by the active controller and applied by all nodes. A record is a value without a key;
+its first bytes are its type and version.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""File `.snapshot` of a partition: last state of its idempotent and transactional producers. The offset in the file
-name is the end of the log at that time.
+"""File `.snapshot` of a partition: last state of its idempotent and transactional producers.
+
+The offset in the file name is the end of the log at that time.
 """
 
 from __future__ import annotations

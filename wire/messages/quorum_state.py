@@ -1,5 +1,6 @@
-"""File `quorum-state` of the metadata log: epoch, leader and vote of a node, in JSON (KIP-595). It is written before a
-message that depends on it is sent.
+"""File `quorum-state` of the metadata log: epoch, leader and vote of a node, in JSON (KIP-595).
+
+It is written before a message that depends on it is sent.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Records of `__remote_log_metadata` (KIP-405): segments in remote storage, types 0 to 3. Kafka's brokers write them
-for topics with `remote.storage.enable`; Ottla has no tiered storage and can only decode them.
+"""Records of `__remote_log_metadata` (KIP-405): segments in remote storage, types 0 to 3.
+
+Kafka's brokers write them for topics with `remote.storage.enable`. Ottla has no tiered storage and can only decode
+them.
 """
 
 from __future__ import annotations

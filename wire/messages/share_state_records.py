@@ -1,5 +1,6 @@
-"""Records of `__share_group_state` (KIP-932), type 0 (snapshot) and 1 (update): delivery state of share-partitions. The
-state is the last snapshot with the updates after it.
+"""Records of `__share_group_state` (KIP-932), type 0 (snapshot) and 1 (update).
+
+They have the delivery state of share partitions: the last snapshot with the updates after it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Records of `__transaction_state`: the last state of each transactional id, written by the transaction coordinator
-(KIP-98).
+"""Records of `__transaction_state` (KIP-98).
+
+The last state of each transactional id, written by the transaction coordinator.
 """
 
 from __future__ import annotations

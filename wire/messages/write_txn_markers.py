@@ -1,5 +1,6 @@
-"""WriteTxnMarkers (API 27): write the markers that end transactions (KIP-98). Sent by transaction coordinators to
-leaders.
+"""WriteTxnMarkers (API 27): write the markers that end transactions (KIP-98).
+
+Sent by transaction coordinators to leaders.
 """
 
 from __future__ import annotations

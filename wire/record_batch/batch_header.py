@@ -110,7 +110,7 @@ class BatchHeader(NamedTuple):
 
 
 def increment_sequence(base: int, increment: int) -> int:
-    """A sequence number ``increment`` further on; after 2^31-1 comes 0."""
+    """Return a sequence number ``increment`` further on; after 2^31-1 comes 0."""
     if base == NO_SEQUENCE:
         return NO_SEQUENCE
     return (base + increment) & 0x7FFFFFFF
@@ -133,7 +133,7 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def read_offset_and_size(buf: Buffer, pos: int = 0) -> tuple[int, int]:
-    """Base offset and whole size in bytes of the batch at ``pos``, whatever its magic. Twelve bytes must be there."""
+    """Return base offset and total size in bytes of the batch at ``pos``, for any magic. Needs twelve bytes."""
     base_offset, length = _OVERHEAD.unpack_from(buf, pos)
     return base_offset, length + LOG_OVERHEAD_BYTES
 
@@ -169,7 +169,7 @@ def set_max_timestamp(buf: bytearray | memoryview, pos: int, header: BatchHeader
 
 
 def pack_batch(header: BatchHeader, body: Buffer) -> bytes:
-    """A whole batch from a header and its record bytes; length and checksum are computed, the header's are ignored."""
+    """Pack a batch from a header and record bytes, computing length and checksum."""
     length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body)
     raw = bytearray(_HEADER.pack(*header._replace(batch_length=length, crc=0)))
     raw += body
@@ -178,10 +178,10 @@ def pack_batch(header: BatchHeader, body: Buffer) -> bytes:
 
 
 def iterate_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Every batch lying back to back in ``buf``, with its position. Stops before a batch that is cut off.
+    """Yield every batch lying back to back in ``buf``, with its position. Stops before a batch that is cut off.
 
     Raises:
-        WireError: something between the batches is no batch.
+        WireError: invalid batch.
     """
     end = len(buf)
     while end - pos >= LOG_OVERHEAD_BYTES:

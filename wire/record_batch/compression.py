@@ -1,10 +1,10 @@
-"""The five codecs of record batches, each unpacking in bounded memory.
+"""The five codecs of record batches, each decompressing in bounded memory.
 
-Compressed bytes come from strangers: a few kilobytes may claim gigabytes. Every unpacker gives pieces, and whoever
-takes them stops at a limit; `decompression` has the readers, `compression_headers` the check of a Produce request.
-lz4 is the LZ4 frame format, snappy is xerial's block framing around raw snappy (raw snappy is read too, as
-librdkafka may send it). Source: ``Compression*.java``, ``SnappyCompression.java`` (apache/kafka 4.3.1), xerial
-snappy-java's ``SnappyOutputStream`` header; zstd is KIP-110, levels are KIP-390.
+Compressed bytes are untrusted: a few kilobytes may expand to gigabytes. Every decompressor yields pieces, and the
+caller stops at a limit; `decompression` has the readers, `compression_headers` the check of a Produce request. lz4 is
+the LZ4 frame format, snappy is xerial's block framing around raw snappy (raw snappy is read too, as librdkafka may send
+it). Source: ``Compression*.java``, ``SnappyCompression.java`` (apache/kafka 4.3.1), xerial snappy-java's
+``SnappyOutputStream`` header; zstd is KIP-110, levels are KIP-390.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ottla.wire.record_batch.decompression import (
 
 _XERIAL_BLOCK_BYTES = 32 * 1024
 MAX_COMPRESSION_RATIOS = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""How many times its size data of a codec unpacks to at most, by codec. Of zstd: a block of 128 KiB takes 4 bytes."""
+"""Maximum compression ratio by codec. zstd: a block of 128 KiB takes 4 bytes."""
 _PIECE_BYTES = 1 << 20
 
 
@@ -137,7 +137,7 @@ _COMPRESSION_TYPES = tuple(CompressionType)
 
 
 def compression_type_of(attributes: int) -> CompressionType:
-    """The codec a batch's attributes name.
+    """Return the codec a batch's attributes name.
 
     Raises:
         WireError: bits 0 to 2 name none.
@@ -173,9 +173,9 @@ def compress(codec: CompressionType, data: Buffer, level: int | None = None) -> 
 
 
 def iterate_decompressed(codec: CompressionType, data: Buffer, size_bytes: int) -> Iterator[bytes]:
-    """Unpack data a little at a time, ``size_bytes`` at most: whoever takes them decides how much is enough.
+    """Yield decompressed pieces of at most ``size_bytes``; the caller decides when to stop.
 
-    A piece may be empty: data may be long and hold nothing, and others want their turn meanwhile.
+    A piece may be empty: long data may expand to nothing, and the caller can yield to the event loop meanwhile.
 
     Raises:
         WireError: not data of this codec.
@@ -189,10 +189,10 @@ def iterate_decompressed(codec: CompressionType, data: Buffer, size_bytes: int) 
 
 
 class StreamDecompressor:
-    """Data that is unpacked a little at a time, as far as a limit; what is not packed has none.
+    """Data decompressed in pieces up to a limit; uncompressed data has none.
 
-    Many may be at it at once, each in a pause, and then it counts what each one's codec keeps: a window in zstd, a
-    whole block in snappy. So whoever can wait does so once it is ``is_memory_heavy``, before the next piece.
+    Many may be paused at once, each holding its codec's memory: a window in zstd, a whole block in snappy. So a caller
+    that can wait does so once ``is_memory_heavy`` is set, before the next piece.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class StreamDecompressor:
         return self
 
     def __next__(self) -> bytes:
-        """The next piece.
+        """Return the next piece.
 
         Raises:
             WireError: not data of this codec; DecompressedSizeExceeded: more than the limit.
@@ -249,7 +249,7 @@ def decompress(codec: CompressionType, data: Buffer, limit: int = MAX_DECOMPRESS
 
 
 def _check_snappy_lengths(data: Buffer, limit: int) -> None:
-    """A snappy block is unpacked whole: that it is too large must be known before."""
+    """Check the length of a snappy block before it is decompressed as a whole."""
     claimed = sum(snappy_uncompressed_length(block) for block in iterate_snappy_blocks(memoryview(data)))
     if claimed > limit:
         raise DecompressedSizeExceeded(CompressionType.SNAPPY, limit)

@@ -194,7 +194,7 @@ def _check_snappy(data: Buffer) -> ErrorCode:
 
 
 class Lz4FrameDescriptor(NamedTuple):
-    """What a reader needs of an lz4 frame descriptor."""
+    """Fields of an lz4 frame descriptor that a reader needs."""
 
     header_bytes: int
     max_block_bytes: int
@@ -281,7 +281,7 @@ def _check_lz4(data: Buffer) -> ErrorCode:
 
 
 class ZstdFrameHeader(NamedTuple):
-    """What a reader needs of a zstd frame header."""
+    """Fields of a zstd frame header that a reader needs."""
 
     header_bytes: int
     skipped_bytes: int | None

@@ -1,4 +1,4 @@
-"""Control records: what a batch with the control bit says. A key of two int16 (version, type), then a message.
+"""Control records: a key of two int16 (version, type), then a message.
 
 Source: ``ControlRecordType.java``, ``EndTransactionMarker.java``, ``ControlRecordUtils.java`` (apache/kafka 4.3.1).
 
@@ -26,7 +26,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlRecordType(IntEnum):
-    """What a control record is."""
+    """Type of a control record."""
 
     ABORT = 0
     COMMIT = 1
@@ -57,14 +57,14 @@ class EndTransactionMarker(NamedTuple):
 
 
 def read_control_type(record: Record) -> int | None:
-    """The type in a control record's key; None where it has none."""
+    """Return the type in a control record's key; None for an invalid key."""
     if record.key is None or len(record.key) < _KEY.size:
         return None
     return int(_KEY.unpack_from(record.key)[1])
 
 
 def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
-    """A control record as the end of a transaction; None where it is something else, or cut off."""
+    """Parse the marker that ends a transaction; return None for other or truncated records."""
     kind = read_control_type(record)
     if (
         kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT)
@@ -88,12 +88,15 @@ def iterate_end_markers(header: BatchHeader, data: Buffer) -> Iterator[EndTransa
 
 
 def build_control_record(message: Message, now_ms: int) -> NewRecord:
-    """A record of a control batch. The body at version 0 begins with its own version field, as the schema has it."""
+    """Return a record of a control batch.
+
+    The body at version 0 begins with its own version field, as the schema has it.
+    """
     return NewRecord(_KEY.pack(0, _TYPES[type(message)]), compiler.encode(message, 0), now_ms)
 
 
 def build_end_transaction_batch(end: EndTransactionMarker, producer_id: int, epoch: int, now_ms: int) -> bytes:
-    """A control batch that ends a producer's transaction.
+    """Return a control batch that ends a producer's transaction.
 
     Source: ``MemoryRecords.writeEndTransactionalMarker`` (apache/kafka 4.3.1).
     """
@@ -103,7 +106,7 @@ def build_end_transaction_batch(end: EndTransactionMarker, producer_id: int, epo
 
 
 def decode_control_record(record: Record) -> Message | None:
-    """The content of a control record; None for a type we do not know, which readers must tolerate.
+    """Return the content of a control record; None for a type we do not know, which readers must tolerate.
 
     Raises:
         WireError: it has no type, or its content cannot be read.

@@ -29,4 +29,4 @@ def _load() -> Callable[..., int]:
 
 
 crc32c: Callable[..., int] = _load()
-"""``crc32c(data, value=0)``: the checksum of bytes, or of bytes behind those whose checksum is ``value``."""
+"""Return the CRC-32C of ``data``; ``value``: the checksum of the preceding bytes."""

@@ -46,7 +46,7 @@ _GZIP_INPUT_BYTES = 8 * 1024
 _ZSTD_RUN_BYTES = 128 * 1024
 """Blocks of one frame are unpacked together until they may have so many bytes: as many as one block may have."""
 _RUN_BLOCKS = 1000
-"""So many blocks of a frame are unpacked together at most: they may be as small as 3 bytes, and hold nothing."""
+"""Maximum number of blocks of a frame that are decompressed together: blocks may be as small as 3 bytes."""
 _MAX_XERIAL_HEADERS = 1000
 """Xerial headers in a row: Java reads them recursively and fails at some thousands."""
 

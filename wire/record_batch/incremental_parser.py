@@ -1,7 +1,7 @@
-"""The records of a batch one after another, out of pieces of its unpacked bytes: each is checked, none is kept.
+"""Incremental parser of the records of a batch from pieces of its decompressed bytes, without keeping them.
 
-A batch of a megabyte may unpack to gigabytes. Whoever must look at every record of what a stranger sent takes them
-piece by piece: memory is that of a piece, whatever a record claims, and between two pieces others have their turn.
+A batch of a megabyte may expand to gigabytes. Validation of every record therefore works on pieces: memory is bounded
+by the piece, whatever size a record claims, and the job yields between pieces.
 
 Source: ``DefaultRecord.readFrom``, ``DefaultRecord.readPartiallyFrom`` (apache/kafka 4.3.1).
 """
@@ -27,7 +27,7 @@ class MalformedRecord(WireError):
 
 
 class RecordSummary(NamedTuple):
-    """What is told of a record. A size of -1 stands for none."""
+    """Timestamp delta and sizes of a record. Size -1: null."""
 
     time_delta: int
     key_bytes: int
@@ -35,7 +35,7 @@ class RecordSummary(NamedTuple):
 
 
 def _checked_size(size: int, left: int, *, or_none: bool = True) -> int:
-    """A size that was read, -1 as 0. Raises where it is more than is left of the record."""
+    """Return a size that was read, -1 as 0. Raises where it is more than is left of the record."""
     if size == -1 and or_none:
         return 0
     if size < 0 or size > left:
@@ -44,7 +44,7 @@ def _checked_size(size: int, left: int, *, or_none: bool = True) -> int:
 
 
 def _parse_record(data: bytes, at: int, stop: int) -> RecordSummary:
-    """The record whose bytes behind its size are ``data[at:stop]``."""
+    """Parse the record whose bytes after its size are ``data[at:stop]``."""
     time_delta, at = read_varlong(data, at + 1)
     _, at = read_varint(data, at)
     key_bytes, at = read_varint(data, at)
@@ -128,7 +128,7 @@ class IncrementalRecordParser:
         """Bytes of it that have not been passed yet."""
 
     def feed(self, piece: bytes) -> list[RecordSummary]:
-        """The records that end in this piece.
+        """Return the records that end in this piece.
 
         Raises:
             MalformedRecord: they are not what the batch claims.
@@ -149,7 +149,7 @@ class IncrementalRecordParser:
         return out
 
     def finish(self) -> None:
-        """Nothing more comes.
+        """Check that all records are complete at the end of the data.
 
         Raises:
             MalformedRecord: records are missing.
@@ -188,7 +188,7 @@ class IncrementalRecordParser:
             self._partial_record = None
 
     def _parse_partial_record(self) -> Generator[None, None, RecordSummary]:
-        """The fields of a long record, waiting wherever bytes are missing."""
+        """Yield the fields of a long record, waiting wherever bytes are missing."""
         yield from self._skip(1)
         time_delta = yield from self._read_number(read_varlong)
         yield from self._read_number()

@@ -1,8 +1,8 @@
-"""A reader for message formats 0 and 1, which may still lie in segments written before Kafka 3.0. Nothing writes them.
+"""A reader for message formats 0 and 1, which segments written before Kafka 3.0 may contain. They are never written.
 
 Layout: int64 offset, int32 size, then uint32 CRC-32 (zlib) of what follows, int8 magic, int8 attributes, in magic 1
-int64 timestamp, int32-sized key, int32-sized value. A compressed message's value is itself such a sequence; inside
-it, magic 1 offsets count from 0 and the wrapper carries the offset of the last one.
+int64 timestamp, int32-sized key, int32-sized value. A compressed message's value is itself such a sequence; inside it,
+magic 1 offsets count from 0 and the wrapper carries the offset of the last one.
 
 Source: ``LegacyRecord.java``, ``AbstractLegacyRecordBatch.java`` (apache/kafka 4.3.1). Magic 1 brought times (KIP-32)
 and offsets that count from 0 (KIP-31).
@@ -34,17 +34,17 @@ from ottla.wire.record_batch.record import Record
 MIN_MESSAGE_BYTES = 26
 """A message of magic 0 with neither key nor value, its overhead included."""
 MAGIC_PREFIX_BYTES = MAGIC_OFFSET + 1
-"""So many bytes tell the size and the format of a batch or message."""
+"""Bytes needed to read the size and format of a batch or message."""
 _OVERHEAD = struct.Struct(">qi")
 
 
 def min_batch_bytes(buf: Buffer, pos: int = 0) -> int:
-    """How many bytes a batch of the format at ``pos`` has at least; `MAGIC_PREFIX_BYTES` must be there."""
+    """Return the minimum size of a batch of the format at ``pos``; needs `MAGIC_PREFIX_BYTES` bytes."""
     return HEADER_BYTES if buf[pos + MAGIC_OFFSET] >= 2 else MIN_MESSAGE_BYTES
 
 
 def parse_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header of a batch, or what stands for one in an old message: both its offsets are then the last one's.
+    """Return the header of a batch or legacy message; both offsets of a message are its last one.
 
     Raises:
         WireError: too few bytes, or no known format.
@@ -67,10 +67,10 @@ def any_crc_matches(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
 
 
 def iterate_any_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """As `batch.iterate_batches`, over all formats.
+    """Yield the batches of any format; see `iterate_batches`.
 
     Raises:
-        WireError: something between the batches is no batch.
+        WireError: invalid batch.
     """
     while len(buf) - pos >= MAGIC_PREFIX_BYTES:
         size = read_offset_and_size(buf, pos)[1]
@@ -109,7 +109,7 @@ def _message(offset: int, raw: memoryview) -> tuple[int, int, Record]:
 
 
 def iterate_messages(buf: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, nested: bool = False) -> Iterator[Record]:
-    """Every record of a sequence of messages, compressed ones unpacked. Stops before a message that is cut off.
+    """Yield every record of a sequence of messages, compressed ones unpacked. Stops before a message that is cut off.
 
     Raises:
         WireError: bad checksum, magic, codec or nesting.

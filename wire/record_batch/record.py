@@ -1,4 +1,4 @@
-"""A record as values: what readers of batches give, and what builders of batches take."""
+"""Records as values, as read from batches and as given to batch builders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """One record. ``timestamp_ms`` is -1 when there is none."""
+    """Record of a batch. ``timestamp_ms`` is -1 without a timestamp."""
 
     offset: int
     timestamp_ms: int

@@ -3,8 +3,8 @@
 A record is: size, attributes, timestamp delta, offset delta, key size, key, value size, value, headers; all sizes and
 deltas are zig-zag varints (``DefaultRecord.java``, apache/kafka 4.3.1).
 
-Compaction runs two loops over every record of a log. They read the same head of each record and differ in what they do
-with its key, so both are generated from one source, in which varints of one or two bytes are read without a call.
+Compaction runs two loops over every record of a log. They read the same head of each record and differ in the use of
+its key, so both are generated from one source, in which varints of one or two bytes are read without a call.
 
 The bytes may be anything: a producer's batch is appended unparsed. A size that leads nowhere forward or out of the
 batch ends a loop as damage, so that it neither runs for ever nor takes the next record's bytes for a key.
@@ -22,7 +22,7 @@ from ottla.wire.errors import WireError
 MAX_INLINE_KEY_BYTES = 31
 DIGEST_BYTES = 32
 RECORDS_AT_ONCE = 100_000
-"""Records whose ranges are kept at once: a small batch may hold twenty million."""
+"""Maximum number of records whose ranges are kept at once: a small batch may hold twenty million."""
 RecordRange = tuple[int, int]
 """Begin and end of a record in its batch's uncompressed bytes."""
 

@@ -47,11 +47,11 @@ __all__ = [
 RECORDS_AT_ONCE = 2000
 """So many are looked at without a pause: a millisecond or two."""
 PIECE_BYTES = 64 * 1024
-"""So much is unpacked without one, and kept: who looks a record up by its time waits for others with no more."""
+"""Bytes decompressed without waiting for other searches, and kept in memory."""
 TimestampSearchJob = Generator[bool, None, tuple[int, int] | None]
 """A look-up by time that pauses now and then."""
 _ANY_TIMESTAMP = -(1 << 63)
-"""Where the log has stamped a batch, what a record says of its own time does not matter."""
+"""Lower bound of timestamps for batches with log append time, whose record timestamps are ignored."""
 
 
 def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
@@ -80,7 +80,7 @@ def _headers(buf: Buffer, pos: int, end: int) -> tuple[Headers, int]:
 
 
 def decompress_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """The batch's records as uncompressed bytes.
+    """Return the batch's records as uncompressed bytes.
 
     Raises:
         WireError: unknown codec, bad data; DecompressedSizeExceeded: more than ``limit`` bytes.
@@ -105,10 +105,10 @@ def find_first_by_timestamp(
 def find_first_by_timestamp_job(
     buf: Buffer, header: BatchHeader, timestamp_ms: int, from_offset: int, limit: int = MAX_DECOMPRESSED_BYTES
 ) -> TimestampSearchJob:
-    """(offset, timestamp) of a batch's first record as late as ``timestamp_ms`` at or behind ``from_offset``.
+    """Find (offset, timestamp) of a batch's first record at or after ``timestamp_ms`` and ``from_offset``.
 
-    Reads no further into a record than its offset, and pauses now and then: a batch may hold a million. Each pause says
-    whether so much is kept meanwhile, or will be behind it, that not everybody may at once (`StreamDecompressor`).
+    Reads no further into a record than its offset, and pauses now and then: a batch may hold a million. Each pause
+    yields True if the search holds so much memory that only a limited number may run at once (`StreamDecompressor`).
 
     Raises:
         WireError: the records are not what the header claims.
@@ -139,7 +139,7 @@ def find_first_by_timestamp_job(
 
 
 def find_max_timestamp_job(buf: Buffer, header: BatchHeader, limit: int = MAX_DECOMPRESSED_BYTES) -> TimestampSearchJob:
-    """(offset, timestamp) of a batch's latest record, whatever its header claims; the first of those equally late.
+    """Find (offset, timestamp) of a batch's latest record, ignoring its header; the first of several.
 
     Reads and pauses as `find_first_by_timestamp_job`.
 
@@ -165,9 +165,7 @@ def find_max_timestamp_job(buf: Buffer, header: BatchHeader, limit: int = MAX_DE
 
 
 class _RecordWindow:
-    """A batch's records, of which only a piece is there at a time: whoever goes through them may have to wait for
-    others, and what a few kilobytes unpack to is not kept meanwhile.
-    """
+    """Window over a batch's records: keeps only a piece of the decompressed data while the search may pause."""
 
     def __init__(self, buf: Buffer, header: BatchHeader, limit: int) -> None:
         raw = memoryview(buf)[HEADER_BYTES : header.size_bytes]
@@ -192,7 +190,7 @@ class _RecordWindow:
         self.remaining -= passed
 
     def load_next_piece(self) -> None:
-        """The next piece.
+        """Load the next piece.
 
         Raises:
             WireError: there is none, or it cannot be unpacked; DecompressedSizeExceeded: it would be too much.
@@ -206,9 +204,10 @@ class _RecordWindow:
 
 
 def _first_of(data: bytes, at: int, count: int, wanted: int, least: int) -> tuple[tuple[int, int] | None, int, int]:
-    """The first of ``count`` records with a time delta of ``wanted`` and an offset delta of ``least``, or more: both
-    deltas. Then where the record behind the last that was passed begins, and how many are not all there up to their
-    offset.
+    """Return time and offset delta of the first of ``count`` records at or above ``wanted`` and ``least``.
+
+    Also return the position after the last record that was passed, and the number of records that are not complete up
+    to their offset.
     """
     start = at
     try:
@@ -269,7 +268,7 @@ def iterate_records(
     *,
     skips_headers: bool = False,
 ) -> Iterator[Record]:
-    """The records of the batch at ``pos``. Checks what it reads: sizes, count, nothing left over.
+    """Yield the records of the batch at ``pos``. Checks what it reads: sizes, count, nothing left over.
 
     ``skips_headers``: the headers of the records are passed over unread, and left out. A record of a megabyte may have
     half a million of them.
@@ -317,7 +316,7 @@ def check_records(buf: Buffer, header: BatchHeader, pos: int = 0, limit: int = M
 
 
 def encode_record(record: NewRecord, offset_delta: int, time_delta: int) -> bytes:
-    """One record as it stands in an uncompressed batch, its length before it."""
+    """Encode a record of an uncompressed batch, with its length."""
     out = bytearray(1)
     out += write_varlong(time_delta)
     out += write_varlong(offset_delta)
@@ -343,7 +342,7 @@ def build_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """A whole batch. The base timestamp is the first record's, the max timestamp the largest."""
+    """Build a batch with the first record's timestamp as base and the largest as maximum."""
     items = list(records)
     base_timestamp = items[0].timestamp_ms if items else NO_TIMESTAMP
     max_timestamp = max((r.timestamp_ms for r in items), default=NO_TIMESTAMP)
