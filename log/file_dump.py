@@ -31,7 +31,7 @@ _LAYOUTS: dict[str, tuple[int, tuple[tuple[str, int], ...]]] = {
 
 
 def file_spans(raw: Buffer, suffix: str) -> Iterator[FieldSpan] | None:
-    """The fields of an index or snapshot file; None for another kind of file."""
+    """Return the fields of an index or snapshot file; None for another kind of file."""
     layout = _LAYOUTS.get(suffix)
     return None if layout is None else _spans(raw, *layout)
 

@@ -70,7 +70,7 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 def parse_suffixed_dir(name: str) -> SuffixedDir | None:
     """Return the parts of a name ``topic-partition.uniqueId-suffix``; None for any other name.
 
-    Kafka's pattern takes anything without blanks for a unique id; Kafka writes 32 hexadecimal digits.
+    Kafka's pattern accepts any text without blanks for a unique id; Kafka writes 32 hexadecimal digits.
     """
     match = _SUFFIXED_DIR.fullmatch(name)
     if match is None or int(match["partition"]) > _MAX_INT:

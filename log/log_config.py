@@ -14,7 +14,7 @@ FOREVER_MS = 2**63 - 1
 
 @dataclass(slots=True, frozen=True)
 class LogConfig:
-    """One topic's effective settings."""
+    """Effective settings of a topic."""
 
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
@@ -42,13 +42,13 @@ class LogConfig:
     validate_records: bool = False
     """Look at every record of every batch, as Kafka does, not only where another setting needs it."""
     compression_type: CompressionType | None = None
-    """None keeps what the producer sent."""
+    """None: codec of the producer."""
     compression_level: int | None = None
     file_delete_delay_ms: int = 60_000
     min_insync_replicas: int = 1
     """So many must hold a record before acks=all is answered and the high watermark moves (KIP-966)."""
     always_validates_records: bool = field(init=False, repr=False, default=False)
-    """True if some setting needs to see every record, whatever a batch's header says."""
+    """True if a setting needs validation of every record."""
 
     def __post_init__(self) -> None:
         limits_age = self.timestamp_before_max_ms != FOREVER_MS and not self.log_append_time

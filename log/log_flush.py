@@ -47,7 +47,7 @@ class FlushState:
         self.recovery_point = min(self.recovery_point, offset)
 
     def on_truncated(self, offset: int) -> None:
-        """Take over a truncation: nothing behind ``offset`` is on the disk, and the log is not sealed any more."""
+        """Adapt to a truncation: data behind ``offset`` is not on the disk, and the log is no longer sealed."""
         self.recovery_point = min(self.recovery_point, offset)
         self.flush_start_offset = min(self.flush_start_offset, offset)
         self.sealed_end_offset = -1
@@ -81,12 +81,12 @@ class FlushState:
         self.is_directory_unsynced = False
 
     def on_sealed(self, log_end_offset: int) -> None:
-        """Record that everything the next start believes is on the disk."""
+        """Record that all files which the next start trusts are on the disk."""
         self.sealed_end_offset = log_end_offset
 
 
 class LogFlush:
-    """Sync of everything below ``end``: batches, files that will be believed beside them, and the files' names."""
+    """Sync of the log below ``end``: batches, related files, and the files' names."""
 
     __slots__ = (
         "_epochs",
@@ -139,7 +139,7 @@ class LogFlush:
             self._paths.append(epochs.path)
 
     def __call__(self) -> None:
-        """Wait for the disk; changes nothing in the log.
+        """Wait for the disk, without changing the log.
 
         Raises:
             OSError: final for the directory.

@@ -1,9 +1,8 @@
-"""What a leader checks of a client's batch before it appends: the header, and records only where a rule needs them.
+"""Validation of a client's batch before the leader appends it: the header, and records only where a rule needs them.
 
-`check_client_batch` looks at the header and at the first bytes of the records: that is all an ordinary batch gets, and
-it costs a microsecond. `needs_record_validation` says whether a topic's settings need more; then `validate_records`
-goes through the records a piece at a time, in bounded memory, and pauses between the pieces, so that a caller can let
-others have their turn.
+`check_client_batch` looks at the header and at the first bytes of the records: this takes a microsecond.
+`needs_record_validation` returns True if a topic's settings need more; then `validate_records` goes through the records
+a piece at a time, in bounded memory, and pauses between the pieces, so that other tasks can run.
 
 Source: ``LogValidator.java``, ``UnifiedLog.analyzeAndValidateRecords``, ``ProduceRequest.validateRecords``,
 ``ByteBufferLogInputStream.java`` (apache/kafka 4.3.1).
@@ -63,13 +62,13 @@ PIECE_BYTES = 32 * 1024
 _VALID = ErrorCode.NONE
 _MAX_COMPRESSION_TYPE = int(CompressionType.ZSTD)
 _MAX_RECORDS_PER_BYTE = [most // MIN_RECORD_BYTES + 1 for most in MAX_COMPRESSION_RATIOS]
-"""So many records at most are packed into a byte, by codec: a batch that says it has more of them lies."""
+"""Maximum number of records per compressed byte, by codec: a batch that claims more is invalid."""
 _MIN_BATCH_SIZE = 14
 """``LegacyRecord.RECORD_OVERHEAD_V0``: a batch of any format is at least as long behind its size."""
 
 
 class AppendOrigin(Enum):
-    """Who appends: decides how much is checked."""
+    """Origin of an append, which decides on the checks."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -122,7 +121,9 @@ def batch_size(data: Buffer, at: int = 0) -> int | None:
 
 
 def parse_single_batch(data: Buffer) -> BatchHeader:
-    """The header of a produce request's data: exactly one whole batch. A piece of another behind it does not count.
+    """Return the header of a produce request's data: exactly one whole batch.
+
+    A piece of another behind it does not count.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE, INVALID_RECORD.
@@ -131,7 +132,7 @@ def parse_single_batch(data: Buffer) -> BatchHeader:
         try:
             header = parse_header(data)
         except WireError:
-            pass  # said below, in Kafka's order
+            pass  # raised below, in Kafka's order
         else:
             if header.batch_length + LOG_OVERHEAD_BYTES == len(data):
                 return header
@@ -165,7 +166,7 @@ def check_size(size_bytes: int, settings: LogConfig, where: str) -> None:
 
 
 def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogConfig, where: str) -> None:
-    """What the header of a client's batch and the beginning of its records must keep to, in Kafka's order.
+    """Check the header of a client's batch and the beginning of its records, in Kafka's order.
 
     ``where`` names the partition in messages.
 
@@ -281,10 +282,10 @@ class _RecordRules:
 def validate_records(
     data: WritableBuffer, header: BatchHeader, settings: LogConfig, now_ms: int, where: str
 ) -> ValidationJob:
-    """Go through a batch's records, pausing after each piece; gives the batch as it shall be appended.
+    """Validate a batch's records, pausing after each piece; return the batch to append.
 
-    Packs them anew where ``compression.type`` asks for another codec, and stops as soon as that is too large. So it
-    does where they unpack to more than whoever looks into the batch later takes: compaction could not read it.
+    Recompresses them where ``compression.type`` names another codec, and fails as soon as the batch is too large. It
+    also fails where the decompressed size exceeds the limit of later readers: compaction could not read the batch.
 
     Raises:
         RecordValidationError: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE,

@@ -60,10 +60,10 @@ class LoadedLogOffsets(NamedTuple):
 
 
 class PartitionLog:
-    """The log. Not thread-safe: everything but running a `LogFlush` is for the event loop.
+    """Log of a partition. Not thread-safe: all methods but a running `LogFlush` are for the event loop.
 
-    ``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset``: first offset that is kept, first
-    that a read_committed reader may not see yet, first that is not committed yet, next to be written.
+    ``log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset``: first retained offset, first offset
+    hidden from read_committed readers, first uncommitted offset, next offset to write.
     """
 
     def __init__(
@@ -132,8 +132,9 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Offset up to which a read_committed consumer may read; never below the log start (``UnifiedLog``: records of
-        an open transaction may be deleted).
+        """Offset up to which a read_committed consumer may read.
+
+        Never below the log start (``UnifiedLog``: records of an open transaction may be deleted).
         """
         producers = self.producers
         if not (producers.ongoing_txns or producers.completed_txns):
@@ -170,7 +171,7 @@ class PartitionLog:
         self.epochs.set_directory(directory)
 
     def set_checkpoints(self, lower_checkpoints: Callable[[int], None]) -> None:
-        """Have ``lower_checkpoints`` called with the offset of each truncation, before anything is removed."""
+        """Set the callback that gets the offset of each truncation before files are removed."""
         self._lower_checkpoints = lower_checkpoints
 
     def set_has_future_log(self, *, begins: bool) -> None:
@@ -182,7 +183,7 @@ class PartitionLog:
         self.is_being_replaced = begins
 
     def set_offline(self) -> None:
-        """Take the log out of service: nothing is written to it any more, and nothing of it synced or sealed."""
+        """Take the log out of service: no more writes, syncs or clean closes."""
         self.closed = True
 
     def warns_of_future_timestamp(self) -> bool:
@@ -226,12 +227,12 @@ class PartitionLog:
 
         ``header`` is the result of `parse_single_batch`, where the caller has it already. ``checked`` is the result of
         `validate_records`: the records are not read again unless the settings changed since. ``at_once`` is False where
-        the caller can wait. ``txn`` is what is known of the transaction that the batch belongs to or ends.
+        the caller can wait. ``txn`` has the transaction that the batch belongs to or ends.
 
         Raises:
-            ValidationPending: not ``at_once``, and a rule must see many records; nothing was written.
-            ProtocolError: the batch is refused; nothing was written.
-            OSError: the disk failed; nothing of the batch is left in the segment.
+            ValidationPending: not ``at_once``, and many records need validation; the log is unchanged.
+            ProtocolError: the batch is rejected; the log is unchanged.
+            OSError: the disk failed; no byte of the batch is left in the segment.
         """
         if header is None:
             header = parse_single_batch(data)
@@ -268,7 +269,7 @@ class PartitionLog:
         further one behind the one before. None where there is no whole batch. The high watermark stays.
 
         Raises:
-            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: nothing was written.
+            ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: the log is unchanged.
             OSError: the disk failed; the batches before the failed one are in the log.
         """
         view = memoryview(raw)
@@ -281,11 +282,10 @@ class PartitionLog:
         return FollowerAppendInfo(batches[0][1].base_offset, self.log_end_offset - 1) if batches else None
 
     def _append_batch(self, data: Buffer, header: BatchHeader, base: int, leader_epoch: int, now_ms: int) -> None:
-        """Write a batch at the log end. What else must be written comes first: a reader never finds a batch without its
-        epoch, or an abort marker that is missing in the transaction index.
+        """Write a batch at the log end, after its epoch and index entries.
 
         Raises:
-            OSError: nothing of the batch is in the log. An error of the disk is final.
+            OSError: the batch is not in the log. An error of the disk is final.
         """
         last = base + header.last_offset_delta
         active = self.segments.active
@@ -322,8 +322,9 @@ class PartitionLog:
             self.producers.end_transaction(header, base, end.control_type, end.coordinator_epoch)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> LogSegment:
-        """Begin a new segment at the log end, or at ``base_offset`` behind it; write the indexes of the old one and a
-        producer snapshot.
+        """Begin a new segment at the log end, or at ``base_offset`` behind it.
+
+        Write the indexes of the old one and a producer snapshot.
 
         Raises:
             OSError: the old segment stays active.
@@ -409,12 +410,11 @@ class PartitionLog:
             )
 
     def read(self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool) -> FileSlice | None:
-        """Return a range of one segment: from the batch that holds ``offset``, at most ``max_bytes``, below
-        ``upper_offset``.
+        """Return a range of one segment below ``upper_offset``: from the batch that holds ``offset``.
 
         The range begins with a whole batch; a later batch may be cut off at ``max_bytes``. A first batch larger than
         ``max_bytes`` is returned whole with ``at_least_one`` and not at all without it: consumers fail on a partition
-        whose records hold no whole batch. None if there is nothing to read.
+        whose records hold no whole batch. None at the end.
 
         Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).
 
@@ -445,8 +445,9 @@ class PartitionLog:
         return self.segments.aborted_txns_in_slice(part, offset, self.log_end_offset)
 
     def producer_state_below_job(self, offset: int) -> Generator[None, None, ProducerStateManager | None]:
-        """Return the producer state as of ``offset`` for `truncate_to`; None where it cannot be read or the log changed
-        in a pause: the truncation then reads it itself.
+        """Return the producer state as of ``offset`` for `truncate_to`.
+
+        None where it cannot be read or the log changed in a pause: the truncation then reads it itself.
         """
         before = [self.truncations, self.log_end_offset, self.log_start_offset, *self.segments]
         states = yield from producer_state_below_job(self.segments, self.log_start_offset, offset)
@@ -463,7 +464,7 @@ class PartitionLog:
         ``producers`` is the result of `producer_state_below_job`; else all batches since the last roll are read.
 
         Raises:
-            OSError: before anything was removed, or final: then the log is out of service.
+            OSError: with the log unchanged, or final: then the log is out of service.
         """
         assert offset >= 0
         if offset >= self.log_end_offset:
@@ -493,10 +494,10 @@ class PartitionLog:
         return end
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Remove everything; the log is empty, and starts and ends at ``offset``.
+        """Remove all batches; the log starts and ends at ``offset``.
 
         Raises:
-            OSError: before anything was removed, or final: then the log is out of service.
+            OSError: with the log unchanged, or final: then the log is out of service.
         """
         assert offset >= 0
         self._prepare_truncation(offset)
@@ -542,7 +543,7 @@ class PartitionLog:
 
     @property
     def is_idle(self) -> bool:
-        """True if something awaits its sync, and the log was not used since the last `close_idle_files`."""
+        """True if the log has unsynced data, and was not used since the last `close_idle_files`."""
         return self.log_end_offset > self.recovery_point and not self.segments.active.used_since_idle_check
 
     def close_idle_files(self) -> None:
@@ -568,7 +569,7 @@ class PartitionLog:
         return self.flush_state.on_flushed(flush, self.truncations, self.segments.active.base_offset)
 
     def flush(self, more: Iterable[str] = ()) -> None:
-        """Make everything appended so far survive a power cut.
+        """Make all appended batches durable.
 
         Raises:
             OSError: final; the directory must go offline.
@@ -580,10 +581,9 @@ class PartitionLog:
             self.complete_flush(flush)
 
     def close(self) -> None:
-        """Flush the log and write what the next start will believe: the state of a clean shutdown.
+        """Flush the log and write the state of a clean shutdown for the next start.
 
-        A log that did not change costs nothing, and for one that never held a record nothing is synced: it is created
-        again.
+        An unchanged log needs no write, and a log that never held a record no sync: it is created again.
 
         Raises:
             OSError: the log is closed, but not cleanly.
@@ -603,7 +603,7 @@ class PartitionLog:
         if is_changed:
             path = self.producers.write_snapshot(self.disk, self.directory, self.log_end_offset)
             if self.producers.producers or self.size_bytes > MAX_UNSYNCED_SNAPSHOT_LOG_BYTES:
-                paths.append(path)  # else a torn one, which its checksum tells, costs next to nothing
+                paths.append(path)  # without this sync the file may be torn, which its checksum shows, at little cost
         if is_changed and self.truncations:
             paths.append(f"{self.segments.active.path}.log")  # all of it may be synced but for the truncation
         paths += self.segments.write_stale_indexes(is_active_changed=is_changed)
@@ -612,5 +612,5 @@ class PartitionLog:
         self.flush(paths)
 
     def close_files(self) -> None:
-        """Close the files, nothing else."""
+        """Close the files only."""
         self.segments.close()

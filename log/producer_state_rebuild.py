@@ -21,10 +21,10 @@ _BATCHES_PER_YIELD = 16
 
 
 class RecoveryScan(NamedTuple):
-    """What recovery read."""
+    """Result of recovery's scan."""
 
     first_base_offset: int
-    """Where it began: the transaction indexes from here on are empty, and are filled as the batches are replayed."""
+    """Start of the scan: the transaction indexes from here on are empty and filled as the batches are replayed."""
     has_producers: bool
     """True if any batch has a producer."""
 

@@ -1,9 +1,9 @@
-"""Which segments a log no longer keeps: a plan first, then the deed.
+"""Retention: which segments of a log are deleted, and their deletion.
 
 Whole segments go, oldest first, and only below the high watermark. By time a segment's age counts from its largest
 timestamp, once that time has come; until then from its last write. One record that claims a far-future time would
 otherwise keep its segment for ever, as it does in Kafka, and here where ``ottla.retention.claimed.time`` is set. A time
-that has come is believed over the file's: a machine that writes before its clock was set leaves files of 1970.
+that has come is believed over the file's: a machine that writes before its clock was set leaves files dated 1970.
 
 By size the oldest go while what stays is still at least the limit. A log whose newest segment is due as a whole is
 rolled first.
@@ -21,12 +21,12 @@ from ottla.log.segment.log_segment import LogSegment
 UNLIMITED = -1
 DAY_MS = 24 * 3600 * 1000
 MAX_CLOCK_SKEW_MS = 3600 * 1000
-"""Clocks differ; what claims more than this is told of, once for each log."""
+"""Clock difference above which a timestamp in the future is logged, once for each log."""
 logger = logging.getLogger("ottla.retention")
 
 
 def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int:
-    """When the newest record of a segment was written, as far as its timestamps can be believed."""
+    """Return the time of a segment's newest record, as far as its timestamps are plausible."""
     segment.load_max_timestamp()
     claimed = segment.max_timestamp
     if 0 <= claimed <= now_ms or (claimed >= 0 and log.config.retention_by_claimed_time):
@@ -42,7 +42,7 @@ def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int
 
 
 def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
-    """How many segments, from the oldest on, are due now; the active one counts when it is not empty."""
+    """Return the number of expired segments from the oldest on; includes the active one unless it is empty."""
     settings = log.config
     count = 0
     left = log.size_bytes
@@ -70,7 +70,10 @@ def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
 
 
 def log_start_after_retention(log: PartitionLog, now_ms: int) -> int | None:
-    """The log start after retention; None where nothing is due. Rolls the log if its newest segment must go too."""
+    """Return the log start after retention; None without expired segments.
+
+    Rolls the log if its newest segment expired.
+    """
     count = count_expired_segments(log, now_ms)
     if count == 0:
         return None

@@ -52,7 +52,7 @@ def _run(steps: TimestampLookupJob) -> TimestampAndOffset | None:
 
 
 def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset: int) -> TimestampLookupJob:
-    """The first record, in offset order, as late as ``timestamp`` and below ``upper_offset``.
+    """Return the first record, in offset order, as late as ``timestamp`` and below ``upper_offset``.
 
     Pauses often: there may be thousands of segments, and megabytes in a batch. What changes in a pause is seen.
 
@@ -84,16 +84,14 @@ def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset
 
 
 def _with_leader_epoch(header: BatchHeader, offset: int, timestamp_ms: int) -> TimestampAndOffset:
-    """Return a record with the leader epoch of its batch, as ``FileRecords.maybeLeaderEpoch``: the epoch cache holds
-    nothing below the log start, and nothing of formats 0 and 1.
-    """
+    """Return a record with the leader epoch of its batch, as ``FileRecords.maybeLeaderEpoch``."""
     return TimestampAndOffset(timestamp_ms, offset, header.partition_leader_epoch)
 
 
 def _find_batch_by_timestamp(
     log: PartitionLog, segment: LogSegment, timestamp: int, from_offset: int
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """A segment's first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``.
+    """Yield a segment's first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``.
 
     Raises:
         WireError: a header on the way is damaged.
@@ -119,7 +117,7 @@ def _find_batch_by_timestamp(
 
 
 def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
-    """The record with the largest timestamp; the first of several. Pauses as `find_offset_by_timestamp_job`.
+    """Return the record with the largest timestamp; the first of several. Pauses as `find_offset_by_timestamp_job`.
 
     Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
     """

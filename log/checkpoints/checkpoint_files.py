@@ -27,11 +27,11 @@ TopicPartition = tuple[str, int]
 
 
 class CorruptFile(Exception):
-    """A file of the data directory is not what it should be; the message names it and says why."""
+    """Corrupt file of the data directory; the message has its name and the reason."""
 
 
 def _read_entries(disk: Disk, path: str) -> list[str]:
-    """The entry lines of a checkpoint: version 0, count, entries. An absent or empty file has none."""
+    """Return the entry lines of a checkpoint: version 0, count, entries; none for a missing or empty file."""
     if not disk.exists(path):
         return []
     text = read_file(disk, path).decode("utf-8", "replace")
@@ -106,7 +106,7 @@ def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]], *, sy
 
 
 def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
-    """The topic id a partition directory belongs to; None where the file is missing.
+    """Return the topic id of a partition directory; None if the file is missing.
 
     Raises:
         CorruptFile: not such a file.
@@ -125,7 +125,7 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_partition_metadata(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> None:
-    """Say which topic id a partition directory belongs to."""
+    """Write the topic id of a partition directory."""
     text = f"version: 0\ntopic_id: {uuid_to_string(topic_id)}"
     write_file(disk, f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=sync)
 
@@ -143,13 +143,13 @@ def read_properties(disk: Disk, path: str) -> dict[str, str]:
 
 
 def write_properties(disk: Disk, path: str, values: Mapping[str, str], now_ms: int) -> None:
-    """A Java properties file, headed by its date as Java writes it."""
+    """Write a Java properties file, with its date as Java writes it."""
     date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     write_file(disk, path, f"#\n#{date}\n{java_properties.dumps(values)}".encode())
 
 
 def read_clean_shutdown_file(disk: Disk, directory: str) -> int | None:
-    """The mark of a clean stop: the broker epoch it carries, -1 for one without, None if absent."""
+    """Return the mark of a clean stop: the broker epoch it carries, -1 for one without, None if absent."""
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not disk.exists(path):
         return None

@@ -41,7 +41,7 @@ class LeaderEpochFileCache:
         """True if the file lacks something that is known here, or is missing or damaged."""
 
     def set_directory(self, directory: str) -> None:
-        """The partition's directory has another name now."""
+        """Set the new path after a rename of the directory."""
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def copy_from(self, other: LeaderEpochFileCache) -> None:
@@ -55,14 +55,14 @@ class LeaderEpochFileCache:
             self.save()
 
     def latest_epoch(self) -> int:
-        """The newest epoch, -1 where there is none."""
+        """Return the newest epoch, -1 where there is none."""
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
-        """A new epoch begins at ``start_offset``. Entries that contradict it are dropped.
+        """Start a new epoch at ``start_offset``; remove entries that contradict it.
 
         Raises:
-            OSError: the file could not be written. It is tried again with the next call, whatever epoch that names.
+            OSError: the file could not be written. The next call retries it, for any epoch.
         """
         if epoch >= 0 and (not self.entries or self.entries[-1][0] < epoch):
             self.entries = [*(e for e in self.entries if e[1] < start_offset), (epoch, start_offset)]
@@ -71,10 +71,10 @@ class LeaderEpochFileCache:
             self.save()
 
     def assign_from_batch(self, epoch: int, offset: int) -> None:
-        """A batch that was read there is of this epoch, whatever was noted; the file is not written yet.
+        """Set the epoch of a batch that recovery read, overriding the entries; the file is not written yet.
 
-        One older than noted was cut once, and a power cut brought it back. What it was cut for is not there, and a
-        leader that is told of the batch's own epoch has it cut again.
+        A batch older than the entries was truncated before, and a power cut restored it. The batches that replaced it
+        are missing, and a leader that gets the batch's epoch causes another truncation.
         """
         if epoch < 0 or epoch == self.epoch_for_offset(offset):
             return
@@ -103,7 +103,7 @@ class LeaderEpochFileCache:
         return self.entries[first - 1][0], self.entries[first][1]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch of the record at ``offset``, -1 where it is not known."""
+        """Return the epoch of the record at ``offset``, -1 where it is not known."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[at - 1][0] if at else UNDEFINED_EPOCH
 
@@ -117,7 +117,7 @@ class LeaderEpochFileCache:
             self.save()
 
     def truncate_from_start(self, offset: int) -> None:
-        """The log now begins at ``offset``: older epochs go, the one that covers it begins there."""
+        """Truncate from the start: older epochs are removed, the one that covers ``offset`` starts there."""
         older = [e for e in self.entries if e[1] <= offset]
         if older and (len(older) > 1 or older[0][1] < offset):
             self.entries = [(older[-1][0], offset), *(e for e in self.entries if e[1] > offset)]
@@ -143,6 +143,6 @@ class LeaderEpochFileCache:
         self.is_file_unsynced = not sync
 
     def on_synced(self, written: int) -> None:
-        """The file and its name were synced when it had been written so often."""
+        """Record a sync of the file and its name, by its number of writes."""
         if written == self.write_count:
             self.is_file_unsynced = False

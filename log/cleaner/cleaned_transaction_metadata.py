@@ -1,4 +1,4 @@
-"""What becomes of the transactions of a log that is compacted: which markers and index entries are still needed.
+"""Transactions of a log during compaction: which markers and index entries are still needed.
 
 Source: ``CleanedTransactionMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -16,7 +16,7 @@ from ottla.wire.record_batch.records import iterate_records
 
 
 class CleanedTransactionMetadata:
-    """Which transactions are aborted, and whether anything of each is still there, as the batches go by."""
+    """Aborted transactions, and whether any data of them remains, as batches are read in order."""
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._pending_aborted = [(entry.first_offset, entry) for entry in aborted]
@@ -33,7 +33,7 @@ class CleanedTransactionMetadata:
             self._aborted[entry.producer_id] = (entry, False)
 
     def on_batch_read(self, header: BatchHeader) -> bool:
-        """A data batch goes by; says whether it was aborted."""
+        """Process a data batch; return True if it was aborted."""
         self._advance_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -45,7 +45,7 @@ class CleanedTransactionMetadata:
         return True
 
     def on_control_batch_read(self, header: BatchHeader, kind: int) -> bool:
-        """A marker goes by; says whether nothing of its transaction is left."""
+        """Process a marker; return True if no data of its transaction is left."""
         self._advance_to(header.last_offset)
         if kind == ControlRecordType.ABORT:
             entry, seen = self._aborted.pop(header.producer_id, (None, False))
@@ -60,7 +60,7 @@ class CleanedTransactionMetadata:
 
 
 def control_batch_type(header: BatchHeader, raw: Buffer) -> int:
-    """ABORT, COMMIT, or another control record's type; -1 where it cannot be told."""
+    """Return ABORT, COMMIT or another control record's type; -1 if unreadable."""
     first = next(iter(iterate_records(raw, header)), None)
     kind = None if first is None else read_control_type(first)
     return -1 if kind is None else kind

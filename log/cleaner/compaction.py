@@ -1,14 +1,14 @@
-"""Compaction: of each key only the last record stays, and nothing else moves.
+"""Compaction: retains the last record of each key at its offset.
 
 A pass has two halves. The first reads the new part of a log and notes where each key was seen last. The second copies
 the segments up to there, batch by batch, leaving out records whose key was seen again. Offsets, sequences and epochs
 stay as they were: a batch that loses records keeps its base and last offset, and the last batch of a producer stays
-even when it is empty. A batch that unpacks to more than anybody looks into stays as it lies.
+even when it is empty. A batch whose decompressed size exceeds the limit is copied unchanged.
 
 Tombstones (no value) stay for ``delete.retention.ms`` after the first pass that saw them: that pass stamps their batch
-with the time they may go. Records of aborted transactions go at once; a marker goes when nothing of its
-transaction is left and its time has come. Behind a batch that was not looked into all tombstones stay: what they
-delete may lie in it.
+with the time they may go. Records of aborted transactions go at once; a marker is removed when no data of its
+transaction is left and its time has come. Behind a batch that was not looked into all tombstones stay: what they delete
+may lie in it.
 
 A pass runs beside the node, in a process of its own where there is one: it reads sealed segments and writes files under
 names of its own. Only then does the node exchange them (`segment_swap`).
@@ -53,7 +53,7 @@ from ottla.wire.record_batch.records import decompress_records
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What a pass did."""
+    """Statistics of a pass."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -68,7 +68,7 @@ class CleanerStats:
 
 @dataclass(slots=True)
 class CompactionPlan:
-    """One pass over a log, decided on the node's loop."""
+    """Input of a compaction pass, collected on the event loop."""
 
     directory: str
     base_offsets: list[int]
@@ -79,7 +79,7 @@ class CompactionPlan:
     config: LogConfig
     now_ms: int
     producer_snapshot: bytes
-    """The body of a producer snapshot: what a table of very many is copied as while nothing moves."""
+    """Body of a producer snapshot, the compact form in which a large table is copied."""
     aborted_txns: list[AbortedTxn]
     map_bytes: int
 
@@ -93,7 +93,7 @@ class CleanedSegment(NamedTuple):
 
 
 class CompactionResult(NamedTuple):
-    """What a pass made: up to which offset, the new segments in order, and what it saw."""
+    """Result of a pass: end offset, new segments in order, statistics."""
 
     end: int
     cleaned: list[CleanedSegment]
@@ -101,7 +101,7 @@ class CompactionResult(NamedTuple):
 
 
 def run_compaction(disk: Disk, plan: CompactionPlan) -> CompactionResult:
-    """One pass.
+    """Run one compaction pass.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.
@@ -146,7 +146,7 @@ def build_offset_map(plan: CompactionPlan, sources: list[LogSegment], stats: Cle
 
 
 def _decompress(header: BatchHeader, raw: memoryview) -> bytes | None:
-    """A batch's records; None where they are more than is looked into."""
+    """Return a batch's records; None if they exceed the limit."""
     try:
         return bytes(decompress_records(raw, header))
     except DecompressedSizeExceeded:
@@ -208,7 +208,7 @@ class SegmentRewriter:
         self.end = keys.latest_offset + 1
 
     def rewrite(self) -> Iterator[CleanedSegment]:
-        """Each group of segments anew, synced and ready to take its place."""
+        """Yield each group of segments anew, synced and ready to take its place."""
         reach = [s for s in self._sources if s.base_offset < self.end]
         following = next(
             (s.base_offset for s in self._sources if s.base_offset >= self.end), self._plan.first_uncleanable_offset
@@ -250,7 +250,7 @@ class SegmentRewriter:
         target.append(batch, header.last_offset, header.max_timestamp)
 
     def _filter_batch(self, header: BatchHeader, raw: memoryview) -> Buffer | None:
-        """A batch as it shall be kept; None where nothing of it stays."""
+        """Return a batch with the records to retain; None if none remain."""
         self._stats.records_read += header.records_count
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON_BIT else None
         if header.is_control:
@@ -293,7 +293,7 @@ class SegmentRewriter:
         return self._rebuild_batch(header, data, slices, stamp=tombstones and horizon is None)
 
     def _retain_empty_batch(self, header: BatchHeader) -> bytes | None:
-        """An empty batch where offsets or a producer's sequence hang on it, else nothing."""
+        """Return an empty batch if offsets or a producer's sequence depend on it, else None."""
         last, epoch = self._last_of_producers.get(header.producer_id, (-1, -1))
         of_producer = header.producer_id >= 0 and (
             last == header.last_offset if last >= 0 else header.is_control and epoch == header.producer_epoch
@@ -305,9 +305,9 @@ class SegmentRewriter:
     def _rebuild_batch(
         self, header: BatchHeader, data: bytes, slices: Iterable[list[RecordRange]], *, stamp: bool
     ) -> bytes:
-        """A batch with fewer records, or with the time stamped into it at which its tombstones or marker may go.
+        """Return a batch with fewer records, or with a delete horizon for its tombstones or marker.
 
-        Bit 6 says that the base timestamp is that time; then every record's delta counts from it.
+        Bit 6 is set when the base timestamp is the delete horizon; every record's delta is relative to it.
         """
         base, attributes = header.base_timestamp, header.attributes
         if stamp:
@@ -330,7 +330,7 @@ class SegmentRewriter:
 
 
 def _empty_batch(header: BatchHeader) -> bytes:
-    """A batch without its records."""
+    """Return a batch without its records."""
     attributes = header.attributes & ~(0x07 | DELETE_HORIZON_BIT)
     return pack_batch(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 

@@ -1,4 +1,4 @@
-"""Which logs are worth compacting, and how far: whole segments below the active one and below what may still change.
+"""Selection of logs to compact: whole segments below the active one and below the last stable offset.
 
 Source: ``LogCleanerManager.java``, ``LogToClean.java`` (apache/kafka 4.3.1).
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogToClean(NamedTuple):
-    """A log with something to compact."""
+    """Log with segments to compact."""
 
     log: PartitionLog
     first_dirty_offset: int
@@ -30,12 +30,12 @@ class LogToClean(NamedTuple):
 
 
 def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:
-    """What could be compacted of a log now; None for nothing, or for a log that is not compacted."""
+    """Return the cleanable part of a log; None if there is none or the log is not compacted."""
     settings = log.config
     if not settings.compact or log.closed or log.has_future_log or len(log.segments) < 2:
         return None
     first_dirty = max(log.cleaner_offset, log.log_start_offset)
-    # Whole segments only: the one in which something may still change is left alone.
+    # whole segments only, up to the one that contains the last stable offset
     end = log.segments.segment_for(min(log.segments.active.base_offset, log.last_stable_offset)).base_offset
     clean_bytes = dirty_bytes = 0
     oldest_ms: int | None = None
@@ -59,13 +59,13 @@ def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:
 
 
 def select_dirtiest_log(found: Iterable[LogToClean]) -> LogToClean | None:
-    """The one that needs it most; None where none does."""
+    """Return the one that needs it most; None where none does."""
     due = [c for c in found if c.needs_compaction_now or c.cleanable_ratio > c.log.config.min_cleanable_dirty_ratio]
     return max(due, key=lambda c: (c.needs_compaction_now, c.cleanable_ratio), default=None)
 
 
 def plan_compaction(found: LogToClean, now_ms: int, map_bytes: int) -> CompactionPlan:
-    """Everything a pass must know of a log, taken while nothing moves."""
+    """Return the input of a pass, as of now."""
     # lazy: 4.0 ms, 111 kB: most nodes compact no log
     from ottla.log.cleaner.compaction import CompactionPlan
 

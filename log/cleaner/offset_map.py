@@ -31,7 +31,7 @@ class OffsetMap:
         return len(self.offsets) + keys <= self.capacity
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Remember where a key was seen last; False, and nothing remembered, where there is no room for a new key."""
+        """Store the last offset of a key; return False, without storing it, if there is no room for a new key."""
         key, offsets = compact_key(key), self.offsets
         if key not in offsets and len(offsets) >= self.capacity:
             return False
@@ -39,5 +39,5 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """Where a key was seen last; -1 where it was not."""
+        """Return the last offset of a key; -1 if unknown."""
         return self.offsets.get(compact_key(key), -1)

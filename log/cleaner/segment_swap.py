@@ -1,4 +1,4 @@
-"""Put compacted segments in the place of those they were made from, so that a power cut at any point loses nothing.
+"""Replacement of segments by compacted ones, safe against a power cut at any point.
 
 A directory keeps its names in any order it likes until it is synced. So there are three steps, and a sync of the
 directory, in a thread, behind each:
@@ -23,7 +23,7 @@ from ottla.log.file_names import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment.log_segment import LogSegment
 
-# In this order: while `.log` has its first name, nothing has happened yet.
+# Order of renames: until `.log` is renamed, the segment is not replaced.
 _SUFFIXES = (".txnindex", ".timeindex", ".index", ".log")
 
 
@@ -35,7 +35,7 @@ def rename_files(disk: Disk, path: str, old: str, new: str) -> None:
 
 
 class SegmentSwap:
-    """One pass's new segments on their way into a log. They lie complete and synced under their ``.cleaned`` names."""
+    """Replacement by the new segments of one pass, which are complete and synced under their ``.cleaned`` names."""
 
     def __init__(self, log: PartitionLog, cleaned: list[CleanedSegment]) -> None:
         self._log = log
@@ -46,7 +46,7 @@ class SegmentSwap:
         """True if segments left that no new one replaces by name: then their leaving must be synced of its own."""
 
     def _find_sources(self, done: CleanedSegment) -> list[LogSegment] | None:
-        """The segments a new one stands for, neighbours in the log; None where the log has changed since."""
+        """Return the segments a new one stands for, neighbours in the log; None where the log has changed since."""
         log = self._log
         if log.closed or log.truncations != self._truncations or done.sources[0] not in log.segments.base_offsets:
             return None
@@ -56,7 +56,9 @@ class SegmentSwap:
         return sources if unchanged else None
 
     def add_swap_suffix(self) -> bool:
-        """Say that the new segments count; False where the log has changed and nothing was done. Then `sync_directory`.
+        """Rename the new segments to ``.swap``; return False, without changes, if the log has changed.
+
+        Then `sync_directory`.
 
         Raises:
             OSError: final for this directory.
@@ -81,12 +83,12 @@ class SegmentSwap:
                 raise
 
     def replace_segments(self, now_ms: int) -> bool:
-        """Let the new segments serve in the place of the old ones; False where the log has changed and none does.
+        """Replace the old segments in the log; return False, without changes, if the log has changed.
 
         Then `sync_directory` where `removes_base_offsets`, then `remove_swap_suffix`.
 
         Raises:
-            OSError: before anything was taken over, or final: then the log is out of service.
+            OSError: without changes, or final: then the log is out of service.
         """
         log = self._log
         found = [self._find_sources(done) for done in self._cleaned]
@@ -110,7 +112,7 @@ class SegmentSwap:
         return True
 
     def _open_swap_segment(self, done: CleanedSegment, sources: list[LogSegment]) -> LogSegment:
-        """A new segment with its files open: once it serves, only the disk itself may fail."""
+        """Return a new segment with its files open: once it serves, only the disk itself may fail."""
         log, created_ms = self._log, max(source.created_ms for source in sources)
         return LogSegment.open_pinned(
             log.disk, log.directory, done.base_offset, log.config, created_ms, SWAP_FILE_SUFFIX
@@ -135,7 +137,7 @@ class SegmentSwap:
 
 
 def swap_segments(log: PartitionLog, cleaned: list[CleanedSegment], now_ms: int) -> bool:
-    """All steps at once, for whoever may wait for the disk.
+    """Run all steps at once, for callers that may wait for the disk.
 
     Raises:
         OSError: final for this directory.

@@ -99,7 +99,7 @@ class CheckpointStore:
             return {}
 
     def forget_recovery_points(self) -> None:
-        """Have every batch of every log read, whatever the file says."""
+        """Forget the recovery points, so that every batch of every log is read."""
         self.loaded_recovery_points.clear()
 
     # ------------------------------------------------------------------ writes

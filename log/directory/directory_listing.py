@@ -38,7 +38,7 @@ def list_suffixed_dirs(disk: Disk, path: str, suffix: str) -> list[tuple[Suffixe
 
 
 def list_foreign_entries(disk: Disk, path: str) -> list[str]:
-    """Return the paths of what is not Kafka's: directories with other names, and partitions that are no directories.
+    """Return the paths of foreign entries: directories with other names, and partitions that are not directories.
 
     A symbolic link whose target is missing, or is a file, is no directory.
     """
@@ -65,7 +65,7 @@ def delete_partition_dir(disk: Disk, path: str) -> None:
     Its log files are removed first, as Kafka does: behind a symbolic link they go, and then the link alone.
 
     Raises:
-        OSError: something of it could not be removed.
+        OSError: not everything was removed.
     """
     for name in disk.list_files(path):
         if parse_segment_file(name) is not None:
@@ -76,7 +76,7 @@ def delete_partition_dir(disk: Disk, path: str) -> None:
 def log_directory_error(path: str, error: OSError) -> OSError:
     """Return the error of a directory that cannot be created or locked as a sentence.
 
-    An error that says nothing of the directory (`is_transient`) is returned as it is.
+    A transient error (`is_transient`) is returned unchanged.
     """
     if is_transient(error):
         return error

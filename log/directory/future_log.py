@@ -1,7 +1,7 @@
-"""A copy of a log in another directory of the same node, that is to take its place: a future log.
+"""Future log: a copy of a log in another directory of the same node, which will replace it.
 
 It lies in ``<topic>-<partition>.<id>-future``, is filled from the log it is a copy of as a follower is from its leader,
-and takes its name in the end. What both do is said here; when it is done is the mover's business.
+and takes its name in the end. The steps are here; `broker.replication.alter_log_dirs` schedules them.
 
 Source: ``LogManager.getOrCreateLog``, ``LogManager.replaceCurrentWithFutureLog``, ``ReplicaAlterLogDirsThread.scala``
 (apache/kafka 4.3.1; KIP-113).
@@ -26,12 +26,12 @@ MAX_DIR_NAME_LENGTH = 255
 
 
 def future_dir_name(topic: str, partition: int, tag: str) -> str:
-    """The name of a future log's directory; unlike that of a deleted one it is never cut short."""
+    """Return the name of a future log's directory; unlike that of a deleted one it is never cut short."""
     return f"{topic}-{partition}.{tag}{FUTURE_DIR_SUFFIX}"
 
 
 def list_future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
-    """Which partitions there are future logs of in a directory, and where; there may be several of one."""
+    """Yield the partitions with future logs in a directory, with their paths; a partition may have several."""
     for marked, path in list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX):
         yield (marked.topic, marked.partition), path
 
@@ -39,10 +39,10 @@ def list_future_dirs(directory: LogDirectory) -> Iterator[tuple[TopicPartition, 
 def create_future_log(
     directory: LogDirectory, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int, tag: str
 ) -> PartitionLog:
-    """The files of a new future log: what a thread may do. It counts once the directory has adopted it.
+    """Create the files of a new future log; may run in a thread. The directory adopts the log afterwards.
 
     Raises:
-        OSError: the disk failed, or the process is short of something.
+        OSError: the disk failed, or the process is out of resources.
     """
     path = f"{directory.path}/{future_dir_name(topic, partition, tag)}"
     return create_log(directory.disk, path, topic, partition, topic_id, settings, now_ms)
@@ -70,7 +70,7 @@ def truncate_to_common(future: PartitionLog, current: PartitionLog, now_ms: int,
 
 
 def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -> int:
-    """Up to where the future log may have what the current one has, as far as its newest epoch tells."""
+    """Return the end of the common part of both logs, as far as the newest epoch shows."""
     end = min(future.log_end_offset, current.log_end_offset)
     if future.size_bytes == 0:
         return end
@@ -79,12 +79,12 @@ def _common_end(future: PartitionLog, current: PartitionLog, *, was_cut: bool) -
         return current.log_start_offset if was_cut else end
     known, known_end = current.epochs.end_offset_for(epoch, current.log_end_offset)
     if known != epoch:
-        return min(end, future.epochs.entries[-1][1])  # nothing of that epoch is there
+        return min(end, future.epochs.entries[-1][1])  # no record of that epoch is left
     return min(end, known_end)
 
 
 def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -> FileSlice | None:
-    """What the future log lacks next, one batch at least; None where there is nothing.
+    """Return the next range missing in the future log, at least one batch; None at the end.
 
     Raises:
         ProtocolError: CORRUPT_MESSAGE: the current log is damaged there; OSError: its disk failed.
@@ -93,10 +93,10 @@ def read_missing(future: PartitionLog, current: PartitionLog, most_bytes: int) -
 
 
 def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now_ms: int) -> None:
-    """Append what `read_missing` led to; a batch cut off at its end is left out.
+    """Append the result of `read_missing`, without an incomplete batch at its end.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: nothing was written; OSError: the disk failed.
+        ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: unchanged; OSError: the disk failed.
     """
     if future.log_end_offset == future.log_start_offset:
         first, last = offset_range(raw)
@@ -109,21 +109,21 @@ def append_missing(future: PartitionLog, current: PartitionLog, raw: Buffer, now
 
 
 def skip_compacted_tail(future: PartitionLog, current: PartitionLog, now_ms: int) -> None:
-    """Nothing is left to copy, and the copy ends sooner: the rest was compacted away. It ends as the log does then.
+    """Extend the copy to the end of the current log when the remaining records were compacted away.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE: something should be there; OSError: the disk failed.
+        ProtocolError: CORRUPT_MESSAGE: records are missing; OSError: the disk failed.
     """
     end = current.log_end_offset
     if current.segments.active.base_offset < end:
         raise missing_data_error(future, current)
     future.roll_past_gap(end, now_ms)
-    future.epochs.copy_from(current.epochs)  # of some nothing else may be left
+    future.epochs.copy_from(current.epochs)  # some epochs may have no other record left
     follow_offsets(future, current, now_ms)
 
 
 def missing_data_error(future: PartitionLog, current: PartitionLog) -> ProtocolError:
-    """The current log has no bytes where the future one would go on, and should have."""
+    """Return the error for missing bytes of the current log."""
     text = f"{current.describe()}: nothing can be read from offset {future.log_end_offset} on"
     return ProtocolError(ErrorCode.CORRUPT_MESSAGE, text)
 
@@ -142,10 +142,10 @@ def follow_offsets(future: PartitionLog, current: PartitionLog, now_ms: int) -> 
 def replace_current_with_future_log(
     directory: LogDirectory, future: PartitionLog, current: PartitionLog, now_ms: int
 ) -> None:
-    """A future log becomes the partition's log. All that is known of the current one is known of it from now on.
+    """Replace the partition's log by its future log, with the offsets and producers of the current one.
 
-    Its producers, too: what they wrote last may be gone from the log, and who is being asked about waits for an answer.
-    They come last: as long as both logs are written to, each has its own.
+    The producer state is copied, since the last batches may be gone from the log and verifications may be pending. It
+    is copied last: while both logs are written to, each has its own.
 
     Raises:
         OSError: the disk failed; it is a future log still.
@@ -160,7 +160,7 @@ def replace_current_with_future_log(
 
 
 def rename_to_current(directory: LogDirectory, future: PartitionLog) -> None:
-    """A future log becomes the partition's log: one renaming.
+    """Rename a future log to the partition's log.
 
     Its start is noted first: until then it was the other directory that knew of records that are deleted. The disk
     knows already where offsets may be missing (`CheckpointStore.is_cleaner_offset_synced`): a crash would take that for

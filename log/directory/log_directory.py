@@ -26,11 +26,11 @@ logger = logging.getLogger("ottla.storage")
 
 
 class LogDirectoryInUse(Exception):
-    """Another process holds the directory's lock."""
+    """Lock of the directory is held by another process."""
 
 
 class LogDirectory:
-    """One data directory and the logs in it."""
+    """Data directory with its logs."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -44,7 +44,7 @@ class LogDirectory:
 
     @property
     def full_path(self) -> str:
-        """The absolute path, as DescribeLogDirs tells it."""
+        """Return the absolute path, as in DescribeLogDirs."""
         return posixpath.abspath(self.path)
 
     def create(self) -> None:
@@ -82,14 +82,14 @@ class LogDirectory:
 
     @property
     def clean_shutdown_epoch(self) -> int:
-        """The broker epoch under which the last process stopped cleanly here; -1 where it did not, or never said."""
+        """Return the broker epoch of the last clean shutdown; -1 without one."""
         return self._clean_epoch if self.was_clean_shutdown else -1
 
     def read_meta_properties(self) -> MetaProperties | None:
-        """Who the directory belongs to; None where it was never formatted.
+        """Return the owner of the directory; None if it is not formatted.
 
         Raises:
-            CorruptFile: ``meta.properties`` lacks something.
+            CorruptFile: ``meta.properties`` lacks a property.
         """
         found = read_meta_properties(self.disk, self.path)
         if found is not None:
@@ -109,7 +109,7 @@ class LogDirectory:
         self.checkpoints.load(lambda: bool(self.partition_dirs()))
 
     def remove_clean_shutdown_file(self) -> None:
-        """Take the mark of a clean stop: logs are opened now. Who stops before that leaves all as it was, and the mark.
+        """Remove the clean shutdown file before logs are opened. A process that stops before leaves it in place.
 
         Raises:
             OSError: the disk failed.
@@ -119,7 +119,7 @@ class LogDirectory:
             self._has_clean_shutdown_file = False
 
     def ignore_checkpoints(self) -> None:
-        """Look at every batch of every log, whatever the marks say."""
+        """Recover every batch of every log, ignoring checkpoints and the clean shutdown file."""
         self.was_clean_shutdown = False
         self.checkpoints.forget_recovery_points()
 
@@ -139,7 +139,7 @@ class LogDirectory:
     def open_partition_directory(
         self, path: str, topic: str, partition: int, settings: LogConfig, now_ms: int, *, adjoin: bool = False
     ) -> PartitionLog:
-        """The same for a partition in a directory of another name; ``adjoin`` as `open_log` has it."""
+        """Return the same for a partition in a directory of another name; ``adjoin`` as `open_log` has it."""
         self.remove_clean_shutdown_file()
         at, cleaner = (topic, partition), self.checkpoints.cleaner
         log = open_log(
@@ -176,10 +176,10 @@ class LogDirectory:
     def create_partition_files(
         self, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Only the files of a new partition: what a thread may do. The log counts once it is adopted.
+        """Create the files of a new partition; may run in a thread. The log is adopted afterwards.
 
         Raises:
-            OSError: the disk failed, or the process is short of something; FileExistsError: records lie there.
+            OSError: the disk failed, or the process is out of resources; FileExistsError: the directory has records.
         """
         assert topic != METADATA_TOPIC, "the metadata log is no partition"
         path = f"{self.path}/{topic}-{partition}"
@@ -198,10 +198,9 @@ class LogDirectory:
         self.logs[at] = log
 
     def rename_for_deletion(self, topic: str, partition: int, tag: str, suffix: str = DELETE_DIR_SUFFIX) -> str:
-        """Take a partition out of service: its directory is renamed, its files stay until they are removed later.
+        """Rename the directory of a deleted partition; its files are removed later.
 
-        The name is cut so that it fits in 255 bytes: ``<topic>-<partition>.<tag>-delete``. Who reads from it still may
-        go on.
+        The name is cut so that it fits in 255 bytes: ``<topic>-<partition>.<tag>-delete``. Active reads can finish.
         """
         assert topic != METADATA_TOPIC, "the metadata log is no partition"
         log = self.logs.pop((topic, partition), None)
@@ -240,10 +239,12 @@ class LogDirectory:
                 return
 
     def close(self, broker_epoch: int) -> None:
-        """A clean stop: every log flushed and sealed, checkpoints written, then the mark, then the lock let go.
+        """Shut down cleanly.
+
+        All logs are flushed and closed, checkpoints and the clean shutdown file are written, and the lock is released.
 
         Raises:
-            OSError: it did not come to its end; there is no mark, and the next start looks at everything.
+            OSError: incomplete; without the clean shutdown file the next start recovers all logs.
         """
         self.sync_new_partition_directories()
         self.close_logs()
@@ -256,7 +257,7 @@ class LogDirectory:
         self.unlock()
 
     def unlock(self) -> None:
-        """Let the lock go, and nothing else: what a crash would do."""
+        """Release the lock only, as after a crash."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -1,4 +1,4 @@
-"""Who a data directory belongs to, as ``meta.properties`` says it.
+"""Identity of a data directory: ``meta.properties``.
 
 Source: ``MetaProperties.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1).
 """
@@ -15,7 +15,7 @@ from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
 
 @dataclass(slots=True, frozen=True)
 class MetaProperties:
-    """What ``meta.properties`` says."""
+    """Contents of ``meta.properties``."""
 
     cluster_id: str
     node_id: int
@@ -23,10 +23,10 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """Who a directory belongs to; None where it was never formatted.
+    """Return the identity of a directory; None if it is not formatted.
 
     Raises:
-        CorruptFile: ``meta.properties`` lacks something.
+        CorruptFile: ``meta.properties`` lacks a property.
     """
     path = f"{directory}/{META_PROPERTIES_FILE}"
     if not disk.exists(path):

@@ -1,6 +1,6 @@
-"""What recovery makes of each partition of a data directory: a report, or with a real disk the deed.
+"""Recovery of each partition of a data directory, offline: as a report, or for real.
 
-The rules are `recovery`'s own; on a `DryRunDisk` nothing is changed.
+The rules are `recovery`'s own; on a `DryRunDisk` no file is changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.wire.record_batch.records import iterate_records
 
 
 class PartitionReport(NamedTuple):
-    """One partition."""
+    """Report about a partition."""
 
     topic: str
     partition: int
@@ -31,15 +31,15 @@ class PartitionReport(NamedTuple):
     removed_files: list[str]
     """Files that would go."""
     recovery_notes: list[str]
-    """What would be done and why, in words."""
+    """Changes and their reasons, as text."""
     problem: str | None
-    """Why it cannot be opened, or what is wrong with a batch that recovery believes."""
+    """Error that prevents opening the log, or problem of a batch that recovery accepts."""
 
 
 def repair(disk: Disk, data_dir: str, now_ms: int) -> Iterator[str]:
-    """Recover every partition for real, as a node's next start would, and write what is derived anew; gives its notes.
+    """Recover every partition as the next start would, and rewrite derived files; yield notes.
 
-    The mark of a clean stop is taken: a node started on the directory looks at everything again.
+    The clean shutdown file is removed, so that the next start recovers all logs.
 
     Raises:
         CorruptFile: not a data directory; OSError.
@@ -92,7 +92,7 @@ def _check_partition(
 
 
 def _find_malformed_records(log: PartitionLog) -> str | None:
-    """What is wrong with the records of a batch whose checksum is right; None for nothing."""
+    """Return the problem of records in a batch with a valid checksum; None if there is none."""
     for segment in log.segments:
         try:
             for _, header, raw in segment.scan():

@@ -1,7 +1,7 @@
-"""What a partition remembers of its idempotent and transactional producers.
+"""State of the idempotent and transactional producers of a partition.
 
-Per producer id: its epoch, its last five batches (so a retry is answered, not appended), and the first offset of
-its open transaction (`producer_table`). Restored from the newest ``.snapshot`` and the batches behind it.
+Per producer id: its epoch, its last five batches (so a retry is answered, not appended), and the first offset of its
+open transaction (`producer_table`). Restored from the newest ``.snapshot`` and the batches behind it.
 
 Sources: ``ProducerStateManager.java``, ``ProducerStateEntry.java``, ``ProducerAppendInfo.java`` (apache/kafka 4.3.1).
 
@@ -54,7 +54,7 @@ _TRANSACTION_V2 = 2
 
 
 class ProducerStateManager:
-    """All producers of one partition."""
+    """Producer state of a partition."""
 
     __slots__ = (
         "_ongoing_heap",
@@ -141,12 +141,14 @@ class ProducerStateManager:
         *,
         client: bool,
     ) -> BatchMetadata | None:
-        """`check_batch` for a batch of a transaction: where none is open, its coordinator must have confirmed this one.
+        """Check a batch of a transaction: without an open one, the coordinator must have confirmed it.
 
-        What a coordinator writes itself (``client`` False) has no sequence.
+        See `check_batch`.
+
+        Batches of a coordinator (``client`` False) have no sequence.
 
         Raises:
-            ProtocolError: as `check_batch`; INVALID_TXN_STATE: not confirmed, or something was written in between.
+            ProtocolError: as `check_batch`; INVALID_TXN_STATE: not confirmed, or another batch was written in between.
         """
         entry = self.producers.entry(header.producer_id)
         verifying = self.verification_states.get(header.producer_id)
@@ -230,7 +232,7 @@ class ProducerStateManager:
         return [txn for txn in aborted if txn is not None]
 
     def aborted_txn(self, producer_id: int, offset: int) -> AbortedTxn | None:
-        """What an abort marker at ``offset`` puts into the transaction index; None where nothing is open."""
+        """Return the transaction index entry of an abort marker at ``offset``; None without an open transaction."""
         first = self.ongoing_txns.get(producer_id)
         if first is None:
             return None
@@ -289,7 +291,7 @@ class ProducerStateManager:
         return None if first < 0 else first
 
     def expire_job(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
-        """Forget producers that have been silent for ``producer.id.expiration.ms`` and have nothing open; pauses."""
+        """Remove producers inactive for ``producer.id.expiration.ms`` without an open transaction; pauses."""
         expire_verifications(self.verification_states, now_ms, expiration_ms)
         return self.producers.expire_job(now_ms, expiration_ms, _PRODUCERS_PER_YIELD)
 
@@ -305,7 +307,7 @@ class ProducerStateManager:
         return path
 
     def pack(self) -> bytes:
-        """The bytes of a ``.snapshot``: only the last batch of each producer is kept."""
+        """Return the bytes of a ``.snapshot``: only the last batch of each producer is kept."""
         rows = self.producers.snapshot_body
         count = _COUNT.pack(len(self.producers))
         return _HEAD.pack(SNAPSHOT_VERSION, crc32c(rows, crc32c(count)), len(self.producers)) + rows

@@ -1,8 +1,8 @@
-"""Many producers in little memory: a row of bytes for each, laid out as a ``.snapshot`` has it.
+"""Table of producers in compact form: a row of bytes for each, laid out as in a ``.snapshot``.
 
-A hundred thousand producers as objects are forty megabytes, and writing them down takes a third of a second in which
-nothing else happens. Here the snapshot's body is what is kept all the time: a row is changed in its place, and the
-whole is written as it lies. Up to four older batches of each lie beside it, so that a retry of one is recognised.
+100,000 producers as objects take 40 MB, and serializing them blocks the event loop for 300 ms. The table therefore is
+the snapshot's body: rows are changed in place, and the whole is written as it is. Up to four older batches of each
+producer are kept beside it, so that a retry is recognised.
 
 Source: ``ProducerStateEntry.java``, ``BatchMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -24,7 +24,7 @@ _OLDER = struct.Struct(">iiIq")
 _OLDER_BYTES = _OLDER.size
 _OLDER_ROW_BYTES = _OLDER_BYTES * (BATCHES_TO_RETAIN - 1)
 _MAX_OFFSET_DISTANCE = 1 << 31
-"""A batch so many offsets before the next is forgotten: its offset could not be told from its lower half."""
+"""Distance in offsets at which an older batch is forgotten: only the lower half of its offset is stored."""
 _TIMESTAMP = struct.Struct(">q")
 _TIMESTAMP_AT = 26
 _TXN_FIRST_AT = 38
@@ -32,7 +32,7 @@ _COUNT_BITS, _TOUCHED = 0x07, 0x08
 
 
 class BatchMetadata(NamedTuple):
-    """One remembered batch."""
+    """Remembered batch."""
 
     last_sequence: int
     last_offset: int
@@ -51,7 +51,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
-    """What is known of one producer id; a copy, which does not change with the table."""
+    """Copy of the state of a producer id."""
 
     epoch: int = NO_PRODUCER_EPOCH
     batches: tuple[BatchMetadata, ...] = ()
@@ -130,18 +130,18 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         return number
 
     def entry(self, producer_id: int) -> tuple[int, ...] | None:
-        """The fields of a producer's row, as `ENTRY` has them; None where it is not known."""
+        """Return the fields of a producer's row, as `ENTRY` has them; None where it is not known."""
         number = self._row_of.get(producer_id)
         return None if number is None else ENTRY.unpack_from(self.snapshot_body, number * ENTRY_BYTES)
 
     def open_transactions(self) -> Iterator[tuple[int, int]]:
-        """(producer id, first offset) of each that has a transaction open."""
+        """Yield (producer id, first offset) of each open transaction."""
         for entry in ENTRY.iter_unpack(self.snapshot_body):
             if entry[7] >= 0:
                 yield entry[0], entry[7]
 
     def find_duplicate_batch(self, producer_id: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly these sequences."""
+        """Return the remembered batch with exactly these sequences."""
         for batch in self[producer_id].batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch
@@ -160,7 +160,7 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
             if known != epoch or not 0 <= offset <= batch.last_offset < offset + _MAX_OFFSET_DISTANCE:
                 self._flags[number] = _TOUCHED
             else:
-                # The time is the marker's, where one followed: nothing hangs on it but what a retry is told.
+                # the timestamp is that of the marker, if one followed: it is only used in the response to a retry
                 self._add_older_batch(number, sequence, delta, offset, timestamp)
         sequence, offset, delta, timestamp = batch
         ENTRY.pack_into(
@@ -206,9 +206,9 @@ class ProducerTable(MutableMapping[int, ProducerStateEntry]):
         return out
 
     def expire_job(self, now_ms: int, expiration_ms: int, at_once: int) -> Iterator[None]:
-        """Forget who has been silent for so long and has nothing open, pausing after each ``at_once`` producers.
+        """Remove inactive producers without an open transaction, pausing after each ``at_once`` producers.
 
-        Whoever wrote since the last sweep stays: its timestamps are the client's, and may be of long ago.
+        Producers that wrote since the last sweep stay: their timestamps come from the client and may be old.
         """
         seen = 0
         for number in range(len(self._flags) - 1, -1, -1):  # backwards: what takes a removed row's place was seen

@@ -1,8 +1,8 @@
-"""Which producers' transactions are being confirmed with their coordinator before they first write to a partition.
+"""Verification of transactions with their coordinator before their first write to a partition.
 
-A transaction whose coordinator does not know of a partition is never ended there. So the leader asks before the first
-batch, and an abort may overtake the answer: the batch would then open a transaction nobody ends. Against that stands a
-guard, made before the question and shown at the append; a marker, or a batch that was quicker, takes it away.
+A transaction whose coordinator does not know of a partition is never ended there. So the leader verifies it before the
+first batch. An abort may overtake the response: the batch would then open a transaction that is never ended. A guard
+prevents this: it is created before the request and passed to the append; a marker or an earlier batch removes it.
 
 Source: ``VerificationStateEntry.java``, ``VerificationGuard.java``, ``UnifiedLog.updateProducers`` (apache/kafka
 4.3.1).
@@ -22,7 +22,7 @@ VERIFICATION_DISABLED = VerificationGuard()
 
 
 class TxnAppendContext(NamedTuple):
-    """What whoever appends to a transaction, or ends one, knows of it."""
+    """Transaction of an append: its guard and version."""
 
     guard: VerificationGuard | None = None
     """The one made before the coordinator was asked; None where that was not necessary."""
@@ -35,7 +35,7 @@ NO_TXN_CONTEXT = TxnAppendContext()
 
 @dataclass(slots=True)
 class VerificationStateEntry:
-    """A producer whose next transaction is being confirmed."""
+    """Producer whose next transaction is being verified."""
 
     guard: VerificationGuard
     lowest_sequence: int
@@ -53,7 +53,7 @@ VerificationStates = dict[int, VerificationStateEntry]
 def start_verification(
     known: VerificationStates, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
 ) -> VerificationGuard:
-    """The guard of a producer that waits for its coordinator's answer: an older one goes on."""
+    """Return the guard of a producer that waits for its coordinator's answer: an older one goes on."""
     entry = known.get(producer_id)
     if entry is None:
         entry = known[producer_id] = VerificationStateEntry(VerificationGuard(), sequence, epoch, bumps, now_ms)
@@ -65,7 +65,7 @@ def start_verification(
 
 
 def clear_verification(known: VerificationStates, producer_id: int, epoch: int, *, is_marker: bool) -> None:
-    """A batch of a transaction, or a marker, was written: what was confirmed before it counts no more.
+    """Remove a verification after a batch or marker of the transaction was written.
 
     A marker of the epoch that is being confirmed ends the transaction before that one, where each has its own.
     """
@@ -75,6 +75,6 @@ def clear_verification(known: VerificationStates, producer_id: int, epoch: int, 
 
 
 def expire_verifications(known: VerificationStates, now_ms: int, expiration_ms: int) -> None:
-    """Forget what nothing followed for so long."""
+    """Remove verifications without a following append within ``expiration_ms``."""
     for producer_id in [pid for pid, entry in known.items() if now_ms - entry.started_ms >= expiration_ms]:
         del known[producer_id]

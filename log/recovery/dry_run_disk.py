@@ -1,6 +1,6 @@
-"""A disk on which everything can be tried and nothing happens: reads come from a real one, changes stay in memory.
+"""Disk that reads from another disk and keeps changes in memory.
 
-Recovery run on it tells what it would do. What was changed can be asked for afterwards.
+Recovery run on it reports its changes without making them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from ottla.wire.codec.primitives import Buffer
 
 
 class DryRunFile:
-    """A file whose changes are kept in memory: where it would end, and its bytes once one of them would change.
+    """File whose changes are kept in memory.
 
-    The real file is open only while somebody reads; there may be more of them than descriptors.
+    The real file is open only during a read, as there may be more files than descriptors.
     """
 
     def __init__(self, disk: DryRunDisk, path: str, real_path: str | None) -> None:
@@ -36,7 +36,7 @@ class DryRunFile:
         return self._own
 
     def size(self) -> int:
-        """Its length as it would be."""
+        """Return its length as it would be."""
         return self._size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
@@ -48,7 +48,7 @@ class DryRunFile:
         self._disk.changed_files.add(self._path)
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """The bytes as they would be."""
+        """Return the bytes as they would be."""
         return self._read(size_bytes, offset) if self._own is None else bytes(self._own[offset : offset + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:
@@ -67,16 +67,16 @@ class DryRunFile:
         self._size = size_bytes
 
     def fsync(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """The state stays for whoever opens it again; the real file's descriptor goes back."""
+        """Close the real file's descriptor; the changes stay for the next open."""
         if self._real is not None:
             self._real.close()
             self._real = None
 
     def fileno(self) -> int:
-        """None."""
+        """Return -1: no descriptor."""
         return -1
 
 
@@ -110,11 +110,11 @@ class DryRunDisk:
         return made
 
     def open_real(self, path: str) -> File:
-        """A file of the disk beneath, to be read."""
+        """Return a file of the disk beneath, to be read."""
         return self._real_disk.open(path, readonly=True)
 
     def real_size(self, path: str) -> int:
-        """How long it is there."""
+        """Return the size of the real file."""
         return self._real_disk.stat(path).size_bytes
 
     def exists(self, path: str) -> bool:
@@ -158,7 +158,7 @@ class DryRunDisk:
             self.removed_files.add(path)
 
     def rmtree(self, path: str) -> None:
-        """Remember it, for everything beneath."""
+        """Record the removal of everything beneath."""
         for name in self.listdir(path):
             inner = f"{path}/{name}"
             if self.is_dir(inner):
@@ -168,23 +168,23 @@ class DryRunDisk:
         self.unlink(path)
 
     def fsync_dir(self, path: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def stat(self, path: str) -> FileStat:
-        """The size as it would be, the age as it is."""
+        """Return the size as it would be, the age as it is."""
         known = self._files.get(path)
         if known is None:
             return self._real_disk.stat(path)
         return FileStat(known.size(), self._real_disk.stat(path).mtime_ms if self._real_disk.exists(path) else 0)
 
     def usage(self, path: str) -> tuple[int, int]:
-        """The real one."""
+        """Return the real one."""
         return self._real_disk.usage(path)
 
     def lock(self, path: str) -> File | None:
-        """The real lock: nobody may write meanwhile."""
+        """Take the real lock, which prevents concurrent writes."""
         return self._real_disk.lock(path)
 
     def private(self) -> PrivateDisk:
-        """The same disk; new files are for their owner alone."""
+        """Return the same disk, whose new files are readable by their owner only."""
         return PrivateDisk(self)

@@ -23,8 +23,9 @@ from ottla.wire.record_batch.legacy_records import MIN_MESSAGE_BYTES, parse_any_
 
 
 def finish_interrupted_changes(disk: Disk, directory: str, on_swaps: Callable[[int], None]) -> tuple[list[str], int]:
-    """Finish what a crash left half done; return the names that remain, and the base offset of the segment below which
-    offsets may be missing because of it.
+    """Finish what a crash left half done.
+
+    Return the names that remain, and the base offset of the segment below which offsets may be missing because of it.
 
     ``.deleted`` and ``.cleaned`` files go. A ``.swap`` segment is complete and stands for every segment within its
     range, some of which may be removed already: it takes their place. While there are ``.cleaned`` files of the same
@@ -75,13 +76,13 @@ def finish_interrupted_changes(disk: Disk, directory: str, on_swaps: Callable[[i
 
 
 def _first_base_offset_from(names: list[str], end: int) -> int:
-    """Where the first segment at or behind an offset begins; 0 where there is none."""
+    """Return the base offset of the first segment at or behind an offset; 0 without one."""
     bases = [*base_offsets_of(names, ".log"), *base_offsets_of(names, ".log", SWAP_FILE_SUFFIX)]
     return min((base for base in bases if base >= end), default=0)
 
 
 def _segment_end_offset(disk: Disk, path: str, base_offset: int) -> int:
-    """The offset behind the last batch of a segment file; at least one, for the segment's own place."""
+    """Return the offset behind the last batch of a segment file; at least one, for the segment's own place."""
     file = disk.open(path, readonly=True)
     try:
         end, position, size = base_offset + 1, 0, file.size()

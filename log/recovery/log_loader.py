@@ -34,7 +34,7 @@ MAX_UNSYNCED_RECORDS = MAX_RELATIVE_OFFSET // 2
 def create_log(
     disk: Disk, directory: str, topic: str, partition: int, topic_id: bytes, settings: LogConfig, now_ms: int
 ) -> PartitionLog:
-    """A new partition with its first, empty segment; what an earlier try left of it is taken over.
+    """Return a new partition with its first, empty segment; what an earlier try left of it is taken over.
 
     Raises:
         FileExistsError: records lie there already, of whomever, and stay; OSError: the disk failed.
@@ -68,11 +68,11 @@ def open_log(
     adjoin: bool = False,
     on_swaps: Callable[[int], None] = lambda below: None,
 ) -> PartitionLog:
-    """A partition that was there before; ``compacted_below`` an offset its segments may have holes, None: nobody knows.
+    """Open an existing partition; ``compacted_below``: offset below which segments may have gaps, None if unknown.
 
     With ``adjoin`` each segment begins where the one before ends all the same: in a copy, which is not compacted.
-    ``on_swaps`` is told where there may be holes because an exchange of compacted segments is gone on with, before they
-    take their names: another crash, and nothing else would tell.
+    ``on_swaps`` gets the offset below which there may be gaps, before an interrupted swap of compacted segments is
+    completed: after another crash it could not be found otherwise.
 
     Raises:
         CorruptFile: ``partition.metadata`` is not readable; OSError: the disk failed.
@@ -96,7 +96,7 @@ def open_log(
 
 
 class CheckpointState(NamedTuple):
-    """What is known of a log before it is read."""
+    """Checkpointed state of a log before it is read."""
 
     recovery_point: int
     """The one the next start finds, until the checkpoint is written anew."""
@@ -121,10 +121,10 @@ class EpochProgress(NamedTuple):
 
     epoch: int
     batch_count: int
-    """How many of it there were so far."""
+    """Number of its batches so far."""
     previous_epoch: int
     checkpointed_epochs: frozenset[int]
-    """What the checkpoint said."""
+    """Epochs in the checkpoint."""
 
 
 def _advance_epoch(now: EpochProgress, found: int) -> EpochProgress:
@@ -233,8 +233,8 @@ class LogLoader:
     def _recover_segments(self, recovery_point: int, log_start: int) -> RecoveryScan:
         """Read every segment that reaches above the recovery point; end the log before the first damaged batch.
 
-        A segment below the log start says nothing of the later ones: a power cut may bring some of those back that were
-        deleted, and not their neighbours.
+        Segments below the log start need not be contiguous: a power cut may restore some deleted segments and not their
+        neighbours.
         """
         at, first, producers = -1, None, False
         epoch = no_epoch = EpochProgress(-1, 0, -1, frozenset(e for e, _ in self.epochs.entries))
@@ -326,7 +326,7 @@ class LogLoader:
         whole, producers = True, False
         try:
             for position, header, _ in segment.scan():
-                # An old compressed message says only its last offset; a compacted log may have holes anywhere.
+                # a legacy compressed message has only its last offset; a compacted log may have gaps anywhere
                 gap = header.base_offset > next_offset and header.magic >= 2
                 beyond = following is not None and header.last_offset >= following
                 may_have_holes = self.segments.config.compact or header.base_offset <= (

@@ -1,7 +1,7 @@
-"""Read old segments again, a little at a time: does the disk still give what was written?
+"""Scrubbing: reads old segments again, a little at a time, and verifies their checksums.
 
-Kafka trusts what lies below the recovery point for ever. Here a batch that is found damaged is remembered, and never
-served: whoever asks for it gets CORRUPT_MESSAGE, and everything around it is still there.
+Kafka trusts data below the recovery point forever. Here a damaged batch is recorded and not served: reads return
+CORRUPT_MESSAGE for it, and the data around it stays available.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class DamagedRange(NamedTuple):
 
 
 class ScrubResult(NamedTuple):
-    """What one look came to."""
+    """Result of one step."""
 
     next_position: int | None
-    """Where to go on; None at the segment's end."""
+    """Next position; None at the segment's end."""
     damaged_ranges: list[DamagedRange]
 
 
 def list_sealed_segments(log: PartitionLog) -> list[LogSegment]:
-    """Segments nothing is written to any more, whole and synced."""
+    """Return the inactive segments that are synced as a whole."""
     return [s for s, end in zip(log.segments, log.segments.base_offsets[1:], strict=False) if end <= log.recovery_point]
 
 
@@ -60,14 +60,14 @@ def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> Scr
             position = good
         except (WireError, OSError) as error:
             if isinstance(error, OSError) and error.errno != errno.EIO:
-                raise  # the file is gone, or the process is short of something: that says nothing of the bytes
+                raise  # file removed or process out of resources: not damage
             position = _end_of_damage(segment, good)
             found.append(DamagedRange(f"{segment.path}.log", good, position, _offset_at(segment, good, offset)))
     return ScrubResult(position if position < segment.size_bytes else None, found)
 
 
 def _end_of_damage(segment: LogSegment, position: int) -> int:
-    """The next whole batch: right behind this one if its size can be believed, else where the index knows one."""
+    """Return the next whole batch: after this one if its size is plausible, else by the index."""
     size = _size_at(segment, position)
     candidates = [] if size is None else [position + size]
     candidates += [p for p in segment.offset_index.positions if p > position]
@@ -78,7 +78,7 @@ def _end_of_damage(segment: LogSegment, position: int) -> int:
 
 
 def _offset_at(segment: LogSegment, position: int, at_least: int) -> int:
-    """What the damaged batch says its first offset is, unless that cannot be."""
+    """Return the base offset in the damaged batch's header, unless it is impossible."""
     try:
         return max(parse_any_header(segment.file.pread(64, position)).base_offset, at_least)
     except (WireError, OSError):

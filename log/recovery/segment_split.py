@@ -1,4 +1,4 @@
-"""Split a segment whose offsets reach further than its indexes can say: once, compaction could write such.
+"""Split of a segment whose offsets exceed its indexes' range, which old versions of compaction could write.
 
 The parts are written under names of their own and exchanged as after a compaction, so a crash at any point leaves
 either the segment or all its parts (`recovery` goes on from there).
@@ -25,7 +25,9 @@ def _copy_unparsed(source: LogSegment, position: int, target: LogSegment) -> Non
 
 
 def split_overflowed_segment(disk: Disk, directory: str, source: LogSegment) -> list[LogSegment]:
-    """The parts, in order, in the place of ``source``. Damage goes along: it ends the log when its part is recovered.
+    """Return the parts, in order, in the place of ``source``.
+
+    Damage goes along: it ends the log when its part is recovered.
 
     Raises:
         OSError: the disk failed.

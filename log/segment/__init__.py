@@ -1,1 +1,1 @@
-"""One segment of a log: its batches, its offset, time and transaction index."""
+"""Segment of a log: its batches and its offset, time and transaction index."""

@@ -28,7 +28,7 @@ WINDOW_BYTES = 16 * 1024
 
 
 class LogOffsetPosition(NamedTuple):
-    """Where a batch lies in a segment, and what its first bytes say."""
+    """Position of a batch in a segment, and its offsets."""
 
     position: int
     size_bytes: int
@@ -37,7 +37,7 @@ class LogOffsetPosition(NamedTuple):
 
 
 class ScannableSegment(Protocol):
-    """What is read: a segment, which may grow, and whose file may be closed and opened meanwhile."""
+    """Segment that is scanned: it may grow, and its file may be closed and opened meanwhile."""
 
     path: str
     size_bytes: int
@@ -45,11 +45,11 @@ class ScannableSegment(Protocol):
 
     @property
     def file(self) -> File:
-        """Its file, open."""
+        """Open file."""
 
 
 def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOffsetPosition | None:
-    """The first batch, from the one at ``position`` on, whose last offset is at or above ``offset``.
+    """Return the first batch, from the one at ``position`` on, whose last offset is at or above ``offset``.
 
     Raises:
         WireError: as `LogSegment.locate`.
@@ -85,7 +85,7 @@ def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOf
 def iterate_batches(
     segment: ScannableSegment, position: int, *, check: bool
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Every batch from ``position`` on: where it lies, its header, its bytes.
+    """Yield every batch from ``position`` on: where it lies, its header, its bytes.
 
     Raises:
         WireError: a batch that does not parse or (with ``check``) has a bad checksum; all before it were given.

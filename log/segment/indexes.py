@@ -29,7 +29,7 @@ _LITTLE_ENDIAN = sys.byteorder == "little"
 
 # A segment of 1 GiB has 262,144 entries: columns are packed as a whole, in C, since the loop waits for it at a roll.
 def _unpack_int32s(raw: bytes) -> array[int]:
-    """The big-endian 32-bit numbers of some bytes."""
+    """Return the big-endian 32-bit numbers of some bytes."""
     words = array("i", raw)
     if _LITTLE_ENDIAN:
         words.byteswap()
@@ -43,7 +43,7 @@ def _pack_int32s(words: array[int]) -> bytes:
 
 
 def _is_sorted(numbers: array[int]) -> bool:
-    """Return whether no number is smaller than the one before it, as far as a look at 16,384 of them or more tells.
+    """Return True if the numbers are ascending, judged by a sample of at least 16,384.
 
     Damage comes in sectors of 512 bytes, 42 entries or more: with the largest index every sixteenth is looked at.
     """
@@ -52,7 +52,7 @@ def _is_sorted(numbers: array[int]) -> bool:
 
 
 def _entry_count(numbers: array[int], start: int) -> int:
-    """How many entries there are before the zeros of a preallocated file; the first ``start`` may be zero."""
+    """Return the number of entries before the zeros of a preallocated file; the first ``start`` may be zero."""
     if len(numbers) <= start or numbers[-1] != 0:
         return len(numbers)
     return numbers.index(0, start)
@@ -74,23 +74,26 @@ class OffsetIndex:
         self.positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """A position at or before the batch that holds ``offset``."""
+        """Return a position at or before the batch that holds ``offset``."""
         at = bisect_right(self.offsets, offset - self.base_offset)
         return self.positions[at - 1] if at else 0
 
     def entries_below(self, offset: int) -> OffsetIndex:
-        """An index of the batches that end below ``offset``."""
+        """Return an index of the batches that end below ``offset``."""
         index, at = OffsetIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
         index.offsets, index.positions = self.offsets[:at], self.positions[:at]
         return index
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """The last offset of the first batch known to begin at or behind ``position``; None where none is known."""
+        """Return the last offset of the first batch known to begin at or behind ``position``.
+
+        None where none is known.
+        """
         at = bisect_left(self.positions, position)
         return self.base_offset + self.offsets[at] if at < len(self.positions) else None
 
     def pack(self) -> bytes:
-        """The file's bytes."""
+        """Return the file's bytes."""
         words = array("i", bytes(len(self.offsets) * OFFSET_ENTRY_BYTES))
         words[0::2] = self.offsets
         words[1::2] = self.positions
@@ -128,13 +131,13 @@ class TimeIndex:
         self.offsets = array("i")
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if it says something new: timestamps only grow."""
+        """Add an entry if its timestamp is larger than the last."""
         if timestamp > self.last_entry()[0]:
             self.timestamps.append(timestamp)
             self.offsets.append(offset - self.base_offset)
 
     def entries_below(self, offset: int) -> TimeIndex:
-        """An index of what is known of the offsets below ``offset``."""
+        """Return an index of what is known of the offsets below ``offset``."""
         index, at = TimeIndex(self.base_offset), bisect_left(self.offsets, offset - self.base_offset)
         index.timestamps, index.offsets = self.timestamps[:at], self.offsets[:at]
         return index
@@ -146,12 +149,12 @@ class TimeIndex:
         return self.timestamps[-1], self.base_offset + self.offsets[-1]
 
     def lookup(self, timestamp: int) -> int:
-        """An offset before which no record is as late as ``timestamp``."""
+        """Return an offset before which no record is at or after ``timestamp``."""
         at = bisect_right(self.timestamps, timestamp - 1)
         return self.base_offset + self.offsets[at - 1] if at else self.base_offset
 
     def pack(self) -> bytes:
-        """The file's bytes."""
+        """Return the file's bytes."""
         halves = array("i", self.timestamps.tobytes())
         high, low = (1, 0) if _LITTLE_ENDIAN else (0, 1)
         words = array("i", bytes(len(self.offsets) * TIME_ENTRY_BYTES))
@@ -205,7 +208,7 @@ def read_last_time_entry(disk: Disk, path: str, base_offset: int) -> tuple[int, 
 
 
 class AbortedTxn(NamedTuple):
-    """One aborted transaction: ``last_offset`` is its marker's, ``last_stable_offset`` the one right after it."""
+    """Aborted transaction: ``last_offset`` is its marker's, ``last_stable_offset`` the one right after it."""
 
     producer_id: int
     first_offset: int
@@ -214,7 +217,7 @@ class AbortedTxn(NamedTuple):
 
 
 def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
-    """The entries of a ``.txnindex``; an absent file has none.
+    """Return the entries of a ``.txnindex``; an absent file has none.
 
     Raises:
         CorruptFile: not such a file.
@@ -238,7 +241,7 @@ def read_txn_index(disk: Disk, path: str) -> list[AbortedTxn]:
 
 
 def rewrite_txn_index(disk: Disk, path: str, entries: list[AbortedTxn]) -> None:
-    """Write a ``.txnindex`` anew where it says anything else."""
+    """Write a ``.txnindex`` if its contents differ."""
     try:
         if read_txn_index(disk, path) == entries:
             return
@@ -257,7 +260,7 @@ def append_to_txn_index(disk: Disk, path: str, count: int, entry: AbortedTxn) ->
 
 
 def write_txn_index(disk: Disk, path: str, entries: list[AbortedTxn], *, sync: bool = False) -> None:
-    """Write a ``.txnindex``; nothing is written for no entries, and an older file is removed."""
+    """Write a ``.txnindex``; without entries an existing file is removed."""
     if entries:
         write_file(disk, path, b"".join(_TXN_ENTRY.pack(0, *entry) for entry in entries), sync=sync, sync_dir=False)
     elif disk.exists(path):

@@ -1,4 +1,4 @@
-"""One segment: a file of batches with its offset and time index.
+"""Segment: a file of batches with its offset and time index.
 
 Source: ``LogSegment.java``, ``FileRecords.java`` (apache/kafka 4.3.1).
 """
@@ -33,7 +33,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class SegmentOffsetOverflow(WireError):
-    """An offset lies further behind the segment's base than its indexes can say."""
+    """Offset exceeds the range of the segment's indexes."""
 
 
 MAX_UNSYNCED_INDEX_BYTES = 1536
@@ -106,7 +106,7 @@ class LogSegment:
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, now_ms: int) -> LogSegment:
-        """A new, empty segment with its files."""
+        """Return a new, empty segment with its files."""
         segment = cls.create_without_indexes(disk, directory, base_offset, settings, now_ms)
         for suffix in (".index", ".timeindex"):
             disk.open(segment.path + suffix, create=True).close()
@@ -117,7 +117,7 @@ class LogSegment:
     def create_without_indexes(
         cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig, created_ms: int, suffix: str = ""
     ) -> LogSegment:
-        """A new, empty segment without index files; with a suffix its file has a name of its own until it counts."""
+        """Return a new, empty segment without index files; ``suffix`` is that of its temporary file name."""
         segment = cls(disk, directory, base_offset, settings, created_ms)
         segment._file = disk.open(f"{segment.path}.log{suffix}", create=True)
         segment._file.truncate(0)
@@ -129,7 +129,7 @@ class LogSegment:
 
     @classmethod
     def load(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig) -> LogSegment:
-        """A segment that was there before. Its indexes are believed until they turn out to be wrong."""
+        """Return a segment that was there before. Its indexes are believed until they turn out to be wrong."""
         found = disk.stat(f"{directory}/{base_offset:020d}.log")
         segment = cls(disk, directory, base_offset, settings, found.mtime_ms)
         segment.size_bytes = found.size_bytes
@@ -139,7 +139,7 @@ class LogSegment:
     def open_pinned(
         cls, disk: Disk, directory: str, base: int, settings: LogConfig, created_ms: int, suffix: str
     ) -> LogSegment:
-        """A segment whose files bear another ending for a while: file and indexes are held until `unpin`."""
+        """Return a segment whose files have a temporary suffix: file and indexes are held until `unpin`."""
         segment = cls(disk, directory, base, settings, created_ms)
         segment._file = disk.open(f"{segment.path}.log{suffix}")
         segment.size_bytes = segment._file.size()
@@ -149,7 +149,7 @@ class LogSegment:
         return segment
 
     def set_directory(self, directory: str) -> None:
-        """Its directory has another name now."""
+        """Set the new path after a rename of the directory."""
         self.path = f"{directory}/{segment_file_name(self.base_offset, '')}"
 
     def update_config(self, settings: LogConfig) -> None:
@@ -157,7 +157,7 @@ class LogSegment:
         self.config = settings
 
     def unpin(self) -> None:
-        """The files bear their own names now: they need not be held any more."""
+        """Release pinned files after they have their final names."""
         self._is_pinned = False
 
     def is_open_file(self, file: File) -> bool:
@@ -196,13 +196,13 @@ class LogSegment:
 
     @property
     def aborted_txns(self) -> list[AbortedTxn]:
-        """Transactions whose abort marker lies in this segment."""
+        """Return the transactions whose abort marker is in this segment."""
         if self._aborted_txns is None:
             self._aborted_txns = read_txn_index(self._disk, self.path + ".txnindex")
         return self._aborted_txns
 
     def load_max_timestamp(self) -> None:
-        """Make `max_timestamp` known: the time index says it, and it stays known when the index leaves memory."""
+        """Load `max_timestamp` from the time index; it stays known when the index is unloaded."""
         if not self._max_timestamp_loaded:
             found = read_last_time_entry(self._disk, f"{self.path}.timeindex", self.base_offset)
             if found is None:
@@ -237,7 +237,7 @@ class LogSegment:
             pass
 
     def reset_indexes(self) -> None:
-        """Empty both indexes: the batches will be told again, one `index_batch` each."""
+        """Empty both indexes, to be refilled by `index_batch`."""
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
         self.are_index_files_stale = self._max_timestamp_loaded = True
@@ -246,9 +246,7 @@ class LogSegment:
         self.first_timestamp = None
 
     def truncate_indexes(self, offset: int) -> IndexedBatch:
-        """Leave in both indexes only what they know below ``offset``; gives the last such batch, which is to be told
-        again with all behind it. Source: ``LogSegment.truncateTo``.
-        """
+        """Truncate both indexes below ``offset``; return the last batch left, to be indexed again with later ones."""
         index, times = self.offset_index.entries_below(offset), self.time_index.entries_below(offset)
         first = self.first_timestamp
         self.reset_indexes()
@@ -265,7 +263,7 @@ class LogSegment:
         self._index_entry(header.last_offset, header.max_timestamp, header.size_bytes, position)
 
     def resume_index(self, size_bytes: int) -> None:
-        """Continue the loaded indexes, whose last entry lies ``size_bytes`` before the end."""
+        """Continue the loaded indexes, whose last entry is ``size_bytes`` before the end."""
         self.bytes_since_index_entry = size_bytes
 
     def _index_entry(self, last_offset: int, max_timestamp: int, size_bytes: int, position: int) -> None:
@@ -299,7 +297,7 @@ class LogSegment:
         self._index_entry(last_offset, max_timestamp, size, position)
 
     def should_roll(self, now_ms: int, size_bytes: int, max_timestamp: int, last_offset: int) -> bool:
-        """Whether the next batch belongs into a new segment: size, age by message time, full index, offset range."""
+        """Return True if the next batch needs a new segment: size, age by message time, full index, offset range."""
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if self.size_bytes == 0:
@@ -321,15 +319,15 @@ class LogSegment:
         return must or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
 
     def locate(self, offset: int) -> LogOffsetPosition | None:
-        """The first batch whose last offset is at or above ``offset``; None where all lie below.
+        """Return the first batch whose last offset is at or above ``offset``; None if there is none.
 
         Raises:
-            WireError: a batch on the way names a size that no batch has: nothing behind it can be found.
+            WireError: a batch before it has an invalid size.
         """
         return locate_batch(self, offset, self.offset_index.lookup(offset))
 
     def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Every batch from ``position`` on: where it lies, its header, its bytes. Raises as `iterate_batches` does."""
+        """Yield every batch from ``position`` on: position, header, bytes. Raises as `iterate_batches`."""
         return iterate_batches(self, position, check=check)
 
     def add_aborted_txn(self, entry: AbortedTxn) -> None:
@@ -338,14 +336,14 @@ class LogSegment:
         self.aborted_txns.append(entry)
 
     def truncate_txn_index(self, offset: int) -> None:
-        """Drop aborted transactions whose marker lies at or behind ``offset``."""
+        """Remove aborted transactions whose marker is at or behind ``offset``."""
         kept = [entry for entry in self.aborted_txns if entry.last_offset < offset]
         if len(kept) != len(self.aborted_txns):
             write_txn_index(self._disk, self.path + ".txnindex", kept)
             self._aborted_txns = kept
 
     def reset_txn_index(self) -> None:
-        """Recovery tells the transaction index again, in place: who dies on the way may never look here again."""
+        """Clear the transaction index in place before recovery refills it: after a crash it may not be read again."""
         self._aborted_txns = []
 
     def truncate(self, size_bytes: int) -> None:
@@ -370,14 +368,14 @@ class LogSegment:
         if self.used_since_idle_check or self._is_pinned or keep_open:
             self.used_since_idle_check = False
             return
-        self._file = None  # whoever still sends from it closes it by being done
+        self._file = None  # a reader that is still sending closes it at its end
         if sealed and self._offset_index is not None:
             if self.are_index_files_stale:
                 self.write_index_files()
             self._offset_index = self._time_index = self._aborted_txns = None
 
     def index_files_to_sync(self, *, sealed: bool) -> list[str]:
-        """Index files that are not written again, and whose loss would not be noticed."""
+        """Return the index files that are not rewritten, and whose loss would not be noticed."""
         out = [f"{self.path}.txnindex"] if self._aborted_txns else []
         index, times = self._offset_index, self._time_index
         if sealed and (index is None or len(index.offsets) * OFFSET_ENTRY_BYTES >= MAX_UNSYNCED_INDEX_BYTES):
@@ -391,7 +389,7 @@ class LogSegment:
         self.file.fsync()
 
     def detach_file(self) -> None:
-        """Give the file up without closing it: who still sends from it closes it by being done."""
+        """Give up the file without closing it: a reader that is still sending closes it at its end."""
         self._file = None
 
     def close(self) -> None:

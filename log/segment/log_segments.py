@@ -29,7 +29,7 @@ _abort_marker_offset = attrgetter("last_offset")
 
 
 class LogSegments(Sequence[LogSegment]):
-    """The segments. A log always has one at least: it is created or loaded before anything else is called."""
+    """Segments of a log. There is always at least one: it is created or loaded before other methods are called."""
 
     active: LogSegment
     """The segment that is appended to: the newest."""
@@ -287,7 +287,7 @@ class LogSegments(Sequence[LogSegment]):
     def aborted_txns_in_slice(self, part: FileSlice, offset: int, log_end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that a reader of ``part`` must skip; ``offset`` is what `read` was given.
 
-        Where the offset index does not say more, it is all that begin in the segment: as many as Kafka returns.
+        Without a matching index entry, all that begin in the segment, as Kafka returns them.
 
         Source: ``LogSegment.fetchUpperBoundOffset``, ``LocalLog.addAbortedTransactions`` (apache/kafka 4.3.1).
 
