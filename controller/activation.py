@@ -1,4 +1,4 @@
-"""What a controller does once: see that it knows the cluster's level, write a new leader's first records.
+"""Activation of a controller: checks the metadata version and writes a new leader's first records.
 
 Source: ``ActivationRecordsGenerator.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
 """
@@ -55,7 +55,7 @@ def activation_records(
     endpoints: tuple[ListenerEndpoint, ...],
     incarnation_id: bytes,
 ) -> Iterator[list[Message]]:
-    """What a new leader appends, batch by batch (R-265): each is committed before the next is made.
+    """Yield the batches that a new leader appends (R-265): each is committed before the next is made.
 
     It registers itself as a controller, unless this process did so before.
     """
@@ -77,7 +77,10 @@ def activation_records(
 
 
 def _bootstrap(env: Env, path: str, min_isr: str) -> list[Message]:
-    """Where eligible leader replicas are kept all brokers need one minimum: this node's goes into the records."""
+    """Return the bootstrap records.
+
+    With eligible leader replicas they include this node's min.insync.replicas for all brokers.
+    """
     levels = run_to_end(read_snapshot(env.disk, path)).records if env.disk.exists(path) else bootstrap_records()
     kept = any(isinstance(x, FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)
     return [

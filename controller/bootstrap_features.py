@@ -1,4 +1,4 @@
-"""Which level each feature of a new cluster starts at, by Kafka release.
+"""Initial feature levels of a new cluster, by Kafka release.
 
 Source: ``MetadataVersion.java``, ``Feature.java``, ``Formatter.java`` (apache/kafka 4.3.1).
 
@@ -48,7 +48,7 @@ class InvalidFeatureLevel(Exception):
 
 
 def metadata_version_of_release(text: str) -> int:
-    """The metadata.version of a release: ``4.1``, ``4.1.2``, ``4.1-IV0``.
+    """Return the metadata.version of a release: ``4.1``, ``4.1.2``, ``4.1-IV0``.
 
     Raises:
         InvalidFeatureLevel: not one that a cluster of Ottla runs at.
@@ -61,12 +61,12 @@ def metadata_version_of_release(text: str) -> int:
 
 
 def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, dynamic_quorum: bool) -> dict[str, int]:
-    """Feature levels for a new cluster, metadata.version and kraft.version among them; level 0 is named too.
+    """Return the feature levels of a new cluster, including metadata.version, kraft.version and level 0.
 
-    ``chosen`` are the user's; what is not chosen is what the release has. The voters of a dynamic quorum are records.
+    ``chosen``: levels set by the user; the others follow from the release. The voters of a dynamic quorum are records.
 
     Raises:
-        InvalidFeatureLevel: a level nobody knows, or two that do not go together.
+        InvalidFeatureLevel: an unknown level, or two levels that exclude each other.
     """
     if release is not None and METADATA_VERSION in chosen:
         raise InvalidFeatureLevel(f"--release-version and --feature {METADATA_VERSION} say the same: give one of them")

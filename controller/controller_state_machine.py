@@ -1,4 +1,4 @@
-"""The controller machine: one request or event in, records and an answer out; replayed records make the image.
+"""State machine of the controller: decides on requests and events, and replays records into the image.
 
 It joins the control areas (`broker_registration`, `broker_heartbeat`, and through `request_routing` all others) and
 knows nothing of disks, sockets or quorums: a quorum of one and a quorum of many drive it alike. Source:
@@ -97,9 +97,9 @@ class ControllerStateMachine:
     def decide(
         self, event: Any, version: int = 0, next_offset: int = 0, now_ms: float = 0, wall_ms: int = 0
     ) -> ControllerResult | ControllerResultSteps:
-        """What the rules say to one event, against the latest image; its records would begin at ``next_offset``.
+        """Decide on an event against the latest image; its records would begin at ``next_offset``.
 
-        ``now_ms`` is of the monotonic clock, as what `heartbeat_tracker` hear; ``wall_ms`` of the other one.
+        ``now_ms`` is monotonic, as in `heartbeat_tracker`; ``wall_ms`` is wall clock time.
         """
         image, static = self.latest_image, self.defaults.static_config
         match event:
@@ -145,7 +145,7 @@ class ControllerStateMachine:
                 self._replay_record(record)
 
     def reset_for_snapshot(self) -> None:
-        """What is replayed from now on makes the image from nothing: a snapshot takes the place of all before."""
+        """Reset to an empty image, before the records of a snapshot are replayed."""
         self._builder = ImageBuilder(MetadataImage())
         self._transaction = self._records_after_abort = None
 
@@ -160,13 +160,13 @@ class ControllerStateMachine:
         self._builder.replay(record)
 
     def complete_append(self, offset: int, epoch: int) -> Job[None]:
-        """Everything up to ``offset`` was replayed: what comes next is decided on it."""
+        """Complete the replay up to ``offset``: later decisions are based on it."""
         if self._builder is None:
             self._builder = ImageBuilder(self.image)
         self.latest_image = yield from self._builder.image(offset, epoch)
 
     def publish(self) -> Job[tuple[MetadataImage, MetadataDelta]]:
-        """Everything appended is committed: the image to be seen from now on, and what changed since the last one.
+        """Publish the committed image, and return it with the changes since the last one.
 
         The new image is seen once the job has ended.
         """
@@ -177,7 +177,7 @@ class ControllerStateMachine:
         return image, delta
 
     def revert(self) -> None:
-        """What is not committed never was: leadership is lost."""
+        """Discard all uncommitted changes after a loss of leadership."""
         self._builder = None
         self._transaction = None if self._records_after_abort is None else list(self._records_after_abort)
         self.latest_image = self.image

@@ -73,13 +73,13 @@ MAX_ACLS_PER_REQUEST = 10_000
 
 Kafka's bound of the records of a request (``QuorumController.MAX_RECORDS_PER_USER_OP``).
 
-Beyond: CreateAcls returns POLICY_VIOLATION, DeleteAcls INVALID_REQUEST, and nothing is changed.
+Beyond: CreateAcls returns POLICY_VIOLATION, DeleteAcls INVALID_REQUEST, without changes.
 """
 MAX_REPEATED_ACL_CHARS = 8 * 1024 * 1024
 """Names in the rows of a DeleteAcls response for an ACL that another filter has matched already;
 {REPEATED_ACL_ROW_CHARS} more for each row.
 
-Beyond: INVALID_REQUEST, and nothing is changed. Kafka has no such limit.
+Beyond: INVALID_REQUEST, without changes. Kafka has no such limit.
 """
 REPEATED_ACL_ROW_CHARS = 64
 """Memory of a repeated row besides its names."""

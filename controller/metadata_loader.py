@@ -13,7 +13,7 @@ from ottla.jobs.job import Job, run_to_end
 
 
 class MetadataLoader:
-    """How far the machine's image reaches into the log."""
+    """Loader of committed records into the state machine's image."""
 
     def __init__(self, machine: ControllerStateMachine, store: MetadataStore) -> None:
         self._machine = machine
@@ -55,7 +55,7 @@ class MetadataLoader:
         activation.check_metadata_version(machine.latest_image)
 
     def catch_up(self, end_offset: int) -> Job[None]:
-        """Take in everything below ``end_offset``, all of which is committed.
+        """Replay all records below ``end_offset``, which are committed.
 
         Raises:
             WireError: a record cannot be read. IncompatibleQuorum: the metadata.version is not known here.

@@ -1,10 +1,9 @@
-"""What an active controller does by itself now and then, measured from when it became active (R-267).
+"""Periodic tasks of the active controller, scheduled from its activation (R-267).
 
 `EXPAND_INTERNAL_TOPICS` and `REPLACE_LOST_REPLICAS` are Ottla's own.
 
-Each chore is handed in like a request and decided in its turn. Its answer says whether there is more to do: then it
-comes again soon.
-Source: ``QuorumController.java``, ``PeriodicTask.java`` (apache/kafka 4.3.1).
+Each task is submitted like a request and decided in order. Its response is True if there is more to do: then it runs
+again soon. Source: ``QuorumController.java``, ``PeriodicTask.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ ERROR_RETRY_MS = 300_000
 """After one that failed (R-268)."""
 
 StaticConfig = Mapping[str, str]
-"""What was set in this node's configuration."""
+"""Settings of this node's configuration."""
 
 
 class PeriodicTaskContext(NamedTuple):
-    """What a chore looks at."""
+    """Input of a periodic task."""
 
     image: MetadataImage
     heartbeat_tracker: BrokerHeartbeatTracker
@@ -88,7 +87,7 @@ def _elect_unclean(sight: PeriodicTaskContext) -> ControllerResult | ControllerR
 
 def _expand_internal_topics(sight: PeriodicTaskContext) -> ControllerResult | ControllerResultSteps:
     if len(sight.image.brokers) < 2:
-        return ControllerResult(False)  # nobody has joined
+        return ControllerResult(False)  # single node
     # lazy: 2.5 ms, 128 kB
     from ottla.controller.control.replica_recovery import expand_internal_topics
 

@@ -1,9 +1,9 @@
-"""The controller of one node: its replica of the metadata log, the image it makes, and its turns where it leads.
+"""Controller of a node: its replica of the metadata log, the image, and request processing while it is active.
 
-One task goes from news to news. Where this node does not lead it takes in what others have committed; when it is
-elected it takes in all before its own epoch, writes its first records and is active: then requests are decided, turn
-by turn, until the leadership is gone. What was appended by then may yet be committed by the next leader: it comes from
-the log like everything else.
+A single task processes controller events in order. A follower replays committed records. An elected leader replays all
+records before its own epoch, writes its first records and is then active: it processes requests until it loses the
+leadership. Its uncommitted records may still be committed by the next leader: they then arrive by the log as all
+others.
 
 Source: ``QuorumController.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
 """
@@ -55,10 +55,10 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 logger = logging.getLogger("ottla.controller")
 
 RESIGN_TIMEOUT_S = 0.5
-"""How long a clean stop waits at most until somebody else leads the quorum (R-210); Kafka waits 5 s.
+"""Maximum wait of a clean shutdown for another leader of the quorum (R-210), in seconds; Kafka waits 5 s.
 
-Where a majority is there it takes some milliseconds; where it is not, waiting longer brings nobody. Who was not told in
-time sees soon enough that this node's port refuses.
+With a majority it takes some milliseconds; without one, waiting longer does not help. Voters that were not informed in
+time soon see that this node's port refuses connections.
 """
 
 SHORTAGE_RETRY_S = 0.1
@@ -125,7 +125,7 @@ class QuorumController:
 
     @property
     def directory_id(self) -> bytes:
-        """Where this node keeps the metadata log."""
+        """Id of the directory of the metadata log."""
         return self._identity.directory_id
 
     @property
@@ -135,7 +135,7 @@ class QuorumController:
 
     @property
     def leader_id(self) -> int:
-        """Who leads the quorum as far as is known here; -1."""
+        """Leader of the quorum as far as known; -1."""
         return self._raft.machine.leader_id
 
     @property
@@ -159,7 +159,7 @@ class QuorumController:
         return self._store.log.log_end_offset
 
     def leader_address(self) -> tuple[str, int] | None:
-        """Host and port of the active controller's listener; None where nobody knows."""
+        """Return host and port of the active controller's listener; None if unknown."""
         found = self._raft.addresses.endpoint(self.leader_id, self._quorum.listener)
         return None if found is None else (found.host, found.port)
 
@@ -173,7 +173,7 @@ class QuorumController:
     # ------------------------------------------------------------------ life
 
     def load(self) -> None:
-        """Read the newest snapshot, and who votes.
+        """Load the newest snapshot and the voters.
 
         Raises:
             IncompatibleQuorum: this node is no part of the quorum, or the metadata version is not known to it.
@@ -204,7 +204,7 @@ class QuorumController:
         self._wakeup.set()
 
     async def _process_events(self) -> None:
-        """There is news of the quorum, or somebody waits."""
+        """Process changes of the quorum and pending requests."""
         raft = self._raft
         try:
             if self._active_epoch not in (-1, raft.led_epoch):
@@ -229,13 +229,13 @@ class QuorumController:
                 await self._wait_for_resources(error)
                 return
             self._stop(error)
-            if error is not raft.failure:  # else the node was told
+            if error is not raft.failure:  # otherwise the error was reported already
                 self._fail(error)
 
     async def _wait_for_resources(self, error: OSError) -> None:
-        """Being short of descriptors or memory says nothing of the disk: go on from what is committed, a little later.
+        """Continue from the committed state after a shortage of descriptors or memory, which is not a disk failure.
 
-        As on a loss of leadership what was not committed is forgotten here, and whoever waits asks again.
+        As on a loss of leadership uncommitted changes are discarded, and pending requests fail and are retried.
         """
         logger.warning(
             "Controller %d is short of resources, renouncing the leadership and retrying: %s", self.node_id, error
@@ -245,7 +245,7 @@ class QuorumController:
         await self._env.sleep(SHORTAGE_RETRY_S)
 
     async def _follow_leader(self) -> None:
-        """What others have committed is seen here, once this node has caught up with the leader."""
+        """Publish committed records once this node has caught up with the leader."""
         raft, machine = self._raft, self.machine
         if not self._ready.is_set():
             if raft.catch_up_offset < 0 or self._loader.position < raft.catch_up_offset:
@@ -257,7 +257,7 @@ class QuorumController:
         self._ready.set()
 
     def _activate(self, epoch: int) -> Job[None]:
-        """All that is older than this node's epoch was taken in: write the first records, and decide from now on."""
+        """Activate after all records before this node's epoch: write the first records and accept requests."""
         turns, machine = self._request_processor, self.machine
         turns.epoch = epoch
         machine.kraft_version = self.kraft_version
@@ -276,7 +276,7 @@ class QuorumController:
         self._ready.set()
 
     def _deactivate(self) -> None:
-        """Leadership is gone: what is not known to be committed is forgotten, and whoever waits asks elsewhere."""
+        """Deactivate after a loss of leadership: discard uncommitted changes and fail pending requests."""
         if self._active_epoch >= 0:
             logger.info("Renouncing the leadership: controller %d", self.node_id)
         self._active_epoch = -1
@@ -300,7 +300,7 @@ class QuorumController:
         self._published = trio.Event()
 
     def _is_needed(self, chore: PeriodicTask) -> bool:
-        """Return whether there is anything a chore could look after: a node alone stays idle."""
+        """Return True if a periodic task may have work: a single node stays idle."""
         image = self.image
         if chore is WRITE_NO_OP_RECORD:
             others = {*image.brokers, *image.controllers} - {self.node_id}
@@ -308,7 +308,7 @@ class QuorumController:
         return chore not in TASKS_FOR_OTHER_BROKERS or any(broker_id != self.node_id for broker_id in image.brokers)
 
     async def _run_periodic_task(self, chore: PeriodicTask) -> None:
-        """One chore, for as long as this node lives; its time begins anew with each activation."""
+        """Run a periodic task as long as this node runs; its interval restarts with each activation."""
         every_ms = chore.period_ms(self.machine.defaults.static_config)
         wait_ms = every_ms
         while every_ms > 0:
@@ -338,7 +338,7 @@ class QuorumController:
     # ------------------------------------------------------------------ requests
 
     def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
-        """A broker's heartbeat arrived: its lease goes on, however long the heartbeat then waits (R-276)."""
+        """Record a broker's heartbeat on arrival, independent of its processing (R-276)."""
         self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
 
     def enqueue(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> PendingRequest:
@@ -354,7 +354,7 @@ class QuorumController:
         return ticket
 
     async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
-        """Hand in a request or event and wait for its answer: everything it changed is committed by then.
+        """Submit a request or event and wait for its response, once all its changes are committed.
 
         Raises:
             ProtocolError, OSError: as `PendingRequest.wait`.
@@ -372,12 +372,12 @@ class QuorumController:
     # ------------------------------------------------------------------ end
 
     def _on_disk_failure(self, error: OSError) -> None:
-        """The disk failed: what is on it now is not known, and nothing may be decided on top of it."""
+        """Stop after a disk failure: the state on the disk is unknown, and no decision may be based on it."""
         self._stop(error)
         self._fail(error)
 
     def _stop(self, why: Exception) -> None:
-        """Nothing is decided any more: what was not committed never was, and whoever waits is told."""
+        """Stop deciding: discard uncommitted changes and fail pending requests."""
         self._stop_reason = why
         self.machine.revert()
         waiting, self._waiting = self._waiting, []
@@ -386,7 +386,7 @@ class QuorumController:
         self._wake()
 
     async def resign(self) -> None:
-        """Hand the leadership of the quorum over, as a clean stop does (R-210); alone there is nobody to take it."""
+        """Resign the leadership of the quorum in a clean shutdown (R-210); a sole voter does not."""
         if self._raft.led_epoch < 0 or self._raft.is_sole_voter:
             return
         self._raft.enqueue(events.Resign())
@@ -395,6 +395,6 @@ class QuorumController:
                 await self._raft.wait_for_change()
 
     def close(self) -> None:
-        """Flush and close the metadata log, as a clean stop does. Nothing else may go on."""
+        """Flush and close the metadata log in a clean shutdown. No other task may run."""
         self._stop(ProtocolError(ErrorCode.NOT_CONTROLLER))
         self._store.close()

@@ -1,8 +1,8 @@
-"""The active controller's turns: what waits is decided, appended, committed, published, and only then answered.
+"""Processing of requests by the active controller: decide, append, commit, publish, then respond.
 
-Each request is decided on the latest image, which holds what was decided before it, committed or not; its batch goes
-to the log at once. When the high watermark has passed the whole turn, listeners hear of the new image and what changed
-in it, and only then the answers go out.
+Each request is decided on the latest image, which contains earlier decisions, committed or not; its batch is appended
+at once. When the high watermark has passed the whole round, listeners get the new image and its changes, and then the
+responses are sent.
 
 Source: ``QuorumController.java``, ``OffsetControlManager.java`` (apache/kafka 4.3.1).
 """
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 def _is_feature_update(request: Any) -> TypeGuard[UpdateFeaturesRequest]:
-    """Return whether a request is UpdateFeatures, whose class is imported with the first of them."""
+    """Return True for UpdateFeatures, whose class is imported with its first request."""
     return isinstance(request, Message) and spec_of(type(request)).key == ApiKey.UPDATE_FEATURES
 
 
 class RequestProcessor:
-    """What the leader of one epoch does, one turn after the other."""
+    """Request processor of the leader of one epoch, round by round."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class RequestProcessor:
         self._end_offset = -1
 
     def process(self, waiting: list[PendingRequest]) -> Job[None]:
-        """One turn: every ticket gets its answer, or its error.
+        """Process one round: every pending request gets its response or error.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER; OSError: the disk failed. Whoever waits was told.
+            ProtocolError: NOT_CONTROLLER; OSError: the disk failed. The pending requests have failed.
         """
         answers: list[tuple[PendingRequest, Any]] = []
         try:
@@ -138,7 +138,7 @@ class RequestProcessor:
         yield from self._machine.complete_append(self._end_offset - 1, self.epoch)
 
     def commit(self) -> Job[None]:
-        """Once the high watermark has passed what was appended, let everybody see it.
+        """Publish once the high watermark has passed the appended records.
 
         Raises:
             ProtocolError: NOT_CONTROLLER; OSError: the disk failed.

@@ -1,7 +1,7 @@
-"""Which control area decides a request, for all but those of a node that idles (`controller_state_machine` has them).
+"""Routing of requests to control areas, except those of an idle node (`controller_state_machine` has them).
 
-An area and its messages load with the first of its requests: most nodes never see most of them.
-Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
+An area and its messages load with the first of its requests: most nodes never see most of them. Source:
+``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ControllerStateView(Protocol):
-    """What an area may look at of the machine: `ottla.controller.controller_state_machine.ControllerStateMachine`."""
+    """Part of `ottla.controller.controller_state_machine.ControllerStateMachine` that control areas use."""
 
     defaults: ControllerDefaults
     node_id: int
@@ -48,14 +48,14 @@ class ControllerStateView(Protocol):
 
     @property
     def probes(self) -> BrokerProbes:
-        """Which processes of brokers a probe has reached."""
+        """Broker processes that a probe has reached."""
 
 
 RequestHandler = Callable[[ControllerStateView, Any, int], ControllerResult | ControllerResultSteps]
 
 
 def route_request(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    """What the rules say to one event, against the machine's latest image."""
+    """Decide on an event against the state machine's latest image."""
     rule = REQUEST_HANDLERS.get(type(event).__name__)
     assert rule is not None, f"no control area handles {event!r}"
     return rule(machine, event, version)

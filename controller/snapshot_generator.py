@@ -1,6 +1,6 @@
-"""Snapshots of the metadata: begun where an image was published, written beside everything else.
+"""Generation of metadata snapshots: started after a publication, written concurrently.
 
-Being short of descriptors or memory leaves a snapshot out: the log has it all, and the next one comes in its turn.
+A shortage of descriptors or memory skips a snapshot: the log has all records, and the next one follows.
 
 Source: ``SnapshotGenerator.java``, ``SnapshotEmitter.java`` (apache/kafka 4.3.1; KIP-630).
 """
@@ -71,7 +71,7 @@ class SnapshotGenerator:
         self._raft.run_between_steps(partial(self._snapshot_created, name))
 
     def _snapshot_created(self, name: SnapshotId) -> SnapshotCreated:
-        """What it makes superfluous goes."""
+        """Complete a snapshot and delete what it makes obsolete."""
         self._store.complete_snapshot(name, self._env.now_ms())
         return self._store.snapshot_created_event()
 

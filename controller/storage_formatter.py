@@ -36,7 +36,7 @@ BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
 
 class StorageFormatError(Exception):
-    """A directory cannot be formatted like that; the message is one line for the user. Nothing was changed."""
+    """Directory cannot be formatted; the message is one line for the user. The directory is unchanged."""
 
 
 class InitialVoter(NamedTuple):
@@ -48,7 +48,7 @@ class InitialVoter(NamedTuple):
 
 
 class FormatPlan(NamedTuple):
-    """What directories are made."""
+    """Parameters of formatting."""
 
     node_id: int
     cluster_id: str
@@ -97,7 +97,7 @@ def parse_voters(text: str, listener: str) -> tuple[InitialVoter, ...]:
 
 
 def bootstrap_records(levels: Mapping[str, int] | None = None) -> list[Message]:
-    """The feature levels a new cluster starts with; the newest, where nothing else is asked for."""
+    """Return the initial feature records of a new cluster; the newest levels by default."""
     levels = bootstrap_feature_levels(None, {}, dynamic_quorum=True) if levels is None else levels
     others = sorted(x for x in levels if x not in (METADATA_VERSION, KRAFT_VERSION))
     return [FeatureLevelRecord(x, levels[x]) for x in (METADATA_VERSION, *others) if levels[x]]
@@ -154,7 +154,7 @@ def format_directories(
 
 
 def _kind(directory: LogDirectory, metadata: LogDirectory, plan: FormatPlan) -> str:
-    """The name Kafka's tool has for such a directory."""
+    """Return Kafka's name of such a directory."""
     if directory is not metadata:
         return "data directory"
     if not plan.voters:
@@ -187,9 +187,9 @@ def _write_voters(directory: LogDirectory, plan: FormatPlan, now_ms: int) -> Non
 
 
 def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | None:
-    """The voters as a formatted directory's newest snapshot has them; None where no snapshot is.
+    """Return the voters of a formatted directory's newest snapshot; None without a snapshot.
 
-    It is what the node was told last before it wrote that snapshot: good for where to listen, not for who decides.
+    They are the voters known when the node wrote that snapshot: sufficient for its endpoints, not for decisions.
     """
     disk, path = directory.disk, f"{directory.path}/{METADATA_TOPIC}-0"
     if not disk.exists(path):
@@ -198,7 +198,7 @@ def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | 
         try:
             voters = read_snapshot_header(disk, f"{path}/{snapshot.file_name}").voters
         except CorruptFile:
-            continue  # the store says more of it when it reads all
+            continue  # the store reports the error when it loads everything
         return tuple(_read_voter(v) for v in (() if voters is None else voters.voters))
     return None
 

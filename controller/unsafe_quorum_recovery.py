@@ -1,8 +1,8 @@
-"""A new quorum out of one controller's directory, where the majority of the old one is gone for good. Offline.
+"""Recovery of a quorum from one controller's directory after a permanent loss of the majority. Offline.
 
-The replica that is left says in its log, under a new epoch, that it alone decides; started, it elects itself and counts
-all it has as committed. What the others had decided and it had not heard of never happened. Kafka has no such tool; it
-writes what a leader writes that removes the other voters (KIP-853), but for the majority that would commit it.
+The remaining replica becomes the only voter by a record in a new epoch; after its start it elects itself and commits
+its whole log. Decisions of the others that it had not received are lost. Kafka has no such tool; it writes the records
+of a leader that removes the other voters (KIP-853), without the majority that would commit them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ RECORDS_PER_BATCH = 500
 
 
 class QuorumRecoveryError(Exception):
-    """The directory cannot become a quorum of its own; the message is one line for the user. Nothing was changed."""
+    """Directory cannot become a quorum of its own; the message is one line for the user. The directory is unchanged."""
 
 
 class QuorumRecoveryPreview(NamedTuple):
-    """What would become of a cluster."""
+    """Preview of the recovered cluster."""
 
     node_id: int
     lost_voters: tuple[int, ...]
@@ -42,11 +42,11 @@ class QuorumRecoveryPreview(NamedTuple):
     """The first offset of the metadata log that is not here."""
     epoch: int
     last_timestamp_ms: int
-    """When the last record that is here was written."""
+    """Timestamp of the last record."""
     in_sync_count: int
     """Partitions this node goes on with: it is in sync, as far as it knows."""
     out_of_sync_partitions: tuple[str, ...]
-    """Partitions of which it has a copy that was not in sync when it last heard."""
+    """Partitions with a local replica that was not in sync by the last record."""
     partitions_without_copy: tuple[str, ...]
     """Partitions it has no copy of."""
 
@@ -73,7 +73,7 @@ def _ids(told: VotersRecord) -> list[int]:
 
 
 def _machine(store: MetadataStore) -> ControllerStateMachine:
-    """Everything in snapshot and log, committed or not."""
+    """Replay all records of snapshot and log, committed or not."""
     machine = ControllerStateMachine(ControllerDefaults(), lambda: ZERO_UUID, store.local_replica.id)
     for record in store.snapshot.records:
         machine.replay(-1, record)
@@ -87,10 +87,10 @@ def _machine(store: MetadataStore) -> ControllerStateMachine:
 
 
 def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
-    """Look, and change nothing.
+    """Preview the recovery without changes.
 
     Raises:
-        QuorumRecoveryError: it is no controller that decides, or the only one, or those are no records.
+        QuorumRecoveryError: not a voter, the only voter, or static voters.
         WireError: the log is damaged.
     """
     _own_entry(store)
@@ -118,11 +118,11 @@ def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
 
 
 def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int) -> int:
-    """Make this replica a quorum of its own, on disk when it returns; gives the epoch it says so under.
+    """Make this replica the only voter, durably; return the epoch of its records.
 
-    Brokers on the nodes of the other controllers are fenced, as if they had been silent: what they led is led by who is
-    left and in sync. The epoch is written first: broken off in between, this may be run again. ``static``: what was
-    set in the node's configuration.
+    Brokers on the nodes of the other controllers are fenced, as after an expired session: their partitions get leaders
+    among the remaining in-sync replicas. The epoch is written first, so that an interrupted recovery can be repeated.
+    ``static``: the settings of the node's configuration.
 
     Raises:
         QuorumRecoveryError: as `preview_recovery`. WireError: the log is damaged. OSError: the disk failed.
@@ -147,7 +147,7 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
 def _append(
     store: MetadataStore, machine: ControllerStateMachine, records: Sequence[Message], epoch: int, now_ms: int
 ) -> None:
-    """Records that follow from what is there already, a batch of so many at a time."""
+    """Append records derived from existing ones, in batches of limited size."""
     level = machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
     for first in range(0, len(records), RECORDS_PER_BATCH):
         writer, offset = MetadataBatchWriter(now_ms), store.log.log_end_offset

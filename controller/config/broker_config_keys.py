@@ -1,9 +1,11 @@
-"""The broker settings of Kafka 4.3.1: name, type, importance, limits, default. What Ottla honours is in `broker.config`.
+"""The broker settings of Kafka 4.3.1: name, type, importance, limits, default.
+
+What Ottla honours is in `broker.config`.
 
 One line a key: ``name type importance when check default``. When: ``static`` at start only, ``dynamic`` also while the
 broker runs, ``own`` while it runs and for each broker by itself. Check: as `config_keys.ConfigKey.check` has it.
-Default: ``-`` stands for none, a missing word for the empty text.
-Source: ``KafkaConfig`` and the config classes it joins (apache/kafka 4.3.1).
+Default: ``-`` stands for none, a missing word for the empty text. Source: ``KafkaConfig`` and the config classes it
+joins (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import NamedTuple
 
 
 class BrokerConfigKey(NamedTuple):
-    """One setting of a broker."""
+    """Setting of a broker."""
 
     type: str
     importance: str

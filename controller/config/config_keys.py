@@ -112,7 +112,7 @@ OWN_TOPIC_KEYS: dict[str, ConfigKey] = {
     CLAIMED_TIME: ConfigKey(CLAIMED_TIME, "BOOLEAN", "false"),
     VALIDATE_RECORDS: ConfigKey(VALIDATE_RECORDS, "BOOLEAN", "false"),
 }
-"""What Kafka does not know; shown only where it was set."""
+"""Settings that Kafka does not have; returned only where they are set."""
 OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0.."),
     METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
@@ -140,12 +140,12 @@ _SYNONYMS_OF = {name: names for names in SYNONYMS for name, _ in names if name !
 
 
 def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
-    """The names a broker setting goes by, with their units (``DynamicBrokerConfig.brokerConfigSynonyms``)."""
+    """Return the synonyms of a broker setting, with units (``DynamicBrokerConfig.brokerConfigSynonyms``)."""
     return _SYNONYMS_OF.get(name) or ((name, 1),)
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """A broker's own setting, where one of this name is known, be it for all listeners or for one."""
+    """Return a broker's own setting, where one of this name is known, be it for all listeners or for one."""
     base = base_name(name)
     known = BROKER_KEYS.get(base) or INTERNAL_BROKER_KEYS.get(name) or QUOTA_KEYS.get(name)
     own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
@@ -153,18 +153,20 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def canonical_values(values: Mapping[str, str]) -> dict[str, str]:
-    """A broker's settings, each as it is meant."""
+    """Return a broker's settings, each as it is meant."""
     return {name: canonical_value(broker_key(name), value) for name, value in values.items()}
 
 
 def topic_key(name: str) -> ConfigKey | None:
-    """A topic's setting, where one of this name is known."""
+    """Return a topic's setting, where one of this name is known."""
     return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)
 
 
 def group_bounds(name: str) -> Iterator[tuple[str, str]]:
-    """(``min`` or ``max``, broker setting) that bound a group's setting: ``consumer.session.timeout.ms`` must lie
-    between ``group.consumer.min.session.timeout.ms`` and ``group.consumer.max.session.timeout.ms``.
+    """Return the bounds of a group's setting as (``min`` or ``max``, broker setting).
+
+    ``consumer.session.timeout.ms`` must lie between ``group.consumer.min.session.timeout.ms`` and
+    ``group.consumer.max.session.timeout.ms``.
     """
     kind, _, rest = name.partition(".")
     for bound in ("min", "max"):

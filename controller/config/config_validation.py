@@ -1,4 +1,4 @@
-"""What the settings of a broker, group or client-metrics subscription must keep to, beyond each value's own form.
+"""Validation of the settings of a broker, group or client metrics subscription, beyond each value's own form.
 
 Source: ``DynamicBrokerConfig.validateConfigs``, ``GroupConfig.validate``, ``ClientMetricsConfigs.validateProperties``,
 ``ConfigurationControlManager.validateAlterConfig`` (apache/kafka 4.3.1).
@@ -38,9 +38,9 @@ _MATCH_KEYS = (
 
 
 def check_cordoned(image: MetadataImage, changes: Mapping[str, str | None]) -> None:
-    """Directories are cordoned while the node runs only where the cluster's level can say so (KIP-1066).
+    """Check that log directories are cordoned only where metadata.version supports it (KIP-1066).
 
-    A node's own configuration may name them before: the node heeds it, and nobody else knows.
+    A node's own configuration may name them before: then only the node itself respects it.
 
     Raises:
         ProtocolError: INVALID_CONFIG.
@@ -154,7 +154,7 @@ def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
 
 
 def check_client_metrics(values: Mapping[str, str]) -> None:
-    """A client-metrics subscription.
+    """Check the settings of a client metrics subscription.
 
     Raises:
         ProtocolError: INVALID_REQUEST, INVALID_CONFIG.

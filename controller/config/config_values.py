@@ -23,16 +23,17 @@ ConfigValue = int | float | bool | str | list[str]
 
 
 class ConfigKey(NamedTuple):
-    """One setting."""
+    """Setting."""
 
     name: str
     type: str
     default: str | None
     check: str = "-"
-    """What a value must keep to: ``1..`` at least, ``0..1`` within, ``1..9,-1`` or that one, ``a|b`` one of,
-    ``anycase:a|b``, ``something`` not empty, ``-`` anything. Of a list: ``list`` no empty element, ``some`` at least
-    one element besides, ``a|b`` each one of, ``some:a|b`` both; ``replicas``, ``reset``, ``voters`` and ``servers`` as
-    the functions below."""
+    """Constraint of a value: ``1..`` at least, ``0..1`` within, ``1..9,-1`` or that one, ``a|b`` one of,
+    ``anycase:a|b``, ``something`` not empty, ``-`` anything. Of a list: ``list`` no empty element, ``some`` at
+    least one element besides, ``a|b`` each one of, ``some:a|b`` both; ``replicas``, ``reset``, ``voters`` and
+    ``servers`` as the functions below.
+    """
     broker_key: str | None = None
     """The broker setting that stands behind a topic's."""
 

@@ -1,4 +1,4 @@
-"""Durations as Java reads them (ISO 8601): ``PnDTnHnMn.nS``, for settings that say how far back a group begins.
+"""Durations in Java's form (ISO 8601): ``PnDTnHnMn.nS``, for ``by_duration`` offset resets.
 
 Source: ``java.time.Duration.parse`` as ``AutoOffsetResetStrategy.java`` uses it (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ _MOST_S = 2**63
 
 
 def by_duration_ms(text: str) -> int | None:
-    """How far back ``by_duration:PT1H`` goes, in milliseconds; None where it is none, or goes forward."""
+    """Return the duration of ``by_duration:PT1H`` in milliseconds; None for another text or a negative duration."""
     found = _DURATION.fullmatch(text.removeprefix(BY_DURATION)) if len(text) <= _MOST_CHARS else None
     if found is None or not text.startswith(BY_DURATION):
         return None

@@ -12,7 +12,7 @@ from math import inf, isinf, isnan, nan
 from unicodedata import decimal
 
 WHITESPACE = "".join(map(chr, range(0x21)))
-"""What ``String.trim`` removes: every character up to U+0020."""
+"""Characters that ``String.trim`` removes: every character up to U+0020."""
 _COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
 """``AbstractConfig.COMMA_WITH_WHITESPACE``; ``\\s`` of a Java pattern is ASCII only."""
 _LAST_BMP = "\uffff"
@@ -96,7 +96,7 @@ def parse_list(text: str) -> list[str]:
 
 
 def split(text: str, separator: str = ",") -> list[str]:
-    """Return what ``String.split`` gives: nothing is trimmed, and empty strings at the end are left out."""
+    """Return the result of ``String.split``: without trimming, and without empty strings at the end."""
     parts = text.split(separator)
     if len(parts) == 1:
         return parts

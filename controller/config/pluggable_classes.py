@@ -1,4 +1,4 @@
-"""Classes that settings may name: Kafka's own, for each setting. A class of anybody else is not found here.
+"""Classes that settings may name: those of Kafka, for each setting. Third-party classes are not supported.
 
 Source: ``KafkaConfig`` and the config classes it joins (apache/kafka 4.3.1).
 """
@@ -48,7 +48,7 @@ STARTUP_CLASSES_BY_KEY: dict[str, tuple[str, ...]] = {
     ),
     "group.share.persister.class.name": ("org.apache.kafka.server.share.persister.DefaultStatePersister",),
 }
-"""Settings of type STRING or LIST whose classes Kafka loads when it starts."""
+"""Settings of type STRING or LIST whose classes Kafka loads at start."""
 
 UNIFORM, RANGE, SIMPLE = "uniform", "range", "simple"
 _ASSIGNOR = "org.apache.kafka.coordinator.group.assignor."

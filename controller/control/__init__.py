@@ -1,1 +1,1 @@
-"""What the controller decides: one module for each request."""
+"""Control areas of the controller: a module for each request."""

@@ -1,10 +1,10 @@
-"""Access rules as the controller keeps them: made, found by filters, removed.
+"""ACLs in the controller: creation, search by filters, deletion.
 
-Rules that are there already are made again silently. Each row of a request stands for itself; what the good ones make
-is written together. A rule found by two filters is told by both and removed once.
+Creating an existing ACL succeeds. The rows of a request are independent; the records of the valid ones are written
+together. An ACL matched by two filters is returned for both and deleted once.
 
-Deviation: how often rules are told again, because filters overlap, is bounded: a request of 8 KB could have two million
-rows for its answer.
+Deviation: repetitions of ACLs in the response, caused by overlapping filters, are bounded: a request of 8 KB could
+otherwise have two million rows in its response.
 
 Source: ``AclControlManager.java``, ``AclApis.scala``, ``AclBindingFilter.java`` (apache/kafka 4.3.1).
 """
@@ -54,7 +54,7 @@ class _FilterFields(Protocol):
 
 
 class AclBindingFilter(NamedTuple):
-    """Which rules are meant; None and ANY mean every one."""
+    """Filter of ACLs; None and ANY match everything."""
 
     resource: ResourceType
     name: str | None
@@ -66,7 +66,7 @@ class AclBindingFilter(NamedTuple):
 
     @property
     def has_unknown_code(self) -> bool:
-        """True if it says something nobody here knows."""
+        """True if a field has an unknown code."""
         return 0 in (self.resource, self.pattern, self.operation, self.permission)
 
     def matches(self, acl: StandardAcl) -> bool:
@@ -90,7 +90,7 @@ class AclBindingFilter(NamedTuple):
 
 
 def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
-    """A filter as it came."""
+    """Return a filter as it came."""
     return AclBindingFilter(
         from_code(ResourceType, asked.resource_type_filter),
         asked.resource_name_filter,
@@ -103,7 +103,7 @@ def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
 
 
 def acl_from_creation(row: AclCreation) -> StandardAcl:
-    """A rule as it was asked for; what nobody here knows is UNKNOWN."""
+    """Return the ACL of a creation; unknown codes become UNKNOWN."""
     return StandardAcl(
         from_code(ResourceType, row.resource_type),
         row.resource_name,
@@ -116,7 +116,7 @@ def acl_from_creation(row: AclCreation) -> StandardAcl:
 
 
 def _creation_error(acl: StandardAcl) -> str | None:
-    """Why a rule cannot be made (S-340)."""
+    """Return the reason why an ACL cannot be created (S-340)."""
     if acl.resource is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.name:
@@ -204,7 +204,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
 
 
 class _DeleteMatches:
-    """What filters of one request find: a rule is made a row once, and a filter that comes again is told the same."""
+    """Matches of a request's filters: each ACL becomes one row, and a repeated filter gets the same rows."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.deleted_ids: set[bytes] = set()
@@ -216,7 +216,7 @@ class _DeleteMatches:
         self._repeated_chars = 0
 
     def collect(self, wanted: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
-        """The rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, that is too much."""
+        """Return the rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, that is too much."""
         before = self._by_filter.get(wanted)
         if before is not None:
             rows, chars = before
@@ -239,7 +239,7 @@ class _DeleteMatches:
         return rows
 
     def _check_limits(self, again_chars: int) -> None:
-        """Raises ProtocolError: enough is found, also where it is found again, as at Kafka; or told too often."""
+        """Raise ProtocolError for too many matches, counting repetitions as Kafka does, or too large repetitions."""
         why = None
         self._repeated_chars += again_chars
         if len(self.deleted_ids) >= MAX_ACLS_PER_REQUEST:
@@ -269,7 +269,7 @@ def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:
 
 
 def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Job[list[StandardAcl]]:
-    """The rules a filter means, in steps."""
+    """Return the rules a filter means, in steps."""
     out: list[StandardAcl] = []
     for number, acl in enumerate(image.acls, 1):
         if wanted.matches(acl):

@@ -57,7 +57,7 @@ CLIENT_METRICS_KEYS = {
 
 
 class AlterConfigOp(IntEnum):
-    """What an incremental change does to one setting."""
+    """Operation of an incremental change."""
 
     SET = 0
     DELETE = 1
@@ -69,7 +69,7 @@ _OPERATIONS = frozenset(AlterConfigOp)
 
 
 def key_for_broker_plugin(name: str) -> ConfigKey:
-    """A broker's own plug-ins may have settings of any name: what they are nobody knows, so none is shown."""
+    """Return the key of a broker setting; plug-ins may have settings of any name, which are treated as sensitive."""
     return broker_key(name) or ConfigKey(name, "UNKNOWN", None)
 
 
@@ -80,7 +80,7 @@ _TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
     RESOURCE_BROKER: key_for_broker_plugin,
 }
 _KINDS_WITH_LIST_VALUES = (RESOURCE_TOPIC, RESOURCE_BROKER)
-"""Resources to whose lists elements can be appended: those of ``KafkaConfigSchema``."""
+"""Resource types with settings of type list: those of ``KafkaConfigSchema``."""
 _UNKNOWN_KEY_ERRORS = {
     RESOURCE_TOPIC: (ErrorCode.INVALID_CONFIG, "Unknown topic config name: "),
     RESOURCE_GROUP: (ErrorCode.INVALID_CONFIG, "Unknown group config name: "),
@@ -159,7 +159,7 @@ def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text
 def _next_value(
     key: ConfigKey | None, op: AlterConfigOp, current: str | None, change: IncrementalAlterableConfig
 ) -> str | None:
-    """A setting after one change; None removes it."""
+    """Return a setting after one change; None removes it."""
     if op is AlterConfigOp.DELETE:
         return None
     if change.value is None:
@@ -176,7 +176,7 @@ def _next_value(
 def _alter_resource(
     image: MetadataImage, resource: IncrementalAlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """The records that change one resource. Sizes come first: no other rule has to look at what is too long."""
+    """Return the records that change one resource. Sizes come first: no other rule has to look at what is too long."""
     kind, name = resource.resource_type, resource.resource_name
     table = _TABLES.get(kind)
     if table is None:
@@ -264,7 +264,7 @@ def _check_together(
 def _replace_resource(
     image: MetadataImage, resource: AlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """A resource's settings become exactly what is named; the rest goes back to the defaults."""
+    """Replace a resource's settings: those not named return to their defaults."""
     wanted: dict[str, str | None] = {}
     for number, config in enumerate(resource.configs, 1):
         wanted[config.name] = config.value
@@ -345,9 +345,9 @@ def _resource_key(resource: AlterConfigsResourceMessage) -> str:
 
 
 def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list[Message]:
-    """What goes with another minimum of in-sync replicas: who was an eligible leader under the old one is none.
+    """Return the records that clear eligible leaders after a change of min.insync.replicas.
 
-    Under a lower minimum something may have been acknowledged that an eligible leader does not have
+    With a lower minimum, records may have been acknowledged that an eligible leader does not have
     (``createClearElrRecordsAsNeeded``, KIP-966).
     """
     if not image.features.get(ELR_VERSION):

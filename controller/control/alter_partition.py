@@ -1,4 +1,4 @@
-"""A leader says who is in sync with it: AlterPartition.
+"""AlterPartition: a leader's changes of its in-sync replicas.
 
 Source: ``ReplicationControlManager.alterPartition`` (apache/kafka 4.3.1); KIP-497, KIP-841 (fenced brokers stay out),
 KIP-903 (so do brokers of another epoch), KIP-704 (recovery after an unclean election).
@@ -37,7 +37,7 @@ _ANY_EPOCH = -1
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Each row by itself: the change, or why not; where nothing new is asked, what stands (R-291, R-292)."""
+    """Decide on each row: the change, its error, or the current state if unchanged (R-291, R-292)."""
     if not request.topics:
         return ControllerResult(AlterPartitionResponse())
     broker = image.brokers.get(request.broker_id)

@@ -112,10 +112,10 @@ def reassign_partition(
     *,
     keeps_factor: bool = False,
 ) -> PartitionChangeRecord | None:
-    """The record that moves a partition to these replicas (R-295); None where they are its own, and nothing else to do.
+    """Return the record that reassigns a partition (R-295); None if there is no change.
 
     Raises:
-        ProtocolError: INVALID_REPLICA_ASSIGNMENT: nobody, somebody twice, or a broker that is not registered;
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT: no replica, a duplicate, or a broker that is not registered;
             INVALID_REPLICATION_FACTOR: there would be more or fewer than now, and ``keeps_factor`` forbids it.
     """
     validate_manual_assignment(image, target, None)
@@ -138,7 +138,7 @@ def reassign_partition(
 def _cancel_reassignment(
     image: MetadataImage, name: str, at: tuple[bytes, int], p: PartitionRegistration, rules: PartitionChangeRules
 ) -> PartitionChangeRecord | None:
-    """The record that ends a move without what it was to add (R-297)."""
+    """Return the record that ends a move without what it was to add (R-297)."""
     if not is_reassignment_in_progress(p):
         raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     left = revert_reassignment(p)

@@ -1,4 +1,4 @@
-"""A broker says in which of its directories replicas lie.
+"""AssignReplicasToDirs: a broker's assignment of replicas to its directories.
 
 Source: ``ReplicationControlManager.handleAssignReplicasToDirs`` (apache/kafka 4.3.1; KIP-858).
 """
@@ -41,7 +41,7 @@ def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCo
 def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Note where replicas lie (R-302). What turns out to lie in a failed directory is led by others, or by nobody."""
+    """Assign replicas to directories (R-302); those in a failed directory get another leader, or none."""
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

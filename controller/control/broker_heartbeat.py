@@ -1,4 +1,4 @@
-"""Heartbeats: a broker says how far it is and what it wants; it is fenced, unfenced, or let go step by step.
+"""Broker heartbeats: a broker reports its metadata offset and wishes; it is fenced, unfenced or shut down in steps.
 
 Source: ``BrokerHeartbeatManager.java``, ``ReplicationControlManager.processBrokerHeartbeat`` (apache/kafka 4.3.1).
 
@@ -33,7 +33,7 @@ from ottla.wire.messages.metadata_records import BrokerRegistrationChangeRecord,
 
 
 class BrokerControlState(Enum):
-    """What a broker is to the controller."""
+    """State of a broker in the controller."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -43,40 +43,46 @@ class BrokerControlState(Enum):
 
 @dataclass(slots=True)
 class BrokerHeartbeatState:
-    """What brokers said last. It lives in the active controller's memory only."""
+    """State from the brokers' heartbeats, in the active controller's memory only."""
 
     metadata_offsets: dict[int, int] = field(default_factory=dict)
-    """How far each has applied the metadata."""
+    """Applied metadata offset of each broker."""
     registration_offsets: dict[int, int] = field(default_factory=dict)
     """Offset of each broker's registration."""
     controlled_shutdown_offsets: dict[int, int] = field(default_factory=dict)
-    """Where the records lie that began a broker's controlled shutdown."""
+    """Offset of the record that started a broker's controlled shutdown."""
 
     def on_registration(self, broker_id: int, offset: int) -> None:
-        """A registration, a new process's or the same one's again: what was said before it counts no more."""
+        """Record a registration, which invalidates the broker's earlier heartbeats."""
         self.registration_offsets[broker_id] = offset
         self.metadata_offsets.pop(broker_id, None)
         self.controlled_shutdown_offsets.pop(broker_id, None)
 
     def on_registration_change(self, broker_id: int, *, is_fenced: bool) -> None:
-        """A registration has changed: its next heartbeat tells how far it is. Who is fenced does not shut down."""
+        """Forget the reported offset after a change of the registration.
+
+        A fenced broker is not in controlled shutdown.
+        """
         self.metadata_offsets.pop(broker_id, None)
         if is_fenced:
             self.controlled_shutdown_offsets.pop(broker_id, None)
 
     def reset(self) -> None:
-        """A new active controller has heard nothing yet. It knows where registrations lie: those are records."""
+        """Forget the heartbeats in a new active controller. Offsets of registrations stay, as they are in the log."""
         self.metadata_offsets.clear()
         self.controlled_shutdown_offsets.clear()
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
-        """How far the slowest broker is that serves, and does not shut down as far as is known; None: there is none."""
+        """Return the lowest applied offset of the active brokers that are not shutting down; None if there are none."""
         active = (i for i, b in image.brokers.items() if not b.fenced and i not in self.controlled_shutdown_offsets)
         return min((self.metadata_offsets.get(i, -1) for i in active), default=None)
 
 
 def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeatState) -> BrokerControlState:
-    """A broker's state. A shutdown that an earlier controller began is not known here: it begins anew (R-275)."""
+    """Return a broker's state.
+
+    A shutdown that an earlier controller began is not known here: it begins anew (R-275).
+    """
     if broker.fenced:
         return BrokerControlState.FENCED
     return (
@@ -89,7 +95,7 @@ def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeat
 def next_broker_state(
     image: MetadataImage, contacts: BrokerHeartbeatState, request: BrokerHeartbeatRequest
 ) -> Job[BrokerControlState]:
-    """The state a heartbeat leads to (the table of R-273)."""
+    """Return the state a heartbeat leads to (the table of R-273)."""
     broker_id = request.broker_id
     broker = image.brokers[broker_id]
     now = current_broker_state(broker, contacts)
@@ -115,7 +121,7 @@ def next_broker_state(
 def _transition(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, state: BrokerControlState
 ) -> Job[list[Message]]:
-    """The records of a change of state, in Kafka's order (R-286)."""
+    """Return the records of a change of state, in Kafka's order (R-286)."""
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     if state is BrokerControlState.UNFENCED:
         records = yield from leader_and_isr_updates(image, static, is_leaderless, comes=broker_id)
@@ -131,7 +137,7 @@ def _transition(
 def _image_without_directories(
     image: MetadataImage, broker: RegisterBrokerRecord, lost: Collection[bytes]
 ) -> MetadataImage:
-    """The image as directories that failed leave it: who comes back leads nothing that lies in one of them."""
+    """Return the image after directories failed: a returning broker leads no partition in them."""
     left = [d for d in broker.log_dirs if d not in lost]
     if len(left) == len(broker.log_dirs):
         return image
@@ -141,7 +147,7 @@ def _image_without_directories(
 def _offline_directory_records(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, told: Collection[bytes]
 ) -> Job[list[Message]]:
-    """Directories that failed: what lies in them is led by others, or by nobody (R-290)."""
+    """Return the records for failed directories: their partitions get another leader, or none (R-290)."""
     gone = {d for d in broker.log_dirs if d in told}
     if not gone:
         return []
@@ -154,7 +160,7 @@ def _offline_directory_records(
 
 
 def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Fence a broker that nobody hears any more: what it led is led by others, or by nobody (R-276)."""
+    """Fence a broker whose session expired: its partitions get another leader, or none (R-276)."""
     records = yield from _transition(image, static, image.brokers[broker_id], BrokerControlState.FENCED)
     return ControllerResult(None, records)
 
@@ -173,9 +179,9 @@ def process_heartbeat(
     next_offset: int,
     static: Mapping[str, str],
 ) -> ControllerResultSteps:
-    """Take a heartbeat in; answer what the broker is from now on.
+    """Process a heartbeat; respond with the broker's new state.
 
-    Who may stop now has no lease any more: it need not wait for its end before it registers again.
+    A broker that may shut down loses its session at once, so that it can register again without waiting for its end.
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:

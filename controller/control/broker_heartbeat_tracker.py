@@ -1,8 +1,8 @@
-"""Leases: how long a broker counts as alive though nobody hears it.
+"""Sessions of brokers by their last heartbeat.
 
-A broker's lease begins with its first heartbeat, not with its registration, and ends a session after its last one. It
-lives in the active controller's memory: a new one gives every broker that is not fenced a whole session.
-Source: ``BrokerHeartbeatTracker.java``, ``ClusterControlManager.activate`` (apache/kafka 4.3.1).
+A broker's session begins with its first heartbeat, not with its registration, and ends ``broker.session.timeout.ms``
+after its last one. It is kept in the active controller's memory: a new one gives every broker that is not fenced a
+whole session. Source: ``BrokerHeartbeatTracker.java``, ``ClusterControlManager.activate`` (apache/kafka 4.3.1).
 
 From KIP-631.
 """
@@ -17,31 +17,30 @@ CHECKS_PER_SESSION = 8
 
 
 class BrokerHeartbeatTracker:
-    """When each process of a broker, told by its broker epoch, was heard last. Times are of the monotonic clock."""
+    """Time of the last heartbeat of each broker process, by broker epoch. Times are monotonic."""
 
     def __init__(self, session_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
         self.session_ms = session_ms
         self._last_contact_ms: dict[tuple[int, int], float] = {}
 
     def activate(self, image: MetadataImage, now_ms: float, own: int | None = None) -> None:
-        """Begin with a controller that is active from now on: brokers that are not fenced were heard now (R-277).
+        """Give all brokers that are not fenced a full session at activation (R-277).
 
-        ``own`` is the broker of this very process: while it starts anew its former process is gone, and it is not kept
-        waiting for that one's lease to end.
+        ``own`` is the broker of this process: at its start the former process is gone, and its session need not expire.
         """
         live = (b for b in image.brokers.values() if not b.fenced and b.broker_id != own)
         self._last_contact_ms = {(b.broker_id, b.broker_epoch): now_ms for b in live}
 
     def touch(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
-        """A heartbeat arrived: noted before it waits for its turn (R-276)."""
+        """Record a heartbeat on arrival, before it is queued (R-276)."""
         self._last_contact_ms[(broker_id, broker_epoch)] = now_ms
 
     def remove(self, broker_id: int, broker_epoch: int) -> None:
-        """It is known to be gone, or was let go."""
+        """Remove a session after a known end or a shutdown."""
         self._last_contact_ms.pop((broker_id, broker_epoch), None)
 
     def last_contact_ms(self, broker_id: int, broker_epoch: int) -> float | None:
-        """When it was heard last; None where it has no lease."""
+        """Return the time of the last heartbeat; None without a session."""
         return self._last_contact_ms.get((broker_id, broker_epoch))
 
     def has_valid_session(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
@@ -50,7 +49,7 @@ class BrokerHeartbeatTracker:
         return heard is not None and now_ms <= heard + self.session_ms
 
     def next_expired_broker(self, image: MetadataImage, now_ms: float) -> int | None:
-        """A broker to be fenced because its lease is over; None where there is none.
+        """Return a broker with an expired session; None without one.
 
         One at a time, so that each is fenced in sight of what fencing the one before it did. Leases of processes that
         are not registered any more, or are fenced already, are dropped.

@@ -35,7 +35,7 @@ from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, Unreg
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 RESERVED_DIRECTORY_IDS = 100
-"""Directory ids below this number stand for something else than a directory."""
+"""Directory ids below this number are reserved."""
 SUPPORTED_FEATURES = {
     METADATA_VERSION: (7, NEWEST_METADATA_VERSION),
     KRAFT_VERSION: (0, 1),
@@ -48,7 +48,7 @@ SUPPORTED_FEATURES = {
 
 
 class RegistrationContext(NamedTuple):
-    """What a registration must agree with, besides the image."""
+    """State that a registration is checked against, besides the image."""
 
     id: str
     kraft_version: int
@@ -68,7 +68,7 @@ def _is_duplicate_broker(
 def _registration_error(
     image: MetadataImage, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> Job[ErrorCode]:
-    """Why a broker may not register, in Kafka's order (R-269); NONE where it may."""
+    """Return the error of a registration, in Kafka's order (R-269); NONE for a valid one."""
     if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if _is_duplicate_broker(image.brokers.get(request.broker_id), request, cluster):
@@ -107,9 +107,9 @@ def register_broker(
 ) -> ControllerResultSteps:
     """Write a registration, fenced (R-270, R-271).
 
-    What a former process of the broker left is cleaned up first: it leaves every in-sync set, and where it did not stop
-    cleanly it is no eligible leader any more either. The broker epoch is the next offset at this moment: the
-    registration's own, where there is nothing to clean up.
+    The state of a former process of the broker is cleaned up first: the broker leaves every in-sync set, and where it
+    did not stop cleanly it is no eligible leader any more either. The broker epoch is the next offset at this moment:
+    the registration's own, without a clean-up.
     """
     wrong = yield from _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:

@@ -1,8 +1,8 @@
-"""Client quotas as the controller keeps them: what users, clients and addresses may, changed and told.
+"""Client quotas in the controller: changes and descriptions of the quotas of users, clients and addresses.
 
-Entries of a request stand for themselves; what the good ones change is written together, as one batch: where that would
-be too large the request is refused as a whole. Removing what is not set, and setting what is set, succeed silently. A
-name that is null is the default of its kind.
+The entries of a request are independent; the changes of the valid ones are written as one batch: where that would be
+too large the request is rejected as a whole. Removing a missing quota and setting an existing one succeed silently. A
+null name is the default of its type.
 
 Source: ``ClientQuotaControlManager.java``, ``ClientQuotasImage.java``, ``QuotaConfig.java`` (apache/kafka 4.3.1).
 
@@ -54,7 +54,7 @@ def _entity(rows: list[Any]) -> QuotaEntity:
 
 
 def _allowed_keys(rows: list[Any]) -> Mapping[str, int | None] | str:
-    """What may be set for an entity; or why nothing may (S-352)."""
+    """Return the allowed quota keys of an entity, or an error message (S-352)."""
     kinds = [row.entity_type for row in rows]
     if not kinds:
         return "Invalid empty client quota entity"
@@ -92,7 +92,7 @@ def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str 
 
 
 def _records(image: MetadataImage, entry: AlterClientQuotasRequestEntryData) -> list[Message] | str:
-    """What an entry changes; or why it changes nothing."""
+    """Return the records of an entry, or an error message."""
     if max(len(entry.entity), len(entry.ops)) > MAX_QUOTA_ENTITY_PARTS:
         return f"More than {MAX_QUOTA_ENTITY_PARTS} parts of an entity, or quota keys"
     keys = _allowed_keys(entry.entity)
@@ -121,7 +121,7 @@ def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> Cli
 
 
 def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> ControllerResultSteps:
-    """Change quotas. An entity that is named twice is told once: the first entry counts, and the answer is an error."""
+    """Change quotas. For a duplicate entity the first entry is applied and the response is an error."""
     rows: dict[QuotaEntity, AlterClientQuotasResponseEntryData] = {}
     records: list[Message] = []
     size = 0
@@ -153,13 +153,13 @@ def _row(entity: QuotaEntity, code: ErrorCode, why: str | None) -> AlterClientQu
     return AlterClientQuotasResponseEntryData(code, why, named)
 
 
-# ------------------------------------------------------------------ what is told
+# ------------------------------------------------------------------ descriptions
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
 class QuotaEntityFilter(NamedTuple):
-    """Which entities are asked for."""
+    """Filter of quota entities."""
 
     exact: Mapping[str, str | None]
     """Kinds that must have this name; None is the default's."""
@@ -176,7 +176,7 @@ class QuotaEntityFilter(NamedTuple):
 
 
 def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilter:
-    """What a request asks for (S-353).
+    """Return the filter of a request (S-353).
 
     Raises:
         ProtocolError: INVALID_REQUEST, UNSUPPORTED_VERSION.

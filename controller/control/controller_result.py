@@ -1,4 +1,4 @@
-"""What a control area answers: records to append and the response to send once they are committed."""
+"""Result of a control area: records to append and the response to send once they are committed."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ class ControllerDefaults(NamedTuple):
     num_partitions: int = 1
     replication_factor: int = 1
     static_config: Mapping[str, str] = MappingProxyType({})
-    """What was set in this node's configuration."""
+    """Settings of this node's configuration."""

@@ -57,7 +57,7 @@ UuidFunction = Callable[[], bytes]
 
 
 class TopicCreationContext(NamedTuple):
-    """What a topic is made with that stands in no request."""
+    """Parameters of a topic's creation that are not in the request."""
 
     defaults: ControllerDefaults
     new_id: UuidFunction
@@ -66,7 +66,7 @@ class TopicCreationContext(NamedTuple):
 
 
 def topic_name_error(name: str) -> str | None:
-    """What is wrong with a topic name, or None (``Topic.validate``)."""
+    """Return the error of a topic name, or None (``Topic.validate``)."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -85,7 +85,7 @@ def topic_name_error(name: str) -> str | None:
 
 
 def topic_config_error(values: Mapping[str, str | None]) -> str | None:
-    """What is wrong with a topic's settings, or None."""
+    """Return the error of a topic's settings, or None."""
     for name, value in values.items():
         key = topic_key(name)
         if key is None:
@@ -101,7 +101,7 @@ def topic_config_error(values: Mapping[str, str | None]) -> str | None:
 def _partitions(
     topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
-    """The partitions a creation asks for."""
+    """Return the partitions a creation asks for."""
     if topic.assignments:
         if topic.replication_factor != -1:
             raise ProtocolError(
@@ -136,7 +136,7 @@ def _partitions(
 
 
 def _configs(values: Mapping[str, str], image: MetadataImage) -> list[CreatableTopicConfigs]:
-    """All of a topic's effective settings, as a creation answers them."""
+    """Return all of a topic's effective settings, as a creation answers them."""
     wide = image.config(RESOURCE_BROKER, "")
     out = []
     for key in TOPIC_KEYS.values():
@@ -184,7 +184,7 @@ def _create_topic(
 
 
 def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, str]) -> ProtocolError | None:
-    """Why a topic cannot have its name, or None. ``flats``: names in the image, dots as underscores."""
+    """Return the error of a name collision, or None. ``flats``: names in the image, dots as underscores."""
     if name == METADATA_TOPIC:  # its partition 0 would lie where the metadata log does
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     wrong = topic_name_error(name)
@@ -199,7 +199,7 @@ def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, s
 
 
 def _requested_partition_count(request: CreateTopicsRequest, defaults: ControllerDefaults) -> Job[int]:
-    """How many partitions a request would make at the most (``validateTotalNumberOfPartitions``)."""
+    """Return the maximum number of partitions a request creates (``validateTotalNumberOfPartitions``)."""
     total = 0
     for number, topic in enumerate(request.topics, 1):
         if topic.assignments:
@@ -289,7 +289,7 @@ def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
 
 
 def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> Job[tuple[set[str], set[bytes]]]:
-    """The names that a request gives once, and all ids it gives."""
+    """Return the names that a request gives once, and all ids it gives."""
     names: set[str] = set()
     ids: set[bytes] = set()
     for number, item in enumerate(_to_delete(request), 1):
@@ -306,7 +306,7 @@ def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> 
 def _deletion_name_error(
     name: str | None, topic_id: bytes, topic: TopicImage | None, ids: Container[bytes], *, is_again: bool
 ) -> str | None:
-    """What is wrong with how a request names a topic it would delete, or None. ``ids``: all that it gives."""
+    """Return the error of a topic in a DeleteTopics request, or None. ``ids``: all ids of the request."""
     if name is None:
         if topic_id == ZERO_UUID:
             return "Neither topic name nor id were specified."

@@ -34,7 +34,7 @@ from ottla.wire.messages.create_partitions import (
 def _add_partitions(
     topic: CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, room: int, spend: ChargeQuota
 ) -> Job[list[Message]]:
-    """The records of a topic's new partitions; more than ``room`` of them are too many for the request."""
+    """Return the records of a topic's new partitions; more than ``room`` of them are too many for the request."""
     known = image.topics.get(topic.name)
     if known is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

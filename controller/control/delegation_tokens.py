@@ -1,10 +1,10 @@
-"""Delegation tokens: issued, renewed, ended, and swept away once their time is over.
+"""Delegation tokens: creation, renewal, expiry, and removal of expired tokens.
 
-A token's hmac is made of its id and a secret that every node has in its settings; it is kept nowhere, so the log and
-its snapshots let nobody in. Whoever has the hmac may log in as the token's owner.
+A token's hmac is derived from its id and a secret in every node's settings; it is not stored, so that the log and its
+snapshots contain no credentials. A client with the hmac can log in as the token's owner.
 
-Behaviour (S-331, S-332, S-334): owner and renewers prolong or end a token, who asked for one for somebody else does
-not. No token outlives its greatest age, however often it is renewed. One that is past its time can only be removed.
+Behaviour (S-331, S-332, S-334): owner and renewers can renew or expire a token, but not the requester of a token for
+another owner. No renewal exceeds the token's maximum lifetime. An expired token can only be removed.
 
 Source: ``DelegationTokenControlManager.java``, ``DelegationTokenManager.java`` (apache/kafka 4.3.1).
 
@@ -38,16 +38,16 @@ MAX_SWEPT = 1_000
 """Removed in one turn."""
 USER = "User"
 REQUESTER_SINCE = 3
-"""The version of Create and Describe from which on they say who asked for a token."""
+"""First version of Create and Describe with the requester of a token."""
 _NEVER_MS = 2**63 - 1
 _HMAC_BYTES = 64
 
 StaticConfig = Mapping[str, str]
-"""What was set in this node's configuration."""
+"""Settings of this node's configuration."""
 
 
 class TokenRequestContext(NamedTuple):
-    """A request about tokens, who sent it and when: what the rules need beside the request."""
+    """Request about tokens with its principal and time."""
 
     request: Any
     principal: str
@@ -57,19 +57,19 @@ class TokenRequestContext(NamedTuple):
 
 
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """What whoever has the token knows; 64 bytes."""
+    """Return the hmac of a token, which its holders know; 64 bytes."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
 def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> str:
-    """Whose a token shall be: who asks, unless somebody is named."""
+    """Return the owner of a new token: the named one, else the requester."""
     if not request.owner_principal_name:
         return principal
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 
 def iterate_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
-    """Every token there is."""
+    """Return every token there is."""
     out: list[DelegationTokenRecord] = []
     for number, record in enumerate(image.others.values(), 1):
         if isinstance(record, DelegationTokenRecord):
@@ -89,7 +89,7 @@ def _number(static: StaticConfig, name: str) -> int:
 
 
 def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[DelegationTokenRecord | None]:
-    """The token of an hmac. What has another length is none: comparing takes as long as it has bytes."""
+    """Return the token of an hmac. What has another length is none: comparing takes as long as it has bytes."""
     if len(shown) != _HMAC_BYTES:
         return None
     tokens = yield from iterate_tokens(image)
@@ -102,7 +102,7 @@ def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[Deleg
 
 
 def _new_token_id(new_id: Callable[[], bytes]) -> str:
-    """A new token's id; none begins like an option of a command line, as no id of Kafka's does."""
+    """Return a new token's id; none begins like an option of a command line, as no id of Kafka's does."""
     out = uuid_to_string(new_id())
     while out.startswith("-"):
         out = uuid_to_string(new_id())
@@ -137,7 +137,7 @@ def _refused(request: Any, code: ErrorCode) -> Message:
 
 
 def create_response(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
-    """An answer without a token; before version 3 it does not say who asked."""
+    """Return a response without a token; before version 3 it has no requester."""
     told = _split_principal(requester) if version >= REQUESTER_SINCE else ("", "")
     return CreateDelegationTokenResponse(0, *_split_principal(owner), *told)
 
@@ -214,7 +214,7 @@ def _set_expiry(token: DelegationTokenRecord, expiry_ms: int, answer: Any) -> Co
 
 
 def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultSteps:
-    """Remove tokens whose time is over; the answer is whether there are more of them."""
+    """Remove expired tokens; the response is True if there are more."""
     tokens = yield from iterate_tokens(image)
     gone: list[Message] = []
     for number, token in enumerate(tokens, 1):

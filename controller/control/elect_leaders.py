@@ -31,7 +31,7 @@ from ottla.wire.messages.elect_leaders import (
 from ottla.wire.messages.metadata_records import PartitionChangeRecord
 
 MAX_ELECTIONS_PER_RUN = 1_000
-"""What the controller changes by itself at once; the rest comes in the next turn."""
+"""Maximum number of elections per run; the rest follows in the next run."""
 _KINDS = {0: PartitionElection.PREFERRED, 1: PartitionElection.UNCLEAN}
 _IMPOSSIBLE = {
     PartitionElection.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
@@ -108,7 +108,7 @@ def _elect_row(
     rules: PartitionChangeRules,
     kind: PartitionElection,
 ) -> tuple[ErrorCode, str | None, PartitionChangeRecord | None]:
-    """One partition's election: error, message, record."""
+    """Elect a leader for one partition; return error, message, record."""
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}", None
     p = topic.partitions.get(number)
@@ -142,7 +142,7 @@ def _elect_where(
     kind: PartitionElection,
     wants: Callable[[PartitionRegistration, PartitionChangeRules], bool],
 ) -> ControllerResultSteps:
-    """Elect wherever it is wanted and somebody else leads after it; the answer: whether there may be more to do."""
+    """Elect leaders where ``wants`` holds and the leader changes; the response is True if there may be more."""
     records: list[Message] = []
     seen = 0
     for name in (yield from sort_job(image.topics)):
@@ -166,7 +166,10 @@ def balance_partition_leaders(image: MetadataImage, static: Mapping[str, str]) -
 
 
 def elect_unclean_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Who lives leads what nobody leads, where topics allow it (R-267); the answer: whether there may be more to do."""
+    """Elect live replicas for leaderless partitions, where topics allow it (R-267).
+
+    The response is True if there may be more.
+    """
     return _elect_where(
         image, static, PartitionElection.UNCLEAN, lambda p, rules: rules.allows_unclean_election and is_leaderless(p)
     )

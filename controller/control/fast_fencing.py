@@ -1,9 +1,8 @@
-"""When a broker is plainly gone, so that its lease ends at once: its connection was lost, and its port refuses.
+"""Fast fencing: ends a broker's session at once when its connection was lost and its port refuses connections.
 
-Fencing a broker that lives is always safe: it comes back with its next heartbeat. So the only question is whom not to
-disturb for nothing. A refusal counts where a probe has reached this very process before (a listener behind a wall, or
-not bound yet, refuses as well), and where nothing was heard of it since the probe began. What is only silent keeps its
-lease: a cut or a pause takes the session.
+Fencing a live broker is always safe: it returns with its next heartbeat, but disturbs its clients. A refused connection
+therefore counts only if a probe has reached this process before (a listener behind a firewall, or not bound yet,
+refuses as well), and no heartbeat arrived since the probe began. A broker that is only silent keeps its session.
 
 Kafka waits for the end of the session. The rule is Ottla's own.
 """
@@ -26,22 +25,22 @@ class BrokerConnectionRefused(NamedTuple):
     broker_id: int
     broker_epoch: int
     probe_started_ms: float
-    """When the probe began, of the monotonic clock."""
+    """Start of the probe, monotonic."""
 
 
 def is_connection_refused(error: OSError) -> bool:
-    """Return whether a probe failed because nobody listens there: not for want of a way, a name or time."""
+    """Return True if a probe failed since no process listens on the port: not for lack of a route, name or time."""
     return error.errno == ECONNREFUSED
 
 
 class BrokerProbes:
-    """Which processes of brokers a probe has reached. Every controller keeps it, active or not."""
+    """Broker processes that a probe has reached. Every controller tracks them, active or not."""
 
     def __init__(self) -> None:
         self._reached: dict[int, int] = {}
 
     def record_reached(self, broker_id: int, broker_epoch: int) -> None:
-        """A probe was let in."""
+        """Record a successful probe."""
         self._reached[broker_id] = broker_epoch
 
     def has_reached(self, broker_id: int, broker_epoch: int) -> bool:

@@ -1,9 +1,10 @@
-"""What the active controller makes whole by itself: internal topics grow with the cluster, lost replicas come again.
+"""Replica recovery by the active controller: internal topics get more replicas, lost replicas are replaced.
 
-A node alone makes its internal topics with one replica. As others join, each of those topics gets a replica more, up
-to three, unless the number was set by hand. And where ``auto.replica.recovery.after.ms`` is set, what a broker had that
-has been away for so long is made again on others. Both are moves as any other (KIP-455); a broker that comes back in
-the middle of one keeps what it had until the move is through. The rules are Ottla's own: Kafka leaves this to people.
+A single node creates its internal topics with one replica. As other nodes join, each of those topics gets more
+replicas, up to three, unless the number was set explicitly. Where ``auto.replica.recovery.after.ms`` is set, the
+replicas of a broker that has been down for that time are created on others. Both are ordinary reassignments (KIP-455);
+a broker that returns during one keeps its replicas until it is complete. The rules are Ottla's own: Kafka has no such
+recovery.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ def _partitions(image: MetadataImage, names: Iterable[str]) -> Iterator[tuple[To
 
 
 def _placeable_brokers(image: MetadataImage) -> BrokerLoads:
-    """Brokers that may get replicas now, nothing counted."""
+    """Return the brokers that may get replicas, without their loads."""
     live = sorted(b.broker_id for b in image.brokers.values() if not b.fenced and is_usable_for_placement(b))
     return BrokerLoads({i: image.brokers[i].rack for i in live})
 
 
 def _replicas_on_registered_brokers(image: MetadataImage, p: PartitionRegistration) -> tuple[int, ...]:
-    """A partition's replicas without those on brokers that were let go for good."""
+    """Return a partition's replicas on registered brokers."""
     return tuple(i for i in p.replicas if i in image.brokers)
 
 
@@ -61,7 +62,7 @@ def _needs_more_replicas(image: MetadataImage, p: PartitionRegistration, factor:
 
 
 def _topics_to_expand(image: MetadataImage, static: Mapping[str, str], factor: int) -> list[TopicImage]:
-    """Internal topics with a partition that has fewer replicas."""
+    """Return internal topics with partitions that need more replicas."""
     found = (image.topics.get(name) for name, key in INTERNAL_TOPIC_FACTOR_KEYS.items() if key not in static)
     return [
         t for t in found if t is not None and any(_needs_more_replicas(image, p, factor) for p in t.partitions.values())
@@ -69,14 +70,14 @@ def _topics_to_expand(image: MetadataImage, static: Mapping[str, str], factor: i
 
 
 def _rotated(replicas: tuple[int, ...], number: int) -> tuple[int, ...]:
-    """The first stays; who is next in line differs from partition to partition, so that not one has to lead all."""
+    """Keep the first replica and rotate the others by partition, so that the next leaders differ."""
     first, *others = replicas
     turn = number % len(others)
     return (first, *others[turn:], *others[:turn])
 
 
 def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Internal topics get replicas on brokers that have joined; the answer: whether any move was begun."""
+    """Expand internal topics to new brokers; the response is True if a reassignment was started."""
     brokers = _placeable_brokers(image)
     factor = min(INTERNAL_TOPIC_REPLICATION_FACTOR, len(brokers.racks))
     growing = _topics_to_expand(image, static, factor)
@@ -112,10 +113,9 @@ def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> C
 def replace_lost_replicas(
     image: MetadataImage, static: Mapping[str, str], absences: FencedSince, now_ms: float
 ) -> ControllerResultSteps:
-    """What brokers had that are away for too long begins to be made on others; the answer: whether there is more.
+    """Reassign the replicas of brokers that were down for too long; the response is True if there are more.
 
-    Only where somebody leads, to copy from. What moves already is left alone; brokers that were let go for good
-    (unregistered) count as away at once.
+    Only partitions with a leader and without an active reassignment; unregistered brokers count as down at once.
     """
     after_ms = float(static.get(REPLICA_RECOVERY, "0"))
     if not after_ms:

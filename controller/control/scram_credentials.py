@@ -1,8 +1,8 @@
-"""SCRAM credentials: set and removed by request, kept as salt and two keys. Passwords never come here.
+"""SCRAM credentials: set and removed by request, stored as salt and two keys. Passwords are never sent.
 
-Behaviour (S-323, S-324): a request may name a user once; who is named twice keeps what there was. What is right is
-written together, as one batch: where that would be too large the request is refused as a whole. The client salts the
-password, and both keys are derived from that here.
+Behaviour (S-323, S-324): a request may contain a user once; a duplicate user stays unchanged. The valid changes are
+written as one batch: where that would be too large the request is rejected as a whole. The client salts the password,
+and both keys are derived here.
 
 Source: ``ScramControlManager.java``, ``ScramImage.java``, ``ScramParser.java`` (apache/kafka 4.3.1).
 
@@ -74,7 +74,7 @@ def _upsertion_error(upsertion: ScramCredentialUpsertion) -> ScramError | None:
 def credential_record(
     name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int
 ) -> UserScramCredentialRecord:
-    """What is kept of a salted password."""
+    """Return the record of a salted password."""
     keys = scram.derive_credential(MECHANISMS[mechanism], salted, salt, iterations)
     return UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
 
@@ -123,7 +123,7 @@ def _alter(
                 keyless.append(x.name)
         if number % YIELD_EVERY == 0:
             yield None
-    for name in keyless:  # Java makes no key of nothing, and finds that once all are taken
+    for name in keyless:  # Java rejects an empty key, and does so after all changes are validated
         if fine.pop(name, None) is not None:
             wrong[name] = ErrorCode.UNKNOWN_SERVER_ERROR, None
     salts = sum(len(x.salt) for x in fine.values() if isinstance(x, UserScramCredentialRecord))
@@ -143,8 +143,9 @@ def _validate_user(name: str, error: ScramError | None, fine: dict[str, Message]
 
 
 def parse_scram_option(text: str, fresh_salt: bytes) -> UserScramCredentialRecord:
-    """``SCRAM-SHA-256=[name=alice,password=...]`` as Kafka's ``--add-scram`` takes it; also ``salt``, ``iterations``,
-    ``saltedpassword``. ``fresh_salt`` is taken where none is given.
+    """``SCRAM-SHA-256=[name=alice,password=...]`` as Kafka's ``--add-scram`` takes it.
+
+    Also ``salt``, ``iterations``, ``saltedpassword``. ``fresh_salt`` is taken where none is given.
 
     Raises:
         InvalidScramOption: it cannot be.

@@ -36,7 +36,7 @@ _PREFIX = "The update failed for all features since the following feature had an
 
 
 class UpgradeType(IntEnum):
-    """What a request allows."""
+    """Upgrade type of a request."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -44,7 +44,7 @@ class UpgradeType(IntEnum):
 
 
 class _Refused(Exception):
-    """Why a level cannot be taken."""
+    """Reason to reject a level."""
 
 
 def _invalid(name: str, level: int, why: str) -> _Refused:
@@ -52,7 +52,7 @@ def _invalid(name: str, level: int, why: str) -> _Refused:
 
 
 class FeatureUpdateContext(NamedTuple):
-    """The controller that decides, and whom it must hear of first."""
+    """Controller that decides, and the voters whose versions it needs."""
 
     node_id: int
     kraft_version: int = 1
@@ -116,7 +116,10 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
 
 
 def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[list[Message]]:
-    """One record for each feature that moves. Eligible leader replicas need one minimum of in-sync replicas for all."""
+    """Return a record for each changed feature.
+
+    Eligible leader replicas need one min.insync.replicas for all brokers.
+    """
     out: list[Message] = []
     for name, level in levels.items():
         if name == KRAFT_VERSION or image.features.get(name, 0) == level:

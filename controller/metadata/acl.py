@@ -1,4 +1,4 @@
-"""The words of access control: operations, resources, permissions, patterns, and one rule of who may do what.
+"""Types of access control: operations, resource types, permissions, pattern types and ACLs.
 
 Source: ``AclOperation.java``, ``ResourceType.java``, ``AclPermissionType.java``, ``PatternType.java``,
 ``AclEntry.java``, ``StandardAcl.java`` (apache/kafka 4.3.1).
@@ -19,7 +19,7 @@ WILDCARD = "*"
 
 
 class AclOperation(IntEnum):
-    """What may be done; as a bit of ``authorized_operations`` it stands at its own number."""
+    """Operation; its number is its bit in ``authorized_operations``."""
 
     UNKNOWN = 0
     ANY = 1
@@ -42,7 +42,7 @@ class AclOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What it may be done to."""
+    """Type of a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -57,7 +57,7 @@ class ResourceType(IntEnum):
 
 
 class AclPermissionType(IntEnum):
-    """Whether a rule forbids or allows."""
+    """Permission of an ACL: allow or deny."""
 
     UNKNOWN = 0
     ANY = 1
@@ -66,7 +66,7 @@ class AclPermissionType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule's name is meant; the first three occur in filters only."""
+    """Pattern type of a name; the first three occur in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -76,7 +76,10 @@ class PatternType(IntEnum):
 
 
 class StandardAcl(NamedTuple):
-    """One rule: a principal (``User:name``) at a host may, or may not, do something to what a pattern names."""
+    """Access control entry.
+
+    A principal (``User:name``) at a host may, or may not, perform an operation on the resources of a pattern.
+    """
 
     resource: ResourceType
     name: str
@@ -91,7 +94,7 @@ _E = TypeVar("_E", AclOperation, ResourceType, AclPermissionType, PatternType)
 
 
 def from_code(kind: type[_E], code: int) -> _E:
-    """The word for a code; UNKNOWN for one nobody here knows."""
+    """Return the member for a code; UNKNOWN for an unknown one."""
     try:
         return kind(code)
     except ValueError:
@@ -99,7 +102,7 @@ def from_code(kind: type[_E], code: int) -> _E:
 
 
 def acl_from_record(record: AccessControlEntryRecord) -> StandardAcl:
-    """The rule a record of the metadata log holds."""
+    """Return the rule a record of the metadata log holds."""
     return StandardAcl(
         from_code(ResourceType, record.resource_type),
         record.resource_name,
@@ -142,14 +145,14 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
     ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
-"""What can be done to each kind (S-342)."""
+"""Supported operations of each resource type (S-342)."""
 
 
 def operation_bits(operations: tuple[AclOperation, ...]) -> int:
-    """Operations as one number, as ``authorized_operations`` tells them."""
+    """Return operations as a bit field, as in ``authorized_operations``."""
     return sum(1 << operation for operation in operations)
 
 
 def supported_operation_bits(resource: ResourceType) -> int:
-    """All that can be done to a kind, as bits: what everybody may where there is no authorizer."""
+    """Return all operations of a resource type as bits: those of every client without an authorizer."""
     return operation_bits(SUPPORTED_OPERATIONS[resource])

@@ -1,4 +1,4 @@
-"""What one publication of metadata changed: whoever follows the image looks at this and never compares two images.
+"""Changes of one metadata publication, so that listeners need not compare images.
 
 Source: ``MetadataDelta.java``, ``TopicsDelta.java`` (apache/kafka 4.3.1).
 """
@@ -18,12 +18,12 @@ NO_CHANGES: frozenset[Any] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class TopicDelta:
-    """One topic that was touched. Removed and made again under its name, it has another id in ``new``."""
+    """Changed topic. Deleted and created again under the same name, it has another id in ``new``."""
 
     old: TopicImage | None
-    """None: there was no topic of this name."""
+    """None: the topic did not exist."""
     new: TopicImage | None
-    """None: there is none any more."""
+    """None: the topic was deleted."""
     partitions: frozenset[int]
     """Numbers of the partitions in ``new`` that were made or changed; all of them where ``new`` is another topic."""
 
@@ -35,7 +35,7 @@ class TopicDelta:
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """What was touched between two images. What is named here need not differ; what differs is named."""
+    """Objects touched between two images. A listed object may be unchanged; every changed one is listed."""
 
     topics: Mapping[str, TopicDelta] = field(default_factory=dict)
     configs: frozenset[tuple[int, str]] = NO_CHANGES
@@ -49,7 +49,7 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing was touched."""
+        """True without changes."""
         return self == MetadataDelta()
 
     def created_topics(self) -> Iterator[TopicImage]:
@@ -62,7 +62,7 @@ class MetadataDelta:
 
     @staticmethod
     def from_empty(image: MetadataImage) -> MetadataDelta:
-        """From nothing to an image: what a listener hears first."""
+        """Return the delta from an empty image, which a new listener gets first."""
         topics = sorted(image.topics.items())
         return MetadataDelta(
             {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in topics},
@@ -76,7 +76,7 @@ class MetadataDelta:
 
 
 def compare_images(old: MetadataImage, new: MetadataImage) -> Job[MetadataDelta]:
-    """What differs, where nobody took in the records in between: a snapshot took the log's place. In steps."""
+    """Return the differences of two images, after a snapshot replaced the log. In steps."""
     topics: dict[str, TopicDelta] = {}
     for number, name in enumerate((yield from sort_job({*old.topics, *new.topics})), 1):
         if number % YIELD_EVERY == 0:
@@ -104,4 +104,4 @@ def _changed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> frozenset[Any]:
 
 
 MetadataListener = Callable[[MetadataImage, MetadataDelta], None]
-"""Hears of each publication: the newest committed image, and what it changed."""
+"""Listener that gets each publication: the newest committed image and its changes."""

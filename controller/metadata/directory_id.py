@@ -1,4 +1,4 @@
-"""Which data directory holds a replica, as the metadata tells it: assigned when it is made, offline when it fails.
+"""Directory of a replica in the metadata: assigned on creation, offline after a failure.
 
 Sources: ``DirectoryId.java``, ``ReplicationControlManager.java`` (apache/kafka 4.3.1; KIP-858).
 """
@@ -14,14 +14,14 @@ UNASSIGNED = bytes(15) + b"\x01"
 
 
 def default_directory_id(log_dirs: list[bytes]) -> bytes:
-    """Where a broker's next replica goes: known where it has but one directory, else the broker will say."""
+    """Return the directory of a broker's next replica: known if the broker has only one, else assigned later."""
     if not log_dirs:
         return MIGRATING
     return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
 
 
 def directory_id_of(partition: PartitionRegistration, broker_id: int) -> bytes:
-    """The directory of a broker's replica, or one of the ids that stand for none."""
+    """Return the directory of a broker's replica, or one of the ids that stand for none."""
     if broker_id in partition.replicas and len(partition.directories) == len(partition.replicas):
         return partition.directories[partition.replicas.index(broker_id)]
     return MIGRATING

@@ -1,7 +1,7 @@
-"""The metadata image: what the records of `__cluster_metadata` add up to, as one immutable value.
+"""The metadata image: the state of all records of `__cluster_metadata`, as one immutable value.
 
-Brokers read an image; nobody changes one. An `ImageBuilder` takes records and gives the next image, which shares
-everything that was not touched, so an older image stays whole: undoing uncommitted changes is keeping the old value.
+Images are never changed. An `ImageBuilder` takes records and gives the next image, which shares unchanged parts, so an
+older image stays valid: undoing uncommitted changes is keeping the old value.
 
 Source: ``MetadataImage.java``, ``TopicsImage.java``, ``ClusterImage.java`` and their deltas (apache/kafka 4.3.1).
 """
@@ -40,7 +40,7 @@ RESOURCE_GROUP = 32
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """Where a partition's replicas are, who leads, who is in sync."""
+    """Replicas of a partition, its leader and in-sync replicas."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -66,9 +66,9 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything the controller knows, as of ``offset`` (the last record taken in).
+    """Metadata as of ``offset`` (the last replayed record).
 
-    What there may be thousands of is in tries (`persistent_map`); brokers, controllers and features are few and copied.
+    Large mappings are tries (`persistent_map`); brokers, controllers and features are few and copied.
     """
 
     offset: int = -1
@@ -86,23 +86,23 @@ class MetadataImage:
     """The access rules among them, with their ids."""
 
     def broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Where a broker listens under that name; None where it is not registered, or has none such."""
+        """Return a broker's endpoint of a listener name; None if it is not registered or has none."""
         known = self.brokers.get(broker_id)
         ends = () if known is None else known.end_points
         return next(((end.host, end.port) for end in ends if end.name == listener), None)
 
     def unfenced_broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """The same, and None also where it is fenced."""
+        """Return the same, and None also where it is fenced."""
         known = self.brokers.get(broker_id)
         return None if known is None or known.fenced else self.broker_address(broker_id, listener)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """The topic with that id."""
+        """Return the topic with that id."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What was set for a resource; defaults are not in it."""
+        """Return the settings of a resource, without defaults."""
         return self.configs.get((resource_type, name), {})
 
     def unfenced_brokers(self) -> list[int]:
@@ -111,7 +111,7 @@ class MetadataImage:
 
 
 def partition_from_record(record: PartitionRecord) -> PartitionRegistration:
-    """A partition as its first record describes it."""
+    """Return a partition as its first record describes it."""
     return PartitionRegistration(
         tuple(record.replicas),
         tuple(record.isr),
@@ -132,7 +132,7 @@ def _replaced_or_kept(new: Iterable[Any] | None, old: tuple[Any, ...]) -> tuple[
 
 
 def merge_partition_change(old: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
-    """A partition after a change record; absent fields keep what was (``PartitionRegistration.merge``)."""
+    """Return a partition after a change record; absent fields stay (``PartitionRegistration.merge``)."""
     leader, epoch = old.leader, old.leader_epoch
     if record.leader != NO_LEADER_CHANGE:
         leader, epoch = record.leader, old.leader_epoch + 1
@@ -152,7 +152,7 @@ def merge_partition_change(old: PartitionRegistration, record: PartitionChangeRe
 
 
 def partitions_on_broker(image: MetadataImage, broker_id: int) -> Iterator[tuple[bytes, int, PartitionRegistration]]:
-    """The partitions a broker has a replica of: (topic id, number, partition)."""
+    """Yield the partitions with a replica on a broker: (topic id, number, partition)."""
     for topic in image.topics.values():
         for number, partition in topic.partitions.items():
             if broker_id in partition.replicas:
@@ -160,9 +160,9 @@ def partitions_on_broker(image: MetadataImage, broker_id: int) -> Iterator[tuple
 
 
 def image_records(image: MetadataImage) -> Iterator[Message]:
-    """The records that make this image from nothing, in the order Kafka's snapshots have them.
+    """Return the records that make this image from nothing, in the order Kafka's snapshots have them.
 
-    Within it by name or number: tries are in an order of each process's own, and files are to be the same.
+    Sorted by name or number, since the order of tries differs between processes, and the files must be equal.
     """
     return (record for record in image_records_yielding(image) if record is not None)
 
@@ -188,12 +188,12 @@ def image_records_yielding(image: MetadataImage) -> Iterator[Any]:
 
 
 def _features_first(features: Mapping[str, int]) -> list[tuple[str, int]]:
-    """metadata.version leads: it decides how everything behind it is read."""
+    """Sort metadata.version first: it decides on the format of later records."""
     return sorted(features.items(), key=lambda item: (item[0] != "metadata.version", item[0]))
 
 
 def partition_record(topic_id: bytes, number: int, p: PartitionRegistration) -> PartitionRecord:
-    """The record that makes a partition as it is."""
+    """Return the record that makes a partition as it is."""
     return PartitionRecord(
         number,
         topic_id,

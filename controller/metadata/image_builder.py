@@ -76,21 +76,21 @@ class ImageBuilder:
         self._features = False
 
     def _trie(self, name: str) -> MapMutation[Any, Any]:
-        """One of the image's tries, to be changed."""
+        """Return a mutable copy of one of the image's tries."""
         if name not in self._tries:
             self._tries[name] = to_hash_trie(getattr(self.base, name)).mutate()
         return self._tries[name]
 
     def _copy(self, name: str) -> dict[Any, Any]:
-        """One of the image's small maps, copied before its first change."""
+        """Return one of the image's small maps, copied before its first change."""
         if name not in self._dicts:
             self._dicts[name] = dict(getattr(self.base, name))
         return self._dicts[name]
 
     def image(self, offset: int, epoch: int) -> Job[MetadataImage]:
-        """Make the image as of ``offset``; nothing is taken in meanwhile.
+        """Build the image as of ``offset``; no record may be replayed meanwhile.
 
-        More may be taken in afterwards: this image stays as it is.
+        Records may be replayed afterwards, without changing this image.
         """
         yield from self._reset_remaining_elr()
         for number, (name, partitions) in enumerate(self._partitions.items(), 1):
@@ -132,7 +132,7 @@ class ImageBuilder:
         )
 
     def replay(self, record: Message) -> None:
-        """Take in one record; one of an area we do not know changes nothing."""
+        """Replay a record; records of unknown types have no effect."""
         method = _REPLAY.get(type(record))
         if method is not None:
             method(self, record)
@@ -144,7 +144,7 @@ class ImageBuilder:
         self._touched.setdefault(record.name, set())
 
     def _partitions_of(self, topic_id: bytes) -> tuple[IntMapBuilder[PartitionRegistration], set[int]] | None:
-        """The partitions of a topic to be changed, and the numbers of those touched so far."""
+        """Return the partitions of a topic to be changed, and the numbers of those touched so far."""
         name = self._trie("topic_names").get(topic_id)
         if name is None:
             return None
@@ -185,7 +185,7 @@ class ImageBuilder:
             self._configs.add((RESOURCE_TOPIC, name))
 
     def _clear_elr(self, record: ClearElrRecord) -> None:
-        """A topic's partitions, or where none is named those of all, forget who may lead without being in sync."""
+        """Clear the eligible leaders of a topic's partitions, or of all topics."""
         if record.topic_name:
             run_to_end(self._reset_topic_elr(record.topic_name))
             return
@@ -193,7 +193,7 @@ class ImageBuilder:
         self._tries["topics"] = to_hash_trie(self._elr_reset_topics).mutate()
 
     def _reset_remaining_elr(self) -> Job[None]:
-        """What is still to be forgotten of all topics, in the order of their names."""
+        """Clear the remaining eligible leaders of all topics, in the order of names."""
         if self._elr_reset_topics is None:
             return
         seen = 0
@@ -205,7 +205,7 @@ class ImageBuilder:
         self._elr_reset_topics = None
 
     def _reset_topic_elr(self, name: str) -> Job[None]:
-        """What a topic's partitions are to forget; one step for each of them."""
+        """Clear the eligible leaders of a topic's partitions; a step for each."""
         self._elr_reset_done.add(name)
         topic, changing = self._trie("topics").get(name), self._partitions.get(name)
         if topic is None:
@@ -293,7 +293,7 @@ class ImageBuilder:
         self._remove_other(record)
 
     def _remove_acl_id(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
-        """What stood under an id is no rule any more, unless another id has it too."""
+        """Remove the ACL of an id, unless another id has the same ACL."""
         old = self._trie("others").get(_other_record_key(record))
         if old is not None and self._trie("acls").get(acl_from_record(old)) == record.id:
             del self._trie("acls")[acl_from_record(old)]
@@ -306,7 +306,7 @@ class ImageBuilder:
 
 
 def _other_record_key(record: Any) -> tuple[Any, ...]:
-    """What a carried record is about: a later one about the same thing replaces or removes it."""
+    """Return the key of a record that is only carried along: a later record with the same key replaces it."""
     match record:
         case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
             return "acl", record.id

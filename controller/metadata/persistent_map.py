@@ -19,7 +19,7 @@ _BITS = 6
 
 
 def to_hash_trie(mapping: Mapping[K, V]) -> Map[K, V]:
-    """A mapping as a hash trie; one that is a trie already stays as it is."""
+    """Return a mapping as a hash trie; one that is a trie already stays as it is."""
     return mapping if isinstance(mapping, Map) else Map(mapping)
 
 
@@ -52,7 +52,7 @@ class PersistentIntMap(Mapping[int, V], Generic[V]):
         return f"Numbered({dict(self)!r})"
 
     def builder(self) -> IntMapBuilder[V]:
-        """A copy that takes changes until it is finished."""
+        """Return a copy that takes changes until it is finished."""
         return IntMapBuilder(self._shards, self._count)
 
 
@@ -67,7 +67,7 @@ class IntMapBuilder(Generic[V]):
         self._count = count
 
     def get(self, number: int) -> V | None:
-        """The value as it is now."""
+        """Return the current value."""
         shard = self._shards.get(number >> _BITS)
         return None if shard is None else shard.get(number)
 
@@ -81,7 +81,7 @@ class IntMapBuilder(Generic[V]):
         shard[number] = value
 
     def build(self) -> PersistentIntMap[V]:
-        """The map with all changes so far; what comes later goes into copies again."""
+        """Return the map with all changes so far; later changes use copies."""
         out: PersistentIntMap[V] = PersistentIntMap()
         out._shards, out._count = dict(self._shards), self._count
         self._own.clear()

@@ -53,7 +53,7 @@ _VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
 
 
 def record_version(cls: type[Message], metadata_version: int) -> int:
-    """The version a record is written at under a finalized metadata.version (``MetadataVersion.java``)."""
+    """Return the version of a record at a metadata.version (``MetadataVersion.java``)."""
     for level, version in _VERSIONS.get(cls, ((0, 0),)):
         if metadata_version >= level:
             return version
@@ -61,7 +61,7 @@ def record_version(cls: type[Message], metadata_version: int) -> int:
 
 
 def encode_record(record: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> bytes:
-    """A metadata record's value bytes."""
+    """Return a metadata record's value bytes."""
     version = record_version(type(record), metadata_version)
     head = write_uvarint(FRAME_VERSION) + write_uvarint(spec_of(type(record)).key) + write_uvarint(version)
     return head + compiler.encode(record, version)
@@ -97,7 +97,7 @@ def decode_batch(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Messag
 
 
 class MetadataBatchWriter:
-    """A batch of the metadata log, made record by record, so that whoever makes a large one may pause."""
+    """Writer of a batch of the metadata log, record by record, so that the caller can pause."""
 
     def __init__(self, now_ms: int, *, control: bool = False) -> None:
         self._now_ms = now_ms
@@ -118,7 +118,7 @@ class MetadataBatchWriter:
         self.add(batch_records.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
-        """The batch's bytes. Asserts that it has records."""
+        """Return the batch's bytes. Asserts that it has records."""
         assert self.count > 0
         attributes = CONTROL_BIT if self._control else 0
         header = BatchHeader(
@@ -140,7 +140,7 @@ class MetadataBatchWriter:
 
 
 def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
-    """A batch of control records."""
+    """Return a batch of control records."""
     writer = MetadataBatchWriter(now_ms, control=True)
     for control in controls:
         writer.add(build_control_record(control, now_ms))

@@ -43,20 +43,20 @@ RECORDS_PER_BATCH = 1024
 
 
 class SnapshotId(NamedTuple):
-    """What a snapshot covers: everything below ``end_offset``, as the leader of ``epoch`` knew it."""
+    """Id of a snapshot: covers all offsets below ``end_offset``, with the epoch of the last record."""
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """Its file's name."""
+        """File name."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
 @dataclass(slots=True)
 class SnapshotContents:
-    """What a snapshot file holds."""
+    """Contents of a snapshot file."""
 
     records: list[Message] = field(default_factory=list)
     kraft_version: int = 0
@@ -65,7 +65,7 @@ class SnapshotContents:
 
 
 def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
-    """The snapshots of a metadata log, oldest first."""
+    """Return the snapshots of a metadata log, oldest first."""
     found = (_NAME.fullmatch(name) for name in disk.list_files(directory))
     return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
 
@@ -150,7 +150,7 @@ def encode_snapshot(
 
 
 def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:
-    """What a snapshot's first batch alone says: voters, and the time of the last record it covers. No records.
+    """Read the voters and the time of the last covered record from a snapshot's first batch. No records.
 
     Raises:
         CorruptFile: its beginning cannot be read.
@@ -172,7 +172,7 @@ def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:
 
 
 def last_contained_log_timestamp(disk: Disk, path: str) -> int:
-    """The time of the last record a snapshot covers.
+    """Return the time of the last record a snapshot covers.
 
     Raises:
         CorruptFile: its beginning cannot be read.

@@ -23,11 +23,11 @@ class MetadataSubscriptions:
         self._listeners: dict[object, MetadataListener] = {}
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
-        """Call ``listener`` with the whole image now, and with each later publication, until the subscription is ended.
+        """Call ``listener`` with the whole image now, and with each later publication.
 
-        While nothing was published there is no image: then the delta of the first publication is the whole image.
-        Listeners are called in the order of their subscriptions. One that subscribes during a publication is not
-        called with that publication again.
+        Before the first publication there is no image: then its delta is the whole image. Listeners are called in the
+        order of their subscriptions. One that subscribes during a publication is not called with that publication
+        again.
 
         Returns:
             A function that ends the subscription: ``listener`` is not called after it returns.

@@ -1,1 +1,1 @@
-"""What several requests decide alike about partitions: placement, reassignment, leaders and in-sync sets."""
+"""Common decisions about partitions: placement, reassignment, leaders and in-sync replicas."""

@@ -1,4 +1,4 @@
-"""Who leads what as brokers come and go: the changes of all partitions that one event touches.
+"""Changes of leaders and in-sync replicas for all partitions that an event affects.
 
 Source: ``ReplicationControlManager.generateLeaderAndIsrUpdates`` and its callers (apache/kafka 4.3.1).
 """
@@ -29,7 +29,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
 
 
 def effective_topic_config(image: MetadataImage, static: Mapping[str, str], topic: str, name: str, default: str) -> str:
-    """A topic's effective setting: its own, the cluster's, the node's, Kafka's."""
+    """Return a topic's effective setting: its own, the cluster's, the node's, Kafka's."""
     key = topic_key(name)
     for values in (image.config(RESOURCE_TOPIC, topic), image.config(RESOURCE_BROKER, ""), static):
         text = valid_canonical_value(key, values[name]) if name in values else None
@@ -39,7 +39,7 @@ def effective_topic_config(image: MetadataImage, static: Mapping[str, str], topi
 
 
 def topic_change_rules(image: MetadataImage, static: Mapping[str, str], topic: TopicImage) -> PartitionChangeRules:
-    """What holds for a topic's partitions; no minimum is above the number of replicas (of partition 0)."""
+    """Return the rules of a topic's partitions; no minimum exceeds the number of replicas (of partition 0)."""
     first = topic.partitions.get(0)
     minimum = int(effective_topic_config(image, static, topic.name, MIN_ISR, "1"))
     return PartitionChangeRules(
@@ -58,10 +58,10 @@ def leader_and_isr_updates(
     comes: int = NO_BROKER_ID,
     lost: int = NO_BROKER_ID,
 ) -> Job[list[Message]]:
-    """One record for each affected partition that changes.
+    """Return a record for each affected partition that changes.
 
-    ``leaves`` is taken out of the in-sync sets and cannot lead; ``comes`` counts as alive though it is fenced still;
-    ``lost`` has restarted uncleanly: it leaves, and is no eligible leader either.
+    ``leaves``: broker removed from the in-sync sets, which cannot lead; ``comes``: broker that counts as alive though
+    it is still fenced; ``lost``: broker after an unclean restart, removed from in-sync sets and eligible leaders.
     """
 
     def is_alive(broker_id: int) -> bool:
@@ -111,12 +111,12 @@ def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
 
 
 def is_leaderless(p: PartitionRegistration) -> bool:
-    """Return whether nobody leads it."""
+    """Return True for a partition without a leader."""
     return p.leader == NO_LEADER
 
 
 def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
-    """Who may lead a partition as things stand (R-287): never one that has nothing of it yet."""
+    """Return the predicate of brokers that may lead a partition (R-287): never a replica still being added."""
 
     def check(broker_id: int) -> bool:
         broker = image.brokers.get(broker_id)

@@ -42,13 +42,13 @@ def check_batch_limits(records_count: int, texts_chars: int) -> None:
 
 
 def active_brokers(image: MetadataImage, ids: Iterable[int]) -> tuple[int, ...]:
-    """Those brokers that may be in sync: neither fenced nor on their way out."""
+    """Return the brokers that may be in sync: neither fenced nor in controlled shutdown."""
     found = ((i, image.brokers.get(i)) for i in ids)
     return tuple(i for i, b in found if b is not None and not b.fenced and not b.in_controlled_shutdown)
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[int], isr: tuple[int, ...]) -> PartitionRegistration:
-    """A partition at its beginning: the first in sync leads."""
+    """Return a partition at its beginning: the first in sync leads."""
     dirs = tuple(default_directory_id(image.brokers[i].log_dirs) for i in replicas)
     return PartitionRegistration(tuple(replicas), isr, isr[0], 0, 0, dirs)
 
@@ -82,7 +82,7 @@ def _wrong(why: str) -> ProtocolError:
 def manual_assignment(
     image: MetadataImage, assignments: Sequence[tuple[int, Sequence[int]]], factor: int | None
 ) -> Job[list[PartitionRegistration]]:
-    """Partitions where somebody said where: (number, replicas), in any order.
+    """Return partitions with an assignment by the request: (number, replicas), in any order.
 
     Raises:
         ProtocolError: INVALID_REPLICA_ASSIGNMENT.

@@ -1,8 +1,8 @@
-"""What becomes of one partition when its in-sync set, its replicas, a directory or who may lead changes.
+"""Change of one partition after a change of its in-sync set, replicas, directories or possible leaders.
 
 The order of the steps is Kafka's, and matters (R-284 to R-289, R-296): a completed reassignment ends, the eligible
-leader replicas are computed, a leader is elected, and only then the fields of the record are known.
-Source: ``PartitionChangeBuilder.java``, ``LeaderAcceptor.java`` (apache/kafka 4.3.1; KIP-455, KIP-966).
+leader replicas are computed, a leader is elected, and only then the fields of the record are known. Source:
+``PartitionChangeBuilder.java``, ``LeaderAcceptor.java`` (apache/kafka 4.3.1; KIP-455, KIP-966).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ LEADER_RECOVERING = 1
 
 
 class PartitionElection(Enum):
-    """Whom an election looks for."""
+    """Type of election."""
 
     ONLINE = "online"
-    """Who leads, if it may go on; else the first in sync."""
+    """The leader if it is alive; else the first replica in sync."""
     PREFERRED = "preferred"
     """The first replica, if it is in sync."""
     UNCLEAN = "unclean"
-    """As online; rather than nobody, any replica that lives."""
+    """As online; without a candidate, any live replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChangeRules:
-    """What holds for a partition's topic."""
+    """Rules of a partition's topic."""
 
     min_isr: int = 1
     is_elr_enabled: bool = True
@@ -42,7 +42,7 @@ class PartitionChangeRules:
 
     @property
     def default_election(self) -> PartitionElection:
-        """Whom an election looks for where nobody says otherwise."""
+        """Default type of election."""
         return PartitionElection.UNCLEAN if self.allows_unclean_election else PartitionElection.ONLINE
 
 
@@ -59,12 +59,12 @@ def build_partition_change(
     directories: Mapping[int, bytes] | None = None,
     recovery: int | None = None,
 ) -> PartitionChangeRecord | None:
-    """The record that changes a partition; None where nothing does.
+    """Return the record that changes a partition; None without a change.
 
-    ``at``: topic id and number. ``election``: whom to look for, instead of what the topic's rules say. ``isr``: the
-    in-sync set it shall have. ``move``: the replicas it shall have, and which of them come and go. ``lost``: replicas
-    that restarted uncleanly and may have lost what they had. ``directories``: where replicas lie now, of those that
-    moved or come. ``recovery``: whether the leader still recovers from an unclean election, where it says so.
+    ``at``: topic id and number. ``election``: type of election, instead of the topic's default. ``isr``: the new
+    in-sync set. ``move``: the new replicas, added and removed ones. ``lost``: replicas that restarted uncleanly and may
+    have lost records. ``directories``: new directories of moved and added replicas. ``recovery``: the leader's recovery
+    state after an unclean election, if it reports it.
     """
     record = PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
     move = move or Reassignment(p.replicas, p.adding, p.removing)
@@ -72,7 +72,7 @@ def build_partition_change(
     end = complete_reassignment(move, target)
     if end is not None:
         move, target = Reassignment(end.replicas), list(end.isr)
-    eligible = [i for i in _eligible(p, target, lost, rules) if i in move.replicas]  # whoever leaves loses its log
+    eligible = [i for i in _eligible(p, target, lost, rules) if i in move.replicas]  # removed replicas lose their log
     wanted = election or rules.default_election
     leader, unclean = _elect(p, move.replicas, _Candidates(target, eligible, may_lead), rules, wanted)
     if leader != p.leader:
@@ -85,7 +85,7 @@ def build_partition_change(
             if p.recovering != LEADER_RECOVERING:
                 record.leader_recovery_state = LEADER_RECOVERING
     if record.leader == NO_LEADER_CHANGE and not set(p.replicas) <= set(move.replicas):
-        record.leader = p.leader  # whoever was let go must hear of a new epoch
+        record.leader = p.leader  # a new epoch informs the removed broker
     _set_isr_and_elr(record, p, target, eligible, rules)
     if rules.is_elr_enabled:
         _set_former_leader_elr(record, p, move)
@@ -98,7 +98,7 @@ def build_partition_change(
 def _eligible(
     p: PartitionRegistration, target: list[int], lost: Collection[int], rules: PartitionChangeRules
 ) -> list[int]:
-    """Who may lead without being in sync: whoever was, while fewer are than there must be (R-289)."""
+    """Return the eligible leaders: replicas that were in sync, while fewer than the minimum are (R-289)."""
     if not rules.is_elr_enabled:
         return list(p.elr)
     if len(target) >= rules.min_isr:
@@ -108,7 +108,7 @@ def _eligible(
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Who may be elected."""
+    """Candidates of an election."""
 
     isr: list[int]
     eligible: list[int]
@@ -126,7 +126,7 @@ def _elect(
     rules: PartitionChangeRules,
     election: PartitionElection,
 ) -> tuple[int, bool]:
-    """The leader, and whether it was elected uncleanly (R-288)."""
+    """Return the leader, and whether it was elected uncleanly (R-288)."""
     in_order = [p.leader, *replicas]
     if election is PartitionElection.PREFERRED:
         first, *others = replicas
@@ -151,7 +151,7 @@ def _set_isr_and_elr(
     eligible: list[int],
     rules: PartitionChangeRules,
 ) -> None:
-    """Say who is in sync and who is eligible. After an unclean election nobody is."""
+    """Set in-sync replicas and eligible leaders. After an unclean election there are no eligible leaders."""
     if record.isr is not None or not rules.is_elr_enabled:
         eligible = []
     if eligible != list(p.elr):
@@ -161,10 +161,10 @@ def _set_isr_and_elr(
 
 
 def _set_former_leader_elr(record: PartitionChangeRecord, p: PartitionRegistration, move: Reassignment) -> None:
-    """Say who led last, where nobody does any more.
+    """Set the last leader of a partition that has become leaderless.
 
-    Never one that is let go in the same change, or before: Kafka says it, and its controllers then fail at the next
-    look at such a partition.
+    Never a broker that is removed in the same change or before: Kafka sets it, and its controllers then fail at the
+    next change of such a partition.
     """
     stay = {NO_LEADER, *move.replicas}
     if record.leader == NO_LEADER and not p.last_known_elr:
@@ -177,7 +177,7 @@ def _set_former_leader_elr(record: PartitionChangeRecord, p: PartitionRegistrati
 def _set_replicas_and_directories(
     record: PartitionChangeRecord, p: PartitionRegistration, move: Reassignment, moved: Mapping[int, bytes]
 ) -> None:
-    """Say which replicas there are, which come and go, and where they lie."""
+    """Set the replicas, added and removed ones, and their directories."""
     known = p.directories if len(p.directories) == len(p.replicas) else (MIGRATING,) * len(p.replicas)
     lie_at = {**dict(zip(p.replicas, known, strict=True)), **moved}
     places = [lie_at[i] for i in move.replicas]

@@ -1,9 +1,9 @@
-"""Plans: which replicas should lie elsewhere, so that a broker is left, or all carry alike.
+"""Plans of reassignments that empty a broker or balance the cluster.
 
-A plan says for each partition which replicas it shall have; whoever carries it out asks for reassignments. Racks come
-before balance: no plan puts two replicas of a partition into one rack while another rack has a broker to spare.
+A plan has the new replicas of each partition; the caller requests the reassignments. Racks take precedence over
+balance: no plan puts two replicas of a partition into one rack while another rack has a free broker.
 
-Kafka leaves this to tools. The rules are Ottla's own; what Kafka itself does for new partitions is in `replica_placer`.
+Kafka leaves this to tools. The rules are Ottla's own; Kafka's placement of new partitions is in `replica_placer`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PlanSteps = Job[T]
 
 
 class PlannedReassignment(NamedTuple):
-    """One partition that shall have other replicas, or the same in another order."""
+    """Partition with its new replicas."""
 
     partition: PlannedPartition
     replicas: tuple[int, ...]
@@ -44,11 +44,11 @@ class BrokerLoads:
             self.preferred_leads[replicas[0]] += by
 
     def rack_of(self, broker: int) -> str | None:
-        """Its rack; that of a broker nobody knows is one of its own."""
+        """Return the broker's rack; an unknown broker has a rack of its own."""
         return self.racks.get(broker, f"\x00{broker}")
 
     def least_loaded(self, replicas: Collection[int]) -> int | None:
-        """The broker that should get one more replica of a partition: of a rack that has none, then with the least.
+        """Return the broker for an additional replica: of a rack without one, then the least loaded.
 
         None where all of them have one.
         """
@@ -69,7 +69,7 @@ def count_partitions(
 
 
 def replace_brokers(brokers: BrokerLoads, replicas: Sequence[int], gone: Collection[int]) -> tuple[int, ...] | None:
-    """A partition's replicas with others in the places of those that are gone; None where there are not enough.
+    """Return the replicas with replacements for ``gone`` brokers; None if there are not enough brokers.
 
     ``brokers`` are those that stay, with everything counted; the change is counted at once.
     """
@@ -91,7 +91,7 @@ def replace_brokers(brokers: BrokerLoads, replicas: Sequence[int], gone: Collect
 def drain(
     racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]], leaving: Collection[int]
 ) -> PlanSteps[tuple[list[PlannedReassignment], list[PlannedPartition]]]:
-    """Everything that lies on ``leaving`` lies elsewhere after it; and what cannot, for want of brokers."""
+    """Plan to move all replicas off ``leaving``; return also the partitions without a possible target."""
     brokers = BrokerLoads({b: rack for b, rack in racks.items() if b not in leaving})
     yield from count_partitions(brokers, partitions.items())
     moves: list[PlannedReassignment] = []
@@ -111,7 +111,7 @@ def drain(
 def rebalance(
     racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]]
 ) -> PlanSteps[list[PlannedReassignment]]:
-    """All brokers carry alike: replicas, and then partitions led by preference. What need not move does not."""
+    """Return all brokers carry alike: replicas, and then partitions led by preference. What need not move does not."""
     brokers = BrokerLoads(racks)
     yield from count_partitions(brokers, partitions.items())
     total = sum(brokers.replicas.values())
@@ -170,19 +170,19 @@ def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], gives: int, takes: i
 
 
 def _unload_full_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Nobody has more than its share, rounded up."""
+    """Move replicas from brokers above their share, rounded up."""
     most = -(-total // len(brokers.racks)) if brokers.racks else 0
     return _shift(brokers, replicas, most, most)
 
 
 def _fill_empty_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Nobody has less than its share, rounded down."""
+    """Move replicas to brokers below their share, rounded down."""
     least = total // len(brokers.racks) if brokers.racks else 0
     return _shift(brokers, replicas, least, least)
 
 
 def _prefer_least_loaded_leader(brokers: BrokerLoads, replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """Who leads the least of them comes first, where that makes it more even."""
+    """Put the broker with the fewest preferred leaders first, if that improves the balance."""
     known = [b for b in replicas if b in brokers.preferred_leads]
     if len(known) < len(replicas) or not known:
         return replicas

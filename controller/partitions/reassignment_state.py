@@ -21,19 +21,19 @@ class Reassignment(NamedTuple):
 
 
 class CompletedReassignment(NamedTuple):
-    """What a move leaves behind."""
+    """Replicas and in-sync replicas after a reassignment."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
 
 
 class ReassignmentRevert(NamedTuple):
-    """What is left where a move is given up."""
+    """Replicas and in-sync replicas after a cancelled reassignment."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     unclean: bool
-    """True if nobody in sync is left, so that one was named that was not."""
+    """True if no replica is in sync any more and an unclean leader was chosen."""
 
 
 def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
@@ -42,10 +42,10 @@ def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
 
 
 def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassignment:
-    """The move from what a partition has now to other replicas (R-295).
+    """Return the reassignment from a partition's current replicas to others (R-295).
 
-    What it has counts with whatever an earlier move still adds; and where nothing comes, or nothing goes, the earlier
-    move's own list of those stays.
+    Current replicas include those an earlier reassignment is adding; without added or removed replicas, the earlier
+    reassignment's own list stays.
     """
     gone = tuple(sorted(set(p.replicas) - set(target)))
     new = tuple(sorted(set(target) - set(p.replicas)))
@@ -53,10 +53,10 @@ def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassign
 
 
 def complete_reassignment(move: Reassignment, isr: Collection[int]) -> CompletedReassignment | None:
-    """What is left once a move is through; None while it is not, or where there is none (R-296).
+    """Return the replicas after a completed reassignment; None if it is incomplete or there is none (R-296).
 
-    It is through when all that come are in sync, and somebody is who stays. Where more go than come, all that stay must
-    be in sync: else fewer would be than now.
+    It is complete when all added replicas and at least one remaining one are in sync. If more are removed than added,
+    all remaining ones must be in sync: otherwise fewer would be in sync than now.
     """
     if not (move.adding or move.removing):
         return None
@@ -72,7 +72,7 @@ def complete_reassignment(move: Reassignment, isr: Collection[int]) -> Completed
 
 
 def revert_reassignment(p: PartitionRegistration) -> ReassignmentRevert | None:
-    """What is left without those that come (R-297); None where all of them do."""
+    """Return the replicas without the added ones (R-297); None if all are added."""
     replicas = tuple(i for i in p.replicas if i not in p.adding)
     isr = tuple(i for i in p.isr if i not in p.adding)
     if isr:

@@ -1,9 +1,9 @@
-"""Which brokers hold a new partition's replicas.
+"""Placement of a new partition's replicas on brokers.
 
-Brokers stand in lists by rack, those that may lead before those that are fenced. Each list, and the row of racks, has
-a random start and moves on by one with each partition: leaders go round the brokers, copies go round the racks, and
-many topics of one partition spread like one of many. After a full round everything is shuffled, so that no two brokers
-share all their partitions.
+Brokers are in lists by rack, active ones before fenced ones. Each list, and the list of racks, has a random start that
+advances by one with each partition: leaders rotate over the brokers, replicas over the racks, and many topics with one
+partition spread like one topic with many. After a full round everything is shuffled, so that no two brokers share all
+their partitions.
 
 Source: ``StripedReplicaPlacer.java`` (apache/kafka 4.3.1; KIP-36).
 """
@@ -22,7 +22,7 @@ RandomFunction = Callable[[], float]
 
 
 def random_index(chance: RandomFunction, count: int) -> int:
-    """A number in [0, count)."""
+    """Return a random number in [0, count)."""
     return int(chance() * count)
 
 
@@ -34,9 +34,9 @@ def shuffle(items: MutableSequence[Any], chance: RandomFunction) -> None:
 
 
 def is_usable_for_placement(broker: RegisterBrokerRecord) -> bool:
-    """Return whether a new replica may go there: not on its way out, and not with all its directories cordoned.
+    """Return True if a broker may get replicas: neither in controlled shutdown nor with all directories cordoned.
 
-    Who is fenced is no longer on its way out (``BrokerHeartbeatManager.touch``): it will come back, or not.
+    A fenced broker is no longer in controlled shutdown (``BrokerHeartbeatManager.touch``).
     """
     cordoned = set(broker.cordoned_log_dirs or ())
     leaves = broker.in_controlled_shutdown and not broker.fenced
@@ -110,7 +110,7 @@ class StripedReplicaPlacer:
         self._offset = random_index(chance, len(self._racks))
 
     def place_next(self) -> list[int]:
-        """The next partition's replicas; the first shall lead."""
+        """Return the next partition's replicas; the first shall lead."""
         racks = self._racks
         if self._epoch == self._unfenced and self._unfenced > 1:
             self._shuffle()

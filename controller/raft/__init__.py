@@ -1,1 +1,1 @@
-"""The metadata quorum: who leads, what is committed (pure machine), and the log it is kept in (store)."""
+"""Metadata quorum: its state machine (elections, commits) and the store of its log."""

@@ -1,4 +1,4 @@
-"""Where the controllers of a cluster are, as a node's settings say it: what it starts to look for the quorum with.
+"""Quorum settings of a node: endpoints of the controllers, with which it finds the quorum.
 
 From KIP-595 (static voters) and KIP-853 (voters as records, bootstrap servers).
 """
@@ -19,7 +19,7 @@ def _no_access() -> None:
 
 
 class ListenerEndpoint(NamedTuple):
-    """Where a listener is reached."""
+    """Host and port of a listener."""
 
     name: str
     host: str
@@ -27,12 +27,12 @@ class ListenerEndpoint(NamedTuple):
 
 
 class QuorumConfig(NamedTuple):
-    """A node's part in the quorum, and the addresses it knows of before anybody has told it any."""
+    """Quorum settings of a node, and the initially known addresses."""
 
     listener: str = "CONTROLLER"
     """First of ``controller.listener.names``: where peers are spoken to (R-240)."""
     endpoints: tuple[ListenerEndpoint, ...] = ()
-    """This node's own controller listeners as others reach them; empty: a broker only."""
+    """Advertised controller listeners of this node; empty: broker role only."""
     static_voters: tuple[tuple[int, ListenerEndpoint], ...] = ()
     """``controller.quorum.voters``; they count only until the log holds a set of voters (R-237)."""
     bootstrap_servers: tuple[tuple[str, int], ...] = ()
@@ -41,4 +41,4 @@ class QuorumConfig(NamedTuple):
     auto_join: bool = False
     """``controller.quorum.auto.join.enable``."""
     access: Callable[[], ConnectionSecurity | None] = _no_access
-    """What the controllers' listener wants of who speaks to them; asked when the first of them is spoken to."""
+    """Security settings for connections to the controllers; called for the first connection."""

@@ -1,7 +1,7 @@
-"""Where the other controllers are reached, and what others are told of it.
+"""Addresses of the other controllers, and the endpoints returned to clients.
 
-What the voter set in the log says counts; then what a leader said of itself, then the settings (R-223, R-240).
-Source: ``VoterSet.java``, ``RequestManager.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
+The voter set in the log takes precedence, then the leader's own endpoints, then the settings (R-223, R-240). Source:
+``VoterSet.java``, ``RequestManager.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class ControllerAddresses:
 
     @property
     def bootstrap(self) -> tuple[int, ...]:
-        """Whom to ask for the leader: servers by number, or the static voters by id (R-223)."""
+        """Return the ids to search the leader at: bootstrap servers by number, or the static voters (R-223)."""
         if self._quorum.bootstrap_servers:
             return tuple(FIRST_BOOTSTRAP_ID - n for n in range(len(self._quorum.bootstrap_servers)))
         return tuple(i for i, _ in self._quorum.static_voters)
 
     @property
     def learned_node_ids(self) -> set[int]:
-        """Who said where it is."""
+        """Return the ids of nodes that sent their endpoints."""
         return set(self._learned)
 
     def learn(self, node_id: int, endpoints: Iterable[ListenerEndpoint]) -> None:
-        """A leader said where it is reached, or somebody said it of the leader."""
+        """Record the endpoints of a leader."""
         found = tuple(endpoints)
         if found and node_id >= 0:
             self._learned[node_id] = found
 
     def endpoints_of(self, node_id: int) -> tuple[ListenerEndpoint, ...]:
-        """A controller's listeners, as far as they are known."""
+        """Return a controller's known listeners."""
         if node_id == self._local_id and self._quorum.endpoints:
             return self._quorum.endpoints
         voters = self._voters()
@@ -55,11 +55,11 @@ class ControllerAddresses:
         return self._learned.get(node_id, static)
 
     def endpoint(self, node_id: int, listener: str) -> ListenerEndpoint | None:
-        """A controller's listener of a name; what a leader is named with (R-213, R-256)."""
+        """Return a controller's listener of a name; what a leader is named with (R-213, R-256)."""
         return next((e for e in self.endpoints_of(node_id) if e.name == listener), None)
 
     def dial_address(self, peer: int) -> tuple[str, int] | None:
-        """Host and port to dial for a peer of the raft machine's; None where nobody knows."""
+        """Return host and port of a raft peer; None if unknown."""
         if peer <= FIRST_BOOTSTRAP_ID:
             servers = self._quorum.bootstrap_servers
             at = FIRST_BOOTSTRAP_ID - peer

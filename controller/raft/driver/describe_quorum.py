@@ -44,7 +44,7 @@ _ERROR_MESSAGES = {
 def describe_quorum(
     raft: RaftDriver, request: DescribeQuorumRequest, version: int, now_ms: int
 ) -> Job[DescribeQuorumResponse]:
-    """Answer as R-251 says: the metadata log only, and only its leader."""
+    """Describe the quorum by R-251: the metadata log only, and on its leader only."""
     if not _is_the_log(request):
         return (yield from _error_for_all(request, version))
     machine = raft.machine
@@ -106,7 +106,7 @@ def _error_row(number: int, error: ErrorCode) -> DescribeQuorumResponsePartition
 def _replica_row(
     raft: RaftDriver, key: ReplicaKey, progress: ReplicaProgress, version: int, now_ms: int
 ) -> ReplicaState:
-    """A replica's row. The machine's clock is not the wall's."""
+    """Return a replica's row, with times converted to wall clock."""
     if key.id == raft.machine.local_replica.id:
         end, fetched_ms, caught_up_ms = raft.machine.log_summary.end_offset, now_ms, now_ms
     else:

@@ -1,4 +1,4 @@
-"""What this node answers to the other controllers' requests, from the message that came to the one that goes.
+"""Responses to the other controllers' raft requests, from request message to response message.
 
 Source: ``KafkaRaftClient.handleRequest``, ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
 """

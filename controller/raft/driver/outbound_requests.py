@@ -1,7 +1,7 @@
-"""The raft machine's requests on their way to the other controllers, and what comes back as events.
+"""Raft requests to the other controllers, and their responses as events.
 
-Loaded when there is somebody to speak with: a node alone does without.
-Source: ``KafkaNetworkChannel.java``, ``RaftUtil.java`` (apache/kafka 4.3.1).
+Loaded on the first request: a single node does not need it. Source: ``KafkaNetworkChannel.java``, ``RaftUtil.java``
+(apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _API_KEYS = {
 }
 
 PRE_VOTE_MIN_VERSION = 2
-"""A Vote below cannot say that it only asks (R-207)."""
+"""Vote requests below this version have no pre-vote (R-207)."""
 
 OnRaftResponse = Callable[[AnyRaftResponse, ListenerEndpoint | None], None]
-"""Is told what an answer says, and where the leader it names listens, before the machine is."""
+"""Callback that gets a response and the endpoint of its leader, before the state machine does."""
 
 
 class RaftRequestSender:
@@ -79,7 +79,7 @@ class RaftRequestSender:
     def send(
         self, send: OutboundRequest, to: ReplicaKey, also: Callable[[DecodedRaftResponse | None], None] = lambda _: None
     ) -> None:
-        """Send a request to ``to``, the voter it is meant for. ``also`` hears the answer with the bytes it brings."""
+        """Send a request to voter ``to``. ``also`` gets the response with its records."""
         peer, request = send
 
         def encode(version: int) -> Message:
@@ -97,7 +97,7 @@ class RaftRequestSender:
         self._channel.send(peer, _API_KEYS[type(request)], encode, done)
 
     async def fetch_snapshot(self, peer: int, to: ReplicaKey, request: FetchSnapshot) -> DecodedRaftResponse | None:
-        """Ask for a part of a snapshot; None where nothing came."""
+        """Request a part of a snapshot; return None without a response."""
         ticket = PendingRequest(request)
         self.send(OutboundRequest(peer, request), to, ticket.complete)
         heard: DecodedRaftResponse | None = await ticket.wait()
@@ -106,7 +106,7 @@ class RaftRequestSender:
     def _response_event(
         self, peer: int, request: RaftRequest, got: Any, heard: DecodedRaftResponse | RaftErrorResponse | None
     ) -> RaftEvent:
-        """What came back, as an event."""
+        """Return the event of a response."""
         if isinstance(got, UnsupportedByPeer):
             return events.RequestRejected(peer, request, ErrorCode.UNSUPPORTED_VERSION)
         if heard is None:
@@ -122,7 +122,7 @@ class RaftRequestSender:
         return events.ResponseReceived(peer, request, answer, batches)
 
     def _report_foreign_cluster(self, peer: int) -> None:
-        """Said once: it is tried again as long as this node runs, as Kafka's does."""
+        """Log a foreign cluster id once: the request is retried as long as this node runs, as in Kafka."""
         if not self._has_reported_foreign_cluster:
             self._has_reported_foreign_cluster = True
             logger.error(

@@ -29,20 +29,20 @@ BACKOFF_MAX_S = 0.5
 EncodeRequest = Callable[[int], Message]
 """Makes the request in a version."""
 OnResponse = Callable[[Any], None]
-"""Hears the answer, or the OSError or WireError there was instead of one."""
+"""Callback that gets the response, or the OSError or WireError."""
 QueuedRequest = tuple[ApiKey, EncodeRequest, OnResponse]
 
 
 class PeerConnectionRefusedError(OSError):
-    """A peer refuses to be connected to: nobody listens there."""
+    """Peer refuses connections: no process listens on the port."""
 
 
 class UnsupportedByPeer(WireError):
-    """The other side speaks no version that can say this."""
+    """Peer supports no version with the required fields."""
 
 
 class _PeerQueue:
-    """One destination."""
+    """Queue of a destination."""
 
     def __init__(self, connection: NodeConnection) -> None:
         self.connection = connection
@@ -52,7 +52,7 @@ class _PeerQueue:
 
 
 async def _send_request(peer: _PeerQueue, key: ApiKey, encode: EncodeRequest, channel: Channel) -> Any:
-    """The answer, or `UnsupportedByPeer`: then the connection is as good as before."""
+    """Return the answer, or `UnsupportedByPeer`: then the connection is as good as before."""
     peer.failures = 0
     try:
         version = channel.version_for(key)
@@ -84,7 +84,7 @@ class RaftChannel:
         self._wakeup = trio.Event()
 
     def send(self, to: int, key: ApiKey, encode: EncodeRequest, done: OnResponse) -> None:
-        """Send a request when the one before is answered. One that waits behind another is replaced, and told so."""
+        """Send a request once the previous one has a response. It replaces a waiting one, which fails."""
         peer = self._peers.get(to)
         if peer is None:
             peer = self._peers[to] = _PeerQueue(self._create_connection(to))
@@ -102,7 +102,7 @@ class RaftChannel:
         )
 
     async def run(self) -> None:
-        """Speak with whoever there is to speak with, until cancelled."""
+        """Connect to all peers, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 for to in self._new_peers:
@@ -125,7 +125,7 @@ class RaftChannel:
             peer.connection.close()
 
     async def _request(self, to: int, peer: _PeerQueue, send: Callable[[Channel], Awaitable[Any]]) -> Any:
-        """The answer, or what went wrong. A connection that broke while it rested is made anew once."""
+        """Return the answer, or what went wrong. A connection that broke while it rested is made anew once."""
         rested = peer.connection.is_open
         for again in (rested, False):
             try:

@@ -1,7 +1,8 @@
-"""The raft machine with its files, clock and peers: one task steps it and does what each step wants, in its order.
+"""Driver of the raft state machine with its files, clock and peers.
 
-The log is synced beside it, one sync at a time, while further events are taken: a leader answers fetches meanwhile.
-Who may vote some day syncs what it appends; a broker only need not (R-225).
+A single task steps it and executes each `Ready` in order. The log is synced concurrently, one sync at a time, while
+events are processed: a leader responds to fetches meanwhile. Possible voters sync their appends; a node with the broker
+role only need not (R-225).
 
 Source: ``KafkaRaftClient.poll``, ``KafkaRaftClientDriver.java`` (apache/kafka 4.3.1).
 """
@@ -45,17 +46,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.controller")
 
 MIN_TICK_INTERVAL_MS = 2
-"""Between two ticks: a machine whose time is over and that can do nothing yet is not asked all the time."""
+"""Minimum time between two ticks, for a state machine whose deadline has passed without an action."""
 
 SUPPORTED_KRAFT_VERSIONS = (0, 1)
-"""What this node can follow."""
+"""Supported levels of kraft.version."""
 
 StepCallback = Callable[[], RaftEvent | None]
 """Done between two steps; gives the event it makes."""
 
 
 def first_os_error(error: BaseException) -> OSError:
-    """The OSError in a group of them."""
+    """Return the OSError in a group of them."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     assert isinstance(error, OSError)
@@ -63,7 +64,7 @@ def first_os_error(error: BaseException) -> OSError:
 
 
 def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> VotersRecordVoter | None:
-    """The node as it stands among the voters, or would; None for a broker only."""
+    """Return the node as it stands among the voters, or would; None for a broker only."""
     if not quorum.endpoints:
         return None
     places = [Endpoint(*e) for e in quorum.endpoints]
@@ -71,7 +72,7 @@ def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> VotersRecordVoter | No
 
 
 class RaftDriver:
-    """One replica of the metadata log, alive."""
+    """Running replica of the metadata log."""
 
     def __init__(
         self,
@@ -133,13 +134,13 @@ class RaftDriver:
 
     @property
     def epoch_start_offset(self) -> int:
-        """Where the epoch this node leads begins in the log."""
+        """Start offset of the epoch that this node leads."""
         assert isinstance(self.machine.state, RaftLeaderState)
         return self.machine.state.epoch_start_offset
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed, and in the log here; -1 where nothing is known."""
+        """High watermark, up to which the log is present here; -1 if unknown."""
         return self._committed
 
     @property
@@ -159,11 +160,11 @@ class RaftDriver:
     # ------------------------------------------------------------------ what others want
 
     def enqueue(self, event: RaftEvent) -> None:
-        """Something happened."""
+        """Enqueue an event for the raft state machine."""
         self.run_between_steps(lambda: event)
 
     def run_between_steps(self, job: StepCallback) -> None:
-        """Do something to the log between two steps, so that machine and log never differ."""
+        """Run ``job`` on the log between two steps, so that state machine and log stay consistent."""
         self._callbacks.append(job)
         self._wakeup.set()
 
@@ -204,7 +205,7 @@ class RaftDriver:
             await self._change_event.wait()
 
     async def handle_request(self, request: RaftRequest) -> ResponseWithRecords:
-        """What this node answers to another one's request; a Fetch may have to wait for it."""
+        """Respond to another node's request; a Fetch may wait."""
         if isinstance(request, FetchSnapshot):
             request = request._replace(size_bytes=self._store.snapshot_size_bytes(SnapshotId(*request.snapshot)))
         ticket = PendingRequest(request)
@@ -219,7 +220,10 @@ class RaftDriver:
     # ------------------------------------------------------------------ life
 
     async def run(self) -> None:
-        """Step the machine until cancelled, or until the disk fails: then the node is told, and nothing is any more."""
+        """Step the state machine until cancelled, or until the disk fails.
+
+        After a disk failure the node is notified and no step follows.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -274,7 +278,8 @@ class RaftDriver:
             self._send(send)
         if ready.load_snapshot is not None:
             self._nursery.start_soon(self._load_snapshot, SnapshotId(*ready.load_snapshot))
-        if not isinstance(event, events.Propose):  # more of them may follow: who waits for them says when they are all
+        # further ones may follow: the proposer triggers the flush after the last
+        if not isinstance(event, events.Propose):
             self._maybe_flush()
         if (machine.leader_id, machine.epoch) != before[:2]:
             self.catch_up_offset = -1
@@ -346,7 +351,7 @@ class RaftDriver:
         return self.machine.voters.find_voter(peer) or ReplicaKey(peer)
 
     async def _load_snapshot(self, name: SnapshotId) -> None:
-        """Fetch a snapshot of the leader's; then the machine says whether it takes the log's place."""
+        """Fetch a snapshot of the leader; the state machine then decides whether it replaces the log."""
         machine, store, leader_id = self.machine, self._store, self.machine.leader_id
 
         async def ask(request: FetchSnapshot) -> Any:
@@ -381,7 +386,7 @@ class RaftDriver:
             self.catch_up_offset = answer.high_watermark
 
     def update_leader_endpoints(self, epoch: int, leader_id: int, *endpoints: ListenerEndpoint | None) -> None:
-        """Somebody says where the leader of an epoch is reached."""
+        """Record the endpoints of an epoch's leader."""
         if epoch >= self.machine.epoch:
             self.addresses.learn(leader_id, [e for e in endpoints if e is not None])
             self.machine.add_reachable_replicas(self.addresses.learned_node_ids)

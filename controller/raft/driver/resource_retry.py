@@ -1,4 +1,4 @@
-"""Waiting out a shortage of descriptors or memory: it says nothing of the disk, and must not end a voter.
+"""Retries after a shortage of descriptors or memory, which is not a disk failure and must not stop a voter.
 
 The descriptors that files of the metadata log need are reserved (`ottla.env.disk.Disk.private`); this is for what is
 left: the whole machine is short (ENFILE, ENOMEM), or the reserve is in use.
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
-    """Await ``work()``, again and again while the process is short of a resource.
+    """Await ``work()``, repeated while the process is short of a resource.
 
     Args:
         env: the clock.
-        work: leaves everything as it was where it fails for a shortage.
+        work: changes no state if it fails for a shortage.
 
     Raises:
         OSError: an error of the disk.

@@ -1,4 +1,4 @@
-"""What the raft machine answers to another replica, with the bytes that are read for it.
+"""Responses of the raft state machine with the records or bytes read for them.
 
 Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ logger = logging.getLogger("ottla.controller")
 
 
 class ResponseWithRecords(NamedTuple):
-    """What the machine answers, with what was read for it."""
+    """Response with the records read for it."""
 
     response: events.AnyRaftResponse
     records: bytes

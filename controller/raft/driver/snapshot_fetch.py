@@ -58,7 +58,7 @@ async def fetch_snapshot(
 async def _download(
     env: Env, path: str, request: FetchSnapshot, ask: SendFetchSnapshot, is_wanted: Callable[[], bool]
 ) -> bool:
-    """Fetch the bytes of a snapshot; says whether it came whole."""
+    """Download a snapshot; return True if it is complete."""
     part = path + ".part"
     if env.disk.exists(part):
         env.disk.unlink(part)

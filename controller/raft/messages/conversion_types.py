@@ -1,4 +1,4 @@
-"""What the wire forms of raft have in common: what was heard, and what is refused before the machine is asked."""
+"""Common types of raft message conversion: decoded responses and early errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RaftErrorResponse(NamedTuple):
 
     error: ErrorCode
     message: str | None = None
-    """For administrators; other nodes are not told."""
+    """For administrators; not sent to other nodes."""
 
 
 class DecodedRaftResponse(NamedTuple):
@@ -32,10 +32,10 @@ class DecodedRaftResponse(NamedTuple):
 
 
 def error_code_of(code: int) -> ErrorCode:
-    """A code of a newer Kafka's is an error nobody here knows."""
+    """Return the error code; an unknown code of a newer Kafka becomes UNKNOWN_SERVER_ERROR."""
     return ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def find_leader_endpoint(nodes: Sequence[Any], leader_id: int, listener: str) -> ListenerEndpoint | None:
-    """The leader among the nodes an answer names."""
+    """Return the leader among the nodes an answer names."""
     return next((ListenerEndpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)

@@ -1,4 +1,4 @@
-"""What a leader's Fetch answer holds: its whole batches, checked; what is torn or damaged is left out.
+"""Batches of a leader's Fetch response: whole and valid ones; truncated or corrupt ones are left out.
 
 Source: ``KafkaRaftLog.appendAsFollower``, ``KafkaRaftClient.appendAsFollower`` (apache/kafka 4.3.1).
 """
@@ -20,7 +20,7 @@ logger = logging.getLogger("ottla.controller")
 
 
 def parse_fetched_batches(raw: Buffer | None) -> tuple[FetchedRaftBatch, ...]:
-    """The batches of an answer, as many as can be believed (R-224)."""
+    """Return the batches of an answer, as many as can be believed (R-224)."""
     out: list[FetchedRaftBatch] = []
     try:
         out.extend(_whole(memoryview(raw or b"")))

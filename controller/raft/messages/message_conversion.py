@@ -1,7 +1,7 @@
-"""What raft nodes say to each other: the machine's values as Kafka's messages, and back.
+"""Conversion of raft requests and responses between the state machine's values and Kafka's messages.
 
-A message of another shape than "the one partition of the metadata log of this cluster" never reaches the machine.
-A node that names a leader names its endpoints too, or a JVM peer stops (R-256): every response holds them.
+A message of another shape than "the one partition of the metadata log of this cluster" never reaches the machine. A
+node that names a leader names its endpoints too, or a JVM peer stops (R-256): every response holds them.
 
 Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996).
 """
@@ -100,7 +100,10 @@ NODE_ENDPOINTS_MIN_VERSION = 1
 def to_message(
     request: RaftRequest, to: ReplicaKey, cluster_id: str, version: int, endpoints: tuple[ListenerEndpoint, ...] = ()
 ) -> Message:
-    """A request for ``to``, in a version it speaks; ``endpoints`` are this node's own (R-213 to R-215, R-222)."""
+    """Return a request for ``to``, in a version it speaks.
+
+    ``endpoints`` are this node's own (R-213 to R-215, R-222).
+    """
     match request:
         case Vote():
             return _vote(request, to, cluster_id)
@@ -162,7 +165,7 @@ def _fetch(fetch: Fetch, cluster_id: str, version: int) -> FetchRequest:
 
 
 def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorResponse:
-    """What another node wants of ours; a refusal where it means another cluster or log (R-211 to R-217, R-234)."""
+    """Convert a request; return an error for another cluster or log (R-211 to R-217, R-234)."""
     assert isinstance(message, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
     if message.cluster_id is not None and message.cluster_id != cluster_id:
         why = f'The given id "{message.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
@@ -203,7 +206,7 @@ def _is_the_log(message: _RaftRequestMessage) -> bool:
 
 
 def _destination_key(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
-    """Whom a request was meant for; old versions do not say."""
+    """Return the voter a request is meant for; None in old versions."""
     return None if voter_id < 0 else ReplicaKey(voter_id, directory_id)
 
 
@@ -243,7 +246,7 @@ def error_response_message(
     epoch: int = -1,
     leader: ListenerEndpoint | None = None,
 ) -> Message:
-    """The whole request is refused. Who leads, in which epoch and where, is told to whoever is always told so."""
+    """Return the error response for a whole request, with leader and epoch where the API has them."""
     assert isinstance(request, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
     match request:
         case VoteRequest():
@@ -261,7 +264,10 @@ def error_response_message(
 def to_response_message(
     request: RaftRequest, answer: RaftResponse | VoterChangeResponse, leader: ListenerEndpoint | None
 ) -> Message:
-    """The machine's answer to all that brings no bytes; ``leader`` is where the leader it names listens (R-213)."""
+    """Return the machine's answer to all that brings no bytes.
+
+    ``leader`` is where the leader it names listens (R-213).
+    """
     if isinstance(answer, VoterChangeResponse):
         assert isinstance(request, AddVoter | RemoveVoter | UpdateVoter)
         return voter_message_conversion.to_voter_response(request, answer, leader)
@@ -286,7 +292,7 @@ def to_response_message(
 def to_fetch_response_message(
     answer: RaftFetchResponse, *, log_start: int, leader: ListenerEndpoint | None, version: int, records: Opaque = None
 ) -> FetchResponse:
-    """The machine's answer to a Fetch with what the shell read for it (R-218, R-221)."""
+    """Return the machine's answer to a Fetch with what the shell read for it (R-218, R-221)."""
     row = PartitionData(
         error_code=answer.error,
         high_watermark=answer.high_watermark,
@@ -310,7 +316,7 @@ def to_fetch_response_message(
 
 
 def from_response_message(message: Message, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
-    """What another node answered; a refusal is worth another try a little later and nothing else (R-209)."""
+    """Convert a response; an error response only causes a later retry (R-209)."""
     if isinstance(message, voter_message_conversion.VoterResponseMessage):
         return voter_message_conversion.from_response_message(message, listener)
     assert isinstance(message, VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse)

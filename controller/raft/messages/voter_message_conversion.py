@@ -1,4 +1,4 @@
-"""How snapshots are fetched and voters changed, on the wire: the machine's values as Kafka's messages, and back.
+"""Conversion of snapshot and voter requests between the state machine's values and Kafka's messages.
 
 Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-630, 853, 1186).
 """
@@ -53,7 +53,7 @@ from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, Remove
 KRAFT_VERSION = "kraft.version"
 SOFTWARE_NAME = "ottla"
 TIMEOUT_MS = 2000
-"""``controller.quorum.request.timeout.ms``; nobody looks at it (R-247)."""
+"""``controller.quorum.request.timeout.ms``; ignored by the receiver (R-247)."""
 _NODE_ENDPOINTS_MIN_VERSION = 1
 
 VoterRequestMessage = (
@@ -114,7 +114,10 @@ def to_voter_request(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: 
 
 
 def to_api_versions_request() -> ApiVersionsRequest:
-    """What a replica is asked that shall become a voter: in version 4, or a least of 0 is not said (R-248)."""
+    """Return the ApiVersions request to a new voter.
+
+    Before version 4, or for a minimum of 0, a feature is missing (R-248).
+    """
     return ApiVersionsRequest(SOFTWARE_NAME, "1")
 
 
@@ -122,7 +125,7 @@ def to_api_versions_request() -> ApiVersionsRequest:
 
 
 def from_message(message: VoterRequestMessage) -> RaftRequest | RaftErrorResponse:
-    """What another node wants of ours; another log's snapshot is not here (R-234)."""
+    """Convert a request; return an error for a snapshot of another log (R-234)."""
     if (
         isinstance(message, AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest)
         and len(message.listeners) > MAX_QUORUM_REQUEST_ITEMS
@@ -168,7 +171,10 @@ def error_response_message(
     epoch: int = -1,
     leader: ListenerEndpoint | None = None,
 ) -> Message:
-    """The whole request is refused; a partition nobody has is its own row. An update is told who leads all the same."""
+    """Return the error response for a whole request; an unknown partition has its own row.
+
+    UpdateRaftVoter responses have the leader.
+    """
     match message:
         case FetchSnapshotRequest():
             if refusal.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -197,7 +203,7 @@ def _update_voter_response(
 def to_fetch_snapshot_response(
     answer: RaftFetchSnapshotResponse, *, leader: ListenerEndpoint | None, version: int, raw: Opaque = None
 ) -> FetchSnapshotResponse:
-    """The machine's answer to a FetchSnapshot with the bytes the shell read for it: at most what was asked (R-234)."""
+    """Return the response to a FetchSnapshot with the bytes read for it: at most those requested (R-234)."""
     row = FetchSnapshotResponsePartitionSnapshot(
         0,
         answer.error,
@@ -217,7 +223,7 @@ def to_fetch_snapshot_response(
 def to_voter_response(
     request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterChangeResponse, leader: ListenerEndpoint | None
 ) -> Message:
-    """What became of a change; only an update is told who leads, and where (R-249)."""
+    """Return the response to a voter change; only UpdateRaftVoter responses have the leader's endpoint (R-249)."""
     match request:
         case AddVoter():
             return AddRaftVoterResponse(error_code=answer.error, error_message=answer.message)
@@ -231,7 +237,7 @@ def to_voter_response(
 
 
 def from_response_message(message: VoterResponseMessage, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
-    """What another node answered."""
+    """Convert a response."""
     match message:
         case FetchSnapshotResponse():
             return _from_fetch_snapshot_response(message, listener)

@@ -1,4 +1,4 @@
-"""How a node becomes leader, and how it stops being one.
+"""Elections: transitions to leader and from leader.
 
 Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`` (apache/kafka 4.3.1).
 """
@@ -33,14 +33,14 @@ from ottla.controller.raft.state_machine.raft_state import LEADER_SEARCH_TIMEOUT
 from ottla.wire.messages.control_records import LeaderChangeMessage, LeaderChangeMessageVoter, VotersRecord
 
 ELECTION_STAGGER_MS = 150
-"""How long all followers together take for their turns at most."""
+"""Maximum delay over which followers stagger their elections."""
 
 
 def initialize(raft: RaftState) -> None:
-    """Take up the state that was left (R-204); no leadership is ever restored, and a lone voter elects itself (R-205).
+    """Restore the persisted state (R-204); leadership is never restored, and a sole voter elects itself (R-205).
 
-    Who voted for itself and then followed another in the same epoch follows it again. Kafka's node asks for votes then,
-    with a log that reaches into the epoch it asks for, and ends by the answer it gets (R-254).
+    A node that voted for itself and then followed another leader in the same epoch follows it again. Kafka's node
+    requests votes then, with a log that reaches into the candidate's epoch, and stops after the error response (R-254).
     """
     hard = raft.hard_state
     if hard.voter_state != VoterState.GROWN:
@@ -76,7 +76,7 @@ def _is_sole_voter(raft: RaftState) -> bool:
 
 
 def tick(raft: RaftState) -> None:
-    """Whoever's time is over gives up what it was."""
+    """Leave the state whose deadline has passed."""
     raft.expire_delayed_fetches()
     if raft.requests.is_fetching and raft.now_ms >= raft.requests.fetch_deadline_ms:
         # lazy: 1.1 ms, 39 kB: only in a quorum of several controllers
@@ -114,7 +114,7 @@ def tick(raft: RaftState) -> None:
 
 
 def election_delay_ms(raft: RaftState, lost: int = NO_NODE_ID) -> float:
-    """How long this voter waits until it is its turn to ask for votes, once ``lost`` leads no more."""
+    """Return this voter's delay before it requests votes after the loss of the leader ``lost``."""
     others = sorted(v.id for v in raft.voters.current if v.id != lost)
     return (
         ELECTION_STAGGER_MS * others.index(raft.local_replica.id) / len(others)
@@ -124,11 +124,11 @@ def election_delay_ms(raft: RaftState, lost: int = NO_NODE_ID) -> float:
 
 
 def handle_fetch_timeout(raft: RaftState, follower: RaftFollowerState) -> None:
-    """The leader was not heard for too long: ask whether an election would be won, when it is this node's turn.
+    """Start a pre-vote after the fetch timeout and this node's delay.
 
-    All followers lose a leader at the same moment. In Kafka they also ask at the same moment, each gets the pre-votes,
-    votes for itself, and with an even number of them nobody wins for one or two seconds. Here they take turns by their
-    ids, a few milliseconds each, and give their pre-votes while they wait.
+    All followers lose a leader at the same moment. In Kafka they also request votes at the same moment, each gets the
+    pre-votes and votes for itself, and an even number of them has no winner for one or two seconds. Here they start in
+    the order of their ids, a few milliseconds apart, and grant pre-votes while they wait.
     """
     wait_ms = 0 if follower.skips_election_delay else election_delay_ms(raft, follower.leader_id)
     if wait_ms == 0:
@@ -138,9 +138,9 @@ def handle_fetch_timeout(raft: RaftState, follower: RaftFollowerState) -> None:
 
 
 def handle_leader_refused(raft: RaftState, peer: int) -> None:
-    """A leader whose process is gone counts as one that was not heard for the whole fetch timeout; Kafka waits for it.
+    """Treat a leader whose process has ended like one after the fetch timeout; Kafka waits for the timeout.
 
-    Nothing hangs on its being true: a leader that lives goes on as soon as a pre-vote is lost.
+    It is safe if wrong: a live leader continues after a lost pre-vote.
     """
     state = raft.state
     if (
@@ -160,9 +160,9 @@ def transition_to_prospective(raft: RaftState) -> None:
 
 
 def transition_after_lost_pre_vote(raft: RaftState) -> None:
-    """A prospective election is lost: back to the old leader if there is one, with a fresh timer (R-208).
+    """Return to the former leader, if any, with a fresh timer after a lost pre-vote (R-208).
 
-    Else a refused node waits for a new while, and one whose time is over asks again at once: none remains (R-203).
+    Otherwise a rejected node waits for a new timeout, and one after its timeout retries at once (R-203).
     """
     assert isinstance(raft.state, ProspectiveState)
     known = raft.hard_state.leader_id
@@ -205,7 +205,7 @@ def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
 
 
 def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
-    """Begin an epoch: the first record says who leads it, and by whose votes (R-229)."""
+    """Start an epoch as its leader: the first record has the leader and its votes (R-229)."""
     entry = raft.voter_entry
     state = RaftLeaderState(
         raft.log_summary.end_offset,
@@ -227,7 +227,10 @@ def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
 
 
 def transition_to_resigned(raft: RaftState) -> None:
-    """Let go of leadership and tell the others; whoever has most shall be first to follow (R-210, R-215)."""
+    """Resign and notify the other voters.
+
+    The voter with the most complete log is preferred as successor (R-210, R-215).
+    """
     if isinstance(raft.state, RaftLeaderState):
         raft.transition_to(
             ResignedState(
@@ -237,7 +240,7 @@ def transition_to_resigned(raft: RaftState) -> None:
 
 
 def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
-    """What a state has to say to another voter, again and again until it is answered."""
+    """Return the request of the current state to another voter, which is repeated until it has a response."""
     state, me, chain = raft.state, raft.local_replica, raft.log_summary
     key = raft.voters.find_voter(peer)
     match state:
@@ -263,7 +266,7 @@ def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
 
 
 def send_pending_requests(raft: RaftState) -> None:
-    """Send what the state has to say to every voter that is not being asked already."""
+    """Send the current state's request to every voter without a pending one."""
     if (
         not isinstance(raft.state, ProspectiveState | CandidateState | RaftLeaderState | ResignedState)
         and raft.hard_state.voter_state != VoterState.LEARNING

@@ -24,16 +24,16 @@ NO_DEADLINE_MS = float("inf")
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
 """An observer that did not fetch for so long is forgotten, and listed no more (``OBSERVER_SESSION_TIMEOUT_MS``)."""
 MAX_OBSERVERS = 1000
-"""How many are remembered at once: ids are invented easily. Kafka bounds them by time only, when somebody asks."""
+"""Maximum number of observers: ids are easily forged. Kafka bounds them by time only, on DescribeQuorum."""
 
 
 @dataclass(slots=True)
 class EpochElection:
-    """Who has answered so far (R-206)."""
+    """Votes of an election (R-206)."""
 
     votes: dict[int, bool] = field(default_factory=dict)
     unreachable_voters: set[int] = field(default_factory=set)
-    """Who could not be asked."""
+    """Voters without a connection."""
 
     def record_vote(self, voter: int, *, granted: bool) -> None:
         """Record the answer of a voter; a later one replaces it."""
@@ -50,11 +50,11 @@ class EpochElection:
         return True
 
     def is_vote_granted(self, majority: int) -> bool:
-        """Return whether enough said yes."""
+        """Return True if a majority granted its vote."""
         return sum(self.votes.values()) >= majority
 
     def is_vote_rejected(self, voters_count: int, majority: int) -> bool:
-        """Return whether enough said no that the rest cannot make a majority."""
+        """Return True if so many rejected that a majority is impossible."""
         refused = sum(1 for granted in self.votes.values() if not granted)
         return voters_count - refused < majority
 
@@ -68,7 +68,7 @@ class UnattachedState:
 
 @dataclass(slots=True)
 class ProspectiveState:
-    """Asks whether an election would be won, before it disturbs anybody with a new epoch (KIP-996)."""
+    """State that requests pre-votes before it disturbs others with a new epoch (KIP-996)."""
 
     deadline_ms: float
     election: EpochElection = field(default_factory=EpochElection)
@@ -84,13 +84,13 @@ class CandidateState:
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """How far a replica's log reaches, as the leader knows."""
+    """Progress of a replica as the leader knows it."""
 
     end_offset: int = -1
     last_fetch_ms: float = -1
     last_caught_up_ms: float = -1
     last_fetch_leader_end_offset: int = -1
-    """Where the leader's log ended at the last fetch."""
+    """The leader's log end offset at the last fetch."""
 
     def record_fetch(self, offset: int, leader_end_offset: int, now_ms: float) -> None:
         """Record a fetch from ``offset``, which may be lower than that of the fetch before (R-219)."""
@@ -109,13 +109,13 @@ class PendingVoterChange:
     """A change of the voters that is not finished: there is one at a time (R-246)."""
 
     pending_request: Any
-    """None once it is answered."""
+    """None once it has a response."""
     request: AddVoter | RemoveVoter
     deadline_ms: float
     versions_query: QueryKRaftVersions | None = None
-    """What the new voter is being asked, until it has answered."""
+    """Pending query of the new voter's versions."""
     offset: int = -1
-    """Where the Voters record stands that makes the change, once it does."""
+    """Offset of the change's Voters record; -1 before."""
 
     def complete_query(self, query: QueryKRaftVersions) -> bool:
         """Return whether ``query`` is the one that is under way; it is not any more."""
@@ -140,14 +140,14 @@ class RaftLeaderState:
 
     epoch_start_offset: int
     deadline_ms: float
-    """When it resigns, unless a majority fetches before (check quorum)."""
+    """Time at which it resigns, unless a majority fetches before (check quorum)."""
     granting_voters: tuple[int, ...] = ()
     replicas: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     fetched_voters: set[int] = field(default_factory=set)
     """Voters that fetched since the deadline was last moved."""
     pending_change: PendingVoterChange | None = None
     voter_updates: dict[int, VotersRecordVoter] = field(default_factory=dict)
-    """kraft.version 0: what the voters said of themselves; it takes all of them to raise the version (R-244)."""
+    """kraft.version 0: entries of the voters about themselves, all of which are needed to raise the version (R-244)."""
 
     def extend_check_quorum(self, deadline_ms: float) -> None:
         """Move the deadline of the check quorum; a sole voter has none."""
@@ -155,7 +155,7 @@ class RaftLeaderState:
             self.deadline_ms = deadline_ms
 
     def record_voter_update(self, voter: VotersRecordVoter) -> None:
-        """Record what a voter says of itself (kraft.version 0)."""
+        """Record a voter's entry about itself (kraft.version 0)."""
         self.voter_updates[voter.voter_id] = voter
 
     def start_change(self, change: PendingVoterChange) -> None:
@@ -204,11 +204,10 @@ class RaftLeaderState:
             del self.replicas[key]
 
     def remove_former_directories(self, replica: ReplicaKey, voters: VoterSetHistory) -> None:
-        """Forget other directories of the replica's id: what one of them had is no reason to make it a voter.
+        """Forget other directories of the replica's id: their progress does not count for the new directory.
 
-        Kafka adds a replica that had everything within the last hour and asks only whether there is an answer at its
-        address: also one whose disk was emptied meanwhile. Where that makes two voters of one, nothing is ever
-        committed again.
+        Kafka adds a replica that was caught up within the last hour if its address responds, also after its disk was
+        replaced. If that makes two of two voters, no record can be committed any more.
         """
         if replica.id < 0 or replica.directory_id == ZERO_UUID:
             return
@@ -241,7 +240,7 @@ class RaftFollowerState:
     skips_election_delay: bool = False
     """True if it is not to wait for others once its time is over."""
     voter_request_due_ms: float = NO_DEADLINE_MS
-    """When it may tell the leader again where it listens, or ask to become a voter (R-249, R-250)."""
+    """Earliest time of the next update or join request to the leader (R-249, R-250)."""
     has_updated_leader: bool = False
     """kraft.version 0: the leader knows where this node listens."""
 
@@ -250,13 +249,13 @@ class RaftFollowerState:
         self.deadline_ms, self.has_fetched_from_leader, self.skips_election_delay = deadline_ms, True, False
 
     def override_fetch_timeout(self, deadline_ms: float, *, leader_lost: bool) -> None:
-        """Ask for votes at ``deadline_ms`` without a further delay, unless the leader is heard of before."""
+        """Request votes at ``deadline_ms`` without a further delay, unless the leader responds before."""
         self.deadline_ms, self.skips_election_delay = deadline_ms, True
         if leader_lost:
             self.has_fetched_from_leader = False
 
     def reset_update_voter_set_period(self, due_ms: float) -> None:
-        """Set when the leader may be told again of this node."""
+        """Set the earliest time of the next update to the leader."""
         self.voter_request_due_ms = due_ms
 
     def set_has_updated_leader(self) -> None:
@@ -266,7 +265,7 @@ class RaftFollowerState:
 
 @dataclass(slots=True)
 class ResignedState:
-    """Was the leader of this epoch and tells the others that it is not any more."""
+    """State of a former leader of this epoch that notifies the others of its resignation."""
 
     deadline_ms: float
     preferred_successors: tuple[ReplicaKey, ...] = ()
@@ -283,14 +282,16 @@ LEGAL_TRANSITIONS: dict[type, frozenset[type]] = {
     RaftFollowerState: frozenset({ProspectiveState, RaftFollowerState, UnattachedState}),
     ResignedState: frozenset({UnattachedState, RaftFollowerState}),
 }
-"""Within its epoch a leader only ever becomes Resigned; a higher epoch makes anybody Unattached or Follower."""
+"""Within its epoch a leader can only become Resigned; with a higher epoch every state can become Unattached or
+Follower.
+"""
 
 PERSISTED_STATES = frozenset({UnattachedState, CandidateState, RaftLeaderState, RaftFollowerState})
-"""States whose beginning is written to quorum-state (the others say nothing new that must survive)."""
+"""States whose start is written to quorum-state (the others have no new durable state)."""
 
 
 def leader_id_of(state: EpochState, me: int) -> int:
-    """Who leads, as this state knows; -1 for nobody."""
+    """Return the leader that this state knows; -1 for none."""
     match state:
         case RaftLeaderState():
             return me

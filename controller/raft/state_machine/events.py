@@ -1,7 +1,7 @@
-"""What goes into the raft machine and what it asks for: plain values, no wire format and no file in sight.
+"""Inputs and outputs of the raft state machine: plain values without wire format or files.
 
-The rule numbers (R-201 on) in this folder are those of the project's list of Kafka's replication rules; each stands
-beside what it demands. Source: ``KafkaRaftClient.java`` and its schemas (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
+The rule numbers (R-201 on) in this folder are those of the project's list of Kafka's replication rules; each is next to
+its implementation. Source: ``KafkaRaftClient.java`` and its schemas (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ class ReplicaKey(NamedTuple):
         return self.id == other.id and (not known or self.directory_id == other.directory_id)
 
     def identifies(self, replica: ReplicaKey) -> bool:
-        """Whether this key, of a voter set, a vote or a request, means ``replica``: without a directory any (R-201).
+        """Return True if this key matches ``replica``: any directory if the key has none (R-201).
 
-        It is not symmetrical: an entry with a directory does not mean a replica that names none (R-245).
+        It is not symmetrical: an entry with a directory does not match a replica without one (R-245).
         """
         return self.id == replica.id and self.directory_id in (ZERO_UUID, replica.directory_id)
 
 
 class VoterState(IntEnum):
-    """Whether a voter of a fixed set remembers all it ever said (see `lost_disk`)."""
+    """State of a voter of a static set regarding its earlier votes (see `lost_disk`)."""
 
     GROWN = 0
     NEWBORN = 1
-    """Nothing was here, and nothing was heard of a quorum."""
+    """Empty disk, and no known quorum."""
     LEARNING = 2
-    """Nothing was here, and there is a quorum."""
+    """Empty disk, and an existing quorum."""
 
 
 class HardState(NamedTuple):
-    """What must be on disk before anything that follows from it is said (R-202)."""
+    """State that must be durable before any message that depends on it (R-202)."""
 
     epoch: int
     leader_id: int = NO_NODE_ID
     voted_key: ReplicaKey | None = None
     voter_state: VoterState = VoterState.GROWN
-    """Whoever gives another one its vote is grown with it: nothing says so any more."""
+    """GROWN after the voter's first vote; later states do not change it."""
 
 
 # ------------------------------------------------------------------ what comes in
@@ -75,7 +75,7 @@ class Propose(NamedTuple):
 
 
 class LogFlushed(NamedTuple):
-    """Everything below ``end_offset`` is on disk here."""
+    """Event that the log below ``end_offset`` is on disk."""
 
     end_offset: int
 
@@ -89,7 +89,7 @@ class Vote(NamedTuple):
     end_offset: int
     pre_vote: bool = False
     voter: ReplicaKey | None = None
-    """Whom it is meant for."""
+    """Voter the request is meant for."""
 
 
 class BeginEpoch(NamedTuple):
@@ -101,7 +101,7 @@ class BeginEpoch(NamedTuple):
 
 
 class EndEpoch(NamedTuple):
-    """A leader goes; who is best to follow it comes first in ``preferred_successors``."""
+    """Resignation of a leader, with ``preferred_successors`` in order."""
 
     leader_id: int
     epoch: int
@@ -109,7 +109,7 @@ class EndEpoch(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Another replica asks for what follows its log."""
+    """Fetch of another replica."""
 
     replica: ReplicaKey
     epoch: int
@@ -122,7 +122,7 @@ class Fetch(NamedTuple):
 
 
 class FetchSnapshot(NamedTuple):
-    """Another replica asks for a part of a snapshot."""
+    """FetchSnapshot of another replica."""
 
     replica: ReplicaKey
     epoch: int
@@ -131,7 +131,7 @@ class FetchSnapshot(NamedTuple):
     position: int
     max_bytes: int = 1024 * 1024
     size_bytes: int = -1
-    """How large the snapshot is here, as the shell found before it handed the request in; -1: there is none."""
+    """Size of the snapshot on this node, which the driver sets; -1: there is none."""
 
 
 class AddVoter(NamedTuple):
@@ -149,7 +149,7 @@ class RemoveVoter(NamedTuple):
 
 
 class UpdateVoter(NamedTuple):
-    """A voter says where it listens and which kraft.versions it speaks (R-249)."""
+    """Update of a voter's endpoints and supported kraft.versions (R-249)."""
 
     voter: ReplicaKey
     epoch: int
@@ -166,7 +166,7 @@ class UpgradeKRaftVersion(NamedTuple):
 
 
 class QueryKRaftVersions(NamedTuple):
-    """Which kraft.versions does the replica speak that shall become a voter? It is asked at these endpoints (R-248)."""
+    """Query of the kraft.versions of a replica that becomes a voter, at these endpoints (R-248)."""
 
     voter: ReplicaKey
     endpoints: tuple[Endpoint, ...]
@@ -194,7 +194,7 @@ class RequestReceived(NamedTuple):
 
 
 class RaftResponse(NamedTuple):
-    """Every answer says who leads, as far as is known."""
+    """Response with the leader, as far as known."""
 
     error: ErrorCode
     epoch: int
@@ -210,7 +210,7 @@ class RaftFetchResponse(NamedTuple):
     epoch: int
     leader_id: int
     offset: int = -1
-    """The shell reads from here; -1 where there is nothing to read, and where nothing came."""
+    """Offset from which the driver reads; -1 if there is no record."""
     high_watermark: int = -1
     diverging: tuple[int, int] | None = None
     """(epoch, end offset): the asker's log must be cut to there."""
@@ -232,7 +232,7 @@ class RaftFetchSnapshotResponse(NamedTuple):
 
 
 class VoterChangeResponse(NamedTuple):
-    """What became of a change of the voters."""
+    """Result of a voter change."""
 
     error: ErrorCode
     epoch: int = -1
@@ -241,7 +241,7 @@ class VoterChangeResponse(NamedTuple):
 
 
 class KRaftVersionsResponse(NamedTuple):
-    """The kraft.versions another node speaks; -1 where it does not say."""
+    """Supported kraft.versions of another node; -1 if unknown."""
 
     error: ErrorCode
     min_version: int = -1
@@ -263,11 +263,11 @@ class FetchedRaftBatch(NamedTuple):
     epoch: int
     raw: Any
     voters: VotersRecord | None = None
-    """Where it is a control batch that changes them."""
+    """Voters record of a control batch that changes the voters."""
 
 
 class ResponseReceived(NamedTuple):
-    """What came back for a request of ours."""
+    """Response to a request of this node."""
 
     peer: int
     request: RaftRequest
@@ -276,7 +276,7 @@ class ResponseReceived(NamedTuple):
 
 
 class RequestRejected(NamedTuple):
-    """A request of ours was refused as a whole, or the peer speaks no version that can say it (UNSUPPORTED_VERSION)."""
+    """Rejection of a whole request, or a peer without a suitable version (UNSUPPORTED_VERSION)."""
 
     peer: int
     request: RaftRequest
@@ -301,7 +301,7 @@ class SnapshotChunkReceived(NamedTuple):
 
 
 class SnapshotLoaded(NamedTuple):
-    """The leader's snapshot lies here whole; `Ready.truncate_to_snapshot` says whether it replaces the log (R-235)."""
+    """Completion of the leader's snapshot; `Ready.truncate_to_snapshot` tells whether it replaces the log (R-235)."""
 
     end_offset: int
     epoch: int
@@ -358,7 +358,7 @@ class OutboundRequest(NamedTuple):
 
 
 class OutboundResponse(NamedTuple):
-    """An answer for whoever asked."""
+    """Response to a pending request."""
 
     pending_request: Any
     response: AnyRaftResponse
@@ -366,7 +366,7 @@ class OutboundResponse(NamedTuple):
 
 @dataclass(slots=True)
 class Ready:
-    """What one step wants done, in this order: state on disk, cut or start over, append; then it may be told."""
+    """Actions of one step, in this order: persist state, truncate or reset, append; then send messages."""
 
     hard_state: HardState | None = None
     truncate: int | None = None
@@ -383,7 +383,7 @@ class Ready:
     will not be taken.
     """
     protocol_violation: str | None = None
-    """What another node said that cannot be, and was not believed: worth a line in the log."""
+    """Violation by another node, which was ignored and should be logged."""
     log_message: tuple[int, str] | None = None
     """(level, text): what is worth a line in the log besides."""
     truncate_to_snapshot: tuple[int, int] | None = None

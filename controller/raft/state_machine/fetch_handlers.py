@@ -1,4 +1,4 @@
-"""What a leader gives to who fetches log or snapshot, and what it learns by it: the high watermark, and who lives.
+"""Responses of a leader to fetches of log and snapshot, which advance the high watermark and the voters' liveness.
 
 Source: ``KafkaRaftClient.java`` (its ``handleFetch...Request`` methods), ``LeaderState.java`` (apache/kafka 4.3.1).
 """
@@ -79,6 +79,6 @@ def handle_fetch_snapshot(raft: RaftState, ticket: Any, request: FetchSnapshot) 
 
 
 def update_check_quorum(raft: RaftState, leader: RaftLeaderState, replica: ReplicaKey) -> None:
-    """A replica gave a sign of life; one of a majority puts the check of the quorum off (R-228)."""
+    """Record a fetch of a replica; a majority resets the check of the quorum (R-228)."""
     if leader.record_fetched_voter(raft.local_replica, raft.voters, replica):
         leader.extend_check_quorum(raft.now_ms + raft.timeouts.check_quorum_ms)

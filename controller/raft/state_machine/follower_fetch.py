@@ -1,4 +1,4 @@
-"""How a node without leadership gets the log: whom it asks, and what it makes of what it is given.
+"""Replication of the log by a node without leadership: fetch destinations and processing of responses.
 
 Source: ``KafkaRaftClient.java`` (its ``...Fetch...`` methods), ``RequestManager.java`` (apache/kafka 4.3.1).
 """
@@ -27,9 +27,9 @@ from ottla.wire.errors import ErrorCode
 
 
 def maybe_send_fetch(raft: RaftState) -> None:
-    """Ask for what comes next once all there is lies on disk: where it is asked from is a promise (R-225).
+    """Send the next fetch once the whole log is on disk: its offset is a promise (R-225).
 
-    One fetch is under way at a time. Who knows no leader asks others for it in the same way (R-223).
+    Only one fetch is in flight. A node without a known leader sends it to others to find the leader (R-223).
     """
     if (
         not isinstance(raft.state, RaftFollowerState | UnattachedState)
@@ -60,7 +60,7 @@ def maybe_send_fetch(raft: RaftState) -> None:
 
 
 def _fetch_destination(raft: RaftState) -> int:
-    """The leader; else, or while it does not answer, anybody who may know one (R-223); -1 where all have to rest."""
+    """Return the leader; else, or during its backoff, a node that may know it (R-223); -1 during all backoffs."""
     if isinstance(raft.state, RaftFollowerState) and _is_backoff_over(raft, raft.state.leader_id):
         return raft.state.leader_id
     able = [peer for peer in raft.bootstrap if _is_backoff_over(raft, peer)]
@@ -72,13 +72,13 @@ def _is_backoff_over(raft: RaftState, peer: int) -> bool:
 
 
 def handle_fetch_failure(raft: RaftState, peer: int) -> None:
-    """What is under way failed, or came to nothing: its peer rests a little."""
+    """Handle a failed request: its peer gets a backoff."""
     raft.requests.complete()
     back_off(raft, peer)
 
 
 def back_off(raft: RaftState, peer: int) -> None:
-    """Ask a peer nothing for a while."""
+    """Send no request to a peer for the backoff time."""
     raft.requests.back_off(peer, raft.now_ms + raft.timeouts.retry_ms)
 
 
@@ -90,9 +90,10 @@ def handle_fetch_response(
     answer: RaftFetchResponse,
     batches: tuple[FetchedRaftBatch, ...],
 ) -> None:
-    """What a fetch brought (R-224 to R-226); the log is as it was when it was asked, for nothing else changes it.
+    """Process a fetch response (R-224 to R-226); only fetch responses change the log meanwhile.
 
-    Who asked without a leader, and was answered by it, follows it by now: what it sent counts at once (R-209).
+    A node without a known leader that got the response from the leader follows it already, and its records count at
+    once (R-209).
     """
     state = raft.state
     current = request.epoch == answer.epoch == raft.epoch
@@ -136,10 +137,10 @@ def handle_fetch_response(
 
 
 def handle_fetch_snapshot_response(raft: RaftState, request: FetchSnapshot, answer: RaftFetchSnapshotResponse) -> None:
-    """A part of the snapshot came; or the leader has it no more, or means another: then the log is asked for again.
+    """Process a part of a snapshot; if the leader has another or no snapshot, fetch the log again.
 
-    After any other error the shell asks again. Kafka ends where another snapshot or position is answered (R-235);
-    asking anew loses nothing.
+    After any other error the driver retries. Kafka ends where another snapshot or position is answered (R-235); a new
+    request loses no data.
     """
     state = raft.state
     current = request.epoch == answer.epoch == raft.epoch and request.snapshot == raft.requests.loading_snapshot

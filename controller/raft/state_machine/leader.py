@@ -1,4 +1,4 @@
-"""What a leader does: the high watermark, answers to fetches, and whether a majority still listens.
+"""Rules of a leader: high watermark, responses to fetches, and check of the quorum.
 
 Source: ``LeaderState.java``, ``KafkaRaftClient.handleFetchRequest`` (apache/kafka 4.3.1).
 """
@@ -20,18 +20,18 @@ class DelayedRaftFetch(NamedTuple):
     request: Fetch
     deadline_ms: float
     initial_response: RaftFetchResponse
-    """The answer of its arrival, which goes out when nothing came."""
+    """Response computed on arrival, which is sent if no record arrives."""
 
 
 def fetch_error(fetch: Fetch, epoch: int, *, leads: bool) -> ErrorCode:
-    """Why a fetch cannot be served, in Kafka's order (R-217)."""
+    """Return the error of a fetch, in Kafka's order (R-217)."""
     if min(fetch.max_wait_ms, fetch.offset, fetch.last_epoch) < 0 or fetch.last_epoch > fetch.epoch:
         return ErrorCode.INVALID_REQUEST
     return leader_error(fetch.epoch, epoch, leads=leads)
 
 
 def leader_error(asked: int, epoch: int, *, leads: bool) -> ErrorCode:
-    """Why what only the leader of an epoch can do cannot be done here (``validateLeaderOnlyRequest``)."""
+    """Return the error of a request that only the leader of an epoch can serve (``validateLeaderOnlyRequest``)."""
     if asked < epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if asked > epoch:
@@ -40,7 +40,7 @@ def leader_error(asked: int, epoch: int, *, leads: bool) -> ErrorCode:
 
 
 def read_for_fetch(fetch: Fetch, epoch: int, leader_id: int, log: LogSummary, high_watermark: int) -> RaftFetchResponse:
-    """What the log has for a fetch that was found right."""
+    """Return the response of the log to a valid fetch."""
     kind, found = log.validate_offset_and_epoch(fetch.offset, fetch.last_epoch)
     answer = RaftFetchResponse(ErrorCode.NONE, epoch, leader_id, high_watermark=high_watermark)
     match kind:
@@ -53,12 +53,12 @@ def read_for_fetch(fetch: Fetch, epoch: int, leader_id: int, log: LogSummary, hi
 
 
 def majority_end_offset(leader: RaftLeaderState, voters: VoterSetHistory) -> int:
-    """What a majority of the voters has (R-227): their ends sorted down, the one in the middle."""
+    """Return the end offset that a majority has (R-227): the middle one of the sorted end offsets."""
     ends = sorted((leader.replicas.get(v, ReplicaProgress()).end_offset for v in voters.current), reverse=True)
     return ends[len(ends) // 2]
 
 
 def preferred_successors(leader: RaftLeaderState, me: ReplicaKey, voters: VoterSetHistory) -> tuple[ReplicaKey, ...]:
-    """The other voters, who has most first (R-215)."""
+    """Return the other voters, the most complete log first (R-215)."""
     others = [v for v in voters.current if v.id != me.id]
     return tuple(sorted(others, key=lambda v: -leader.replicas.get(v, ReplicaProgress()).end_offset))

@@ -1,4 +1,4 @@
-"""What the raft machine knows of its log: where it starts and ends, where each epoch begins, and the voter sets in it.
+"""Summary of the log for the raft state machine: start, end, epochs and voter sets.
 
 Source: ``LeaderEpochFileCache.java``, ``RaftLog.java``, ``VoterSetHistory.java`` (apache/kafka 4.3.1).
 """
@@ -50,13 +50,13 @@ class LogSummary:
         return first
 
     def truncate(self, offset: int) -> None:
-        """Drop everything from ``offset`` on."""
+        """Remove everything from ``offset`` on."""
         keep = bisect_left(self._epoch_start_offsets, offset)
         del self._epochs[keep:], self._epoch_start_offsets[keep:]
         self.end_offset = min(self.end_offset, offset)
 
     def truncate_to_snapshot(self, offset: int, epoch: int) -> None:
-        """A snapshot took the log's place."""
+        """Replace the log by a snapshot."""
         self.start_offset = self.end_offset = offset
         self._epochs, self._epoch_start_offsets = [], []
         self.snapshots = [(offset, epoch)]
@@ -105,7 +105,10 @@ class VoterSetHistory:
     """The voter sets in a log by offset: the last one counts, committed or not (R-201)."""
 
     def __init__(self, voters: Iterable[ReplicaKey], record: VotersRecord | None = None, offset: int = -1) -> None:
-        """``offset``: of the last record in the snapshot that says it; -1 for the snapshot (0, 0) and for settings."""
+        """Create a history; ``offset``: of the last Voters record in the snapshot.
+
+        -1 for the snapshot (0, 0) and for settings.
+        """
         self._sets: list[tuple[int, tuple[ReplicaKey, ...], VotersRecord | None]] = [(offset, tuple(voters), record)]
 
     @property
@@ -115,17 +118,17 @@ class VoterSetHistory:
 
     @property
     def previous(self) -> tuple[ReplicaKey, ...]:
-        """The voters before them, as far as the log still says it."""
+        """Previous voters, as far as the log has them."""
         return self._sets[-2][1] if len(self._sets) > 1 else ()
 
     @property
     def offset(self) -> int:
-        """Where the current set stands in the log."""
+        """Offset of the current set."""
         return self._sets[-1][0]
 
     @property
     def record(self) -> VotersRecord | None:
-        """The record that says who votes now, with addresses; None while only the settings say it (kraft.version 0)."""
+        """Current Voters record, with addresses; None while the settings define the voters (kraft.version 0)."""
         return self._sets[-1][2]
 
     @property
@@ -135,21 +138,21 @@ class VoterSetHistory:
 
     @property
     def majority_size(self) -> int:
-        """How many make one (R-206)."""
+        """Number of voters in a majority (R-206)."""
         return len(self.current) // 2 + 1
 
     def add(self, offset: int, voters: Iterable[ReplicaKey], record: VotersRecord | None = None) -> None:
-        """A Voters record was appended."""
+        """Add an appended Voters record."""
         assert offset > self._sets[-1][0]
         self._sets.append((offset, tuple(voters), record))
 
     def truncate(self, offset: int) -> None:
-        """The log was cut: the set before it holds again (R-224)."""
+        """Truncate the voter sets with the log: earlier ones hold again (R-224)."""
         while len(self._sets) > 1 and self._sets[-1][0] >= offset:
             self._sets.pop()
 
     def find_voter(self, replica_id: int) -> ReplicaKey | None:
-        """The voter of that id."""
+        """Return the voter of that id."""
         return next((v for v in self.current if v.id == replica_id), None)
 
     def is_voter(self, key: ReplicaKey) -> bool:
@@ -158,12 +161,15 @@ class VoterSetHistory:
 
 
 def voter_keys(record: VotersRecord) -> list[ReplicaKey]:
-    """The voters of a Voters record."""
+    """Return the voters of a Voters record."""
     return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]
 
 
 def voter_needs_update(voters: list[VotersRecordVoter], entry: VotersRecordVoter) -> bool:
-    """Whether the voters hold another address or version range of this replica (``VoterSet.voterNodeNeedsUpdate``)."""
+    """Return True if the voters have another address or version range of this replica.
+
+    Source: ``VoterSet.voterNodeNeedsUpdate``.
+    """
     key = ReplicaKey(entry.voter_id, entry.voter_directory_id)
     known = next((v for v in voters if ReplicaKey(v.voter_id, v.voter_directory_id).identifies(key)), None)
     return known is not None and _comparable(known) != _comparable(entry)

@@ -1,16 +1,16 @@
-"""A voter whose metadata log was made anew, where the settings name others that vote too: it may have voted before.
+"""Voter with a new metadata log among static voters, which may have voted before the loss of its disk.
 
-While voters are fixed by configuration (kraft.version 0) a replica is known by its id alone, and nobody sees that a
-disk was emptied. What such a voter said to former leaders and candidates it has forgotten; its vote could elect a
-leader without what was committed by it, or two in one epoch. So a *newborn* voter votes only for an empty log: in a
-quorum that never was, all begin like that, and the first vote ends it. Where anybody shows it that there was a quorum,
-it is *learning*: it neither votes nor stands before a leader has given it everything there is.
+With static voters (kraft.version 0) a replica is identified by its id alone, so that an emptied disk is not noticed.
+Such a voter has lost its promises to former leaders and candidates; its vote could elect a leader without committed
+records, or two leaders in one epoch. So a *newborn* voter votes only for an empty log: in a new quorum all voters start
+like this, and the first vote ends the state. Once another node shows that a quorum existed, the voter is *learning*: it
+neither votes nor becomes a candidate before a leader has sent it the whole log.
 
-Nor does what it fetches count before that leader is known to be no older than what it may have voted for: once every
-other voter has answered since it began, for each answer raises the epoch to its own; or once it was silent for longer
-than a candidate waits for votes and a leader goes on without a majority. Until then it fetches as nobody.
+Its fetches do not count either, until that leader is known to be no older than any leader it may have voted for: once
+every other voter has responded since the start, since each response raises the epoch; or once it was silent for longer
+than a candidate waits for votes and a leader continues without a majority. Until then it fetches as an observer.
 
-Kafka has no such protection. A node alone, and one that needs none of this, does not load it.
+Kafka has no such protection. A single node, and one that does not need the protection, does not load this module.
 """
 
 from __future__ import annotations
@@ -40,18 +40,21 @@ from ottla.controller.raft.state_machine.raft_state import LEADER_SEARCH_TIMEOUT
 LeaderResponse = RaftResponse | RaftFetchResponse | RaftFetchSnapshotResponse | VoterChangeResponse
 
 CLOCK_DRIFT_FACTOR = 1.1
-"""How much faster this clock may go than the others'."""
+"""Maximum ratio of this clock's speed to the others'."""
 
 
 def can_grant_vote_before_recovery(raft: RaftState, vote: Vote) -> bool:
-    """Whether a voter that is not grown may vote so; a log that is not empty tells it that there was a quorum."""
+    """Return True if a voter that is not grown may grant this vote.
+
+    A log that is not empty proves an existing quorum.
+    """
     if (vote.last_epoch, vote.end_offset) != (0, 0):
         start_recovery(raft)
     return raft.hard_state.voter_state == VoterState.NEWBORN
 
 
 def start_recovery(raft: RaftState) -> None:
-    """There was a quorum before: wait for its leader, and ask the others only how far they are."""
+    """Start learning in an existing quorum: wait for its leader, and query the others' epochs only."""
     if raft.hard_state.voter_state != VoterState.NEWBORN:
         return
     raft.set_voter_state(VoterState.LEARNING)
@@ -60,13 +63,13 @@ def start_recovery(raft: RaftState) -> None:
 
 
 def have_all_voters_responded(raft: RaftState, prospective: ProspectiveState) -> bool:
-    """Whether every other voter said whether it would vote, or cannot be asked: one that has a log might be left."""
+    """Return True if every other voter responded to the pre-vote or is unreachable: one with a log may remain."""
     election = prospective.election
     return all(v.id in election.votes or v.id in election.unreachable_voters for v in raft.voters.current)
 
 
 def fetch_replica_key(raft: RaftState) -> ReplicaKey:
-    """A grown voter itself, and another one once what it fetches may count; nobody before."""
+    """Return the replica key of a grown voter, or of another one once its fetches count; no key before."""
     if raft.hard_state.voter_state == VoterState.GROWN:
         return raft.local_replica
     timeouts = raft.timeouts
@@ -77,9 +80,9 @@ def fetch_replica_key(raft: RaftState) -> ReplicaKey:
 
 
 def epoch_query(raft: RaftState, peer: int) -> Vote | None:
-    """What a learning voter asks one it has not heard of: would you have me? A refusal names its epoch.
+    """Return the pre-vote with which a learning voter queries another's epoch. The rejection has the epoch.
 
-    The leader it follows tells that with what is fetched.
+    The leader's epoch is in the fetch responses.
     """
     led = isinstance(raft.state, RaftFollowerState) and raft.state.leader_id == peer
     if raft.hard_state.voter_state != VoterState.LEARNING or led or peer in raft.responded_voters:
@@ -95,9 +98,9 @@ def epoch_query(raft: RaftState, peer: int) -> Vote | None:
 
 
 def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> LeaderResponse:
-    """A voter answered something this node asked in this life: with what it is given, its epoch is known.
+    """Record a voter's response to a request of this process, which shows its epoch.
 
-    It may name this node, which it does not know by its question, as the leader it was.
+    It may name this node as the former leader, since the request does not identify it.
     """
     raft.responded_voters.add(peer)
     if isinstance(raft.state, RaftFollowerState | UnattachedState):
@@ -109,13 +112,13 @@ def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> Leade
 
 
 def maybe_complete_recovery(raft: RaftState, request: Fetch, answer: RaftFetchResponse, *, nothing_new: bool) -> None:
-    """All that the leader had when it was asked lies on the disk here: this voter is as good as any other again."""
+    """Complete recovery once the leader's log at the time of the request is on disk: the voter is grown again."""
     if request.replica == raft.local_replica and nothing_new and answer.offset < 0:
         raft.set_voter_state(VoterState.GROWN)
 
 
 def report_state_change(raft: RaftState, before: VoterState) -> None:
-    """What a change of the age means, for the log; who learns looks for a leader from now on."""
+    """Log a change of the voter state; a learning voter starts to search for a leader."""
     if raft.hard_state.voter_state == VoterState.LEARNING:
         raft.set_leader_search_deadline(raft.now_ms + LEADER_SEARCH_TIMEOUT_MS)
         text = "this voter's metadata log is new, the quorum is not: it does not vote before a leader has filled it"
@@ -125,7 +128,7 @@ def report_state_change(raft: RaftState, before: VoterState) -> None:
 
 
 def report_missing_leader(raft: RaftState) -> None:
-    """No leader is found: where most voters are like this one nobody can be elected any more. It is said once."""
+    """Log once that no leader is found: with a majority of such voters no leader can be elected."""
     raft.set_leader_search_deadline(NO_DEADLINE_MS)
     if raft.hard_state.voter_state == VoterState.LEARNING and isinstance(raft.state, UnattachedState):
         text = (

@@ -19,7 +19,7 @@ class QuorumTimeouts(NamedTuple):
 
     @property
     def check_quorum_ms(self) -> float:
-        """How long a leader goes on without a majority (R-228)."""
+        """Time after which a leader without a majority resigns (R-228)."""
         return self.fetch_ms * 1.5
 
 

@@ -42,11 +42,11 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.control_records import VotersRecordVoter
 
 LEADER_SEARCH_TIMEOUT_MS = 10_000
-"""How long a voter that lost its disk looks for a leader before it says that there is none."""
+"""Time that a voter with a lost disk searches for a leader before it logs that there is none."""
 
 
 class RaftState:
-    """One node of the quorum. Hard state and log are the shell's to keep; ``log_summary`` mirrors the log."""
+    """Node of the quorum. Hard state and log are stored by the driver; ``log_summary`` mirrors the log."""
 
     duplicate_id_epoch = -1
     """The newest epoch in which another node seemed to have this one's id."""
@@ -113,11 +113,11 @@ class RaftState:
 
     @property
     def leader_id(self) -> int:
-        """Who leads, as far as is known; -1."""
+        """Leader as far as known; -1."""
         return leader_id_of(self.state, self.local_replica.id)
 
     def leader_id_for(self, asker_id: int) -> int:
-        """Who leads, as the asker may be told: never itself, for it knows better, and a JVM would end (R-257)."""
+        """Return the leader for a response: never the requester itself, since a JVM node would stop (R-257)."""
         return NO_NODE_ID if self.leader_id == asker_id else self.leader_id
 
     @property
@@ -127,18 +127,18 @@ class RaftState:
 
     @property
     def deadline_ms(self) -> float:
-        """When the next `Tick` is due at the latest."""
+        """Return the latest time of the next `Tick`."""
         waits = list(self.requests.deadlines_ms(self.now_ms))
         if isinstance(self.state, RaftLeaderState) and self.state.pending_change is not None:
             waits.append(self.state.pending_change.deadline_ms)
         return min([self.state.deadline_ms, *waits, *(p.deadline_ms for p in self.delayed_fetches)])
 
     def can_reach(self, replica_id: int) -> bool:
-        """Return whether a leader of that id could be followed: a voter, or one whose address the shell has (R-256)."""
+        """Return True if a leader of that id can be followed: a voter, or a node with a known address (R-256)."""
         return replica_id in self.reachable_replicas or self.voters.find_voter(replica_id) is not None
 
     def add_reachable_replicas(self, replica_ids: Set[int]) -> None:
-        """Add replicas whose address the driver has, before the step that names one of them as leader."""
+        """Add replicas with a known address, before the step that names one of them as leader."""
         self.reachable_replicas |= replica_ids
 
     def set_first_records(self, records: tuple[Message, ...]) -> None:
@@ -148,7 +148,7 @@ class RaftState:
     # ------------------------------------------------------------------ transitions
 
     def initialize(self, state: EpochState, hard: HardState) -> None:
-        """Enter the first state, whatever it is."""
+        """Enter the initial state."""
         self.started_ms, self.state, self.hard_state = self.now_ms, state, hard
 
     def random_election_deadline_ms(self) -> float:
@@ -157,11 +157,11 @@ class RaftState:
 
     @property
     def can_be_candidate(self) -> bool:
-        """True if this node may be elected: a voter, or one that was removed by a record that may not be committed.
+        """True if this node may be elected: a voter, or one removed by a record that may be uncommitted.
 
-        Kafka's removed node never stands again. But where it led two voters and died before the other one had the
-        record, nobody else can be elected: its log is the longest. It asks without counting its own voice (Ongaro's
-        thesis, 4.2.2), and goes once the record is committed (R-242).
+        Kafka's removed node never becomes a candidate again. But if it led two voters and stopped before the other one
+        had the record, no other node can be elected: its log is the longest. It requests votes without counting its own
+        (Ongaro's thesis, 4.2.2), and stops once the record is committed (R-242).
         """
         if self.hard_state.voter_state == VoterState.LEARNING:
             return False
@@ -177,11 +177,11 @@ class RaftState:
         return {self.local_replica.id: True} if self.voters.is_voter(self.local_replica) else {}
 
     def random_peer(self, peers: list[int]) -> int:
-        """One of several, by chance."""
+        """Return a random peer."""
         return peers[int(self.random() * len(peers))]
 
     def transition_to(self, state: EpochState, hard: HardState | None = None) -> None:
-        """Enter a state; what it says that must survive goes to disk with this step."""
+        """Enter a state; its durable part is written with this step."""
         assert type(state) in LEGAL_TRANSITIONS[type(self.state)], f"{self.state} cannot become {state}"
         if hard is not None:
             assert hard.epoch >= self.hard_state.epoch, "an epoch never goes back"
@@ -199,7 +199,10 @@ class RaftState:
         self.requests.reset()
 
     def _next_voter_state(self, state: EpochState, hard: HardState) -> VoterState:
-        """Newborns that elect one of them are grown; who hears of a leader they did not elect has to learn."""
+        """Return the next voter state: newborns that elect one of them are grown.
+
+        After another leader they are learning.
+        """
         if self.hard_state.voter_state != VoterState.NEWBORN:
             return self.hard_state.voter_state
         if isinstance(state, RaftLeaderState):
@@ -207,9 +210,9 @@ class RaftState:
         return VoterState.NEWBORN if hard.leader_id == NO_NODE_ID else VoterState.LEARNING
 
     def transition_to_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
-        """A higher epoch is known, its leader is not, or not where it is. An election timer that runs goes on (R-203).
+        """Move to a higher epoch without a known leader or address. A running election timer continues (R-203).
 
-        Who is no voter has none.
+        Observers have none.
         """
         assert epoch > self.epoch
         remaining = isinstance(self.state, UnattachedState | ProspectiveState | CandidateState | ResignedState)
@@ -255,7 +258,7 @@ class RaftState:
         self.state.reset_fetch_timeout(self.now_ms + self.timeouts.fetch_ms)
 
     def load_snapshot(self, snapshot: tuple[int, int]) -> None:
-        """Fetch a snapshot of the leader: nothing else is fetched until it is there."""
+        """Start to fetch a snapshot of the leader; other fetches pause."""
         self.requests.start_snapshot(snapshot)
         self.ready.load_snapshot = snapshot
 
@@ -265,10 +268,10 @@ class RaftState:
         self.requests.cancel()
 
     def maybe_transition(self, epoch: int, leader_id: int) -> None:
-        """Another node names an epoch and perhaps its leader (R-209). Who says it is this node is wrong.
+        """Adopt an epoch and leader from another node (R-209). A message that names this node as leader is wrong.
 
-        A prospective node that hears of the leader it lost goes on asking: who refuses it names that leader too
-        (``ProspectiveState`` remembers it, so that ``quorum.hasLeader`` holds).
+        A prospective node that learns of its former leader continues: nodes that reject its pre-vote name that leader
+        too (``ProspectiveState`` remembers it, so that ``quorum.hasLeader`` holds).
         """
         if leader_id == self.local_replica.id and epoch > self.epoch and not self.voters.is_voter(self.local_replica):
             self.report_duplicate_id(epoch, f"a node {leader_id} leads in epoch {epoch}, and it is not this one")
@@ -287,7 +290,7 @@ class RaftState:
                 self.ready.report_violation(f"Two leaders in epoch {epoch}: {known} and {leader_id}")
 
     def report_duplicate_id(self, epoch: int, text: str) -> None:
-        """Another node seems to have this one's id: said once an epoch, for what it asks is asked again and again."""
+        """Report that another node seems to have the same id: once per epoch, as requests are repeated."""
         if epoch > self.duplicate_id_epoch:
             self.duplicate_id_epoch = epoch
             self.ready.report(logging.WARNING, f"{text}: each node needs its own node.id")
@@ -296,7 +299,7 @@ class RaftState:
 
     @property
     def advertised_high_watermark(self) -> int:
-        """What a leader tells: -1 until something of its own epoch is committed (R-221)."""
+        """Return the high watermark for followers: -1 until a record of this epoch is committed (R-221)."""
         assert isinstance(self.state, RaftLeaderState)
         return self.high_watermark if self.high_watermark > self.state.epoch_start_offset else -1
 
@@ -305,7 +308,7 @@ class RaftState:
         self.delayed_fetches = []
 
     def complete_delayed_fetches(self) -> None:
-        """There is news for every parked fetch: each is looked at afresh (R-220)."""
+        """Evaluate every delayed fetch again (R-220)."""
         parked, self.delayed_fetches = self.delayed_fetches, []
         told = self.advertised_high_watermark
         for p in parked:
@@ -317,7 +320,7 @@ class RaftState:
             )
 
     def expire_delayed_fetches(self) -> None:
-        """Fetches whose time is over get the answer of their arrival (R-220)."""
+        """Respond to expired fetches with the response computed on arrival (R-220)."""
         for p in self.delayed_fetches:
             if p.deadline_ms <= self.now_ms:
                 self.ready.replies.append(OutboundResponse(p.pending_request, p.initial_response))
@@ -326,7 +329,7 @@ class RaftState:
     # ------------------------------------------------------------------ log
 
     def append(self, count: int, batch: object = None, controls: tuple[Message, ...] = ()) -> int:
-        """Append as leader, under the current epoch; gives the first offset. Whoever waits for records gets them."""
+        """Append as leader in the current epoch; return the first offset. Delayed fetches get the records."""
         first = self.log_summary.append(self.epoch, count)
         self.ready.appends.append(events.LogAppend(first, count, self.epoch, batch, controls))
         self.complete_delayed_fetches()
@@ -349,7 +352,7 @@ class RaftState:
             self.raise_high_watermark(end)
 
     def update_local_end_offset(self) -> None:
-        """What is on the disk here counts for this node where it is a voter."""
+        """Count the local synced log end if this node is a voter."""
         assert isinstance(self.state, RaftLeaderState)
         own = self.voters.find_voter(self.local_replica.id)
         if own is not None and own.identifies(self.local_replica):
@@ -357,7 +360,7 @@ class RaftState:
             self.update_high_watermark()
 
     def raise_high_watermark(self, offset: int) -> None:
-        """What is committed never goes back."""
+        """Raise the high watermark, which never decreases."""
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.ready.committed = offset

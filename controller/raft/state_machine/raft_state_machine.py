@@ -85,7 +85,7 @@ class RaftStateMachine(RaftState):
             self.reset_fetch_timeout()
 
     def _snapshot_loaded(self, event: events.SnapshotLoaded) -> None:
-        """A snapshot replaces the log, unless it was asked for in a state that is over (R-235)."""
+        """Replace the log by a loaded snapshot, unless it was requested in an earlier state (R-235)."""
         snapshot = (event.end_offset, event.epoch)
         if self.requests.loading_snapshot != snapshot:
             return

@@ -34,7 +34,7 @@ class RaftRequestManager:
         return self.pending_fetch is not None or self.pending_voter_request is not None
 
     def deadlines_ms(self, now_ms: float) -> Iterator[float]:
-        """Return when there may be something to do for a request."""
+        """Yield the times at which a request may become due."""
         yield from (at for at in self.next_request_ms.values() if at > now_ms)
         if self.is_fetching:
             yield self.fetch_deadline_ms
@@ -44,7 +44,7 @@ class RaftRequestManager:
         return self.next_request_ms.get(peer, 0) <= now_ms
 
     def back_off(self, peer: int, until_ms: float) -> None:
-        """Ask a peer nothing until then."""
+        """Send no request to a peer until that time."""
         self.next_request_ms[peer] = until_ms
 
     def clear_backoff(self, peer: int) -> None:
@@ -65,7 +65,7 @@ class RaftRequestManager:
         self.pending_fetch = self.pending_voter_request = None
 
     def start_snapshot(self, snapshot: tuple[int, int]) -> None:
-        """Record a snapshot that is fetched from the leader: nothing else is fetched meanwhile."""
+        """Record a snapshot fetch from the leader: other fetches pause."""
         self.loading_snapshot = snapshot
 
     def complete_snapshot(self) -> None:

@@ -1,4 +1,4 @@
-"""What a raft node answers to others, and what it makes of their answers.
+"""Responses of a raft node to other nodes, and processing of their responses.
 
 Source: the ``handle...Request`` and ``handle...Response`` methods of ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
@@ -53,7 +53,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | RequestRejected | RequestFailed) -> None:
-    """Another node said something, or did not answer."""
+    """Handle a request, response or failure of another node."""
     match event:
         case RequestReceived(ticket, request):
             handle_request(raft, ticket, request)
@@ -89,7 +89,7 @@ def _response(raft: RaftState, error: ErrorCode = ErrorCode.NONE) -> RaftRespons
 
 
 def _handle_vote(raft: RaftState, vote: Vote) -> RaftResponse:
-    """R-211, R-212. A higher epoch is taken over before anything is judged, of a pre-vote too (R59)."""
+    """Handle a vote (R-211, R-212). A higher epoch is adopted before evaluation, also of a pre-vote (R59)."""
     error, granted = _evaluate_vote(raft, vote)
     return RaftResponse(error, raft.epoch, raft.leader_id_for(vote.candidate.id), granted)
 
@@ -107,7 +107,7 @@ def _evaluate_vote(raft: RaftState, vote: Vote) -> tuple[ErrorCode, bool]:
     up_to_date = can_grant_vote(
         raft.state, raft.hard_state, vote, raft.log_summary.last_epoch, raft.log_summary.end_offset
     )
-    granted = up_to_date and vote.candidate.id != raft.local_replica.id  # nobody else has this node's id
+    granted = up_to_date and vote.candidate.id != raft.local_replica.id  # node ids are unique
     if raft.hard_state.voter_state != VoterState.GROWN:
         granted = lost_disk.can_grant_vote_before_recovery(raft, vote) and granted
     refused = vote.pre_vote and not granted
@@ -143,9 +143,9 @@ def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
 
 
 def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
-    """How long a follower waits before it asks for votes, by its place among the preferred successors (R-215).
+    """Return the wait of a follower before it requests votes, by its position among the preferred successors (R-215).
 
-    A leader that starts again knows no successor: then all of them hurry.
+    A restarted leader names no successor: then all wait the minimum.
     """
     if is_me and True not in is_me:
         return max_ms
@@ -176,7 +176,7 @@ def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
 
 
 def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: ErrorCode) -> None:
-    """Who cannot be asked whether it would vote is asked for its vote, at once (R-207); else try again later."""
+    """Request a vote at once from a peer without pre-votes (R-207); otherwise retry later."""
     asks = isinstance(request, Vote) and request.pre_vote and request.epoch == raft.epoch
     if asks and isinstance(raft.state, ProspectiveState) and error == ErrorCode.UNSUPPORTED_VERSION:
         elections.transition_to_candidate(raft)
@@ -194,7 +194,7 @@ def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: Er
 def handle_response(
     raft: RaftState, peer: int, request: RaftRequest, answer: AnyRaftResponse, batches: tuple[FetchedRaftBatch, ...]
 ) -> None:
-    """Epochs first, whatever the error but the one of who is behind (R-209); then what the answer says."""
+    """Process a response: first its epoch, unless the error is that of an outdated one (R-209); then its contents."""
     if isinstance(request, QueryKRaftVersions):
         assert isinstance(answer, KRaftVersionsResponse)
         voter_changes.handle_versions_response(raft, request, answer)
@@ -210,7 +210,7 @@ def handle_response(
         raft.maybe_transition(answer.epoch, answer.leader_id)
     match request, answer:
         case Fetch(), RaftFetchResponse():
-            if answer.error == ErrorCode.UNKNOWN_SERVER_ERROR:  # so a leader answers who has its own id
+            if answer.error == ErrorCode.UNKNOWN_SERVER_ERROR:  # a leader with this node's id responds so
                 raft.report_duplicate_id(
                     answer.epoch, f"the leader of epoch {answer.epoch} rejects fetches of node {raft.local_replica.id}"
                 )
@@ -230,7 +230,7 @@ def handle_response(
 def _handle_epoch_response(
     raft: RaftState, peer: int, request: Vote | BeginEpoch | EndEpoch, answer: RaftResponse
 ) -> None:
-    """What an answer of this epoch means to a node that wants to lead, leads, or does not any more."""
+    """Process a response of the current epoch in the states prospective, candidate, leader or resigned."""
     if request.epoch != raft.epoch or answer.epoch < raft.epoch:
         return
     state = raft.state
@@ -240,7 +240,8 @@ def _handle_epoch_response(
         case Vote(pre_vote=True), ProspectiveState(election=election):
             election.record_vote(peer, granted=answer.vote_granted)
             if not answer.vote_granted:
-                lost_disk.start_recovery(raft)  # who refuses an empty log has one, or follows somebody who has
+                # a node that rejects an empty log has records, or follows a leader with records
+                lost_disk.start_recovery(raft)
             elections.evaluate_votes(raft)
         case Vote(pre_vote=False), CandidateState(election=election, deadline_ms=deadline_ms) if (
             peer not in election.votes

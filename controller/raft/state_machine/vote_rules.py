@@ -1,4 +1,4 @@
-"""Whom a node gives its vote to.
+"""Rules for granting votes.
 
 Source: ``KafkaRaftClient.handleVoteRequest``, ``EpochState.canGrantVote`` and its states (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def malformed_vote_error(vote: Vote) -> ErrorCode:
-    """What is wrong with a Vote by itself (R-211); NONE where nothing is.
+    """Return the error of a malformed Vote (R-211); NONE for a valid one.
 
     A candidate's log cannot reach into the epoch it asks for; with a pre-vote that epoch is not raised yet.
     """
@@ -28,7 +28,7 @@ def malformed_vote_error(vote: Vote) -> ErrorCode:
 
 
 def sender_error(sender_id: int, epoch: int, known_epoch: int) -> ErrorCode:
-    """What is wrong with who sent a Vote, BeginQuorumEpoch or EndQuorumEpoch, the epoch first (R-211, R-214)."""
+    """Return the error of the sender of a Vote, BeginQuorumEpoch or EndQuorumEpoch, the epoch first (R-211, R-214)."""
     if epoch < known_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.INVALID_REQUEST if sender_id < 0 else ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""How a leader changes who votes: one replica at a time, and never a second change before the first is committed.
+"""Changes of the voters by the leader: one replica at a time, and no second change before the first is committed.
 
 A new set counts from its append on (R-242), for the high watermark as for elections.
 
@@ -46,7 +46,7 @@ from ottla.wire.messages.control_records import (
 )
 
 CAUGHT_UP_WITHIN_MS = 3_600_000
-"""A new voter must have fetched within this long, and have had everything once (R-248)."""
+"""Maximum time since a new voter has fetched and been caught up once (R-248)."""
 MAX_KRAFT_VERSION = 1
 """The newest kraft.version there is."""
 
@@ -81,7 +81,7 @@ def _has_listener(raft: RaftState, endpoints: Iterable[Endpoint]) -> bool:
 
 
 def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterChangeResponse | None:
-    """What is wrong with a wish by itself, or because of its time (the table above R-246)."""
+    """Return the error of a request by itself, or at this time (the table above R-246)."""
     error = leader_error(raft.epoch, raft.epoch, leads=raft.is_leader)
     if error != ErrorCode.NONE:
         return _response(raft, error)
@@ -126,7 +126,7 @@ def _add(raft: RaftState, ticket: Any, request: AddVoter) -> VoterChangeResponse
 
 
 def handle_versions_response(raft: RaftState, ask: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
-    """The new voter said what it speaks: it is added now if it can follow at once (R-248)."""
+    """Add the new voter after its versions are known, if it is caught up (R-248)."""
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
     if change is None or not change.complete_query(ask):
         return
@@ -171,7 +171,7 @@ def _remove(raft: RaftState, ticket: Any, request: RemoveVoter) -> VoterChangeRe
 
 
 def _replica_text(voter: ReplicaKey) -> str:
-    """A replica as Kafka's tools show it."""
+    """Return a replica in the format of Kafka's tools."""
     directory = "<undefined>" if voter.directory_id == ZERO_UUID else uuid_to_string(voter.directory_id)
     return f"ReplicaKey(id={voter.id}, directoryId={directory})"
 
@@ -181,7 +181,7 @@ def _voters_text(raft: RaftState) -> str:
     return f"[{', '.join(map(_replica_text, keys))}]"
 
 
-# ------------------------------------------------------------------ what a voter says of itself
+# ------------------------------------------------------------------ updates of voters
 
 
 def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
@@ -213,7 +213,7 @@ def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
 
 
 def _raise(raft: RaftState, request: UpgradeKRaftVersion) -> VoterChangeResponse:
-    """R-244: every voter must have said that it speaks the version. There is no way back."""
+    """Raise kraft.version (R-244): every voter must have reported support for it. It cannot be lowered."""
     state, level = raft.state, raft.voters.kraft_version
     if not isinstance(state, RaftLeaderState):
         return _response(raft, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -252,7 +252,7 @@ def _append(raft: RaftState, voters: list[VotersRecordVoter], *before: Message) 
 
 
 def maybe_complete_change(raft: RaftState) -> None:
-    """A change that is committed is answered, and one that takes too long; it may be committed later all the same."""
+    """Complete a committed change, or time it out; it may be committed later all the same."""
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
     if change is None:
         return

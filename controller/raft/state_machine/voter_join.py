@@ -1,4 +1,4 @@
-"""What a follower tells its leader of itself: where it listens, and that it would like to vote.
+"""Requests of a follower to its leader: update of its endpoints, and joining the voters.
 
 Source: ``KafkaRaftClient.pollFollowerAsVoter``, ``.pollFollowerAsObserver`` (apache/kafka 4.3.1).
 
@@ -24,11 +24,11 @@ _FINAL_ERRORS = {
     AddVoter: (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER),
     RemoveVoter: (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.VOTER_NOT_FOUND),
 }
-"""Answers after which nothing more is said until the next turn."""
+"""Errors after which the next request waits for the next period."""
 
 
 def next_voter_request(raft: RaftState) -> AddVoter | RemoveVoter | UpdateVoter | None:
-    """What the leader is told instead of the next fetch; a turn comes once per fetch timeout (R-249, R-250)."""
+    """Return the request sent instead of the next fetch, once per fetch timeout (R-249, R-250)."""
     state, entry = raft.state, raft.voter_entry
     assert isinstance(state, RaftFollowerState)
     if entry is None or raft.hard_state.voter_state != VoterState.GROWN or raft.now_ms < state.voter_request_due_ms:
@@ -57,7 +57,7 @@ def _needs_voter_update(raft: RaftState, state: RaftFollowerState, entry: Voters
 def handle_voter_response(
     raft: RaftState, request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterChangeResponse
 ) -> bool:
-    """Take the leader's answer; says whether it was one that the leader can be asked something else after."""
+    """Process the leader's response; return True if another request may follow."""
     state = raft.state
     if not isinstance(state, RaftFollowerState):
         return True

@@ -1,1 +1,1 @@
-"""Where the quorum's state lies: metadata log, snapshots, quorum-state."""
+"""Storage of the quorum's state: metadata log, snapshots, quorum-state."""

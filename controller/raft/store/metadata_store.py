@@ -1,4 +1,4 @@
-"""Where the quorum's state lies: metadata log, snapshots, ``quorum-state``; what a start believes, and what may go.
+"""Storage of the quorum's state: metadata log, snapshots, ``quorum-state``; loading and deletion.
 
 A start begins from the newest snapshot that can be read. What lies below it was committed, so on disk, before it was
 written: that is the log's recovery point, and only what follows is read.
@@ -45,7 +45,7 @@ from ottla.wire.record_batch.control_record import decode_control_record
 from ottla.wire.record_batch.records import iterate_records
 
 MAX_READ_BYTES = 1024 * 1024
-"""Of the log for another replica at a time, whatever it asks for: it is read on the loop."""
+"""Maximum bytes of the log read for another replica at once: the read blocks the event loop."""
 
 
 class IncompatibleQuorum(Exception):
@@ -56,7 +56,7 @@ DEFAULT_METADATA_LOG_CONFIG = MetadataLogConfig()
 
 
 class MetadataStore:
-    """One replica of the metadata log. Not thread-safe but for `sync` and `write_snapshot`, which only wait."""
+    """Replica of the metadata log. Not thread-safe, except `sync` and `write_snapshot`, which only wait."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class MetadataStore:
     # ------------------------------------------------------------------ opening
 
     def _choose_snapshot(self) -> None:
-        """The newest snapshot that can be read; an older one serves while the log still reaches back to it (R-233)."""
+        """Choose the newest readable snapshot; an older one if the log still reaches back to it (R-233)."""
         if not self.disk.exists(self.directory):
             return
         names = self.disk.list_files(self.directory)
@@ -137,7 +137,7 @@ class MetadataStore:
         return log
 
     def _read_quorum(self) -> QuorumRecords:
-        """The quorum's records in snapshot and log: of the batches in between only the headers are looked at."""
+        """Return the quorum's records in snapshot and log: of the batches in between only the headers are looked at."""
         seed = self.snapshot_id.end_offset - 1
         out = QuorumRecords(self.snapshot.kraft_version, self.snapshot.voters, seed)
         for header, raw in self.log.segments.batches(seed + 1):
@@ -151,13 +151,14 @@ class MetadataStore:
 
     @property
     def persisted_hard_state(self) -> HardState:
-        """What quorum-state said."""
+        """Hard state from quorum-state."""
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """What quorum-state said; where it said nothing, and others vote by configuration too, this voter is new."""
+        """Return the hard state from quorum-state; without one, and with other static voters, this voter is new."""
         if len(quorum.static_voters) < 2:
-            return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)  # nobody else remembers anything
+            # no other voter has a state to lose
+            return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
         is_new = not self._state.existed and self.log.log_end_offset == 0 and not self.snapshots
         votes = self.local_replica.id in [i for i, _ in quorum.static_voters]
         return (
@@ -178,10 +179,10 @@ class MetadataStore:
         return LogSummary(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
 
     def voter_history(self, quorum: QuorumConfig) -> VoterSetHistory:
-        """Who votes: the log says it, before it says it the settings do, and else what was said last (R-237).
+        """Return the voters: of the log, else of the settings, else of quorum-state (R-237).
 
         Raises:
-            IncompatibleQuorum: nobody can be found to begin with.
+            IncompatibleQuorum: no voter is known.
         """
         me = self.local_replica
         last_known = self._state.preserved_fields.get("currentVoters") if self._state.data_version == 0 else None
@@ -208,11 +209,11 @@ class MetadataStore:
         return out
 
     def first_records(self, quorum: QuorumConfig) -> tuple[Message, ...]:
-        """What this node says of the quorum should it become leader (R-243)."""
+        """Return the records of this node about the quorum, should it become leader (R-243)."""
         return self.quorum_records.records_for_new_leader(self.local_replica, quorum.endpoints)
 
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The batches from the one that holds ``offset`` to the one before ``upper_offset``.
+        """Yield the batches from the one that holds ``offset`` to the one before ``upper_offset``.
 
         Raises:
             WireError: one is damaged.
@@ -224,13 +225,13 @@ class MetadataStore:
                 yield header, raw
 
     def snapshot_size_bytes(self, name: SnapshotId) -> int:
-        """How large a snapshot is; -1 where there is none of that name here."""
+        """Return the size of a snapshot; -1 if it does not exist."""
         return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
 
     def read_snapshot_chunk(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Bytes of a snapshot for another replica (R-234). Raises OSError: final.
+        """Return bytes of a snapshot for another replica (R-234). Raises OSError: final.
 
-        ``max_bytes`` is what the request says: none if it is negative, at most `MAX_READ_BYTES`.
+        ``max_bytes`` is the limit of the request: no bytes if negative, at most `MAX_READ_BYTES`.
         """
         file = self.disk.open(f"{self.directory}/{name.file_name}", readonly=True)
         try:
@@ -290,7 +291,7 @@ class MetadataStore:
         self.quorum_records.truncate(offset)
 
     def truncate_to_snapshot(self, name: SnapshotId, snapshot: SnapshotContents, now_ms: int) -> None:
-        """A snapshot of the leader's, which lies here under its name, takes the log's place (R-235).
+        """Replace the log by a downloaded snapshot of the leader (R-235).
 
         Raises:
             OSError: final.
@@ -306,15 +307,15 @@ class MetadataStore:
         self.snapshot_generation += 1
 
     def prepare_flush(self) -> LogFlush:
-        """What makes everything appended so far survive a power cut: call it in a thread, then `complete_flush`."""
+        """Return the flush of all appended records: call it in a thread, then `complete_flush`."""
         return self.log.start_flush(self.log.log_end_offset)
 
     def complete_flush(self, job: LogFlush) -> int:
-        """A sync ended well: everything below the offset returned is on disk."""
+        """Complete a flush: everything below the returned offset is on disk."""
         return self.log.complete_flush(job)
 
     def on_high_watermark(self, end: int) -> None:
-        """The high watermark moved."""
+        """Handle an advanced high watermark."""
         self.log.set_high_watermark(end)
 
     # ------------------------------------------------------------------ snapshots
@@ -327,7 +328,7 @@ class MetadataStore:
         return by_time or self.bytes_since_snapshot >= self.settings.snapshot_bytes
 
     def prepare_snapshot(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, SnapshotContents]:
-        """A snapshot of everything below ``end_offset`` will be written: its name, and what surrounds its records.
+        """Prepare a snapshot of everything below ``end_offset``: return its id and contents without records.
 
         A new segment begins, so that no start has to read again what the snapshot covers, and the old one can go.
         """
@@ -343,7 +344,7 @@ class MetadataStore:
         write_snapshot(self.disk, f"{self.directory}/{name.file_name}", raw)
 
     def complete_snapshot(self, name: SnapshotId, now_ms: int) -> None:
-        """A snapshot has its name: older ones and what they cover may go.
+        """Complete a snapshot: older ones and covered segments may be deleted.
 
         While it was written a newer one of the leader's may have taken the log's place: then it is of no use.
         """
@@ -378,11 +379,11 @@ class MetadataStore:
         try:
             oldest_ms = last_contained_log_timestamp(self.disk, f"{self.directory}/{self.snapshots[0].file_name}")
         except CorruptFile:
-            return True  # nobody can begin from it
+            return True  # unusable as a start
         return now_ms - oldest_ms > self.settings.retention_ms
 
     def snapshot_created_event(self) -> SnapshotCreated:
-        """Which snapshots there are, and where the log begins, for the raft machine."""
+        """Return the event with all snapshots and the log start, for the raft state machine."""
         return SnapshotCreated(self.log.log_start_offset, tuple((s.end_offset, s.epoch) for s in self.snapshots))
 
     def close(self) -> None:

@@ -14,11 +14,11 @@ from ottla.wire.codec.schema import Message
 from ottla.wire.messages.control_records import Endpoint, KRaftVersionRecord, VotersRecord
 
 BOOTSTRAP_OFFSET = -1
-"""Offset of what stands in the snapshot (0, 0): nobody has said it in the log yet."""
+"""Offset of records from the snapshot (0, 0), before any in the log."""
 
 
 class QuorumRecords:
-    """What the log says of its quorum, committed or not."""
+    """Quorum records of the log, committed or not."""
 
     def __init__(
         self, kraft_version: int = 0, voters: VotersRecord | None = None, offset: int = BOOTSTRAP_OFFSET
@@ -37,12 +37,12 @@ class QuorumRecords:
         return self._voters[-1][1]
 
     def as_of(self, end_offset: int) -> tuple[int, VotersRecord | None]:
-        """kraft.version and voters as everything below an offset says them: what a snapshot holds (R-231)."""
+        """Return kraft.version and voters below an offset, as a snapshot contains them (R-231)."""
         level = next((v for at, v in reversed(self._kraft_versions) if at < end_offset), self._kraft_versions[0][1])
         return level, next((v for at, v in reversed(self._voters) if at < end_offset), self._voters[0][1])
 
     def replay(self, offset: int, record: Message | None) -> None:
-        """A control record was appended, or is read."""
+        """Replay a control record."""
         match record:
             case KRaftVersionRecord():
                 self._kraft_versions.append((offset, record.k_raft_version))
@@ -50,12 +50,12 @@ class QuorumRecords:
                 self._voters.append((offset, record))
 
     def truncate(self, offset: int) -> None:
-        """The log was cut: what held before holds again (R-224)."""
+        """Truncate with the log: earlier records hold again (R-224)."""
         self._kraft_versions = [x for x in self._kraft_versions if x[0] < offset] or self._kraft_versions[:1]
         self._voters = [x for x in self._voters if x[0] < offset] or self._voters[:1]
 
     def voter_history(self, fixed: list[ReplicaKey]) -> VoterSetHistory:
-        """The voter sets in the log, for the raft machine; ``fixed`` hold until there is a record."""
+        """Return the voter sets of the log for the raft state machine; ``fixed`` hold until the first record."""
         first = self._voters[0][1]
         out = VoterSetHistory(fixed if first is None else voter_keys(first), first, self._voters[0][0])
         for offset, record in self._voters[1:]:
@@ -64,9 +64,9 @@ class QuorumRecords:
         return out
 
     def records_for_new_leader(self, me: ReplicaKey, endpoints: tuple[ListenerEndpoint, ...]) -> tuple[Message, ...]:
-        """What the next leader says of the quorum in its first batch (R-243): what only the seed says, or where it is.
+        """Return the quorum records of a new leader's first batch (R-243): bootstrap records, or its own endpoints.
 
-        ``endpoints`` are where this node is reached now.
+        ``endpoints`` are this node's current ones.
         """
         offset, voters = self._voters[-1]
         if voters is None or self.kraft_version < 1:

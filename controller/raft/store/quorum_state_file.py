@@ -1,4 +1,4 @@
-"""The ``quorum-state`` file: epoch, leader and vote, on disk before anything that follows from them is said.
+"""The ``quorum-state`` file: epoch, leader and vote, durable before any message that depends on them.
 
 Source: ``FileQuorumStateStore.java`` and its schema ``QuorumStateData`` (apache/kafka 4.3.1).
 
@@ -24,7 +24,7 @@ _PRESERVED_FIELDS = ("clusterId", "appliedOffset", "currentVoters")
 
 
 def _voter_state_of(values: dict[str, Any]) -> VoterState:
-    """What a voter remembers, by its name in lower case. Raises ValueError: it is none."""
+    """Return a voter's stored state, by its name in lower case. Raises ValueError for an unknown one."""
     said = values.get(_VOTER_STATE_FIELD, VoterState.GROWN.name.lower())
     found = next((age for age in VoterState if age.name.lower() == said), None)
     if found is None:
