@@ -23,7 +23,7 @@ def result_text(result: SimulationResult) -> str:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the arguments."""
     parser = argparse.ArgumentParser("sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds")

@@ -1,9 +1,9 @@
-"""Which records of a share group are with whom, as its members know, and what became of them.
+"""Checker of acquired records of a share group: owners and acknowledgements, as its members see them.
 
-``LockedToOne``: while a lock is in force nobody else gets its record. ``HolderIsHeard``: who has a lock may say what
-became of the record. ``AcceptedIsFinal``: what was accepted, and its member told so, nobody gets again.
-``share-overdelivered``: a record came more often than it may. A lock is in force on one server of its share partition,
-in one session, for the time the answer names, by that node's clock; what that server has is looked up in its memory.
+``LockedToOne``: no other member acquires a record with a valid lock. ``HolderIsHeard``: the owner of a lock can
+acknowledge the record. ``AcceptedIsFinal``: a record whose accept was confirmed is not delivered again.
+``share-overdelivered``: a record was delivered more often than allowed. A lock is valid on one leader of its share
+partition, in one session, for the time in the response, by that node's clock; the leader's state is read from memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 class ServerState(NamedTuple):
-    """What a node has of a share partition and of a member: the same objects as long as nothing was begun anew."""
+    """State of a share partition and a session on a node: the same objects unless reloaded."""
 
     share_partition: SharePartitionLeader
     session: ShareSession | None
@@ -42,9 +42,9 @@ class AcquiredRecord(NamedTuple):
     until_s: float
     """At least so long, by that host's clock."""
     server_state: ServerState | None
-    """None where it is not known: nothing is claimed."""
+    """None if unknown: no property is checked."""
     since_s: float = 0.0
-    """When it heard of it."""
+    """Time of the acquisition."""
 
 
 class AcquisitionLocks:
@@ -83,7 +83,7 @@ class AcquisitionLocks:
     # ------------------------------------------------------------------ what a node has
 
     def server_state(self, host: str, place: SharedPlace, member: str) -> ServerState | None:
-        """What it has now; None where it serves nothing of the kind."""
+        """Return the current state on a host; None if it does not lead the share partition."""
         parts = self._living().get(host)
         shares = None if parts is None else parts._share_partition_manager
         shared = None if shares is None else shares.get(self._group, place)
@@ -102,7 +102,7 @@ class AcquisitionLocks:
             and now.session is hold.server_state.session
         )
 
-    # ------------------------------------------------------------------ what members tell
+    # ------------------------------------------------------------------ events of members
 
     def on_acquired(
         self,
@@ -112,8 +112,9 @@ class AcquisitionLocks:
         rows: Iterable[tuple[int, int, int]],
         began_s: float,
     ) -> None:
-        """A member was given records: first and last offset, and how often each has been delivered. It asked
-        at ``began_s``: what others were given since may have been given back before.
+        """Record acquired records: first and last offset, and delivery counts.
+
+        It asked at ``began_s``: what others were given since may have been given back before.
         """
         for first, last, count in rows:
             for offset in range(first, last + 1):
@@ -132,8 +133,10 @@ class AcquisitionLocks:
                 self._by_member.setdefault(hold.member, {})[where] = None
 
     def _must_be_accepted(self, where: RecordKey, sight: ServerState | None, began_s: float) -> bool:
-        """Whether a record was accepted, and who served it knows. One that leads no longer, and has not heard of it,
-        does not: Kafka's, too, goes on until it has something to write.
+        """Return True if a record was accepted, and its server knows it, unlike a former leader in Kafka as well.
+
+        One that leads no longer, and has not heard of it, does not: Kafka's, too, goes on until it has something to
+        write.
         """
         at_s, by = self._accepted.get(where, (began_s, None))
         if sight is None or at_s >= began_s:
@@ -143,7 +146,7 @@ class AcquisitionLocks:
     def on_acknowledging(
         self, member: str, at: HistoryPartition, offsets: Mapping[int, int]
     ) -> dict[int, AcquiredRecord]:
-        """It is about to say what became of records, offset by offset; gives what it has of them."""
+        """Record the start of an acknowledgement, by offset; return the acquired records."""
         out = {}
         for offset, kind in offsets.items():
             self.acknowledgements.setdefault((at, offset), set()).add(kind)
@@ -157,7 +160,7 @@ class AcquisitionLocks:
     def on_acknowledged(
         self, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
     ) -> None:
-        """Its word was taken, and kept."""
+        """Record a confirmed acknowledgement."""
         for offset, kind in offsets.items():
             if kind == ACCEPT:
                 sight = holds[offset].server_state if offset in holds else None
@@ -173,12 +176,12 @@ class AcquisitionLocks:
     def on_refused(
         self, place: SharedPlace, at: HistoryPartition, offsets: Mapping[int, int], holds: Mapping[int, AcquiredRecord]
     ) -> None:
-        """Its word was not taken, though it may have had all of it."""
+        """Record a rejected acknowledgement, a violation if all its locks were valid."""
         if holds and all(offset in holds and self._is_in_force(holds[offset], place) for offset in offsets):
             self._ledger.report_violation("HolderIsHeard", f"{self._group}: {at[0]}-{at[1]} {dict(offsets)}")
 
     def on_lost(self, member: str) -> None:
-        """It has nothing any more."""
+        """Record that a member has lost all its records."""
         for where in list(self._by_member.get(member, ())):
             self._remove_lock(member, where)
 

@@ -1,9 +1,9 @@
-"""The history checker: what a log may never have shown its clients, by the names ``jepsen.tests.kafka`` gives them.
+"""Checker of client histories for anomalies, by the names of ``jepsen.tests.kafka``.
 
 ``find_anomalies`` gives every anomaly of a history; each is bad, or one that Kafka allows (then it is told and nothing
 more): reads that skip or go back where a group deals the partitions, and cycles that rest on the order of writes.
-Beyond that checker: ``phantom_read`` (read, and nobody sent it), ``corrupt_record`` (a record that is not what was made
-for its place). What transactions promise is in `sim.checkers.transaction_anomalies`.
+Beyond that checker: ``phantom_read`` (read, but never sent), ``corrupt_record`` (a record that is not what was made for
+its place). What transactions promise is in `sim.checkers.transaction_anomalies`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def inconsistent_offsets(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def duplicate(book: ObservedLog) -> Iterator[Anomaly]:
-    """One value was seen at two offsets."""
+    """Yield values seen at two offsets."""
     for place, first in book.first.items():
         for value, index in first.items():
             if book.last[place][value] != index:
@@ -38,7 +38,7 @@ def duplicate(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def lost_write(book: ObservedLog) -> Iterator[Anomaly]:
-    """It was written, later ones were read, and nobody read it."""
+    """Yield writes that no client read, though later ones were read."""
     for place, last in book.last.items():
         read = [book.first[place][value] for value in last if (place, value) in book.readers]
         bound = max(read, default=-1)
@@ -51,7 +51,7 @@ def lost_write(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def unread_write(book: ObservedLog) -> Iterator[Anomaly]:
-    """It was acknowledged, and nobody found it though everything was read at the end."""
+    """Yield acknowledged writes missing in the complete read at the end."""
     for op in book.ops if book.final else ():
         for send in op.sends if op.outcome is OperationOutcome.OK else ():
             if (send.place, send.value) not in book.readers:
@@ -59,7 +59,7 @@ def unread_write(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def phantom_read(book: ObservedLog) -> Iterator[Anomaly]:
-    """It was read, and nobody sent it there."""
+    """Yield values that were read but never sent."""
     for place, offsets in book.raw.items():
         for value in dict.fromkeys(value for values in offsets.values() for value in values):
             if (place, value) not in book.writer:
@@ -67,7 +67,7 @@ def phantom_read(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def corrupt_record(book: ObservedLog) -> Iterator[Anomaly]:
-    """A record is not what was made for its place."""
+    """Yield records with a wrong checksum for their partition."""
     for op in book.ops:
         for poll in op.polls:
             for offset, value in poll.records:
@@ -79,7 +79,7 @@ def corrupt_record(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def _by_process(book: ObservedLog) -> Iterator[list[Operation]]:
-    """The operations of each client in the order they ended, from one crash to the next."""
+    """Yield the operations of each client in the order they ended, from one crash to the next."""
     running: dict[str, list[Operation]] = {}
     for op in book.ops:
         if op.kind == "crash":
@@ -163,7 +163,7 @@ def send_order_within(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def cyclic_dependencies(book: ObservedLog) -> Iterator[Anomaly]:
-    """Cycles among operations: ``G1c`` by who read from whom, ``G0`` by the order of writes."""
+    """Yield cycles among operations: ``G1c`` by reads, ``G0`` by the order of writes."""
     reads: dict[int, dict[int, None]] = {}
     writes: dict[int, dict[int, None]] = {}
     for value, readers in book.readers.items():
@@ -198,9 +198,9 @@ RULES: tuple[Callable[[ObservedLog], Iterator[Anomaly]], ...] = (
 
 
 def find_anomalies(ops: list[Operation], *, final: bool = True, idempotent: bool = True) -> list[Anomaly]:
-    """Every anomaly of a history.
+    """Return every anomaly of a history.
 
-    ``final``: everything was read once more at the end. ``idempotent``: nothing may be there twice.
+    ``final``: all partitions were read completely at the end. ``idempotent``: duplicates are anomalies.
     """
     book = ObservedLog(ops, final=final, idempotent=idempotent)
     return [found for rule in RULES for found in rule(book)]

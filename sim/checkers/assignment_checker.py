@@ -1,11 +1,11 @@
-"""Who has which partition, or task, of a group: as its members believe, compared with what their coordinator says.
+"""Checker of assignments: the partitions or tasks of a group's members, compared with their coordinator's responses.
 
-``OneOwnerPerPartitionPerEpoch``: what is one's in an epoch is nobody else's in it. ``NoAssignmentBeforeRevocation``: a
-member that has not given something up, and goes on as if it had it, is told so by its next answer once it is another's.
+``OneOwnerPerPartitionPerEpoch``: no partition has two owners in one epoch. ``NoAssignmentBeforeRevocation``: a member
+that has not revoked a partition, and continues to use it, gets an error in its next response once another owns it.
 
-Epochs are given again after a power cut, and where a member comes into a group nobody is in that is of the other
-protocol: that one is deleted then, and another made (``GroupMetadataManager.classicGroupJoinToClassicGroup``,
-``getOrMaybeCreateConsumerGroup``; a group gets the older protocol as the last member of the newer one leaves it).
+Epochs repeat after a power cut, and where a member joins an empty group of the other protocol: that group is deleted
+then, and another created (``GroupMetadataManager.classicGroupJoinToClassicGroup``, ``getOrMaybeCreateConsumerGroup``; a
+group becomes classic when the last member of the consumer protocol leaves).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 HEARTBEAT_TIMEOUT_S = 2.0
-"""Whoever has not been heard for so long may have been given up: members beat more than once a second."""
+"""Time after which a silent member may have been removed: members send heartbeats more than once a second."""
 GROUP_CREATION_TIMEOUT_S = 8.0
-"""The first generation waits for others: three seconds, and again with each who comes, up to four."""
+"""Initial rebalance delay: three seconds, extended by each joining member, for up to four."""
 
 
 class PendingRevocation(NamedTuple):
-    """Something was given to a member while another had it."""
+    """Partition assigned to a member while another owned it."""
 
     place: HistoryPartition
     new_owner: str
@@ -55,19 +55,21 @@ class AssignmentChecker:
         ledger.on_power_cut.append(self._power_cut)
 
     def next_event(self) -> int:
-        """The number of an event that begins: what was noted before has a smaller one."""
+        """Return the number of an event that begins: what was noted before has a smaller one."""
         self._events += 1
         return self._events
 
     def assigned_to(self, member: str) -> list[HistoryPartition]:
-        """What a member believes to have."""
+        """Return the partitions that a member believes to own."""
         return sorted(place for place, owners in self._owned.items() if member in owners)
 
     def on_assigned(
         self, member: str, identity: str, epoch: int, places: Collection[HistoryPartition], began: int, cuts: int
     ) -> None:
-        """A member was told in an epoch that these are its own, in answer to what it began to ask then: an answer may
-        be old. ``identity``: what stays when it comes back; ``cuts``: power cuts before it asked.
+        """Record the assignment of a member in an epoch; the response may be outdated.
+
+        ``began``: start of its request; ``identity``: identity across restarts; ``cuts``: power cuts before the
+        request.
         """
         if cuts != self._ledger.power_cuts:
             return
@@ -83,24 +85,24 @@ class AssignmentChecker:
                     self._claims.setdefault(other, []).append(PendingRevocation(place, member, at))
 
     def on_owned(self, member: str, place: HistoryPartition) -> None:
-        """It takes it over now."""
+        """Record that a member starts to use a partition."""
         self._owned.setdefault(place, {})[member] = (self.next_event(), self._ledger.power_cuts)
 
     def on_revoked(self, member: str, places: Collection[HistoryPartition]) -> None:
-        """It has these no longer, and will say so."""
+        """Record that a member has revoked partitions."""
         for place in places:
             self._owned.get(place, {}).pop(member, None)
         if member in self._claims:
             self._claims[member] = [claim for claim in self._claims[member] if claim.place not in places]
 
     def on_member_removed(self, member: str) -> None:
-        """It has nothing, and is nobody any more."""
+        """Record that a member has left."""
         self.on_revoked(member, self.assigned_to(member))
         self._claims.pop(member, None)
         self._heard_s.pop(member, None)
 
     def on_heartbeat(self, member: str, began: int, only: HistoryPartition | None = None) -> None:
-        """It was told that all is well, in answer to what it began to ask then; ``only``: as far as this goes."""
+        """Record a successful response to a request started at ``began``; ``only``: for this partition only."""
         self._heard_s[member] = self._now_s()
         for claim in self._claims.get(member, ()):
             if claim.event_number < began and only in (None, claim.place):
@@ -109,24 +111,24 @@ class AssignmentChecker:
                 self._ledger.report_violation("NoAssignmentBeforeRevocation", detail)
 
     def allow_epoch_reset(self) -> None:
-        """A member of the older protocol asks to be let in, or has asked: if nobody is in, epochs begin anew."""
+        """Record a join by the classic protocol: in an empty group epochs restart."""
         self._founded_s = self._now_s()
         self.on_join()
 
     def on_join(self) -> None:
-        """Somebody asks to be let in: into a group nobody is in, which may be of the other protocol, as a new one."""
+        """Record a join: an empty group may be replaced by one of the other protocol."""
         if all(at_s < self._now_s() - HEARTBEAT_TIMEOUT_S for at_s in self._heard_s.values()):
             self._owners.clear()
 
     def may_be_uninitialized(self) -> bool:
-        """Whether it may be of the older protocol just now, in front of its first generation.
+        """Return True if the group may be classic now, before its first generation.
 
-        A heartbeat of the new one is answered UNKNOWN_SERVER_ERROR then: Kafka falls over the protocol that nobody has
-        chosen yet (``ConsumerGroup.fromClassicGroup``).
+        A consumer group heartbeat gets UNKNOWN_SERVER_ERROR then: Kafka fails on the protocol that is not chosen yet
+        (``ConsumerGroup.fromClassicGroup``).
         """
         return self._founded_s is not None and self._now_s() - self._founded_s <= GROUP_CREATION_TIMEOUT_S
 
     def _power_cut(self) -> None:
-        """Epochs are given again, and what one was told last need not have been."""
+        """Forget epochs and responses after a power cut."""
         self._owners.clear()
         self._claims.clear()

@@ -1,11 +1,11 @@
-"""What must hold at every moment of a cluster's life, by name: read from the memory of the nodes that live.
+"""Invariants of a cluster, checked in the memory of the running nodes.
 
-``SingleLeaderPerEpoch``: nobody knows two leaders of one epoch of the quorum. ``MonotonicHighWatermark``: neither what
+``SingleLeaderPerEpoch``: no two leaders of one epoch of the quorum are known. ``MonotonicHighWatermark``: neither what
 a node has published of the metadata, nor what a leader counts as committed under one epoch, goes back.
-``EnoughInSync``: nothing more counts as committed while too few are in sync.
-``CommittedNeverLost``: at one offset of the metadata all nodes ever see the same image. ``PartitionLeaderPerEpoch``:
-one node leads a partition under one leader epoch. ``LeaderInIsr``: who leads is in sync. ``StrongIsr``: each member of
-the ISR has everything below the leader's high watermark.
+``EnoughInSync``: no further record counts as committed while too few replicas are in sync. ``CommittedNeverLost``: at
+one offset of the metadata all nodes ever see the same image. ``PartitionLeaderPerEpoch``: one node leads a partition
+under one leader epoch. ``LeaderInIsr``: who leads is in sync. ``StrongIsr``: each member of the ISR has all records
+below the leader's high watermark.
 
 Names from the TLA+ models of Kafka's replication and of KRaft.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CHECK_INTERVAL_S = 0.05
 MAX_COMMITTED_SAMPLES = 50
 MAX_REPORTS = 5
-"""Violations of one name in a run: the rest says the same."""
+"""Maximum number of reports of one violation in a run."""
 
 LiveNodes = Mapping[int, "BrokerComponents"]
 """The nodes that live, by id."""
@@ -72,7 +72,7 @@ class ClusterInvariants:
                 self.report(rule.__name__, detail)
 
     def report(self, rule: str, detail: str) -> None:
-        """One is broken."""
+        """Report a violation."""
         name = "".join(word.capitalize() for word in rule.split("_"))
         self._reported[name] = self._reported.get(name, 0) + 1
         if self._reported[name] <= MAX_REPORTS:
@@ -80,7 +80,7 @@ class ClusterInvariants:
             self._simulation.ledger.report_violation(name, f"at {self._simulation.now_s():.3f} s: {detail}")
 
     def _on_publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """A node has published: the same as all others at that offset."""
+        """Check a published image against those of other nodes at that offset."""
         known = self._images.setdefault(image.offset, image)
         if known is not image and known != image:
             self.report(
@@ -97,7 +97,7 @@ class ClusterInvariants:
                 yield f"epoch {epoch}: {leader} by node {node_id}, {self._raft_leaders[epoch]} before"
 
     def committed_never_lost(self, living: LiveNodes) -> Iterator[str]:
-        """What one voter took for committed is what every other one has there, of the same epoch."""
+        """Yield committed batches of one voter that differ at another one in the same epoch."""
         for node_id, parts in living.items():
             raft = parts.controller._raft.machine
             known, last = raft.log_summary, raft.high_watermark - 1
@@ -127,7 +127,7 @@ class ClusterInvariants:
                     self._high[key] = high
 
     def partition_leader_per_epoch(self, living: LiveNodes) -> Iterator[str]:
-        """One."""
+        """Yield partitions with two leaders in one leader epoch."""
         for node_id, parts in living.items():
             for replica in parts.replica_manager:
                 if replica.is_leader:
@@ -161,14 +161,14 @@ class ClusterInvariants:
                     yield f"{replica.topic}-{replica.partition} by node {node_id}: {before} to {high}, {told.isr}"
 
     def strong_isr(self, living: LiveNodes) -> Iterator[str]:
-        """Who is down, or not yet back under the registration the image knows, cannot be looked at."""
+        """Yield members of an ISR without committed records; stopped and unregistered nodes are skipped."""
         image = newest_image(living)
         for name, number, told in iterate_partitions(image):
             leading = living[told.leader].replica_manager.get(name, number) if told.leader in living else None
             if leading is None or not leading.is_leader or leading.leader_epoch != told.leader_epoch:
                 continue
             if leading.topic_id != image.topics[name].id:
-                continue  # a topic of that name was removed and made again, and its leader has not heard of it yet
+                continue  # the topic was deleted and created again, and its leader does not know yet
             for member in told.isr:
                 parts = living.get(member)
                 known = image.brokers.get(member)
@@ -200,20 +200,20 @@ def leader_epoch_at(chain: LogSummary, offset: int) -> int | None:
 
 
 def newest_image(living: LiveNodes) -> MetadataImage:
-    """The newest image any living node has published."""
+    """Return the newest image of the running nodes."""
     from ottla.controller.metadata.image import MetadataImage
 
     return max((x.controller.image for x in living.values()), key=lambda x: x.offset, default=MetadataImage())
 
 
 def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:
-    """Every partition of an image: topic, number, what is known of it."""
+    """Yield every partition of an image: topic, number, what is known of it."""
     for name in sorted(image.topics):
         for number, told in image.topics[name].partitions.items():
             yield name, number, told
 
 
 def image_difference(one: MetadataImage, other: MetadataImage) -> str:
-    """In which areas two images differ, for whoever has to find out why."""
+    """Return the areas in which two images differ, for debugging."""
     areas = [x for x in one.__dataclass_fields__ if getattr(one, x) != getattr(other, x)]
     return ", ".join(f"{x}: {getattr(one, x)} and {getattr(other, x)}"[:600] for x in areas)

@@ -1,11 +1,11 @@
-"""What was promised to the clients, and whether it was kept. Each broken promise has a name.
+"""Checker of guarantees to clients. Each violation has a name.
 
-``lost``: an acknowledged record is gone (after a power cut only those that had been synced must be there).
-``duplicate``: a record stands twice. ``disorder``: a producer's records stand in another order than sent.
-``hole``: offsets do not count up by one. ``ghost``: a record nobody sent. ``offset-back``: a committed position went
-back. ``OneOwnerPerPartitionPerGeneration``: two members of a group were given the same. ``CommitOfNobody``: a member of
-a generation that was over committed. ``bad-crc``: bytes with a bad checksum were served. ``out-of-order``: a producer
-was refused though nothing was lost. ``no-start``: the node could not start on what it had left behind.
+``lost``: an acknowledged record is missing (after a power cut only synced ones must exist). ``duplicate``: a record
+exists twice. ``disorder``: a producer's records are in another order than sent. ``hole``: offsets are not contiguous.
+``ghost``: a record was never sent. ``offset-back``: a committed offset went back.
+``OneOwnerPerPartitionPerGeneration``: two members of a group own a partition. ``CommitOfNobody``: a member of an old
+generation committed. ``bad-crc``: bytes with an invalid checksum were served. ``out-of-order``: a producer was rejected
+without a loss. ``no-start``: the node could not start from its own data.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class DeliveryChecker:
     """Partition and generation -> the member it was dealt to."""
 
     def report_violation(self, name: str, detail: str) -> None:
-        """A promise was broken."""
+        """Report a violation."""
         self.violations.append((name, detail))
 
     def record_sent(self, place: LedgerPartition, values: list[int]) -> None:
-        """These are on their way."""
+        """Record values that are being sent."""
         self.sent_values.setdefault(place, {}).update(dict.fromkeys(values))
 
     def record_acknowledged(self, place: LedgerPartition, values: list[int], offset: int, cuts: int) -> None:
-        """These must be there from now on; ``cuts``: how many power cuts there had been when they were sent.
+        """Record acknowledged values; ``cuts``: power cuts before they were sent.
 
-        An answer that was still on its way when the power went speaks for what may be gone.
+        A response in flight during a power cut may be about lost records.
         """
         if cuts != self.power_cuts:
             return
@@ -64,28 +64,28 @@ class DeliveryChecker:
             self.acknowledged_count += 1
 
     def report_out_of_order(self, place: LedgerPartition) -> None:
-        """A producer's batch was refused for its sequence: only a power cut excuses that."""
+        """Report a batch rejected for its sequence, unless after a power cut."""
         if not self.power_cuts:
             self.report_violation("out-of-order", f"{place[0]}-{place[1]}")
 
     def report_out_of_range(self, place: LedgerPartition, offset: int) -> None:
-        """A reader stands behind the end: only a power cut excuses that."""
+        """Report a reader beyond the end, unless after a power cut."""
         if not self.power_cuts:
             self.report_violation("lost", f"{place[0]}-{place[1]} ends before {offset}")
 
     def record_commit_attempt(self, place: LedgerPartition, offset: int) -> None:
-        """A position is on its way; it may arrive even if the answer does not."""
+        """Record a commit being sent, which may happen without a response."""
         self.attempted_commits[place] = max(self.attempted_commits.get(place, 0), offset)
 
     def record_commit(self, place: LedgerPartition, offset: int, cuts: int) -> None:
-        """A position was acknowledged; ``cuts`` as in `record_acknowledged`."""
+        """Record an acknowledged commit; ``cuts`` as in `record_acknowledged`."""
         self.commits += 1
         if cuts != self.power_cuts:
             return
         self.committed_to[place] = max(self.committed_to.get(place, 0), offset)
 
     def verify_committed_offset(self, place: LedgerPartition, offset: int, asked_at: int) -> None:
-        """A position was read back; ``asked_at``: what was acknowledged when it was asked: answers may be old."""
+        """Verify a fetched offset; ``asked_at``: acknowledged offset at the request."""
         least = min(asked_at, self.committed_to.get(place, 0))
         if offset < least:
             self.report_violation("offset-back", f"{place[0]}-{place[1]}: {offset} < {least}")
@@ -93,17 +93,17 @@ class DeliveryChecker:
             self.report_violation("ghost", f"{place[0]}-{place[1]}: position {offset} was never committed")
 
     def record_generation(self, generation: int, cuts: int) -> None:
-        """A member was told what it has in a generation: the one before is over. ``cuts``: of when it asked."""
+        """Record a member's new generation, which ends the previous one; ``cuts``: power cuts before its request."""
         if cuts == self.power_cuts:
             self.generation = max(self.generation, generation)
 
     def verify_commit_generation(self, generation: int, newest: int, cuts: int) -> None:
-        """A member's position was taken; ``newest``, ``cuts``: of when it was sent."""
+        """Verify the generation of an accepted commit; ``newest``, ``cuts``: at the request."""
         if generation < newest and cuts == self.power_cuts:
             self.report_violation("CommitOfNobody", f"a member of generation {generation} after {newest} had begun")
 
     def record_assignment(self, place: LedgerPartition, generation: int, member: str) -> None:
-        """A member was told that a partition is its own in a generation: nobody else is."""
+        """Record the owner of a partition in a generation: there must be only one."""
         owner = self.owners.setdefault((place, generation), member)
         if owner != member and not self.power_cuts:
             self.report_violation(
@@ -112,7 +112,7 @@ class DeliveryChecker:
             )
 
     def record_power_cut(self, synced: dict[LedgerPartition, int]) -> None:
-        """The machine lost power: what was not synced need not be there any more, and positions may go back."""
+        """Record a power cut: unsynced records may be lost, and offsets may go back."""
         self.power_cuts += 1
         for place, offset in synced.items():
             self.synced_to[place] = max(self.synced_to.get(place, 0), offset)

@@ -1,7 +1,7 @@
-"""Cycles in what must have come before what among operations: Tarjan's strongly connected components.
+"""Cycles in the order of operations: Tarjan's strongly connected components.
 
-An edge says that one operation came before another: somebody read what it wrote, or wrote behind it. With the order
-of one client's operations (``-process``), and with that of all in time (``-realtime``), more cycles close.
+An edge says that one operation came before another: another one read its writes, or wrote after it. With the order of
+one client's operations (``-process``), and with that of all in time (``-realtime``), more cycles close.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Edges = Mapping[int, Mapping[int, None]]
 
 
 def find_cycles(ops: list[Operation], edges: Edges) -> Iterator[tuple[str, list[int]]]:
-    """Each set of operations on cycles, with the suffix of the weakest order that closes them; each one once."""
+    """Yield each set of operations on cycles, with the suffix of the weakest order that closes them; each one once."""
     found: list[set[int]] = []
     for suffix, more in (("", {}), ("-process", process_order(ops)), ("-realtime", real_time_order(ops))):
         both = {x: {**edges.get(x, {}), **more.get(x, {})} for x in range(len(ops))}
@@ -37,9 +37,9 @@ def process_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
 
 
 def real_time_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
-    """From each operation to those that began after it had ended; edges that follow from others are left out.
+    """Return edges from each operation to those started after its end, without implied edges.
 
-    What nobody knows the end of may happen at any later time, and comes before nothing.
+    An operation with unknown outcome may happen at any later time, and precedes none.
     """
     out: dict[int, dict[int, None]] = {}
     newest: dict[int, None] = {}
@@ -56,7 +56,7 @@ def real_time_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
 
 
 def strongly_connected_components(edges: Edges) -> list[list[int]]:
-    """Sets of more than one operation that all come before one another."""
+    """Return sets of more than one operation in which each precedes the others."""
     out: list[list[int]] = []
     index: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -87,7 +87,7 @@ def strongly_connected_components(edges: Edges) -> list[list[int]]:
 
 
 def _pop_through(stack: dict[int, None], node: int) -> list[int]:
-    """The topmost of the stack down to ``node``."""
+    """Return the topmost of the stack down to ``node``."""
     group = []
     while True:
         top = next(reversed(stack))

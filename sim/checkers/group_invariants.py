@@ -1,9 +1,9 @@
-"""What must hold at every moment of the groups a node serves, by name: read from its memory.
+"""Invariants of the groups on a node, checked in its memory.
 
-``OneHolder``: a partition stands with one member of a consumer group, what it has still to give up among it; an active
-task of a streams group with one process, and a process has a task in one role. ``EpochsInOrder``: no member is ahead
-of the target, no target ahead of the group. ``ShareBookIsRight``: what is in flight of a share partition lies between
-its start and its end, was handed out no more often than it may, and as much of it counts as done as is.
+``OneHolder``: a partition has one owner in a consumer group, including partitions to revoke; an active task of a
+streams group with one process, and a process has a task in one role. ``EpochsInOrder``: no member is ahead of the
+target, no target ahead of the group. ``ShareBookIsRight``: what is in flight of a share partition lies between its
+start and its end, was handed out no more often than it may, and as much of it counts as done as is.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class GroupInvariants:
 
 
 def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
-    """What is wrong in a node's groups: names of rules, with what breaks them. ``whole``: whether no records of groups
-    are gone, with their segment, from between others in a power cut.
+    """Yield the violations in a node's groups. ``whole``: no segment was lost in a power cut.
+
+    ``whole``: whether no records of groups are gone, with their segment, from between others in a power cut.
     """
     for shard in parts.groups._runtime if whole else ():
         if shard.state is not CoordinatorState.ACTIVE:
@@ -114,7 +115,7 @@ def epochs_out_of_order(group: ConsumerGroup | StreamsGroup) -> Iterator[tuple[s
 
 
 def inconsistent_counts(share: SharePartition) -> Iterator[str]:
-    """What does not add up in a share partition's book."""
+    """Yield inconsistencies of a share partition's state."""
     done = 0
     end = share.start_offset - 1
     for batch in share:

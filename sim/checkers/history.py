@@ -1,10 +1,9 @@
-"""What clients did, as they saw it: every operation with what it sent and read, and whether it came to a good end.
+"""History of the clients' operations: records sent and read, and the outcome as the client saw it.
 
-An operation is one call of one client's, retries included. It is ``ok`` (the client was told so), ``fail`` (it was told
-that nothing happened), or ``info``: nobody knows, it may have happened or happen yet. `sim.checkers.anomalies` judges
-them.
+An operation is one call of one client, including retries. It is ``ok`` (confirmed), ``fail`` (rejected without effect),
+or ``info``: unknown, it may have happened or may happen later. `sim.checkers.anomalies` evaluates them.
 
-Terms and rules are those of ``jepsen.tests.kafka``; this is a writing of our own.
+Terms and rules are those of ``jepsen.tests.kafka``; the implementation is our own.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PAYLOAD = struct.Struct(">qI")
 
 
 class OperationOutcome(Enum):
-    """How an operation ended."""
+    """Outcome of an operation."""
 
     OK = "ok"
     FAIL = "fail"
@@ -30,23 +29,23 @@ class OperationOutcome(Enum):
 
 
 class SendStep(NamedTuple):
-    """One value was sent; no value is sent twice to one place by two operations."""
+    """Sent value; no value is sent to one partition by two operations."""
 
     place: HistoryPartition
     value: int
     offset: int = -1
-    """Where it lies, if the client was told."""
+    """Offset, if the client knows it."""
 
 
 class PollStep(NamedTuple):
-    """What one read of one partition gave, in the order it came: offsets and values; None: its checksum was wrong."""
+    """Result of one read of a partition, in order: offsets and values; None: invalid checksum."""
 
     place: HistoryPartition
     records: tuple[tuple[int, int | None], ...]
 
 
 class OffsetsStep(NamedTuple):
-    """What somebody was told of a partition's ends: of what is committed in transactions, and of what is committed."""
+    """Returned ends of a partition: last stable offset and high watermark."""
 
     place: HistoryPartition
     last_stable_offset: int
@@ -56,11 +55,11 @@ class OffsetsStep(NamedTuple):
 OperationStep = SendStep | PollStep | OffsetsStep
 
 NEVER = 2**62
-"""When a transaction asked for its commit that has not."""
+"""Commit time of a transaction without a commit request."""
 
 
 class Operation(NamedTuple):
-    """One operation."""
+    """Operation."""
 
     process: str
     kind: str
@@ -68,30 +67,30 @@ class Operation(NamedTuple):
     outcome: OperationOutcome
     steps: tuple[OperationStep, ...] = ()
     places: tuple[HistoryPartition, ...] = ()
-    """What the client reads from now on (``assign``, ``subscribe``); of others: what was taken from it meanwhile."""
+    """Partitions that the client reads from now on (``assign``, ``subscribe``), or lost meanwhile."""
     began: int = -1
     ended: int = -1
-    """Its place among all beginnings and ends."""
+    """Event number of its end."""
     began_s: float = 0.0
     ended_s: float = 0.0
     commit_requested_at: int = -1
-    """Its place among them when a transaction asked for its commit; -1 where that is not told."""
+    """Event number of a transaction's commit request; -1 if unknown."""
     reads_uncommitted: bool = False
-    """Whether it reads what is not committed, too."""
+    """True for read_uncommitted."""
 
     @property
     def sends(self) -> list[SendStep]:
-        """What it sent, in order."""
+        """Sent values, in order."""
         return [x for x in self.steps if isinstance(x, SendStep)]
 
     @property
     def polls(self) -> list[PollStep]:
-        """What it read, in order."""
+        """Reads, in order."""
         return [x for x in self.steps if isinstance(x, PollStep)]
 
     @property
     def offset_steps(self) -> list[OffsetsStep]:
-        """Where it was told that partitions end."""
+        """Returned ends of partitions."""
         return [x for x in self.steps if isinstance(x, OffsetsStep)]
 
 
@@ -112,7 +111,7 @@ class OperationHistory:
         *,
         uncommitted: bool = False,
     ) -> int:
-        """A client is about to do something; the number it has until it ends."""
+        """Record the start of an operation; return its number until it ends."""
         number = self._events
         self._events += 1
         op = Operation(
@@ -131,12 +130,12 @@ class OperationHistory:
         return number
 
     def add_sends(self, number: int, steps: Iterable[OperationStep]) -> None:
-        """A transaction is about to send more; it has not asked for its commit."""
+        """Add values to a transaction before its commit request."""
         op = self._open[number]
         self._open[number] = op._replace(steps=(*op.steps, *steps), commit_requested_at=NEVER)
 
     def request_commit(self, number: int) -> None:
-        """A transaction is about to ask for its commit."""
+        """Record a transaction's commit request."""
         self._open[number] = self._open[number]._replace(commit_requested_at=self._events)
         self._events += 1
 
@@ -148,7 +147,7 @@ class OperationHistory:
         steps: Iterable[OperationStep] | None = None,
         places: Iterable[HistoryPartition] = (),
     ) -> None:
-        """It ended; ``steps`` where more is known of them now."""
+        """Record its end; ``steps`` if more is known now."""
         op = self._open.pop(number)
         known = op.steps if steps is None else tuple(steps)
         self._ended.append(
@@ -157,7 +156,10 @@ class OperationHistory:
         self._events += 1
 
     def operations(self, topic: str | None = None) -> list[Operation]:
-        """All of them by when they ended, or their steps at one topic; what has not ended is ``info``, and last."""
+        """Return all of them by when they ended, or their steps at one topic.
+
+        What has not ended is ``info``, and last.
+        """
         end = self._events
         out = [*self._ended, *(op._replace(ended=end + index) for index, op in enumerate(self._open.values()))]
         if topic is None:
@@ -166,12 +168,12 @@ class OperationHistory:
 
 
 def encode_value(place: HistoryPartition, value: int) -> bytes:
-    """A value as a record's value: it carries its own checksum, which holds at its own place only."""
+    """Return a value as a record's value: it carries its own checksum, which holds at its own place only."""
     return _PAYLOAD.pack(value, _checksum(place, value))
 
 
 def decode_value(place: HistoryPartition, raw: bytes | None) -> int | None:
-    """The value of such a record; None where it is not what was made for this place."""
+    """Return the value of such a record; None where it is not what was made for this place."""
     if raw is None or len(raw) != _PAYLOAD.size:
         return None
     value, checksum = _PAYLOAD.unpack(raw)

@@ -1,4 +1,4 @@
-"""What follows from a history: the logs as all clients together saw them, who wrote what, and who read it."""
+"""Logs as all clients together saw them, with writers and readers, derived from a history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = tuple[HistoryPartition, int]
 
 
 class Anomaly(NamedTuple):
-    """Something found."""
+    """Anomaly that was found."""
 
     name: str
     detail: str
@@ -19,7 +19,7 @@ class Anomaly(NamedTuple):
 
 
 class ObservedLog:
-    """What follows from a history: the logs as all clients together saw them, who wrote what, and who read it."""
+    """Logs as all clients together saw them, with writers and readers, derived from a history."""
 
     def __init__(self, ops: list[Operation], *, final: bool = True, idempotent: bool = True) -> None:
         self.ops = ops
@@ -72,7 +72,7 @@ class ObservedLog:
                 last[value] = index
 
     def is_committed(self, op: Operation) -> bool:
-        """Whether it surely happened: the client was told, or somebody read what it wrote."""
+        """Return True if it certainly happened: confirmed, or its writes were read."""
         if op.outcome is OperationOutcome.INFO:
             return any((x.place, x.value) in self.readers for x in op.sends)
         return op.outcome is OperationOutcome.OK

@@ -16,14 +16,14 @@ Batches = dict[int, bytes]
 
 
 class ReplicaCopy(NamedTuple):
-    """One node's copy: whole batches, and where the first of them stands or would."""
+    """Replica on one node: whole batches, and the start of the first."""
 
     start: int
     batches: Batches
 
 
 def read_replica(disk: MemoryDisk, topic: str, partition: int) -> ReplicaCopy:
-    """A partition's batches in the order of their segments, wherever its directory lies; whole ones only."""
+    """Return a partition's batches in the order of their segments, wherever its directory lies; whole ones only."""
     out: Batches = {}
     starts = []
     end = f"/{topic}-{partition}"
@@ -48,9 +48,9 @@ def _batches(data: bytearray) -> Batches:
 
 
 def find_replica_differences(copies: Mapping[str, ReplicaCopy], below: int | None = None, begin: int = 0) -> list[str]:
-    """Where copies differ, from where all of them have begun; ``below``: only up to there; ``begin``: only from there.
+    """Return differences of replicas from their common start; ``below``, ``begin``: limits of the comparison.
 
-    A log of which a snapshot has everything holds no batch: it begins where the snapshot ends.
+    A log that a snapshot covers completely has no batch: it starts at the end of the snapshot.
     """
     start = max([begin, *(copy.start for copy in copies.values())])
     bases = sorted({base for copy in copies.values() for base in copy.batches if base >= start})

@@ -60,7 +60,7 @@ class BatchOffsets(NamedTuple):
     whole: list[tuple[int, int]]
     """First and last offset of each whole batch."""
     cut_off_at: int | None
-    """First offset of the batch that is cut off at the end; None for no such batch, or too few bytes to tell."""
+    """First offset of the truncated batch at the end; None without one, or with too few bytes to read it."""
     rest_bytes: int
     """Bytes behind the last whole batch."""
 
@@ -87,7 +87,7 @@ def parse_batch_offsets(raw: bytes) -> BatchOffsets:
 
 
 class FetchLimits(NamedTuple):
-    """What a fetch may get besides the limits of its partitions."""
+    """Limits of a fetch besides those of its partitions."""
 
     max_bytes: int
     is_consumer: bool
@@ -150,7 +150,7 @@ def check_fetch(
 
 
 class OffsetGaps:
-    """Logs whose offsets are not contiguous: those of compacted topics."""
+    """Logs with gaps between offsets: those of compacted topics."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
@@ -293,7 +293,7 @@ def check_share_fetch(response: ShareFetchResponse) -> None:
 def join_chunks(chunks: Sequence[Chunk]) -> bytes | None:
     """Return a whole response; None where a file cannot be read or was truncated meanwhile.
 
-    The simulator's files are read beside their process: a read counts as none of its calls, and nothing fails it.
+    The simulator's files are read outside their process: a read does not count as its call and cannot fail.
     """
     out = []
     for chunk in chunks:

@@ -1,12 +1,12 @@
-"""What transactions promise of a history: of each all is seen or nothing, and nothing before it is committed.
+"""Guarantees of transactions in a history: atomicity, and visibility after the commit only.
 
-``G1a``: read, though its transaction was aborted. ``precommitted-read``: read before its client asked for the commit,
-or by the transaction that wrote it. ``torn-txn``: one part of a transaction is there and the other is not.
-``lso-stuck``: readers of what is committed were held up for longer than any transaction may last.
+``G1a``: read, though its transaction was aborted. ``precommitted-read``: read before its client requested the commit,
+or by the transaction that wrote it. ``torn-txn``: only a part of a transaction exists. ``lso-stuck``: read_committed
+readers were blocked for longer than any transaction may last.
 
-Of a copy, record by record in transactions together with the positions it has reached (`check_copy`): ``copy-twice``,
-``copy-lost``, ``copy-ghost`` (nobody gave it that), ``copy-disorder``. Seen by the copiers themselves:
-``undecided-read`` (who asked for a position that is decided was told one while a transaction had another under way).
+Of a copy, record by record in transactions with its committed offsets (`check_copy`): ``copy-twice``, ``copy-lost``,
+``copy-ghost`` (never in the source), ``copy-disorder``. Detected by the copiers themselves: ``undecided-read`` (a
+stable read returned an offset while a transaction had a pending one).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LSO_DELAY_S = 20.0
 
 
 def aborted_read(book: ObservedLog) -> Iterator[Anomaly]:
-    """Somebody read what certainly was not written."""
+    """Yield reads of values that were certainly not written."""
     for place, value in book.readers:
         writer = book.writer.get((place, value))
         if writer is not None and book.ops[writer].outcome is OperationOutcome.FAIL:
@@ -29,7 +29,7 @@ def aborted_read(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def precommitted_read(book: ObservedLog) -> Iterator[Anomaly]:
-    """Somebody read what nobody had asked to be committed by then; or a transaction read what it writes itself."""
+    """Yield reads of values before their commit request, or by the transaction that writes them."""
     for (place, value), readers in book.readers.items():
         writer = book.writer.get((place, value))
         if writer is None or book.ops[writer].outcome is OperationOutcome.FAIL:
@@ -48,7 +48,7 @@ def torn_txn(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def stuck_last_stable_offset(book: ObservedLog) -> Iterator[Anomaly]:
-    """A partition's last stable offset stood still below its high watermark for too long."""
+    """Yield a partition's last stable offset stood still below its high watermark for too long."""
     since: dict[HistoryPartition, tuple[int, float]] = {}
     told: set[tuple[HistoryPartition, int]] = set()
     for op in sorted(book.ops, key=lambda x: x.ended):

@@ -27,7 +27,7 @@ class HostClock:
         self._shown_s = 0.0
 
     def set(self, *, jump_ms: int, rate: float) -> None:
-        """The wall clock is set, and both clocks go at another rate from now on."""
+        """Set the wall clock, and the rate of both clocks."""
         self._shown_s = self.monotonic_s()
         self._set_at_s = self._true_s()
         self.rate = rate
@@ -55,7 +55,7 @@ def journal_names(disk: MemoryDisk) -> None:
 
 
 class SimHost:
-    """One machine."""
+    """Host with a disk, a clock and processes."""
 
     def __init__(self, name: str, rng: random.Random, true_s: Callable[[], float]) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class SimHost:
         """Nothing sent to it arrives before."""
 
     def lose_power(self) -> None:
-        """Every process is gone without a word to anybody, and the disk keeps what it must; down until `power_up`."""
+        """Cut the power: every process ends, and the disk keeps synced data; down until `power_up`."""
         self.up = False
         for process in list(self.processes):
             process.vanish()
@@ -82,7 +82,7 @@ class SimHost:
         self.disk.lose_power()
 
     def replace_disk(self, path: str) -> None:
-        """What lies below a path is gone: another disk, an empty one, is mounted there now."""
+        """Replace the disk below a path by an empty one."""
         assert not self.up
         disk = self.disk
         for names in (disk.files, disk.durable_files, disk.dirs, disk.durable_dirs):
@@ -90,5 +90,5 @@ class SimHost:
                 del names[name]
 
     def power_up(self) -> None:
-        """There again, with nothing running: who still believes in an old connection is told so when it speaks."""
+        """Start again without processes: old connections are reset on use."""
         self.up = True

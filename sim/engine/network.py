@@ -1,7 +1,7 @@
 """A network in memory: hosts, a link for each direction between two of them, and TCP connections over the links.
 
-Bytes arrive late, in pieces, in order, or not at all; a connection ends politely, is reset, or stays half open because
-one side is gone and nobody could say so.
+Bytes arrive late, in pieces, in order, or not at all; a connection is closed, reset, or half open after one side
+disappeared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONNECT_TIMEOUT_S = 20.0
 FIRST_FREE_PORT = 40_000
 ANY_ADDRESS = ("", "0.0.0.0", "127.0.0.1", "localhost")
 END = b""
-"""As a piece: the other side has said all."""
+"""Piece that marks the end of the stream."""
 
 
 class Link:
@@ -47,11 +47,11 @@ class Link:
 
     @property
     def open_at(self) -> float:
-        """Nothing arrives before."""
+        """Time before which no piece arrives."""
         return max(self.cut_until, self.source.outbound_cut_until, self.target.inbound_cut_until)
 
     def arrival(self, now_s: float) -> float:
-        """When something sent now arrives, if nobody cuts the link until then."""
+        """Return the arrival time of a piece sent now, unless the link is cut until then."""
         late = 0.0
         wait = RETRANSMIT_S
         while self.loss and self._rng.random() < self.loss and late < 10:
@@ -61,7 +61,7 @@ class Link:
 
 
 class Pipe:
-    """One direction of a connection."""
+    """Direction of a connection."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -87,18 +87,18 @@ class Pipe:
         self.notify()
 
     def end(self, now_s: float) -> None:
-        """The writer closed."""
+        """Close by the writer."""
         if not self.ended and not self.broken:
             self.put(now_s, END)
         self.ended = True
 
     def next_at(self) -> float:
-        """When the next piece can be taken; infinity where none is on its way."""
+        """Return the time at which the next piece can be received; infinite without one."""
         return max(self.pieces[0][0], self.open_at) if self.pieces else float("inf")
 
     @property
     def open_at(self) -> float:
-        """Nothing arrives before."""
+        """Time before which no piece arrives."""
         return max(self.link.open_at, self.held_until)
 
     def break_connection(self) -> None:
@@ -114,7 +114,7 @@ class Pipe:
 
 
 class SimStream:
-    """One end of a connection."""
+    """End of a connection."""
 
     def __init__(self, network: SimNetwork, owner: SimProcess, pipes: tuple[Pipe, Pipe], peer: str, local: str) -> None:
         self._network = network
@@ -125,7 +125,7 @@ class SimStream:
         self.send_waits = 0
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """What has arrived, at most one piece."""
+        """Receive at most one piece."""
         await trio.lowlevel.checkpoint()
         deadline = trio.current_time() + timeout_s
         pipe = self._in
@@ -154,7 +154,7 @@ class SimStream:
         return count
 
     async def wait_disconnected(self) -> None:
-        """Until the other side has closed or the connection broke; what it said before need not be read."""
+        """Wait until the peer has closed or the connection broke; earlier data need not be read."""
         pipe = self._in
         while not pipe.broken:
             if pipe.pieces and pipe.pieces[-1][1] == END:
@@ -188,7 +188,7 @@ class SimStream:
             at += size
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Told when the news arrives, if its own process still lives then."""
+        """Call ``callback`` when the disconnection arrives, if its own process still runs then."""
 
         async def watch() -> None:
             await self.wait_disconnected()
@@ -211,7 +211,7 @@ class SimStream:
         self._network.forget(self)
 
     def close_by_kernel(self) -> None:
-        """The process is gone, its kernel closes: unread bytes make a reset of it. A cut link swallows the news."""
+        """Close as the kernel of an ended process: unread bytes cause a reset, which a cut link drops."""
         if self._out.link.open_at > self._network.now_s():
             self.vanish()
         elif self._in.held:
@@ -220,7 +220,7 @@ class SimStream:
             self.close()
 
     def vanish(self) -> None:
-        """The machine is gone, or a box between forgot the connection: nobody is told."""
+        """Disappear: the host is gone, or a middlebox dropped the connection; the peer is not notified."""
         self._in.break_connection()
         self._in.broken = False
         self._in.vanished = True
@@ -230,11 +230,11 @@ class SimStream:
         self._network.forget(self)
 
     def hold(self, until_s: float) -> None:
-        """What this end says arrives not before; the other way is open."""
+        """Delay data of this end until a time; the other direction is open."""
         self._out.held_until = until_s
 
     def half_open(self) -> None:
-        """A box between forgot the connection: both sides are there and neither hears the other."""
+        """Drop the connection in a middlebox: both sides remain without receiving from each other."""
         for pipe in (self._in, self._out):
             pipe.vanished = True
             pipe.pieces.clear()
@@ -252,7 +252,7 @@ class SimListener:
         self.arrived = trio.Event()
 
     async def accept(self) -> AcceptedStream:
-        """The next connection."""
+        """Accept a connection."""
         await trio.lowlevel.checkpoint()
         while True:
             await self._owner.wait_if_paused()
@@ -262,12 +262,12 @@ class SimListener:
             await self.arrived.wait()
 
     def offer(self, owner_of: Callable[[SimProcess], SimStream]) -> None:
-        """A connection has come in."""
+        """Queue an incoming connection."""
         self.waiting.append(owner_of(self._owner))
         self.arrived.set()
 
     def close(self) -> None:
-        """Stop listening; connections nobody took are reset."""
+        """Stop listening; connections that were not accepted are reset."""
         place = (self._owner.host.name, self.port)
         if self._network.listeners.get(place) is self:
             del self._network.listeners[place]
@@ -277,7 +277,7 @@ class SimListener:
 
 
 class SimNetwork:
-    """All links and connections of a world."""
+    """Links and connections of a simulation."""
 
     def __init__(self, rng: random.Random, hosts: Callable[[str], SimHost], now_s: Callable[[], float]) -> None:
         self._rng = rng
@@ -290,37 +290,37 @@ class SimNetwork:
         self._free_port = FIRST_FREE_PORT
 
     def link(self, source: str, target: str) -> Link:
-        """The way from one host to another."""
+        """Return the way from one host to another."""
         found = self.links.get((source, target))
         if found is None:
             found = self.links[source, target] = Link(self._rng, self._hosts(source), self._hosts(target))
         return found
 
     def piece(self, left: int) -> int:
-        """How many bytes travel together: mostly all, sometimes few."""
+        """Return the number of bytes of a piece: mostly all, sometimes few."""
         return left if self._rng.random() < 0.8 else self._rng.randint(1, min(left, 1500))
 
     def forget(self, stream: SimStream) -> None:
-        """That end is closed."""
+        """Remove a closed end."""
         self.streams.pop(stream, None)
 
     def streams_of(self, owner: SimProcess) -> list[SimStream]:
-        """The open ends a process has."""
+        """Return the open ends a process has."""
         return [stream for stream, process in self.streams.items() if process is owner]
 
     def close_all_of(self, owner: SimProcess, how: Callable[[SimStream], None]) -> None:
-        """A process is gone: its listeners close, its connections end in that way."""
+        """Close the listeners and connections of an ended process."""
         for listener in [x for x in self.listeners.values() if x._owner is owner]:
             listener.close()
         for stream in self.streams_of(owner):
             how(stream)
 
     def random_half(self) -> list[SimStream]:
-        """One connection in two."""
+        """Return a random half of the connections."""
         return [s for s in list(self.streams) if self._rng.random() < 0.5]
 
     def restore_links(self) -> None:
-        """Every link is open and loses nothing."""
+        """Open every link without losses."""
         for link in self.links.values():
             link.cut_until = link.source.outbound_cut_until = link.target.inbound_cut_until = 0.0
             link.loss = 0.0
@@ -330,7 +330,7 @@ class SimNetwork:
             stream._in.notify()
 
     def close_half_open(self) -> None:
-        """Connections that a box between forgot end, and both sides hear of it."""
+        """Reset connections that a middlebox dropped, notifying both sides."""
         for stream in list(self.streams):
             if stream._out.vanished and stream._out.link.target.up:
                 stream.reset()
@@ -350,7 +350,7 @@ class SimNetwork:
         return listener
 
     async def connect(self, owner: SimProcess, host: str, port: int) -> Stream:
-        """Connect. Raises OSError where nobody listens, or the machine cannot be reached in time."""
+        """Connect. Raises OSError without a listener, or if the host cannot be reached in time."""
         there, back = self.link(owner.host.name, host), self.link(host, owner.host.name)
         deadline = trio.current_time() + CONNECT_TIMEOUT_S
         at = back.arrival(there.arrival(trio.current_time()))
@@ -386,7 +386,7 @@ class SimHostNetwork:
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Listen; nobody listens in here, so nothing is encrypted."""
+        """Listen without encryption."""
         return await self._network.listen(self._owner, host, port)
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:

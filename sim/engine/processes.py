@@ -26,7 +26,7 @@ ORPHAN_LIFETIME_S = 0.2
 
 
 class SimProcess:
-    """One process on a host, from its start to its death."""
+    """Process on a host, from its start to its end."""
 
     def __init__(self, world: Simulation, host: SimHost, parent: SimProcess | None = None) -> None:
         self.simulation = world
@@ -49,15 +49,15 @@ class SimProcess:
 
     @property
     def dead(self) -> bool:
-        """Whether it is gone."""
+        """True after its end."""
         return self.session.dead
 
     # ------------------------------------------------------------------ life and death
 
     async def run_until_end(self, main: Callable[[], Awaitable[Any]]) -> BaseException | None:
-        """Run its tasks until they end, or it is killed; what ended it.
+        """Run its tasks until they end, or it is killed; return the error.
 
-        Nothing of it is left afterwards: connections end as a kernel ends them.
+        Its connections are closed afterwards as by a kernel.
         """
         ended: BaseException | None = None
         try:
@@ -75,7 +75,7 @@ class SimProcess:
         self.session.kill()
 
     def vanish(self) -> None:
-        """The machine is gone: nobody hears of it."""
+        """End without closing connections: the host is gone."""
         self._cleaned_up = True
         self.session.kill()
         self._clean_up(SimStream.vanish)
@@ -86,7 +86,7 @@ class SimProcess:
             self._clean_up(SimStream.close_by_kernel)
 
     def _after_step(self) -> None:
-        """A job may have been at the call that the process died at."""
+        """Handle the end of the process during a disk call of a job."""
         if self.dead:
             self._session_died()
 
@@ -124,7 +124,7 @@ class SimProcess:
     # ------------------------------------------------------------------ work beside the loop
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
-        """A job in a thread: once begun it is not cancelled, and nobody leaves before it is over."""
+        """Run a job in a thread: once started it is not cancelled, and the caller waits for its end."""
         job = self.threads.start(work)
         await self._drive(job)
         if job.error is not None:
@@ -143,7 +143,10 @@ class SimProcess:
             self.threads.step(job)
 
     async def in_child(self, work: Callable[[WorkerContext, Any], Any], argument: Any) -> Any:
-        """A job in a process of its own: killed where the waiter is cancelled; an orphan lives on for a moment."""
+        """Return a job in a process of its own: killed where the waiter is cancelled.
+
+        An orphan lives on for a moment.
+        """
         child = SimProcess(self.simulation, self.host, self)
         child.session.fault = self.session.fault
         self.children[child] = None

@@ -30,7 +30,7 @@ POOL_SIZES = {
 
 
 class SimDeadline:
-    """A cancel scope whose time stands still for a process that is paused."""
+    """Cancel scope whose deadline is suspended while its process is paused."""
 
     def __init__(self, env: SimEnv, deadline: float) -> None:
         self._env = env
@@ -39,15 +39,15 @@ class SimDeadline:
 
     @property
     def cancelled_caught(self) -> bool:
-        """Whether the time was over before the block was."""
+        """True if the deadline passed before the end of the block."""
         return self._scope.cancelled_caught
 
     def suspend(self) -> None:
-        """It does not strike for now."""
+        """Suspend the deadline."""
         self._scope.deadline = FOREVER_S
 
     def resume(self) -> None:
-        """It strikes when it should, or at once."""
+        """Restore the deadline, which may have passed."""
         self._scope.deadline = self._deadline
 
     def __enter__(self) -> SimDeadline:
@@ -63,7 +63,7 @@ class SimDeadline:
 
 
 class SimEnv:
-    """One process's view."""
+    """Environment of one process."""
 
     def __init__(self, process: SimProcess) -> None:
         self._process = process
@@ -75,15 +75,15 @@ class SimEnv:
         self._limits = {lane: trio.CapacityLimiter(count) for lane, count in POOL_SIZES.items()}
 
     def now_ms(self) -> int:
-        """The host's wall clock."""
+        """Return the host's wall clock."""
         return self._clock.wall_ms()
 
     def monotonic_s(self) -> float:
-        """The host's other clock, in seconds."""
+        """Return the host's other clock, in seconds."""
         return self._clock.monotonic_s()
 
     def monotonic_ms(self) -> float:
-        """The host's other clock."""
+        """Return the host's other clock."""
         return self._clock.monotonic_s() * 1000
 
     def uuid(self) -> bytes:
@@ -118,7 +118,7 @@ class SimEnv:
         return later()
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
-        """Nobody has any in here.
+        """Raise InvalidKeytab: there is no Kerberos in a simulation.
 
         Raises:
             InvalidKeytab: always.
@@ -126,7 +126,7 @@ class SimEnv:
         raise InvalidKeytab("there is no Kerberos in a simulation")
 
     def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
-        """Nobody has a ticket either.
+        """Raise InvalidKeytab: there is no Kerberos in a simulation.
 
         Raises:
             InvalidKeytab: always.
@@ -138,11 +138,11 @@ class SimEnv:
         return self._process.in_child(work, argument)
 
     def suspend_deadlines(self) -> None:
-        """The process is paused."""
+        """Suspend all deadlines while the process is paused."""
         for deadline in self.deadlines:
             deadline.suspend()
 
     def resume_deadlines(self) -> None:
-        """The process goes on."""
+        """Resume all deadlines."""
         for deadline in self.deadlines:
             deadline.resume()

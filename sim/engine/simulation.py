@@ -24,14 +24,14 @@ from sim.engine.trio_patches import make_deterministic
 
 
 class EventTrace:
-    """What happened, one line an event, as a digest; and in words where somebody wants to read them."""
+    """Trace of events, a line each: as a digest, and as text for a listener."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self.listen: Callable[[str], None] | None = None
 
     def add(self, line: str) -> None:
-        """One event."""
+        """Add an event."""
         self._digest.update(line.encode() + b"\n")
         if self.listen is not None:
             self.listen(line)
@@ -60,26 +60,26 @@ class Simulation:
         self._nursery: trio.Nursery | None = None
 
     def now_s(self) -> float:
-        """True time since the world began; threads may ask too."""
+        """Return the simulated time; may be called by threads."""
         return self.clock.current_time()
 
     def trace_event(self, text: str) -> None:
-        """One line of the trace."""
+        """Add a line to the trace."""
         self.trace.add(f"{self.now_s():.6f} {text}")
 
     def host(self, name: str) -> SimHost:
-        """The machine of that name; there from the first time somebody speaks of it."""
+        """Return the host of that name, created on first use."""
         found = self.hosts.get(name)
         if found is None:
             found = self.hosts[name] = SimHost(name, self.rng, self.now_s)
         return found
 
     def process(self, host: str = "node") -> SimProcess:
-        """A fresh process on a host."""
+        """Return a fresh process on a host."""
         return SimProcess(self, self.host(host))
 
     def start_soon(self, work: Callable[[], Awaitable[Any]]) -> None:
-        """A task of the world's own: it outlives the process that asked for it."""
+        """Start a task of the simulation, which outlives its process."""
         assert self._nursery is not None, "the world does not run"
         self._nursery.start_soon(work)
 

@@ -1,9 +1,8 @@
-"""Threads that take turns: exactly one runs, and the seed says which one goes on at each call to the disk.
+"""Scheduler of threads: exactly one runs, and the seed decides which one continues at each disk call.
 
-A job runs in a thread of the machine's, but that thread moves only while it holds the baton: it gives the baton back at
-disk calls (before and after, as the seed has it), and at its end. Whoever steps it waits for that. So a job can be
-overtaken by the loop, and by other jobs, at each of its disk calls and at each of theirs, and the same seed gives the
-same order.
+A job runs in a real thread, which only runs while it holds the baton: it returns the baton at disk calls (before and
+after, by the seed), and at its end. The stepping task waits for that. So a job can be overtaken by the event loop and
+by other jobs at each disk call of either, and the same seed gives the same order.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class SimThreadJob:
 
 
 class ThreadScheduler:
-    """The threads of one process. `on_disk_call` is asked at each disk call, whoever makes it."""
+    """Threads of one process. `on_disk_call` is called at each disk call of any of them."""
 
     def __init__(self, rng: random.Random, now_s: Callable[[], float]) -> None:
         self._rng = rng
@@ -92,7 +91,7 @@ class ThreadScheduler:
         """Longest time a sync takes on this disk."""
 
     def start(self, work: Callable[[], Any]) -> SimThreadJob:
-        """A new job; it has not moved yet."""
+        """Create a job, which has not run yet."""
         job = SimThreadJob(work)
         self.jobs[job] = None
         return job
@@ -108,7 +107,7 @@ class ThreadScheduler:
         self.after_step()
 
     def on_disk_call(self, what: str) -> None:
-        """Somebody is at a disk call, before or after it: perhaps others go first."""
+        """Handle a disk call, before or after it: other threads may run first."""
         if self.dead:
             return
         job = self.current
@@ -135,7 +134,7 @@ class ThreadScheduler:
             job.worker.yield_control()
 
     def end(self) -> None:
-        """The process is gone: every job finds so at its next call, and ends."""
+        """End: every job ends at its next disk call."""
         self.dead = True
         for job in list(self.jobs):
             job.scope.cancel()

@@ -1,7 +1,9 @@
-"""What makes trio's order of things a function of the seed. Private names of trio 0.35: a canary test watches them.
+"""Patches that make trio's scheduling order a function of the seed.
 
-The scheduler's shuffle is seeded, deadlines that tie go by the order they were made, and cancellation reaches tasks
-in the order they were started; all three would otherwise follow memory addresses.
+Private names of trio 0.35: a canary test watches them.
+
+The scheduler's shuffle is seeded, deadlines that tie go by the order they were made, and cancellation reaches tasks in
+the order they were started; all three would otherwise follow memory addresses.
 """
 
 from __future__ import annotations

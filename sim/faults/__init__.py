@@ -1,1 +1,1 @@
-"""What goes wrong in a simulated world, and when."""
+"""Faults of a simulation and their schedule."""

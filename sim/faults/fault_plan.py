@@ -1,4 +1,4 @@
-"""What goes wrong in a run: each seed draws which kinds there are (a swarm) and when each strikes."""
+"""Fault plan of a run: each seed draws the kinds of faults (a swarm) and their times."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from sim.engine.simulation import Simulation
 
 STOP_KINDS = ("kill", "power", "clean", "eio", "enospc", "emfile")
-"""How a life of a node ends, or what its disk does in it."""
+"""Ends of a node's process, and faults of its disk."""
 FAULT_KINDS = ("cut", "oneway", "reset", "halfopen", "lossy", "pause", "clock", "slow", "orphan")
-"""What happens beside: to the network, to clocks, to whoever runs."""
+"""Faults of network, clocks and processes."""
 DELAYED_CLIENTS = "late"
-"""And to what some clients say."""
+"""Fault that delays requests of some clients."""
 CLUSTER_FAULT_KINDS = ("split", "isolate", "bridge", DELAYED_CLIENTS)
 """And to the network between several nodes."""
 BROKEN_DISK = {
@@ -71,7 +71,7 @@ DIRECTORIES: tuple[tuple[str, dict[str, str]], ...] = (
 
 @dataclass
 class FaultPlan:
-    """What one seed has in store."""
+    """Fault plan of one seed."""
 
     stop_kinds: list[str]
     fault_kinds: list[str]
@@ -86,21 +86,20 @@ class FaultPlan:
     """Between two lives of a node."""
     max_cut_s: float = MAX_CUT_S
     max_clock_jump_ms: int = MAX_CLOCK_JUMP_MS
-    """How far a clock is set. Where there are transactions not far: in Kafka, too, one that goes back delays the end of
-    those that nobody ends.
+    """Maximum change of a clock. Small with transactions: in Kafka, too, a clock set back delays transaction timeouts.
     """
     min_interval_s: float = 1.0
     """Shortest time between two disturbances; the longest is seven times that."""
     transactions: int = 0
     """The version of the protocol of transactions that clients speak; 0: there are none."""
     disk_call_factor: float = 1.0
-    """How many times more calls to the disk there are before one fails, or its process dies at one."""
+    """Factor on the number of disk calls before one fails, or its process is killed at one."""
     counts: Counter[str] = field(default_factory=Counter)
-    """How often each struck."""
+    """Number of each fault so far."""
 
     @classmethod
     def generate(cls, rng: random.Random, *, synced: bool = False) -> FaultPlan:
-        """From the seed; ``synced``: power cuts and nothing else, and they must cost nothing."""
+        """Generate from the seed; ``synced``: power cuts only, which must lose no record."""
         dirs, more = DIRECTORIES[int(rng.random() * rng.random() * len(DIRECTORIES))]
         settings = {**SETTINGS, **more}
         if rng.random() < SHARE:
@@ -126,17 +125,17 @@ class FaultPlan:
         drawn.max_downtime_s = 0.5 + rng.random() * rng.random() * MAX_CLUSTER_DOWNTIME_S
         drawn.max_cut_s = 1 + rng.random() * MAX_CLUSTER_CUT_S
         drawn.disk_call_factor = 1 + rng.random() * 9
-        if rng.random() < 0.7:  # else nobody leaves an in-sync set in a short run but those who are fenced
+        if rng.random() < 0.7:  # otherwise only fenced brokers leave an ISR in a short run
             drawn.settings["replica.lag.time.max.ms"] = str(int(1500 + rng.random() * 6000))
         if rng.random() < 0.5:
             drawn.settings |= QUICK_SESSIONS
-        if rng.random() < 0.5:  # who was gone for a while finds only a snapshot of what it missed
+        if rng.random() < 0.5:  # a node that was down for a while needs a snapshot
             drawn.settings[SNAPSHOT_EVERY] = str(200 + int(rng.random() * MAX_SNAPSHOT_BYTES))
             drawn.settings[METADATA_RETENTION] = str(int(rng.random() * MAX_SNAPSHOT_BYTES))
         return drawn
 
     def use_only_delays(self) -> None:
-        """Nobody dies and no link is cut: what clients say comes late, again and again (T3)."""
+        """Use delays of client requests only, without stops and cuts (T3)."""
         self.stop_kinds, self.fault_kinds, self.min_interval_s, self.max_initial_sync_s = (
             [],
             [DELAYED_CLIENTS],
@@ -146,12 +145,12 @@ class FaultPlan:
 
     @property
     def synced(self) -> bool:
-        """Whether every acknowledgement waits for the disk."""
+        """True if every acknowledgement waits for the disk."""
         return self.settings.get("log.flush.interval.messages") == "1"
 
 
 def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: float = 1.0) -> None:
-    """Some call from now on fails, once."""
+    """Let a later disk call fail, once."""
     session = process.session
     at = session.disk.calls + int(process.simulation.rng.random() * CALLS_BEFORE_A_FAULT * times)
     number, calls = BROKEN_DISK[kind]
@@ -189,7 +188,7 @@ class FaultInjector:
                 getattr(self, f"_{kind}")()
 
     def stop_faults(self) -> None:
-        """Everything works from now on; clocks stay as wrong as they are, but stand still no more."""
+        """Stop all faults; clocks keep their offset, but run again."""
         self._simulation.network.restore_links()
         for host in self._simulation.hosts.values():
             host.slow_s = 0.0
@@ -205,24 +204,24 @@ class FaultInjector:
         return [x for x in self._simulation.network.links.values() if name in (x.source.name, x.target.name)]
 
     def _cut(self) -> None:
-        """A node hears nobody and nobody hears it; then what was sent arrives."""
+        """Isolate a node; delayed data arrives later."""
         host = self._host()
         host.inbound_cut_until = host.outbound_cut_until = (
             self._simulation.now_s() + self._rng.random() * self._swarm.max_cut_s
         )
 
     def _oneway(self) -> None:
-        """One direction between two hosts is cut."""
+        """Cut one direction between two hosts."""
         links = self._links()
         if links:
             self._rng.choice(links).cut_until = self._until(2)
 
     def _until(self, times: float = 1) -> float:
-        """When a cut that begins now is over."""
+        """Return the end of a cut that begins now."""
         return self._simulation.now_s() + self._rng.random() * self._swarm.max_cut_s * times
 
     def _part(self, some: list[str], others: list[str]) -> None:
-        """Those hear nothing of these, and the reverse; clients hear both."""
+        """Cut the links between two sets of nodes; clients reach both."""
         over = self._until()
         for one in some:
             for other in others:
@@ -233,47 +232,47 @@ class FaultInjector:
         return self._rng.sample(self._victims, len(self._victims))
 
     def _split(self) -> None:
-        """The nodes fall into two groups."""
+        """Split the nodes into two groups."""
         nodes = self._shuffled()
         at = 1 + int(self._rng.random() * (len(nodes) - 1))
         self._part(nodes[:at], nodes[at:])
 
     def _isolate(self) -> None:
-        """One node hears none of the others."""
+        """Isolate one node from the others."""
         first, *rest = self._shuffled()
         self._part([first], rest)
 
     def _bridge(self) -> None:
-        """Two nodes do not hear one another; the rest hears both."""
+        """Cut the link between two nodes; both reach the rest."""
         first, second, *_ = self._shuffled()
         self._part([first], [second])
 
     def _reset(self) -> None:
-        """One connection in two breaks, and both sides hear of it."""
+        """Reset a random half of the connections."""
         for stream in self._simulation.network.random_half():
             stream.reset()
 
     def _halfopen(self) -> None:
-        """A box between forgets a connection: both sides are there and neither hears the other."""
+        """Drop a connection in a middlebox: both sides remain without receiving from each other."""
         streams = list(self._simulation.network.streams)
         if streams:
             self._rng.choice(streams).half_open()
 
     def _late(self) -> None:
-        """A box between holds back what clients say over some of the connections they have."""
+        """Delay the requests of clients on some of their connections."""
         for stream, owner in list(self._simulation.network.streams.items()):
             if owner.host.name.startswith(DELAYED_CLIENT_PREFIXES) and self._rng.random() < 0.5:
                 stream.hold(self._simulation.now_s() + self._rng.random() * MAX_DELAY_S)
 
     def _lossy(self) -> None:
-        """A link becomes bad, for good."""
+        """Make a link lossy permanently."""
         for link in self._links():
             if self._rng.random() < 0.5:
                 link.loss = self._rng.random() * MAX_LOSS
                 link.delay_s = self._rng.random() * MAX_LINK_DELAY_S
 
     def _pause(self) -> None:
-        """A process stands still for a while."""
+        """Pause a process for a while."""
         for process in list(self._host().processes):
             process.pause()
 
@@ -284,21 +283,21 @@ class FaultInjector:
             self._simulation.start_soon(go_on)
 
     def _clock(self) -> None:
-        """A clock is set, and runs differently from now on."""
+        """Set a clock and change its rate."""
         self._host().clock.set(
             jump_ms=int((self._rng.random() - 0.5) * 2 * self._swarm.max_clock_jump_ms),
             rate=1 + (self._rng.random() - 0.5) * 2 * MAX_CLOCK_DRIFT,
         )
 
     def _slow(self) -> None:
-        """Syncs take their time on a disk, until further notice."""
+        """Slow down the syncs of a disk."""
         host = self._host()
         host.slow_s = self._rng.random() * MAX_SYNC_S
         for process in host.processes:
             process.threads.slow_s = host.slow_s
 
     def _orphan(self) -> None:
-        """A process that works beside a node is killed."""
+        """Kill a child process of a node."""
         for process in list(self._host().processes):
             if process.parent is not None:
                 process.kill()

@@ -1,4 +1,4 @@
-"""One node over all its lives: started, met by its fate, looked at for how it ended, started again on what is left."""
+"""Life cycle of a node: starts, faults and stops, classification of its end, restarts."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ STOP_ATTEMPTS = 20
 
 
 class StopPolicy:
-    """Who may die when, and what that excuses. A node alone may at any time; what it lost with the power is gone."""
+    """Policy of stops: which nodes may stop, and which losses are allowed. A single node may stop at any time."""
 
     def __init__(self, world: Simulation, swarm: FaultPlan) -> None:
         self.simulation = world
         self._swarm = swarm
 
     def may_stop_uncleanly(self, host: str) -> bool:
-        """Whether a node may end uncleanly now."""
+        """Return True if a node may stop uncleanly now."""
         return True
 
     def power_cut(self, host: str, node: Node) -> bool:
-        """Whether a node may lose what is not synced now; then it does."""
-        if not self._swarm.synced:  # else it costs nothing
+        """Return True if a node may lose unsynced data now, and record it."""
+        if not self._swarm.synced:  # synced nodes lose no data
             self.simulation.ledger.record_power_cut(
                 {(x.topic, x.partition): x.recovery_point for x in node.log_dirs.logs()}
             )
         return True
 
     def replaced_dirs(self, host: str) -> list[str]:
-        """Which of a node's directories are on another disk when it comes back from a power cut, an empty one."""
+        """Return the directories of a node that get an empty disk after a power cut."""
         return []
 
 
 def flatten_exceptions(error: BaseException | None) -> list[BaseException]:
-    """An error, or all of those in a group."""
+    """Return an error, or all of those in a group."""
     if isinstance(error, BaseExceptionGroup):
         return [x for y in error.exceptions for x in flatten_exceptions(y)]
     return [] if error is None else [error]
@@ -96,17 +96,17 @@ class NodeLifecycle:
         world.ledger.report_violation("no-start", "the last life ended by itself")
 
     async def run_until_killed(self) -> None:
-        """One life after the other, each until somebody kills it."""
+        """Run the node again and again until it is killed."""
         while True:
             await self.run_once(None)
             await trio.sleep(self._simulation.rng.random() * self._swarm.max_downtime_s)
 
     def create_node(self, process: SimProcess) -> Node:
-        """The node of a new life."""
+        """Return the node of a new life."""
         return Node(process.env, NodeConfig(self._settings, self._swarm.dirs, self._node_id, self._host, PORT))
 
     async def run_once(self, fate: str | None) -> None:
-        """One life of the node, from its start to whatever ends it; no fate: it lives on."""
+        """Run the node once, until its planned end; None: no end."""
         world, rng = self._simulation, self._simulation.rng
         host = world.host(self._host)
         host.power_up()
@@ -174,7 +174,7 @@ class NodeLifecycle:
         self._broken = True
 
     def _classify_end(self, error: BaseException | None, *, stopped: bool) -> str:
-        """What ended a life; anything unexpected is a violation."""
+        """Return the kind of an end; an unexpected one is a violation."""
         found = flatten_exceptions(error)
         if error is not None and all(isinstance(x, trio.Cancelled | KeyboardInterrupt) for x in found):
             raise error  # the whole run is over

@@ -1,10 +1,10 @@
-"""What may happen to voters, in just the order in which a rule of theirs is needed. Chance alone finds it late.
+"""Scripted faults of voters in orders that random faults rarely produce.
 
-``_older``: a leader comes back with records of an epoch before the last, and is gone once some of them, and nothing of
-its new epoch, are at another voter; then one leads who never had them (figure 8 of the Raft paper). ``_forgotten``: a
-voter falls behind, another one loses its disk, and the leader is cut off from both: those two are no majority, for one
-of them is not who it was. ``_hurried``: a leader that hears nobody is asked to let all the others go at once: one voter
-less at a time, or the rest of them decide without it.
+``_older``: a leader comes back with records of an epoch before the last, and is stopped once some of them, and no
+record of its new epoch, are at another voter; then a voter without them leads (figure 8 of the Raft paper).
+``_forgotten``: a voter falls behind, another one loses its disk, and the leader is cut off from both: those two are no
+majority, since one has lost its disk. ``_hurried``: an isolated leader is asked to remove all other voters at once:
+only one may be removed at a time, or the rest decides without it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ SHARE = 0.6
 """Of the quorums of three or more."""
 REST_S = 2.0
 BEHIND_S = 1.5
-"""So long a voter hears nothing while the others go on: less than it takes it to ask for votes."""
+"""Time of a voter's isolation: less than its election timeout."""
 ALONE_S = 7.0
-"""So long the leader hears nobody: enough for the others to elect, if they may."""
+"""Time of the leader's isolation: enough for another election."""
 LOOK_S = 0.001
 SEEN_S = 0.1
 """So long a leader has for showing what it takes for committed."""
 
 
 def uses_scripted_faults(seed: int, nodes: int) -> bool:
-    """Whether there are scenes in a run."""
+    """Return True if a run has scripted faults."""
     return nodes > 2 and random.Random(f"on stage {seed}").random() < SHARE
 
 
 class ScriptedFaults:
-    """One after the other, in some of the runs."""
+    """Scripted faults, one after the other, in some of the runs."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ScriptedFaults:
         living: Callable[[], dict[int, Any]],
         until_s: float,
     ) -> None:
-        """``voters``: None where the settings say who votes. ``until_s``: nobody is killed from then on."""
+        """Create them; ``voters``: None with static voters. ``until_s``: time of the last kill."""
         self._simulation = world
         self._chance = random.Random(f"scenes {seed}")
         self._voters = voters
@@ -72,9 +72,9 @@ class ScriptedFaults:
                 await scene(*leader)
 
     def _leader(self) -> tuple[int, Any] | None:
-        """Who leads and is active, of three voters at least that are all there, and its raft.
+        """Return the active leader with its raft, if at least three voters are all alive.
 
-        Who lets one go while another is lost for good may be left without a majority, and not only here.
+        Removing one while another is lost may leave no majority.
         """
         for number, parts in self._living().items():
             raft = parts.controller._raft
@@ -131,14 +131,14 @@ class ScriptedFaults:
         return parts is not None and isinstance(parts.controller._raft.machine.state, state)
 
     def _knows(self, leader: int, other: int) -> int:
-        """How far the other's log reaches, as a leader knows; -1 where it does not, or does not lead."""
+        """Return the other's log end by a leader; -1 if unknown, or not the leader."""
         if not self._is(leader, RaftLeaderState):
             return -1
         replicas = self._living()[leader].controller._raft.machine.state.replicas
         return max((progress.end_offset for key, progress in replicas.items() if key.id == other), default=-1)
 
     def _kill(self, one: int) -> bool:
-        """Kill it, if it is there and may be; says so."""
+        """Kill a node if allowed; return True if killed."""
         process = self._lifecycles[one].process
         if process is None or process.dead or self._simulation.now_s() >= self._until_s:
             return False
@@ -146,7 +146,7 @@ class ScriptedFaults:
         return True
 
     async def _until(self, holds: Callable[[], bool]) -> bool:
-        """Wait for it, not for long; says whether it came."""
+        """Wait briefly for a condition; return True if it holds."""
         until = self._simulation.now_s() + ALONE_S
         while not holds():
             if self._simulation.now_s() > min(until, self._until_s):
@@ -169,7 +169,7 @@ class ScriptedFaults:
             self._simulation.trace_event(f"RemoveVoter {request.voter.id}: {answer.error.name}, {answer.message}")
 
     def _cut(self, some: Collection[int], for_s: float, others: Collection[int] | None = None) -> None:
-        """Those hear none of the others from now on, nor the others them."""
+        """Cut the links between two sets of nodes."""
         over = self._simulation.now_s() + for_s
         for one in some:
             for other in self._lifecycles if others is None else others:

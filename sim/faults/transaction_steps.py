@@ -1,4 +1,4 @@
-"""What a coordinator goes through with a transaction, step by step: so that its node can die at each of them."""
+"""Steps of a transaction at its coordinator, at each of which its node can be killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.broker.transactions.transaction_metadata import S
 
 
 class TransactionStep(Enum):
-    """Where a transaction has got to. *Written*: its record stands in the log of the leader, and may get lost."""
+    """Step of a transaction. *Written*: its record is in the log of the leader, and may be lost."""
 
     ID_WRITTEN = "id-written"
     OPEN_WRITTEN = "open-written"
@@ -49,7 +49,7 @@ StepListener = Callable[[int, str, TransactionStep], None]
 
 @contextmanager
 def observe_steps(told: StepListener) -> Iterator[None]:
-    """Have each step of each transaction told that any coordinator of this process takes, the moment it is taken."""
+    """Report each step of each transaction of any coordinator of this process at once."""
     replay, arrived, marked = (
         TransactionStateMachine.replay,
         TransactionStateMachine._on_committed,

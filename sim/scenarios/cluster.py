@@ -37,7 +37,7 @@ WRITABLE_TIMEOUT_S = 15.0
 ISR_TIMEOUT_S = 30.0
 REPLICAS_EQUAL_TIMEOUT_S = 10.0
 FAILOVER_S = 14.0
-"""After a session: elections of the quorum, whose winner begins every session anew, and what clients take."""
+"""Time for a failover: a session, elections of the quorum, which restart sessions, and retries of clients."""
 ISOLATED_NODE_SHARE = 0.5
 """Of the runs in which a node is out of reach once more."""
 POLL_INTERVAL_S = 0.2
@@ -54,7 +54,7 @@ SHARED_SETTINGS = {
 
 
 def node_settings(number: int, names: list[str], apart: int = 0) -> dict[str, str]:
-    """What one node of the cluster is started with; one alone needs nothing. The first ``apart`` are no brokers."""
+    """Return the settings of a node of a cluster; empty for one node. The first ``apart`` are controllers only."""
     if len(names) == 1:
         return {}
     replicas = str(min(3, len(names) - apart))
@@ -83,7 +83,7 @@ def node_settings(number: int, names: list[str], apart: int = 0) -> dict[str, st
 
 
 def format_host(host: SimHost, number: int, swarm: FaultPlan) -> None:
-    """What ``ottla format`` does on each machine before the first start; the voters are in the settings."""
+    """Format the directories of a host as ``ottla format``; voters are in the settings."""
     session = host.disk.session()
     paths = dict.fromkeys([*swarm.dirs.split(","), swarm.settings.get("metadata.log.dir", "")])
     directories = [LogDirectory(session, path) for path in paths if path]
@@ -98,7 +98,7 @@ def format_host(host: SimHost, number: int, swarm: FaultPlan) -> None:
 
 
 class ClusterStopPolicy(StopPolicy):
-    """One disk at a time may lose what is not synced: nobody else dies until every ISR has that node back."""
+    """Policy for clusters: one disk at a time may lose unsynced data, until its node is back in every ISR."""
 
     def __init__(self, cluster: ClusterScenario) -> None:
         super().__init__(cluster.simulation, cluster.fault_plan)
@@ -127,7 +127,7 @@ class ClusterStopPolicy(StopPolicy):
         return True
 
     def replaced_dirs(self, host: str) -> list[str]:
-        """Any but the one with the metadata log: a voter whose settings name it does not come back without."""
+        """Return directories without the metadata log: a static voter cannot restart without it."""
         swarm = self._cluster.fault_plan
         if host not in self._cluster.brokers:
             return []
@@ -161,11 +161,10 @@ class ClusterScenario(SimulationScenario):
         apart: int = 0,
         groups: bool = False,
     ) -> None:
-        """``transactions``: the version of the protocol that some clients make them with; 0: nobody does.
+        """Create a run; ``transactions``: protocol version of transactional clients; 0: none.
 
-        ``only_late``: nothing goes wrong but that what clients say comes late. ``moves``: replicas are moved about.
-        ``apart``: so many controllers that are no brokers, before the ``nodes``, who then are brokers only. ``groups``:
-        with members of the groups of Kafka 4.
+        ``only_late``: the only faults are delayed client requests. ``moves``: with reassignments. ``apart``: number of
+        additional controllers; ``nodes`` are brokers only then. ``groups``: with members of the groups of Kafka 4.
         """
         world = Simulation(seed)
         self.numbers = {f"n{number}": number for number in range(1, apart + nodes + 1)}
@@ -199,20 +198,20 @@ class ClusterScenario(SimulationScenario):
         }
         for name, number in self.numbers.items() if nodes > 1 else ():
             format_host(world.host(name), number, self.fault_plan)
-            world.host(name).journaled = True  # else the oldest segment may go alone: nobody can know that it was
+            world.host(name).journaled = True  # otherwise the oldest segment may be lost undetectably
 
     # ------------------------------------------------------------------ what is known of the nodes
 
     def live_nodes(self) -> LiveNodes:
-        """The parts of the nodes that are up."""
+        """Return the parts of the nodes that are up."""
         return {self.numbers[name]: parts for name, parts in self.parts_by_host().items()}
 
     def image(self) -> MetadataImage:
-        """The newest that anybody alive has."""
+        """Return the newest image of the running nodes."""
         return newest_image(self.live_nodes())
 
     def are_others_alive(self, host: str) -> bool:
-        """Whether every other node is up, and the process that the image knows: it has been heard of since it began."""
+        """Return True if every other node runs with the registration in the image."""
         image, here = self.image(), self.numbers[host]
         known = [
             number
@@ -223,7 +222,7 @@ class ClusterScenario(SimulationScenario):
         return len(known) == len(self.brokers) - 1
 
     def is_full(self) -> bool:
-        """Whether every broker is there, and every ISR is full and led."""
+        """Return True if every broker is unfenced, and every ISR is full with a leader."""
         image = self.image()
         there = len([x for x in image.brokers.values() if not x.fenced]) == len(self.brokers)
         return there and all(
@@ -231,7 +230,7 @@ class ClusterScenario(SimulationScenario):
         )  # fmt: skip
 
     async def wait_until_full(self) -> None:
-        """Wait until `is_full`: who leads a topic that is made now is who was asked for."""
+        """Wait until `is_full`, so that new topics get their requested leaders."""
         while True:
             if self.is_full():
                 return
@@ -282,7 +281,7 @@ class ClusterScenario(SimulationScenario):
         world.trace_event("every isr is full")
 
     async def _isolate_node(self) -> None:
-        """One node is out of reach, and nobody is told: the others go on in time, and take it in again afterwards."""
+        """Isolate a node: the others must elect leaders in time, and take it back afterwards."""
         world, began = self.simulation, self.simulation.now_s()
         host = world.host(world.rng.choice(list(self.numbers)))
         session_s = int(self.fault_plan.settings.get("broker.session.timeout.ms", "9000")) / 1000
@@ -305,7 +304,7 @@ class ClusterScenario(SimulationScenario):
 
     @property
     def probed(self) -> int:
-        """How many partitions `_write_everywhere` writes to."""
+        """Number of partitions that `_write_everywhere` writes to."""
         return 2 * self.service.partitions
 
     async def _write_everywhere(self, first: int, within_s: float) -> list[str]:
@@ -350,7 +349,7 @@ class ClusterScenario(SimulationScenario):
             self.simulation.ledger.report_violation("copies-differ", detail)
 
     def _replica_differences(self) -> list[str]:
-        """Where replicas differ on the disks; logs that are compacted are each compacted in their own time."""
+        """Return differences of replicas on the disks, without compacted logs."""
         out = []
         names = {number: name for name, number in self.numbers.items()}
         image = self.image()
@@ -365,10 +364,10 @@ class ClusterScenario(SimulationScenario):
         return out
 
     def _log_start(self, topic: str, number: int, leader: int) -> int:
-        """Where the leader's log begins: what was deleted stays on the disks for a while, and is nobody's to compare.
+        """Return the leader's log start: earlier records may remain on some disks.
 
-        As at Kafka, a replica whose one record was never committed keeps it where another's was deleted meanwhile: of
-        epochs that have no record above the log start a leader knows nothing any more.
+        As in Kafka, a replica keeps an uncommitted record where the leader's was deleted meanwhile: a leader does not
+        know epochs without records above the log start.
         """
         parts = self.live_nodes().get(leader)
         replica = None if parts is None else parts.replica_manager.get(topic, number)
@@ -387,7 +386,7 @@ def simulate_cluster(
     apart: int = 0,
     groups: bool = False,
 ) -> SimulationResult:
-    """Run one seed; ``listen`` is told each event."""
+    """Run one seed; ``listen`` gets each event."""
     cluster = ClusterScenario(
         seed, nodes, run_s, transactions, only_late=only_late, moves=moves, apart=apart, groups=groups
     )

@@ -1,9 +1,9 @@
-"""A transaction whose coordinator's node dies at one of its steps: how long are readers of committed records held up?
+"""Kills of a transaction coordinator at each step, and the time that read_committed readers are blocked.
 
-``python -m sim.scenarios.coordinator_crash --step decided --seeds 20``: each seed a cluster in which nothing else goes
-wrong. In every second one the producer dies as well. Violations: ``lso-stuck`` (the last stable offset has not moved on
-within the transaction's timeout and 10 s), ``torn-txn`` (some of a transaction is seen), ``lost-write``, ``G1a`` (what
-was not committed is seen).
+``python -m sim.scenarios.coordinator_crash --step decided --seeds 20``: each seed runs a cluster without other faults.
+In every second one the producer is killed as well. Violations: ``lso-stuck`` (the last stable offset has not moved on
+within the transaction's timeout and 10 s), ``torn-txn`` (some of a transaction is seen), ``lost-write``, ``G1a`` (an
+uncommitted record is visible).
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ SOON_S = 3.0
 MAX_DOWNTIME_S = 20.0
 POLL_INTERVAL_S = 0.05
 WRITES_FOR_S = 0.3
-"""How long a producer thinks between two records."""
+"""Maximum pause of a producer between two records."""
 
 
 class CoordinatorCrash(NamedTuple):
-    """What one run came to."""
+    """Result of one run."""
 
     step: TransactionStep
     seed: int
     held_up_s: float
     """From the death until the end of the transaction, and of what was written, was stable in every partition."""
     alone: bool
-    """Whether the producer had died as well."""
+    """True if the producer was killed as well."""
     violations: list[tuple[str, str]]
 
 
@@ -65,7 +65,7 @@ class CoordinatorCrashScenario(ClusterScenario):
         self.held_up_s = 0.0
 
     async def run(self) -> None:
-        """One transaction, one death, and how long it mattered."""
+        """Run one transaction with one kill, and measure the time."""
         async with trio.open_nursery() as everything:
             for lives in self.lifecycles.values():
                 everything.start_soon(self._run_node, lives)
@@ -118,7 +118,7 @@ class CoordinatorCrashScenario(ClusterScenario):
         client.close_connections()
 
     async def _cancel_producer(self, scope: trio.CancelScope) -> None:
-        """The producer dies with the coordinator, or has been patient for long enough."""
+        """Kill the producer with the coordinator, or after its timeout."""
         await self._died.wait()
         await trio.sleep(0 if self.alone else STABLE_TIMEOUT_S)
         scope.cancel()
@@ -142,10 +142,10 @@ class CoordinatorCrashScenario(ClusterScenario):
             ledger.report_violation("G1a", self._step.value)
 
     async def _stable(self, reader: SimClient, number: int) -> list[int | None]:
-        """What is committed in a partition, once nothing there is open.
+        """Return the committed records of a partition, once no transaction is open there.
 
         Raises:
-            RetriableError: not yet, or no answer.
+            RetriableError: open transactions, or no response.
         """
         values: list[int | None] = []
         at, stable = 0, -1

@@ -1,8 +1,8 @@
-"""Nodes that coordinate groups are killed, one after the other, while nothing else goes wrong.
+"""Kills of group coordinators, one after the other, without other faults.
 
-``group-late``: `RECOVERY_TIMEOUT_S` after another node has read a group's log, none of its members has been heard, or
-not all of them when a request of theirs that was under way has had its time, too: these members do one thing at a time.
-What members had committed must not go back, and records that are shared go to somebody: as always.
+``group-late``: `RECOVERY_TIMEOUT_S` after another node has loaded a group, none of its members has sent a heartbeat, or
+not all of them after the timeout of a pending request: these members send one request at a time. Committed offsets must
+not go back, and shared records are delivered, as always.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_WAIT_S = 60.0
 
 
 class CoordinatorKiller:
-    """The one who kills."""
+    """Client that kills coordinators."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class CoordinatorKiller:
         return [seat.member for seat in self._groups.member_slots if seat.member is not None and seat.group == group]
 
     def _silent_members(self, group: str, were: Sequence[SimGroupMember], since_s: float) -> list[str]:
-        """Those of them who are still members, and have not been heard since."""
+        """Return those members that still exist and have sent no heartbeat since."""
         there = self._members(group)
         return [x.id for x in were if x in there and x.last_heartbeat_s <= since_s]
 
@@ -86,7 +86,7 @@ class CoordinatorKiller:
         }
 
     def _coordinator(self, group: str) -> str | None:
-        """Whose node has read a group's log and leads it."""
+        """Return the host that has loaded a group as its coordinator."""
         for host, parts in self._parts().items():
             number = parts.groups.partition_for(group)
             for shard in parts.groups._runtime:
@@ -113,7 +113,7 @@ class CoordinatorKiller:
                 waiting.start_soon(self._wait_for_recovery, name, host, self._members(name))
 
     async def _wait_for_recovery(self, name: str, host: str, were: Sequence[SimGroupMember]) -> None:
-        """Wait for a group whose coordinator was killed."""
+        """Wait for the recovery of a group whose coordinator was killed."""
         world = self._simulation
         if not await self._wait_for(MAX_WAIT_S, partial(self._has_moved, name, host)):
             world.ledger.report_violation("stuck", f"nobody coordinates {name} after kill {self.kills}")
@@ -160,7 +160,7 @@ class CoordinatorKillScenario(ClusterScenario):
         self.killer = CoordinatorKiller(self.simulation, self.groups, self.lifecycles, self.is_full, most)
 
     async def run(self) -> None:
-        """All kills, then the reckoning."""
+        """Run all kills, then verify."""
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
             everything.start_soon(ClusterInvariants(self.simulation, self.live_nodes).run)
@@ -175,7 +175,7 @@ class CoordinatorKillScenario(ClusterScenario):
 
 
 def simulate_coordinator_kills(seed: int, most: int, listen: Callable[[str], None] | None = None) -> SimulationResult:
-    """Run one seed; ``listen`` is told each event."""
+    """Run one seed; ``listen`` gets each event."""
     run = CoordinatorKillScenario(seed, most)
     run.simulation.trace.listen = listen
     run.simulation.run(run.run)

@@ -1,8 +1,8 @@
-"""Controllers alone: one to five voters without a broker, what happens to them, and what they have committed.
+"""Simulation of a quorum: one to five voters without brokers, with faults and checks of committed records.
 
-A writer hands numbered settings to whoever is active; what was acknowledged stays, and nothing older comes after it.
-Violations of its own: ``no-leader`` (nothing is acknowledged within 15 s of peace), ``lost`` (an acknowledged setting
-is not there in the end), ``behind`` (a voter has not caught up with the others within 15 s of peace).
+A writer submits numbered settings to the active controller; acknowledged ones stay, and no older one follows them.
+Violations: ``no-leader`` (no acknowledgement within 15 s after the faults), ``lost`` (an acknowledged setting is
+missing at the end), ``behind`` (a voter has not caught up within 15 s after the faults).
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ ALL_POWER_CUT_SHARE = 0.5
 ALL_POWER_CUT_DELAY_S = 0.12
 FIRST_VALUE = 100_000
 DYNAMIC_SHARE = 0.5
-"""Of the quorums of several whose voters are records, and change."""
+"""Share of quorums with dynamic voters."""
 
 
 class QuorumComponents:
-    """What there is of a node."""
+    """Components of a node."""
 
     def __init__(self, controller: QuorumController) -> None:
         self.controller = controller
@@ -88,7 +88,7 @@ class QuorumNode:
         self.components: Any = None
 
     async def run(self, ready: None, stop: trio.Event) -> None:
-        """Until told to stop."""
+        """Run until stopped."""
         env = self.env
         directory = LogDirectory(env.disk, "/data")
         directory.lock()
@@ -121,7 +121,7 @@ class QuorumNode:
             nursery.start_soon(self._answer, controller, await listener.accept())
 
     async def _answer(self, controller: QuorumController, stream: AcceptedStream) -> None:
-        """One request after the other."""
+        """Serve requests one after the other."""
         try:
             while True:
                 size = parse_frame_size(await read_exactly(stream, 4, FOREVER_S))
@@ -141,14 +141,14 @@ class QuorumNode:
 
 
 def is_vote_granted(request: Any, answer: Any) -> bool:
-    """Whether a candidate got this voter's vote: more than the promise that it would."""
+    """Return True if this voter granted a vote: not only a pre-vote."""
     asked = (p for topic in request.topics for p in topic.partitions)
     told = (p for topic in answer.topics for p in topic.partitions)
     return any(t.vote_granted and not a.pre_vote for a, t in zip(asked, told, strict=False))
 
 
 class UnrestrictedStopPolicy(StopPolicy):
-    """Everything a quorum promises was synced: power may go anywhere at any time, and nothing is excused."""
+    """Policy without limits: every promise of a quorum is synced, so that any power cut is allowed."""
 
     def power_cut(self, host: str, node: Any) -> bool:
         """Yes."""
@@ -175,7 +175,7 @@ class ControllerLifecycle(NodeLifecycle):
         self._number = number
 
     def create_node(self, process: SimProcess) -> Any:
-        """A controller instead of a node."""
+        """Return a controller instead of a node."""
         self._voters.maybe_wipe(process.host, self._number)
         return QuorumNode(process.env, self._quorum, self._settings, self._voted)
 
@@ -228,7 +228,7 @@ class QuorumScenario:
         self.count = 0
 
     def live_nodes(self) -> dict[int, Any]:
-        """The parts of the nodes that are up."""
+        """Return the parts of the nodes that are up."""
         return {
             i: lives.node.components
             for i, lives in enumerate(self.lifecycles, 1)
@@ -255,12 +255,12 @@ class QuorumScenario:
             everything.cancel_scope.cancel()
 
     def _on_vote(self) -> None:
-        """A vote was given: what it rests on must be on disk by now."""
+        """Check that a granted vote is durable."""
         if self._cuts_all_power and self._chance.random() < ALL_POWER_CUT_SHARE:
             self.simulation.start_soon(self._cut_all_power)
 
     async def _cut_all_power(self) -> None:
-        """The power of all machines fails, when the vote may have made a leader that nobody has a record of."""
+        """Cut the power of all hosts when a vote may have elected a leader without a durable record."""
         await trio.sleep(self._chance.random() * ALL_POWER_CUT_DELAY_S)
         if self.simulation.now_s() >= self._run_s:
             return  # some live their last life by now
@@ -323,7 +323,7 @@ class QuorumScenario:
         return ", ".join(f"{i}: epoch {c.epoch} leader {c.leader_id} at {c.image.offset}: {v}" for i, c, v in made)
 
     def result(self) -> SimulationResult:
-        """The run in one line's worth of facts."""
+        """Return the run in one line's worth of facts."""
         world = self.simulation
         calls = {name: host.disk.calls for name, host in sorted(world.hosts.items())}
         world.trace.add(repr((sorted(self.fault_plan.counts.items()), world.ledger.violations, calls)))
@@ -342,7 +342,7 @@ class QuorumScenario:
 def simulate_quorum(
     seed: int, nodes: int | None = None, run_s: float = 40.0, listen: Callable[[str], None] | None = None
 ) -> SimulationResult:
-    """Run one seed; ``listen`` is told each event."""
+    """Run one seed; ``listen`` gets each event."""
     scenario = QuorumScenario(seed, nodes, run_s)
     scenario.simulation.trace.listen = listen
     scenario.simulation.run(scenario.run)

@@ -1,4 +1,4 @@
-"""One simulated run: nodes that meet what the seed has in store, their clients, then peace, and the reckoning."""
+"""Simulated run: nodes with the faults of a seed, their clients, and the verification at the end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SMALL_REPLICA_FETCH = {"replica.fetch.max.bytes": "400"}
 
 
 class SimulationResult(NamedTuple):
-    """What one run came to."""
+    """Result of one run."""
 
     seed: int
     digest: str
@@ -82,13 +82,15 @@ class SimulationScenario:
         self._done = trio.Event()
 
     def parts_by_host(self) -> dict[str, BrokerComponents]:
-        """The parts of the nodes that are up."""
+        """Return the parts of the nodes that are up."""
         found = {host: lives.node.components for host, lives in self.lifecycles.items() if lives.node is not None}
         return {host: parts for host, parts in found.items() if parts is not None}
 
     def add_groups(self) -> None:
-        """Have members of the groups of Kafka 4 among the clients. Their coordinator goes by times that it has written:
-        in Kafka, too, a clock that is far behind them keeps a group from its next target, or from what a pattern means.
+        """Have members of the groups of Kafka 4 among the clients.
+
+        Their coordinator goes by times that it has written: in Kafka, too, a clock that is far behind them keeps a
+        group from its next target, or from what a pattern means.
         """
         self.fault_plan.max_clock_jump_ms = MAX_CLOCK_JUMP_IN_TRANSACTIONS_MS
         self.fault_plan.settings |= node_settings(self.simulation)
@@ -132,7 +134,7 @@ class SimulationScenario:
             consumers.cancel_scope.cancel()
 
     async def _finish(self) -> None:
-        """When the clients have been acknowledged everything: read it all and compare."""
+        """Read all partitions once all clients are done, and verify."""
         with trio.move_on_after(QUIESCENCE_TIMEOUT_S):
             await self._done.wait()
             await self._verify(SimClient(self.simulation, "reader", self.service))
@@ -165,7 +167,7 @@ class SimulationScenario:
                 self.admin.verify_records(name, partition, await read_partition(client, name, partition))
 
     def result(self) -> SimulationResult:
-        """The run in one line's worth of facts."""
+        """Return the run in one line's worth of facts."""
         world, ledger = self.simulation, self.simulation.ledger
         calls = {name: host.disk.calls for name, host in sorted(world.hosts.items())}
         world.trace.add(repr((sorted(self.fault_plan.counts.items()), ledger.violations, calls)))
@@ -183,7 +185,7 @@ class SimulationScenario:
 def simulate_node(
     seed: int, *, synced: bool = False, groups: bool = False, listen: Callable[[str], None] | None = None
 ) -> SimulationResult:
-    """Run one seed; ``groups``: with members of the groups of Kafka 4; ``listen`` is told each event.
+    """Run one seed; ``groups``: with members of the groups of Kafka 4; ``listen`` gets each event.
 
     The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
     """

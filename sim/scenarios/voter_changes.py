@@ -1,9 +1,9 @@
-"""Simulated voters: those that are records are added and removed, and any may come back with an empty disk.
+"""Simulated voters: dynamic ones are added and removed, and any may return with an empty disk.
 
-A disk of a voter that is a record is wiped only where that loses nothing: the node is down, all others live and have
-what is committed, and there are other voters enough. Nor is one wiped while the leader decides on a change: a new voter
-counts from the append on, and who is added with a disk that is gone is a voter's disk lost. Of voters that the settings
-name (kraft.version 0) a minority may lose their disks at any time, as long as all others have a log.
+A dynamic voter's disk is only wiped if that loses no committed record: the node is down, all others run and have the
+committed log, and there are enough other voters. No disk is wiped while the leader changes the voters: a new voter
+counts from the append on, and adding one with a wiped disk would lose its data. Of static voters (kraft.version 0) a
+minority may lose their disks at any time, as long as all others have a log.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ REQUEST_TIMEOUT_S = 5.0
 WIPED_SHARE = 0.8
 """Of the lives that may begin with an empty disk."""
 FIXED_WIPED_SHARE = 0.4
-"""Of those, where the settings say who votes."""
+"""Share of quorums with static voters among those with wiped disks."""
 LOST_DISK_SHARE = 0.6
-"""Of such quorums, those whose voters lose disks."""
+"""Share of such quorums whose voters lose disks."""
 
 
 def replace_disk_contents(host: SimHost) -> None:
-    """Another disk, with nothing on it."""
+    """Replace a disk by an empty one."""
     disk = host.disk
     disk.files.clear()
     disk.durable_files.clear()
@@ -60,7 +60,7 @@ class StaticVoters:
         self.wiped = 0
 
     def format(self, host: SimHost, number: int) -> None:
-        """What ``ottla format`` does on a machine; each disk is another directory."""
+        """Format a host as ``ottla format``; each disk has another directory id."""
         session = host.disk.session()
         directory = LogDirectory(session, DIRECTORY)
         plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, {}, dynamic_quorum=False))
@@ -84,7 +84,7 @@ class StaticVoters:
         return len(whole) > len(self._hosts) // 2 and all(whole)
 
     def _is_established_voter(self, number: int) -> bool:
-        """Whether it votes, and will again: what a living one has decided and not yet written goes with its process."""
+        """Return True if it is a voter and will be one: decisions that are not written end with the process."""
         parts = self._living().get(number)
         if parts is not None and parts.controller._raft.machine.hard_state.voter_state != events.VoterState.GROWN:
             return False
@@ -109,7 +109,7 @@ class StaticVoters:
 
 
 class DynamicVoters:
-    """Who votes, and how that changes."""
+    """Dynamic voters and their changes."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class DynamicVoters:
         *,
         stay: bool = False,
     ) -> None:
-        """``stay``: all vote from the beginning, and who does not any more is to vote again."""
+        """Create them; ``stay``: all are voters initially, and removed ones are added again."""
         self._simulation = world
         self._chance = random.Random(f"voters {seed}")
         self._listener = listener
@@ -141,20 +141,20 @@ class DynamicVoters:
         self.changed = 0
 
     def endpoint(self, number: int) -> ListenerEndpoint:
-        """Where a node listens."""
+        """Return the endpoint of a node."""
         return ListenerEndpoint(self._listener, f"n{number}", CONTROLLER_PORT)
 
     def key(self, number: int) -> events.ReplicaKey:
-        """A node as it is now."""
+        """Return the current key of a node."""
         return events.ReplicaKey(number, bytes([4, number, *self._lifecycles[number].to_bytes(14, "big")]))
 
     def config(self, number: int) -> QuorumConfig:
-        """What a node's settings say of the quorum."""
+        """Return the quorum settings of a node."""
         others = tuple((f"n{i}", CONTROLLER_PORT) for i in range(1, self._count + 1))
         return QuorumConfig(self._listener, (self.endpoint(number),), (), others, auto_join=self._joins)
 
     def format(self, host: SimHost, number: int, *, votes: bool) -> None:
-        """What ``ottla format`` does on a machine: with the first voters, or without."""
+        """Format a host as ``ottla format``: with the initial voters, or without."""
         session = host.disk.session()
         directory = LogDirectory(session, DIRECTORY)
         rows = (
@@ -189,12 +189,12 @@ class DynamicVoters:
                 self.changed += not answer.error
 
     def _leader(self) -> Any:
-        """The raft of whoever leads, and is active."""
+        """Return the raft of the active controller."""
         found = [parts.controller for parts in self._living().values() if parts.controller.is_active]
         return found[0]._raft if found else None
 
     def _next(self, voters: tuple[events.ReplicaKey, ...]) -> events.AddVoter | events.RemoveVoter | None:
-        """Who voted with a disk that is no more goes first; else anybody comes or goes."""
+        """Return the next change: voters with a lost disk are removed first, else a random change."""
         gone = [v for v in voters if v != self.key(v.id)]
         if gone:
             return events.RemoveVoter(gone[0])
@@ -236,13 +236,13 @@ class DynamicVoters:
         return all(parts.controller._raft.machine.flushed_offset >= machine.high_watermark for parts in living.values())
 
     def maybe_lose_disk(self, number: int) -> None:
-        """A node that is about to die comes back with an empty disk, if the quorum can do without the one it had."""
+        """Replace the disk of a stopping node by an empty one, if the quorum can lose it."""
         self._lost = number
 
     def _may_lose(self, number: int) -> bool:
-        """Whatever the others have of what is committed: two majorities have one in common that is still who it was.
+        """Return True if a voter may lose its disk: two majorities share a voter that keeps its disk.
 
-        All others live, no other voter is gone, and who votes is not being changed anywhere.
+        All others run, no other voter is lost, and no change of voters is pending.
         """
         machines = [parts.controller._raft.machine for parts in self._living().values()]
         if set(self._living()) != set(self._lifecycles) - {number}:

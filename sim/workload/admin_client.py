@@ -1,8 +1,8 @@
-"""Admin traffic: topics made, filled, changed, cut and deleted under few names; and what must hold after.
+"""Administrative client: topics are created, filled, changed, truncated and deleted; with checks.
 
-One client does one thing at a time and repeats it until the answer is certain, so it knows what there must be. Where
-no answer came, what was asked for may still happen, to whatever has the name by then: that is remembered as ``late``.
-Deviating answers are violations: ``unmade`` (something acknowledged is not there), ``undead`` (something deleted is).
+The client sends one request at a time and repeats it until the outcome is certain, so that it knows the expected state.
+A request without a response may still happen later, to a topic of the same name: it is recorded as ``late``.
+Violations: ``unmade`` (an acknowledged change is missing), ``undead`` (a deleted topic exists).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ExpectedTopic:
 
 
 class SimAdminClient(SimClient):
-    """The one who administers."""
+    """Administrative client."""
 
     def __init__(self, world: Simulation, name: str = "admin", service: ClusterService = SINGLE_NODE) -> None:
         super().__init__(world, name, service)
@@ -65,7 +65,7 @@ class SimAdminClient(SimClient):
         """How often the thing under way was asked for; the first answer must fit what is known."""
 
     async def run(self) -> None:
-        """Until the world says that it is enough."""
+        """Run until the run drains."""
         rng = self.simulation.rng
         while not self.simulation.draining:
             name = rng.choice(NAMES)
@@ -95,9 +95,9 @@ class SimAdminClient(SimClient):
         await self.retry_until_done(once)
 
     def _check(self, code: int, name: str, repeated: ErrorCode, wrong: str) -> None:
-        """0 is good; so is ``repeated`` to who has asked before; at the first asking it is a violation.
+        """Check an error code: ``repeated`` is allowed after an earlier attempt only.
 
-        Between several nodes a broker repeats what it sends on, so nobody knows which asking was the first.
+        With several nodes a broker repeats forwarded requests, so the first attempt is unknown.
         """
         if code == 0:
             return
@@ -199,7 +199,7 @@ class SimAdminClient(SimClient):
     # ------------------------------------------------------------------ what must hold
 
     def power_cut(self) -> None:
-        """Records may be gone, metadata may not."""
+        """Record a power cut: records may be lost, metadata not."""
         for made in self.topics.values():
             made.acked.clear()
 

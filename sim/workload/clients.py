@@ -37,28 +37,28 @@ PAUSE_S = 0.2
 TIMEOUT_S = 10.0
 EARLIEST = -2
 DELAYED_CLIENT_PREFIXES = ("txn-", "copier-", "consumer-")
-"""How the names of clients begin whose requests may come when they have gone on over another connection."""
+"""Prefixes of the names of clients whose requests may be delayed past their reconnection."""
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class ClusterService(NamedTuple):
-    """What the clients of a run find: where brokers are, and how topics are made there."""
+    """Cluster that the clients of a run use: addresses of brokers, and settings of topics."""
 
     bootstrap: tuple[Address, ...] = BOOTSTRAP
     partitions: int = PARTITIONS
     """Of each topic that is not the admin's."""
     replicas: int = 1
     timeout_s: float = TIMEOUT_S
-    """How long an answer is waited for."""
+    """Timeout of a response."""
     has_checksums: bool = False
-    """Whether each record's value carries a checksum of its own."""
+    """True if each record's value has a checksum."""
 
     def pack(self, place: HistoryPartition, value: int) -> bytes:
-        """A record's value."""
+        """Return a record's value."""
         return encode_value(place, value) if self.has_checksums else struct.pack(">q", value)
 
     def unpack(self, place: HistoryPartition, raw: bytes | None) -> int | None:
-        """What `pack` took; None where that is not what it made."""
+        """Return the number packed by `pack`; None for another value."""
         if self.has_checksums:
             return decode_value(place, raw)
         return int(struct.unpack(">q", raw)[0]) if raw is not None and len(raw) == 8 else None
@@ -68,7 +68,7 @@ SINGLE_NODE = ClusterService()
 
 
 class RetriableError(Exception):
-    """The broker said something that a client answers by starting over."""
+    """Error response to which a client reacts by starting over."""
 
 
 class UnknownOutcome(RetriableError):
@@ -107,7 +107,7 @@ class SimClient:
             raise UnknownOutcome(str(error)) from None
 
     async def _connect(self, address: Address) -> Stream:
-        """A connection, before patience is over: there are other nodes."""
+        """Return a connection, before patience is over: there are other nodes."""
         env = self.process.env
         if len(self.service.bootstrap) == 1:
             return await env.net.connect(*address)
@@ -116,7 +116,7 @@ class SimClient:
         raise TimeoutError("no answer")
 
     async def leader(self, topic: str, partition: int) -> Address:
-        """Who leads a partition, as far as was last heard; raises RetriableError where nobody does."""
+        """Return the last known leader of a partition; raises RetriableError without one."""
         if (topic, partition) not in self._leaders:
             answer = await self.call(md.MetadataRequest([md.MetadataRequestTopic(name=topic)], False), 12)
             brokers = {x.node_id: (x.host, x.port) for x in answer.brokers}
@@ -135,25 +135,25 @@ class SimClient:
         return address
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The leader epoch of whom `leader` gave: who reads names it, so that a node that only follows refuses."""
+        """Return the leader epoch of `leader`, with which a read is rejected by a node that is not the leader."""
         return self._led_under.get((topic, partition), -1)
 
     def require_leader_epoch(self, topic: str, partition: int, leader_epoch: int) -> None:
-        """Somebody committed the position it goes on from, and read it under this epoch: no older leader is asked."""
+        """Require a leader epoch for reads, since a committed position was read in that epoch."""
         place = (topic, partition)
         self._committed_under[place] = max(leader_epoch, self._committed_under.get(place, -1))
         if self._led_under.get(place, leader_epoch) < leader_epoch:
             self._leaders.pop(place, None)
 
     def _is_not_older(self, at: tuple[bytes, int], leader_epoch: int) -> bool:
-        """Whether a leader is not older than one heard of before: a node that nobody tells anything may believe so."""
+        """Return True if a leader is not older than a known one: an isolated node may return an older one."""
         if leader_epoch < self._epochs.get(at, -1):
             return False
         self._epochs[at] = leader_epoch
         return True
 
     def invalidate_leaders(self) -> None:
-        """What was heard of leaders is old; who said so is not asked next, where there are several."""
+        """Forget the leaders; use another bootstrap server next, if there are several."""
         self._bootstrap.rotate(-1)
         self._leaders.clear()
 
@@ -185,7 +185,7 @@ async def create_topic(
     service: ClusterService = SINGLE_NODE,
     placed: Sequence[list[int]] = (),
 ) -> None:
-    """Create a topic, whoever is up; ``placed``: the nodes of each partition, the first of which leads."""
+    """Create a topic; ``placed``: replicas of each partition, the leader first."""
     client = SimClient(world, f"maker-{topic}", service)
     configs = [ct.CreatableTopicConfig(name, value) for name, value in settings.items()]
 
@@ -222,7 +222,7 @@ class SimProducer(SimClient):
         self._sequences: dict[int, int] = {}
 
     async def run(self) -> None:
-        """Produce until the world says that it is enough."""
+        """Produce until the run drains."""
         while not self.simulation.draining:
             partition = int(self.simulation.rng.random() * self.service.partitions)
             count = 1 + int(self.simulation.rng.random() * 4)
@@ -233,7 +233,7 @@ class SimProducer(SimClient):
         self.close_connections()
 
     async def send(self, partition: int, values: list[int]) -> None:
-        """One batch, until it is acknowledged."""
+        """Send one batch until it is acknowledged."""
         place, world = (self._topic, partition), self.simulation
         world.ledger.record_sent(place, values)
         if self._keys:
@@ -277,19 +277,19 @@ class SimProducer(SimClient):
         return int(row.base_offset)
 
     def _key(self, value: int) -> bytes:
-        """Its own name; in a topic that is compacted one of a few, each of them this producer's alone."""
+        """Return its own name; in a topic that is compacted one of a few, each of them this producer's alone."""
         return f"{self.name}.{value % self._keys}".encode() if self._keys else self.name.encode()
 
 
 async def fetch_records(
     client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC
 ) -> list[r.Record]:
-    """One fetch from the leader, as it goes into the history."""
+    """Fetch once from the leader, recorded in the history."""
     return (await _read(client, partition, offset, wait_ms, topic))[0]
 
 
 async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[r.Record], int]:
-    """The same, and where to go on: what came may hold no record any more."""
+    """Return the same, and where to go on: what came may hold no record any more."""
     world, place = client.simulation, (topic, partition)
     number = world.history.start(client.name, "poll", now_s=world.now_s())
     try:
@@ -305,7 +305,7 @@ async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, to
 async def _fetch(
     client: SimClient, partition: int, offset: int, wait_ms: int, topic: str
 ) -> tuple[list[r.Record], int]:
-    """A batch with a bad checksum is a violation."""
+    """Fetch, and report a batch with an invalid checksum."""
     at = await client.leader(topic, partition)
     part = fetch.FetchPartition(partition, client.leader_epoch(topic, partition), offset, partition_max_bytes=1 << 20)
     request = fetch.FetchRequest(
@@ -327,7 +327,7 @@ async def _fetch(
 
 
 async def log_start_offset(client: SimClient, topic: str, partition: int) -> int:
-    """Where a partition begins, by its leader."""
+    """Return the log start offset of a partition by its leader."""
     at = await client.leader(topic, partition)
     asked = lo.ListOffsetsTopic(
         topic, [lo.ListOffsetsPartition(partition, client.leader_epoch(topic, partition), EARLIEST)]
@@ -340,7 +340,7 @@ async def log_start_offset(client: SimClient, topic: str, partition: int) -> int
 
 
 async def read_partition(client: SimClient, topic: str, partition: int) -> list[r.Record]:
-    """A whole partition, from its start to where nothing more comes."""
+    """Read a whole partition, from its start to its end."""
     world = client.simulation
     number = world.history.start(client.name, "assign", now_s=world.now_s())
     world.history.end(number, OperationOutcome.OK, world.now_s(), places=[])

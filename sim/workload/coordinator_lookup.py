@@ -1,4 +1,4 @@
-"""Who coordinates, asked of every node: one that is cut off may say so of itself, and be the only one who does."""
+"""Lookup of a coordinator at every node: an isolated node may return outdated information."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TRANSACTION_KEY_TYPE = 1
 
 
 async def is_coordinator_agreed(client: SimClient, transactional_id: str, asked: Address | None) -> bool:
-    """Whether every node that answers names who was asked: else it refuses by what it knew once, as Kafka's does."""
+    """Return True if every responding node names the same coordinator."""
     for node in client.service.bootstrap:
         with suppress(RetriableError):
             request = FindCoordinatorRequest(key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id])

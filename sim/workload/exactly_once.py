@@ -1,4 +1,4 @@
-"""Transactions in a simulated cluster: who makes them, who reads them, and what must have come of them in the end."""
+"""Transactional workload of a simulated cluster: producers, copiers, readers, and checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExactlyOnceWorkload:
         """Of the protocol, as ``transaction.version``."""
 
     async def run(self) -> None:
-        """Until the world says that it is enough."""
+        """Run until the run drains."""
         world, service, version = self._simulation, self._service, self._version
         await create_topic(world, SOURCE, service=service)
         await create_topic(world, TARGET[0], service=service._replace(partitions=1))

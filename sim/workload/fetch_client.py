@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sim.engine.simulation import Simulation
 
 VERSIONS = (4, 6, 9, 11, 12)
-"""Before topic ids, which say nothing more of the limits."""
+"""Versions without topic ids, which do not affect limits."""
 PARTITION_BYTES = (0, 1, 100, 300, 1000, 1 << 20)
 RESPONSE_BYTES = (0, 1, 200, 700, 3000, 1 << 24)
 ROUNDS = 12
@@ -34,7 +34,7 @@ ROUNDS = 12
 
 
 class SimFetcher(SimClient):
-    """One such client. It draws from dice of its own."""
+    """Fetching client with a random generator of its own."""
 
     def __init__(
         self, world: Simulation, name: str, topics: tuple[str, ...] = (TOPIC,), service: ClusterService = SINGLE_NODE

@@ -1,4 +1,4 @@
-"""Reading as Kafka's consumers do where there are transactions: all there is, or what is committed and nothing else."""
+"""Readers with read_uncommitted or read_committed, as Kafka's consumers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TRANSACTIONAL_BIT = 1 << 4
 
 
 class FetchView(NamedTuple):
-    """What one fetch showed."""
+    """Result of one fetch."""
 
     records: list[tuple[int, int | None]]
     """Offsets and values; None where the checksum was wrong."""
     next_offset: int
-    """Where to go on: behind markers and what is not shown, too."""
+    """Next offset: after markers and hidden records, too."""
     last_stable_offset: int
     high_watermark: int
 
@@ -33,7 +33,7 @@ class FetchView(NamedTuple):
 async def fetch_isolated(
     client: SimClient, place: HistoryPartition, offset: int, wait_ms: int, *, committed: bool
 ) -> FetchView:
-    """One fetch from the leader.
+    """Fetch once from the leader.
 
     Raises:
         RetriableError: no answer, or an error.
@@ -64,7 +64,7 @@ async def fetch_isolated(
 
 
 def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
-    """The records that are to be seen, and where the next fetch begins (``CompletedFetch.java``)."""
+    """Return the records that are to be seen, and where the next fetch begins (``CompletedFetch.java``)."""
     raw = row.records or b""
     aborted = sorted((x.first_offset, x.producer_id) for x in row.aborted_transactions or ())
     open_ones: dict[int, None] = {}
@@ -86,7 +86,7 @@ def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Reco
 
 
 class IsolationReader(SimClient):
-    """Reads partitions of a topic from their beginning on, each record once, and tells what it saw."""
+    """Client that reads each record of a topic's partitions once from their start, and records it."""
 
     def __init__(self, world: Simulation, name: str, topic: str, service: ClusterService, *, committed: bool) -> None:
         super().__init__(world, name, service)
@@ -108,7 +108,7 @@ class IsolationReader(SimClient):
             await self.sleep(0.1 + self.simulation.rng.random() * 0.3)
 
     async def poll(self, partition: int, wait_ms: int) -> FetchView:
-        """One fetch, as it goes into the history.
+        """Fetch once, recorded in the history.
 
         Raises:
             RetriableError: no answer, or an error.
@@ -125,7 +125,7 @@ class IsolationReader(SimClient):
         return seen
 
     async def read_to_end(self, partition: int, within_s: float) -> list[tuple[int, int]]:
-        """Read on until everything that is committed is also stable, or has been held up for too long: that is told."""
+        """Read until the last stable offset reaches the high watermark, or report that it is stuck."""
         out: list[tuple[int, int]] = []
         history, place = self.simulation.history, (self._topic, partition)
         since, stable = self.simulation.now_s(), -1

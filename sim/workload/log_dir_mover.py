@@ -1,7 +1,7 @@
-"""Partitions on the move between the directories of their nodes, whatever else happens; and what must hold after.
+"""Moves of partitions between directories of their nodes, besides other faults; with checks.
 
-Whatever is answered, nothing that was acknowledged may be lost by it. Once all is quiet each move comes to its end:
-``moves-on`` where there is a copy still; ``twice`` where a partition lies in two directories.
+Whatever the response, no acknowledged record may be lost. After the faults each move completes: ``moves-on`` if a
+future log remains; ``twice`` if a partition is in two directories.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLL_INTERVAL_S = 0.5
 
 
 class SimLogDirMover(SimClient):
-    """The one who moves partitions from disk to disk."""
+    """Client that moves partitions between directories."""
 
     def __init__(self, world: Simulation, service: ClusterService, paths: list[str], compacted: str) -> None:
         """``paths``: the directories each node has; one more is named that none has."""
@@ -48,7 +48,7 @@ class SimLogDirMover(SimClient):
         """So many were begun, or are there already."""
 
     async def run(self) -> None:
-        """Until the world says that it is enough; in half of the runs each move takes long."""
+        """Run until the run drains; in half of the runs each move is slow."""
         slow = self._chance.random() < 0.5
         if slow:
             await self.retry_until_done(
@@ -72,7 +72,7 @@ class SimLogDirMover(SimClient):
         self.moves += sum(not p.error_code for topic in answer.results for p in topic.partitions)
 
     async def _set_throttle(self, rate: str | None) -> None:
-        """All nodes copy so many bytes a second at most; None: as many as they can."""
+        """Set the copy rate of all nodes in bytes per second; None: unlimited."""
         config = ac.AlterableConfig(ALTER_LOG_DIRS_RATE_KEY, _DELETE if rate is None else _SET, rate)
         request = ac.IncrementalAlterConfigsRequest([ac.AlterConfigsResource(RESOURCE_BROKER, "", [config])])
         code = (await self.call(request, 1)).responses[0].error_code
@@ -80,7 +80,7 @@ class SimLogDirMover(SimClient):
             raise RetriableError(ErrorCode(code).name)
 
     async def verify(self) -> None:
-        """Wait until every copy has arrived, and look where everything lies."""
+        """Wait for all moves, and verify the directories."""
         await self._set_throttle(None)
         for address in self.service.bootstrap:
             rows: Counter[tuple[str, int]] = Counter()

@@ -1,6 +1,6 @@
-"""Replicas on the move: partitions are given other replicas, moves are given up, and first replicas are made leaders.
+"""Reassignments: replicas are changed, moves cancelled, and preferred leaders elected.
 
-Whatever is answered, nothing that was acknowledged may be lost by it, and in the end every partition is full.
+Whatever the response, no acknowledged record may be lost, and at the end every ISR is full.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFERRED = 0
 
 
 class SimReplicaMover(SimClient):
-    """The one who moves replicas about, one request at a time."""
+    """Client that reassigns replicas, one request at a time."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class SimReplicaMover(SimClient):
         topics: tuple[str, ...],
         service: ClusterService,
     ) -> None:
-        """``image``: the newest metadata that anybody alive has. Of ``topics`` those are moved that are there."""
+        """Create it; ``image``: the newest image of the running nodes. Existing ones of ``topics`` are moved."""
         super().__init__(world, "mover", service)
         self._image = image
         self._brokers = brokers

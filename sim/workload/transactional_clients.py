@@ -1,7 +1,7 @@
-"""The workload: producers whose batches count together or not at all.
+"""Transactional producers of the workload.
 
-A client speaks version 1 of the protocol, or version 2 (KIP-890). It gives up on nothing before it is told: a request
-without an answer is sent again over a new connection, and the old one may arrive yet.
+A client uses version 1 of the protocol, or version 2 (KIP-890). It retries every request without a response on a new
+connection, and the old request may still arrive.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ SOURCE = "x"
 COMMITTED_SHARE = 0.65
 """Of a producer's transactions; it aborts the rest."""
 ABANDONED_SHARE = 0.03
-"""Of a producer's transactions, which nobody ends."""
+"""Share of transactions that the producer leaves open."""
 GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE = 0, 1
 MAX_REQUEST_DELAY_S = 30.0
-"""So long after it was asked something may still come."""
+"""Maximum delay of a request in seconds."""
 FENCED_ERRORS = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
@@ -50,7 +50,7 @@ ABORTABLE_ERRORS = frozenset(
 
 
 class ProducerFenced(Exception):
-    """Another one has the transactional id, or the transaction was ended for its time."""
+    """Producer was fenced by another one, or by the transaction timeout."""
 
 
 class TransactionBroken(Exception):
@@ -58,7 +58,7 @@ class TransactionBroken(Exception):
 
 
 def raise_transaction_error(code: int, what: str) -> None:
-    """Raise what an answer means to a transaction; nothing where it is good.
+    """Raise the error that a response code means for a transaction; return for success.
 
     Raises:
         ProducerFenced, TransactionBroken, RetriableError.
@@ -91,7 +91,7 @@ class TransactionalClient(SimClient):
         self._lost_init_s = -MAX_REQUEST_DELAY_S
         """When it last asked for its id and heard nothing."""
 
-    # ------------------------------------------------------------------ whom to ask
+    # ------------------------------------------------------------------ coordinator
 
     async def _coordinator(self, kind: int, key: str) -> Address:
         known = self._coordinators.get((kind, key))
@@ -116,7 +116,7 @@ class TransactionalClient(SimClient):
     # ------------------------------------------------------------------ a transaction
 
     async def init(self) -> None:
-        """Take the transactional id over: whoever had it is fenced, and what it had begun is ended."""
+        """Initialize the transactional id: its previous producer is fenced and its transaction aborted."""
 
         async def once() -> None:
             try:
@@ -133,7 +133,7 @@ class TransactionalClient(SimClient):
         self.simulation.trace_event(f"{self.name} has producer {self.producer_id} epoch {self.epoch}")
 
     async def write(self, place: HistoryPartition, values: list[int]) -> int:
-        """One batch of the transaction, until it is taken; where it lies.
+        """Write one batch of the transaction until it is acknowledged; return its offset.
 
         Raises:
             ProducerFenced, TransactionBroken.
@@ -177,7 +177,7 @@ class TransactionalClient(SimClient):
         return int(row.base_offset)
 
     async def end(self, *, commit: bool) -> None:
-        """Ask for the end until it is told.
+        """End the transaction; retry until there is a response.
 
         Raises:
             ProducerFenced, TransactionBroken.
@@ -199,8 +199,10 @@ class TransactionalClient(SimClient):
         await self.retry_until_done(once)
 
     def _may_have_ended(self) -> bool:
-        """Whether the coordinator may have ended the transaction: for its time, by its own clock, or as its producer's
-        own question for its id came late, and fenced it.
+        """Return True if the coordinator may have ended the transaction.
+
+        It does so after the transaction timeout by its own clock, or when a late InitProducerId of this producer
+        arrives.
         """
         if self.simulation.now_s() < self._lost_init_s + MAX_REQUEST_DELAY_S:
             return True
@@ -210,9 +212,9 @@ class TransactionalClient(SimClient):
     async def transact(
         self, body: Callable[[], Awaitable[None]], *, commit: bool, asks: Callable[[], None]
     ) -> OperationOutcome:
-        """One transaction from its beginning to its end; ``asks`` is called before the commit is asked for.
+        """Run one transaction; ``asks`` is called before the commit request.
 
-        Whoever is fenced, or had to give up, begins with `init` again.
+        After fencing or a failure `init` must be called again.
         """
         self._added, self._wrote, self._began_s = {}, False, self.simulation.now_s()
         done = False
@@ -247,7 +249,7 @@ class TxnProducer(TransactionalClient):
         self._ids = 0
 
     async def run(self) -> None:
-        """Until the world says that it is enough."""
+        """Produce until the run drains."""
         while not self.simulation.draining:
             if self.producer_id < 0:
                 await self.init()

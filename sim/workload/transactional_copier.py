@@ -33,8 +33,9 @@ TaskStarter = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 class TransactionalCopier(TransactionalClient):
-    """Copies one partition, a few records a transaction, with the position it has reached. Now and then another
-    process takes its transactional id over, and this one goes on until it is told.
+    """Copier of one partition, a few records per transaction, with committed offsets.
+
+    Another process may take over its transactional id, and this one continues until it is fenced.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class TransactionalCopier(TransactionalClient):
         start: TaskStarter | None = None,
         life: int = 0,
     ) -> None:
-        """``start``: how the process begins that takes over; without it nobody does."""
+        """Create it; ``start``: function that starts the process that takes over; None: none."""
         super().__init__(world, f"copier-{number}.{life}", f"copier-{number}", service, version)
         self._number, self._incarnation = number, life
         self._start = start
@@ -54,7 +55,7 @@ class TransactionalCopier(TransactionalClient):
         self._replaced = False
 
     async def run(self) -> None:
-        """Until the world says that it is enough."""
+        """Run until the run drains."""
         while not self.simulation.draining:
             if self.producer_id < 0:
                 if self._replaced:
@@ -81,11 +82,11 @@ class TransactionalCopier(TransactionalClient):
         self.close_connections()
 
     def _may_have_ended(self) -> bool:
-        """Who takes over has the transaction ended, too."""
+        """Return True also after a takeover, which ends the transaction."""
         return self._replaced or super()._may_have_ended()
 
     async def _copy(self, position: int, records: list[tuple[int, int | None]]) -> int:
-        """One transaction; the position behind it, or where it was."""
+        """Copy in one transaction; return the new position, or the old one."""
         values = [value for _, value in records if value is not None]
         end = records[-1][0] + 1
 
@@ -131,10 +132,10 @@ class TransactionalCopier(TransactionalClient):
         await self.retry_until_done(once)
 
     async def position(self) -> int:
-        """How far the partition is copied; waits for what is not decided.
+        """Return the committed position; waits for pending ones.
 
         Raises:
-            RetriableError: no answer, or not yet.
+            RetriableError: no response, or a pending transaction.
         """
         code, stored = await self._row()
         if code:
@@ -142,10 +143,10 @@ class TransactionalCopier(TransactionalClient):
         return max(stored, 0)
 
     async def _row(self) -> tuple[int, int]:
-        """What is answered to who wants a position that is decided: an error, or the position; -1 for none.
+        """Return error code and offset of a stable read; -1 without an offset.
 
         Raises:
-            RetriableError: no answer.
+            RetriableError: no response.
         """
         topic = of.OffsetFetchRequestTopic(SOURCE, [self._place[1]])
         request = of.OffsetFetchRequest(COPY_GROUP, [topic], require_stable=True)

@@ -1,9 +1,9 @@
-"""Members that read what their group gives them alone: they give up what is to go, take what is new, and commit.
+"""Members with exclusive partitions: they revoke, take over, consume and commit.
 
-``CommitOfNobody``: a commit was taken of a member that had been told that it has left.
+``CommitOfNobody``: a commit was accepted from a member whose leave was confirmed.
 
-They may be slow to give up; they may stand still until they are fenced, and go on in their old epoch. What they have
-read they commit in their epoch.
+They may be slow to revoke; they may be paused until they are fenced, and continue in their old epoch. They commit their
+positions in their epoch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sim.engine.simulation import Simulation
 
 SLOW_SHARE = 0.15
-"""Of the times a member has to give something up; it may then take longer than it has."""
+"""Share of slow revocations, which may exceed the timeout."""
 MAX_REVOCATION_S = 7.0
 COMMITTED_SHARE = 0.7
 READ_AHEAD_SHARE = 0.4
@@ -48,7 +48,7 @@ STALE_EPOCH_ERRORS = (
 
 
 class AssignedGroupState(NamedTuple):
-    """What the members of a group have in common."""
+    """Common state of a group's members."""
 
     group: str
     assignment_checker: AssignmentChecker
@@ -59,12 +59,12 @@ class AssignedGroupState(NamedTuple):
 
 
 class AssignedMember(SimGroupMember):
-    """One life of a member."""
+    """Member, from join to leave."""
 
     offset_commit_version = 9
     """Of OffsetCommit."""
     reads_with_member_epoch = True
-    """Whether it asks for positions as the member it is."""
+    """True if offsets are fetched with member id and epoch."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class AssignedMember(SimGroupMember):
         self._revokes_at: float | None = None
 
     def on_process_end(self) -> None:
-        """Its process is gone."""
+        """Record the end of the process."""
         self._book.on_member_removed(self.id)
 
     async def run(self) -> None:
@@ -115,22 +115,22 @@ class AssignedMember(SimGroupMember):
 
     @abstractmethod
     async def _beat(self) -> None:
-        """One heartbeat, and what its answer says. Raises: RetriableError, MemberEnded."""
+        """Send a heartbeat and process the response. Raises RetriableError, MemberEnded."""
 
     @abstractmethod
     def _reset_reported_state(self) -> None:
-        """Something went wrong: the coordinator is told all once more."""
+        """Forget the reported state after an error, so that the full state is sent again."""
 
     @abstractmethod
     def _is_state_reported(self) -> bool:
-        """Whether the coordinator knows what it has."""
+        """Return True if the coordinator knows the owned partitions."""
 
     @abstractmethod
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave, whether or not that is heard. Raises: MemberEnded."""
+        """Leave, with or without a response. Raises MemberEnded."""
 
     def _on_epoch(self, epoch: int, began: int, cuts: int) -> None:
-        """A heartbeat that began then was answered."""
+        """Record the response to a heartbeat started at ``began``."""
         if self.epoch:
             self._book.on_heartbeat(self.id, began)
             if epoch < self.epoch and cuts == self.simulation.ledger.power_cuts and not cuts:
@@ -140,13 +140,13 @@ class AssignedMember(SimGroupMember):
         self.last_heartbeat_s = self.simulation.now_s()
 
     def _on_target(self, target: Collection[HistoryPartition], began: int, cuts: int) -> None:
-        """It was told what it is to have."""
+        """Record a new target."""
         self._target = set(target)
         self._book.on_assigned(self.id, self._identity, self.epoch, sorted(target), began, cuts)
         self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(target)}")
 
     def _abandon(self) -> None:
-        """It is no member, or none of now: it has nothing, and joins again."""
+        """Abandon all partitions and join again after fencing."""
         self._book.on_member_removed(self.id)
         self.positions.clear()
         self._kept.clear()
@@ -203,7 +203,7 @@ class AssignedMember(SimGroupMember):
                 await self._commit(place)
 
     async def _restart_partition(self, place: HistoryPartition) -> None:
-        """Its records are gone, in a power cut: what there is now is read from the start. Raises: RetriableError."""
+        """Restart a partition after its records were lost in a power cut. Raises RetriableError."""
         self.positions[place] = await log_start_offset(self, *place)
         self.simulation.ledger.committed_to.pop(place, None)
 
@@ -216,7 +216,7 @@ class AssignedMember(SimGroupMember):
         found = (await self.call_coordinator(of.OffsetFetchRequest(groups=[group], require_stable=True), 9)).groups[0]
         code = found.error_code or (found.topics[0].partitions[0].error_code if found.topics else 0)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
-            return  # the next heartbeat tells
+            return  # the next heartbeat returns the error
         if code:
             raise RetriableError(ErrorCode(code).name)
         row = found.topics[0].partitions[0]
@@ -226,7 +226,7 @@ class AssignedMember(SimGroupMember):
         self.positions[place] = self._kept[place] = at
 
     async def _commit(self, place: HistoryPartition) -> None:
-        """Have a position kept; where no answer comes nobody knows when it will be: who says no more cannot be late.
+        """Commit an offset; without a response the commit may happen later, so the offset must not decrease.
 
         Raises:
             RetriableError, MemberEnded.
@@ -244,7 +244,7 @@ class AssignedMember(SimGroupMember):
             return
         self.check_expected_error(code, "commit")
         if code in STALE_EPOCH_ERRORS:
-            return  # the next heartbeat tells
+            return  # the next heartbeat returns the error
         if code:
             raise RetriableError(ErrorCode(code).name)
         self._book.on_heartbeat(self.id, began, place)
@@ -261,9 +261,9 @@ class AssignedMember(SimGroupMember):
         return int(answer.topics[0].partitions[0].error_code)
 
     async def _commit_after_leaving(self, cuts: int) -> None:
-        """It was told that it has left, and a commit of its comes late: that is nobody's. Raises: RetriableError.
+        """Commit after a confirmed leave, which must be rejected. Raises RetriableError.
 
-        ``cuts``: power cuts before it said goodbye.
+        ``cuts``: power cuts before it left.
         """
         for place in [place for place, offset in self.positions.items() if offset >= 0][:1]:
             code = await self._send_commit(place, self.positions[place])

@@ -1,6 +1,6 @@
-"""Members of the older protocol in a group of the new one: the group is converted when one comes, and back again.
+"""Members with the classic protocol in a consumer group: the group is converted when one joins, and back again.
 
-They give up all they have before they join again. Who leads a generation deals its partitions out.
+They revoke all partitions before they rejoin. The leader of a generation assigns its partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _decode(cls: type[M], raw: Buffer) -> M:
 
 
 class SimClassicMember(AssignedMember):
-    """One life of a member."""
+    """Member, from join to leave."""
 
     offset_commit_version = 8
     reads_with_member_epoch = False
@@ -63,12 +63,12 @@ class SimClassicMember(AssignedMember):
         """Whether its id is the coordinator's."""
 
     def change_subscription(self) -> None:
-        """Subscribe to something else: that takes another generation."""
+        """Change the subscription, which needs another generation."""
         self.subscription = self.simulation.rng.choice(self._choice)
         self._joins = True
 
     def _reset_reported_state(self) -> None:
-        """Nothing is left out in this protocol."""
+        """Do nothing: this protocol always sends the full state."""
 
     def _is_state_reported(self) -> bool:
         return True
@@ -78,7 +78,7 @@ class SimClassicMember(AssignedMember):
         self._joins = True
 
     async def _beat(self) -> None:
-        """One heartbeat, or a new generation. Raises: RetriableError."""
+        """Send a heartbeat, or join a new generation. Raises RetriableError."""
         if self._joins:
             await self._join()
             return
@@ -132,7 +132,7 @@ class SimClassicMember(AssignedMember):
         self._on_target([(row.topic, number) for row in given for number in row.partitions], began, cuts)
 
     def _compute_assignment(self, answer: jg.JoinGroupResponse) -> list[sg.SyncGroupRequestAssignment]:
-        """What it deals out as the leader: each partition to one of those who want its topic."""
+        """Assign each partition to a subscriber, as the leader."""
         wants = {x.member_id: _decode(cp.ConsumerProtocolSubscription, x.metadata).topics for x in answer.members}
         dealt: dict[str, list[HistoryPartition]] = {member_id: [] for member_id in wants}
         for topic in sorted({topic for topics in wants.values() for topic in topics}):

@@ -24,7 +24,7 @@ TOPICS = ("k0", "k1", "k2")
 
 
 class ConsumerGroupWorkload(AssignedGroupWorkload):
-    """One consumer group."""
+    """Consumer group of a run."""
 
     group = GROUP
     topics = TOPICS
@@ -42,7 +42,7 @@ class ConsumerGroupWorkload(AssignedGroupWorkload):
         self._shared = AssignedGroupState(GROUP, AssignmentChecker(world.ledger, GROUP, world.now_s), ids, self._read)
 
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
-        """Some of its members are somebody, others anybody; in some runs one speaks the older protocol, or two do."""
+        """Yield the factories of static and dynamic members; in some runs one or two use the classic protocol."""
         classic = self._simulation.rng.choice(((), (), (1,), (0, 1)))
         for number, instance_id in enumerate((None, None, "somebody")):
             common = (self._simulation, f"reader-{number}", self._service, self._shared, self.subscriptions)

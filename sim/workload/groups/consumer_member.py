@@ -24,16 +24,16 @@ ASSIGNORS = (None, None, "uniform", "range")
 
 
 class Subscription(NamedTuple):
-    """What a member subscribes to."""
+    """Subscription of a member."""
 
     names: tuple[str, ...]
     regex: str | None
     topics: tuple[str, ...]
-    """All of it, as topics."""
+    """All subscribed topics."""
 
 
 class SimConsumerMember(AssignedMember):
-    """One life of a member."""
+    """Member, from join to leave."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SimConsumerMember(AssignedMember):
         """What the coordinator has heard; None: it is told all."""
 
     def change_subscription(self) -> None:
-        """Subscribe to something else."""
+        """Change the subscription."""
         self.subscription = self.simulation.rng.choice(self._choice)
 
     def _reset_reported_state(self) -> None:
@@ -85,7 +85,7 @@ class SimConsumerMember(AssignedMember):
         return [row(topic_id, by_name[name]) for topic_id, name in self._shared.ids.items() if name in by_name]
 
     async def _beat(self) -> None:
-        """One heartbeat, and what its answer says. Raises: RetriableError, MemberEnded."""
+        """Send a heartbeat and process the response. Raises RetriableError, MemberEnded."""
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
         says = (self.subscription, sorted(self.positions))
         if self.epoch == 0:
@@ -108,7 +108,7 @@ class SimConsumerMember(AssignedMember):
             self._on_target(places, began, cuts)
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave, where it is somebody perhaps for a while only. Raises: MemberEnded."""
+        """Leave, as a static member possibly temporarily. Raises MemberEnded."""
         for_good = for_good or self._instance_id is None or self.simulation.rng.random() < 0.3
         epoch = LEAVING if for_good else LEAVING_STATIC
         self._book.on_member_removed(self.id)

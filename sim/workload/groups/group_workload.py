@@ -1,4 +1,4 @@
-"""One group of a run, whatever its kind: its topics, who sits in it, and when it is at rest."""
+"""Group of a run, of any type: topics, members, and its stability."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATEST = -1
 
 
 class GroupWorkload(ABC):
-    """One group."""
+    """Group of a run."""
 
     group: str
     topics: tuple[str, ...]
@@ -35,14 +35,14 @@ class GroupWorkload(ABC):
 
     @abstractmethod
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
-        """What makes a member, for each seat."""
+        """Return the factory of a member for each slot."""
 
     @abstractmethod
     async def prepare(self, asker: SimClient) -> None:
-        """What is to be done before anybody joins. Raises: RetriableError."""
+        """Prepare before members join. Raises RetriableError."""
 
     async def instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
-        """Why the group is not at rest with these members yet; nothing where it is."""
+        """Return the reason why the group is not stable with these members; empty if it is."""
         try:
             return await self._find_instability(asker, members)
         except RetriableError as error:
@@ -51,11 +51,11 @@ class GroupWorkload(ABC):
 
     @abstractmethod
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
-        """The same. Raises: RetriableError."""
+        """Return the same. Raises: RetriableError."""
 
     @abstractmethod
     async def verify(self, asker: SimClient) -> None:
-        """What must have come of it."""
+        """Verify the results."""
 
     async def _coordinator(self, asker: SimClient) -> Address:
         found = (await asker.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
@@ -64,7 +64,7 @@ class GroupWorkload(ABC):
         return found.host, found.port
 
     async def _end(self, asker: SimClient, place: HistoryPartition) -> int:
-        """Where a partition ends. Raises: RetriableError."""
+        """Return the end of a partition. Raises RetriableError."""
         topic = lo.ListOffsetsTopic(place[0], [lo.ListOffsetsPartition(place[1], -1, LATEST)])
         answer = await asker.call(lo.ListOffsetsRequest(-1, topics=[topic]), 7, await asker.leader(*place))
         row = answer.topics[0].partitions[0]
@@ -82,12 +82,12 @@ class AssignedGroupWorkload(GroupWorkload):
         """Offsets that a member has read."""
 
     async def prepare(self, asker: SimClient) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def _find_unread(
         self, asker: SimClient, at: Address, wanted: Collection[HistoryPartition], members: Sequence[AssignedMember]
     ) -> str:
-        """What is not with one member, or not read to its end. Raises: RetriableError."""
+        """Return partitions without exactly one owner, or not read to their end. Raises RetriableError."""
         had = [place for x in members for place in x.positions]
         if sorted(had) != sorted(wanted):
             return f"{sorted(had)} is read of {sorted(wanted)}"
@@ -106,7 +106,7 @@ class AssignedGroupWorkload(GroupWorkload):
         return max(rows[0].committed_offset, 0) if rows else 0
 
     async def verify(self, asker: SimClient) -> None:
-        """Nothing was passed over."""
+        """Verify that no record was skipped."""
         if self._simulation.ledger.power_cuts:
             return
         for place in [(topic, number) for topic in self.topics for number in range(self._service.partitions)]:

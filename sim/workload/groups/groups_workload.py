@@ -1,8 +1,7 @@
-"""The groups of Kafka 4 in a simulated run: topics, who fills them, who sits in the groups, and the reckoning.
+"""Groups of Kafka 4 in a simulated run: topics, producers, members, and verification.
 
-Once nothing goes wrong any more each group is at rest within `STABLE_TIMEOUT_S`, with its members and nobody else in
-it, and has read all there is: else it is ``group-unstable``. ``group-skip``: a position went past a record that nobody
-read.
+After the faults each group is stable within `STABLE_TIMEOUT_S`, with its members only, and has read all records: else
+it is ``group-unstable``. ``group-skip``: an offset went past a record that was not read.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ MAX_PRODUCED_RECORDS = 4
 
 
 def node_settings(world: Simulation) -> dict[str, str]:
-    """What nodes are started with whose groups have no time to lose."""
+    """Return settings of nodes with short intervals for groups."""
     interval = int(world.rng.random() * MAX_INTERVAL_MS)
     out: dict[str, str] = {}
     for kind in ("consumer", "share", "streams"):
@@ -61,7 +60,7 @@ def node_settings(world: Simulation) -> dict[str, str]:
 
 
 class GroupsWorkload:
-    """All of it."""
+    """Workload of all groups."""
 
     def __init__(
         self, world: Simulation, service: ClusterService, counted: Counter[str], living: LiveNodesByHost
@@ -87,7 +86,7 @@ class GroupsWorkload:
         return [kind.group for kind in self.groups]
 
     async def run(self) -> None:
-        """Until the world says that it is enough, and every group is at rest."""
+        """Run until the run drains and every group is stable."""
         world = self._simulation
         for topic in self._topics:
             await create_topic(world, topic, service=self._service)

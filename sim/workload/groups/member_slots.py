@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sim.engine.simulation import Simulation
 
 MEMBER_END_KINDS = ("leave", "kill", "vanish", "pause", "pause", "change", "change")
-"""It says goodbye; its process is killed; its machine is gone; it stands still; it wants something else."""
+"""Kinds of a member's end: leave, kill, loss of the host, pause, change of subscription."""
 MAX_INTERVAL_S = 12.0
 MAX_PAUSE_S = 10.0
 MAX_DOWNTIME_S = 3.0
@@ -32,7 +32,7 @@ UNEXPECTED_ERRORS = frozenset(
         ErrorCode.INVALID_REGULAR_EXPRESSION,
     }
 )
-"""What no member in here deserves."""
+"""Errors that no member should get."""
 
 
 class MemberEnded(Exception):
@@ -40,7 +40,7 @@ class MemberEnded(Exception):
 
 
 class SimGroupMember(SimClient, ABC):
-    """One life of a member: its process, what it knows of its coordinator, and what it is asked to do."""
+    """Member, from start to end: its process, its coordinator, and its subscription."""
 
     def __init__(self, world: Simulation, name: str, service: ClusterService, group: str) -> None:
         super().__init__(world, name, service)
@@ -55,12 +55,12 @@ class SimGroupMember(SimClient, ABC):
         self._at: Address | None = None
 
     def invalidate_leaders(self) -> None:
-        """The coordinator, too, is asked for again."""
+        """Forget leaders and the coordinator."""
         super().invalidate_leaders()
         self._at = None
 
     async def call_coordinator(self, request: Any, version: int) -> Any:
-        """The answer of the group's coordinator. Raises: RetriableError."""
+        """Return the answer of the group's coordinator. Raises: RetriableError."""
         if self._at is None:
             found = (await self.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
             if found.error_code:
@@ -69,7 +69,7 @@ class SimGroupMember(SimClient, ABC):
         return await self.call(request, version, self._at)
 
     def check_expected_error(self, code: int, what: str) -> None:
-        """What nobody should be told is a violation, but for a power cut, after which groups may be as they were."""
+        """Report an error that members must not get, except after a power cut, which may restore old groups."""
         if code in UNEXPECTED_ERRORS and not self.simulation.ledger.power_cuts:
             self.simulation.ledger.report_violation(
                 "group-refused", f"{self.group}: {what} of {self.name}: {ErrorCode(code).name}"
@@ -81,15 +81,15 @@ class SimGroupMember(SimClient, ABC):
 
     @abstractmethod
     def change_subscription(self) -> None:
-        """Want something else from now on."""
+        """Change the subscription."""
 
     @abstractmethod
     def on_process_end(self) -> None:
-        """Its process is gone: it has nothing any more."""
+        """Record the end of the process."""
 
 
 class MemberSlot:
-    """One seat: lives follow one another until the world ends."""
+    """Slot with one member after the other until the end of the run."""
 
     def __init__(
         self, world: Simulation, group: str, make: Callable[[], SimGroupMember], counted: Counter[str]
@@ -103,7 +103,7 @@ class MemberSlot:
         """Who sits there now."""
 
     def stop_faults(self) -> None:
-        """Nothing goes wrong with its members any more."""
+        """Stop faults of its members."""
         self.is_stable_phase = True
         if self.member is not None:
             self.member.is_stable_phase = True

@@ -1,7 +1,7 @@
-"""The share group of a run: its topics, its members, and what must have come of it.
+"""Share group of a run: topics, members, and verification.
 
-``share-lost``: a record was given to nobody. ``ArchivedOnlyAfterLimitOrAccept``: a record is done with though nobody
-accepted or rejected it, and it was not delivered as often as it may be: as its share coordinator has written it.
+``share-lost``: a record was never delivered. ``ArchivedOnlyAfterLimitOrAccept``: a record is final in the share
+coordinator's state, though it was neither accepted, rejected nor delivered up to the limit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STATE_PARTITIONS = 2
 
 
 class ShareGroupWorkload(GroupWorkload):
-    """One share group."""
+    """Share group of a run."""
 
     group = GROUP
     topics = TOPICS
@@ -52,7 +52,7 @@ class ShareGroupWorkload(GroupWorkload):
         self._shared = ShareGroupState(GROUP, self._locks, ids, TOPICS)
 
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
-        """What makes a member, for each seat."""
+        """Return the factory of a member for each slot."""
         for number in range(MEMBER_SLOTS):
             yield partial(SimShareMember, self._simulation, f"sharer-{number}", self._service, self._shared)
 
@@ -87,7 +87,7 @@ class ShareGroupWorkload(GroupWorkload):
         return ""
 
     async def verify(self, asker: SimClient) -> None:
-        """Nothing was passed over, and nothing was given up that need not be."""
+        """Verify that no record was skipped, and none archived without need."""
         ledger = self._simulation.ledger
         if not ledger.power_cuts:
             for place in [(topic, number) for topic in TOPICS for number in range(self._service.partitions)]:
@@ -102,8 +102,10 @@ class ShareGroupWorkload(GroupWorkload):
 
 
 def has_pending_records(start_offset: int, lag: int, begin: int, end: int) -> bool:
-    """Whether a group that says so has records before it in a log from ``begin`` to before ``end``. That records are
-    gone from the log it writes down with its next word of others only (``SharePartition.updateCacheAndOffsets``).
+    """Return True if a group with this lag has records left in a log from ``begin`` to ``end``.
+
+    That records are gone from the log it writes down with its next word of others only
+    (``SharePartition.updateCacheAndOffsets``).
     """
     gone = max(begin - start_offset, 0)
     return max(start_offset, 0) < end and not 0 <= lag <= gone
@@ -112,9 +114,9 @@ def has_pending_records(start_offset: int, lag: int, begin: int, end: int) -> bo
 def find_unearned_states(
     records: Sequence[Record], ids: Mapping[bytes, str], locks: AcquisitionLocks, *, whole: bool = True
 ) -> Iterator[str]:
-    """What a partition of the state topic says that members have not said: its records, oldest first.
+    """Yield states in the state topic that no member caused: its records, oldest first.
 
-    ``whole``: whether none of them is gone, with its segment, in a power cut.
+    ``whole``: True if no segment was lost in a power cut.
     """
     known: dict[HistoryPartition, dict[int, int]] = {}
     starts: dict[HistoryPartition, int] = {}
@@ -144,7 +146,7 @@ def find_unearned_states(
 
 
 def _is_done(state: int | None, at: tuple[HistoryPartition, int], locks: AcquisitionLocks) -> bool:
-    """Whether a record may lie behind. What could not be written of a lock that was over is in no record."""
+    """Return True if a record may be final. An expired lock whose write failed is in no record."""
     if state is not None and RecordState(state).is_final:
         return True
     return locks.delivered.get(at, 0) + locks.uncertain_acknowledgements.get(at[0], 0) >= locks.limit

@@ -1,7 +1,7 @@
-"""Members of a share group (KIP-932): they take records, and say of each what became of it.
+"""Members of a share group (KIP-932), which acquire and acknowledge records.
 
 They accept, release, reject and renew, one by one or many at once, with a request of its own or with their next fetch;
-some records they keep until their lock is over. A member has one session with each broker it fetches from.
+some records they keep until their lock expires. A member has one session with each broker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SESSION_ERRORS = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SES
 
 
 class ShareGroupState(NamedTuple):
-    """What the members of a group have in common."""
+    """Common state of a group's members."""
 
     group: str
     locks: AcquisitionLocks
@@ -57,11 +57,11 @@ class SimShareSession:
     epoch: int = 0
     places: set[HistoryPartition] = field(default_factory=set)
     ready: dict[HistoryPartition, dict[int, tuple[float, int]]] = field(default_factory=dict)
-    """Of each record that is here: when the member is done with it, and what it will say then."""
+    """Due time and acknowledgement type of each acquired record."""
 
 
 class SimShareMember(SimGroupMember):
-    """One life of a member."""
+    """Member, from join to leave."""
 
     def __init__(self, world: Simulation, name: str, service: ClusterService, shared: ShareGroupState) -> None:
         super().__init__(world, name, service, shared.group)
@@ -77,12 +77,12 @@ class SimShareMember(SimGroupMember):
         self._topic_ids = {name: topic_id for topic_id, name in shared.ids.items()}
 
     def change_subscription(self) -> None:
-        """Subscribe to something else."""
+        """Change the subscription."""
         topics = self._shared.topics
         self.subscribed_topics = self.simulation.rng.choice((topics, topics, topics[:1], topics[1:]))
 
     def on_process_end(self) -> None:
-        """Its process is gone."""
+        """Record the end of the process."""
         self._locks.on_lost(self.id)
 
     def close_connections(self) -> None:
@@ -134,7 +134,7 @@ class SimShareMember(SimGroupMember):
             self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(self.assigned)}")
 
     async def _leave(self) -> None:
-        """End every session, and say goodbye. Raises: RetriableError, MemberEnded."""
+        """Close every session, and leave. Raises RetriableError, MemberEnded."""
         for address, session in list(self._sessions.items()):
             if session.epoch:
                 self._locks.on_lost(self.id)
@@ -147,7 +147,7 @@ class SimShareMember(SimGroupMember):
     # ------------------------------------------------------------------ records
 
     async def _poll_once(self) -> None:
-        """Say what is to be said, then take more. Raises: RetriableError."""
+        """Send due acknowledgements, then fetch. Raises RetriableError."""
         by_address: dict[Address, set[HistoryPartition]] = {address: set() for address in self._sessions}
         for place in sorted(self.assigned):
             by_address.setdefault(await self.leader(*place), set()).add(place)
@@ -160,7 +160,7 @@ class SimShareMember(SimGroupMember):
             await self._fetch(address, session, places, said)
 
     def _due_acknowledgements(self, session: SimShareSession) -> dict[HistoryPartition, dict[int, int]]:
-        """What is to be said now, by partition and offset. Renewals go alone."""
+        """Return the due acknowledgements, by partition and offset. Renewals are sent alone."""
         now = self.simulation.now_s()
         renews = self.simulation.rng.random() < 0.5
         out: dict[HistoryPartition, dict[int, int]] = {}
@@ -176,7 +176,7 @@ class SimShareMember(SimGroupMember):
     def _on_acknowledging(
         self, session: SimShareSession, said: Mapping[HistoryPartition, Mapping[int, int]]
     ) -> dict[HistoryPartition, dict[int, AcquiredRecord]]:
-        """They are on their way."""
+        """Record the start of acknowledgements."""
         holds = {}
         for place, offsets in said.items():
             holds[place] = self._locks.on_acknowledging(self.id, place, offsets)
@@ -257,7 +257,7 @@ class SimShareMember(SimGroupMember):
         places: set[HistoryPartition],
         said: dict[HistoryPartition, dict[int, int]],
     ) -> None:
-        """Take records, and say what is said on the way. Raises: RetriableError."""
+        """Fetch with acknowledgements. Raises RetriableError."""
         rng = self.simulation.rng
         places = places | {place for place, ready in session.ready.items() if ready}
         if not places and not session.epoch:
@@ -302,7 +302,7 @@ class SimShareMember(SimGroupMember):
     def _on_acquired(
         self, session: SimShareSession, place: HistoryPartition, part: Any, hold: AcquiredRecord, began_s: float
     ) -> None:
-        """One partition of an answer."""
+        """Process one partition of a response."""
         self.check_expected_error(part.error_code, "fetch")
         if part.error_code:
             self.simulation.trace_event(f"{self.name}: {place}: {ErrorCode(part.error_code).name}")

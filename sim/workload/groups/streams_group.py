@@ -24,7 +24,7 @@ PROCESSES = ("p0", "p0", "p1")
 
 
 class StreamsGroupWorkload(AssignedGroupWorkload):
-    """One streams group."""
+    """Streams group of a run."""
 
     group = GROUP
     topics = tuple(SUBTOPOLOGIES.values())
@@ -34,7 +34,7 @@ class StreamsGroupWorkload(AssignedGroupWorkload):
         self._shared = AssignedGroupState(GROUP, AssignmentChecker(world.ledger, GROUP, world.now_s), ids, self._read)
 
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
-        """What makes a thread, for each seat."""
+        """Return the factory of a thread for each slot."""
         for number, process in enumerate(PROCESSES):
             yield partial(SimStreamsMember, self._simulation, f"thread-{number}", self._service, self._shared, process)
 

@@ -1,9 +1,9 @@
-"""Members of a streams group (KIP-1071): threads of an application, which do tasks.
+"""Members of a streams group (KIP-1071): threads of an application with tasks.
 
-The application has two parts: one stores what it reads, so there are standby tasks of it; the other does not. An
-active task reads the one partition of its part's topic. ``TaskInOneRole``: what a thread is to do it does once.
+The application has two subtopologies: one is stateful, with standby tasks; the other is not. An active task reads one
+partition of its subtopology's topic. ``TaskInOneRole``: a thread has each task in one role only.
 
-A thread that does not hear an answer joins anew: in 4.3.1 nobody is told twice what its tasks are.
+A thread without a response joins again: Kafka 4.3.1 does not repeat a lost assignment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REBALANCE_MS = 4_000
 LEAVING = -1
 REPEATED_SHARE = 0.1
-"""Of the heartbeats that need not say what its tasks are: they may all the same, also while some are to be given up."""
+"""Share of heartbeats that report the tasks without need, also during a revocation."""
 CHANGELOG = "app-store-changelog"
 SUBTOPOLOGIES = {"0": "w0", "1": "w1"}
 """Of the application, each with the topic it reads."""
@@ -33,7 +33,7 @@ TaskIdLists = list[hb.StreamsGroupHeartbeatResponseTaskIds] | None
 
 
 def build_topology() -> hb.Topology:
-    """What the application is made of."""
+    """Return the topology of the application."""
     stores = [hb.TopicInfo(CHANGELOG)]
     return hb.Topology(
         0, [hb.Subtopology(name, [topic], [], stores if name == "0" else []) for name, topic in SUBTOPOLOGIES.items()]
@@ -41,7 +41,7 @@ def build_topology() -> hb.Topology:
 
 
 class SimStreamsMember(AssignedMember):
-    """One life of a thread."""
+    """Thread, from join to leave."""
 
     def __init__(
         self, world: Simulation, name: str, service: ClusterService, shared: AssignedGroupState, process: str
@@ -53,7 +53,7 @@ class SimStreamsMember(AssignedMember):
         self._reported_state: tuple[list[HistoryPartition], TasksBySubtopology] | None = None
 
     def change_subscription(self) -> None:
-        """Nothing: an application reads what it reads."""
+        """Do nothing: the topics of an application are fixed."""
 
     def _reset_reported_state(self) -> None:
         self._reported_state = None
@@ -88,7 +88,7 @@ class SimStreamsMember(AssignedMember):
         return asked
 
     async def _beat(self) -> None:
-        """One heartbeat, and what its answer says. Raises: RetriableError."""
+        """Send a heartbeat and process the response. Raises RetriableError, MemberEnded."""
         began, cuts = self._book.next_event(), self.simulation.ledger.power_cuts
         says = (sorted(self.positions), self._standby)
         try:
@@ -116,7 +116,7 @@ class SimStreamsMember(AssignedMember):
             self._on_target(places, began, cuts)
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave: nobody goes for a while only. Raises: MemberEnded."""
+        """Leave permanently. Raises MemberEnded."""
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):
