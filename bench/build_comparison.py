@@ -47,7 +47,7 @@ def produce_frame() -> bytes:
 
 
 def fetch_frame() -> bytes:
-    """The first record."""
+    """Return the first record."""
     part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
     request = f.FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("small", partitions=[part])]

@@ -31,7 +31,7 @@ WARM_S = 15.0
 
 
 class ClusterRound(NamedTuple):
-    """One run of the load tool against three nodes."""
+    """Run the load tool once against three nodes."""
 
     records_a_second: float
     brokers_cpu_s: float
@@ -67,15 +67,15 @@ class ThreeNodeCluster:
         return ClusterRound(float(rate[1]), self.cpu_s() - before, float(p99[1]), children_cpu_s() - tool, took_s)
 
     def cpu_s(self) -> float:
-        """What the three have used."""
+        """Return the processor time of the three nodes."""
         return sum(cpu_s(node.pid) for node in self.nodes)
 
     def memory_mb(self) -> float:
-        """What the three hold, shared pages counted by their share."""
+        """Return the memory of the three nodes, shared pages counted by their share."""
         return sum(resident_bytes(node.pid) for node in self.nodes) / 1e6
 
     def make(self) -> None:
-        """The topic: three copies, two of which must be there."""
+        """Create the topic: three replicas, min.insync.replicas=2."""
         java_tool(
             "TopicCommand",
             *("--bootstrap-server", self.bootstrap, "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS)),
@@ -84,7 +84,7 @@ class ThreeNodeCluster:
 
 
 def resident_bytes(pid: int) -> int:
-    """A process's share of the memory (Pss)."""
+    """Return a process's share of the memory (Pss)."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
     assert found is not None, text
@@ -93,7 +93,7 @@ def resident_bytes(pid: int) -> int:
 
 @contextmanager
 def stopping_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
-    """Whatever happens."""
+    """Stop all processes."""
     try:
         yield
     finally:
@@ -102,7 +102,7 @@ def stopping_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
 
 
 def print_round(name: str, what: str, one: ClusterRound) -> None:
-    """A line for a round."""
+    """Print a line for a round."""
     print(
         f"{name:6} {what:9}: {one.records_a_second:9,.0f}/s, brokers' cpu {one.brokers_cpu_s:5.2f} s, "
         f"p99 {one.p99_ms:4.0f} ms, tool {one.tool_cpu_s:5.2f} s",

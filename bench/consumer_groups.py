@@ -1,4 +1,4 @@
-"""Groups of the new protocol (KIP-848) on one node: ten thousand members in a thousand groups, and one of two thousand.
+"""Comparison of consumer groups on Kafka and Ottla.
 
 ``python -m bench.consumer_groups [--groups 1000] [--members 10] [--large 2000]``. Members are as stock clients: each
 has a connection, says at once what it has taken over, and else beats each five seconds. All live in one plain loop in
@@ -45,7 +45,7 @@ Answer = hb.ConsumerGroupHeartbeatResponse
 
 
 class BenchMember:
-    """One member: what it has and where it stands."""
+    """Group member: assignment and state."""
 
     def __init__(self, port: int, group: str) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port))
@@ -80,7 +80,7 @@ class BenchMember:
         self.sock.sendall(encode_request(KEY, 1, 1, "bench", request))
 
     def receive(self) -> Answer | None:
-        """An answer that is whole."""
+        """Return an answer that is whole."""
         self._raw += self.sock.recv(1 << 16)
         if len(self._raw) < 4 or len(self._raw) < 4 + int.from_bytes(self._raw[:4], "big"):
             return None
@@ -94,7 +94,7 @@ class BenchMember:
 
 
 class ConsumerGroupLoad:
-    """All members in one loop."""
+    """Run all members in one event loop."""
 
     def __init__(self, port: int, groups: int, members: int) -> None:
         self.each = members
@@ -150,7 +150,7 @@ class ConsumerGroupLoad:
         heapq.heappush(self._due, (time.perf_counter() + wait_s, number))
 
     def is_stable(self, partitions: int) -> bool:
-        """Whether every group has given all out, evenly, in one epoch."""
+        """Return True if all partitions of every group are assigned evenly, in one epoch."""
         seen: dict[str, list[BenchMember]] = {}
         for member in self.members.values():
             seen.setdefault(member.group, []).append(member)
@@ -163,7 +163,7 @@ class ConsumerGroupLoad:
         )
 
     def latency_text(self) -> str:
-        """How long heartbeats took since the last time."""
+        """Return the latencies of heartbeats since the last call."""
         took, self.took_ms = sorted(self.took_ms), []
         late, self.late_ms = sorted(self.late_ms), []
         return (
@@ -173,7 +173,7 @@ class ConsumerGroupLoad:
         )
 
     def leave(self) -> BenchMember:
-        """One goes, and is answered."""
+        """Let one member leave, and wait for the response."""
         number, member = next(iter(self.members.items()))
         self._poll.unregister(member.sock)
         del self.members[number]
@@ -191,7 +191,7 @@ class ConsumerGroupLoad:
 
 
 def prepare(port: int, partitions: int) -> None:
-    """The topic, and a coordinator that is there."""
+    """Create the topic, and wait for the coordinator."""
     peer = RawClient(port, timeout_s=60)
     peer.call(ApiKey.CREATE_TOPICS, 5, ct.CreateTopicsRequest([ct.CreatableTopic(TOPIC, partitions, 1)], 60_000))
     while (
@@ -203,7 +203,7 @@ def prepare(port: int, partitions: int) -> None:
 
 
 def cpu_s(pid: int) -> float:
-    """The processor time a process has had."""
+    """Return the processor time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -229,7 +229,7 @@ def measure_many_groups(node: OttlaProcess, groups: int, members: int, watch_s: 
 
 
 def measure_large_group(child: NodeChildProcess, members: int) -> None:
-    """One group of very many: one leaves, and the others get what it had."""
+    """Measure the leave of one member of a very large group, until the others have its partitions."""
     prepare(child.port, members)
     print(f"before anybody came: {pause_text(child.query())}", flush=True)
     load = ConsumerGroupLoad(child.port, 1, members)
@@ -251,7 +251,7 @@ def measure_large_group(child: NodeChildProcess, members: int) -> None:
 
 
 def pause_text(seen: dict[str, float]) -> str:
-    """How long the node's loop was held."""
+    """Return the times for which the event loop was blocked."""
     return f"loop held {seen['held'] * 1000:.0f} ms, computed {seen['computed'] * 1000:.0f} ms ({seen['who']})"
 
 

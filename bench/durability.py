@@ -18,7 +18,7 @@ ROUND_TRIPS = 300
 
 
 def round_trip_ms(node: OttlaProcess) -> float:
-    """The median time from sending one record with acks=all to its acknowledgement."""
+    """Return the median time from sending one record with acks=all to its acknowledgement."""
     peer = RawClient(node.port)
     took = []
     for number in range(ROUND_TRIPS):

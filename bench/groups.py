@@ -38,7 +38,7 @@ HEARTBEAT_S = 3.0
 
 
 class ClassicGroupLoad:
-    """What all consumers share: where the node is, how many are stable, how long heartbeats took."""
+    """Common state of all consumers: address of the node, number of stable ones, latencies of heartbeats."""
 
     def __init__(self, port: int, groups: int, members: int) -> None:
         self.port = port
@@ -52,7 +52,7 @@ class ClassicGroupLoad:
         self.committed = 0
 
     def member_stable(self, group: str, size: int, member: str) -> None:
-        """A member has its share of a generation that holds everybody."""
+        """Record a member with an assignment in a generation with all members."""
         have = self.sizes.setdefault(group, set())
         if size == self.members and member not in have:
             have.add(member)
@@ -62,7 +62,7 @@ class ClassicGroupLoad:
 
 
 class Consumer:
-    """One member of one group."""
+    """Run one member of one group."""
 
     def __init__(self, load: ClassicGroupLoad, group: str, number: int) -> None:
         self.load = load

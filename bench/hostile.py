@@ -1,4 +1,4 @@
-"""What one connection's largest request costs a node in memory, and everybody else in waiting.
+"""Memory and delay of other clients caused by the largest request of one connection.
 
 ``python -m bench.hostile [--elements 200000] [NAME...]``. Each request goes to a fresh node, behind a small one of its
 kind. ``peak``: how far the node's resident memory grew while it was answered; ``of bound``: the share that is of three
@@ -69,7 +69,7 @@ class LargeRequest(NamedTuple):
     version: int
     make: RequestFactory
     is_behind: bool = False
-    """Whether a small one comes before it on the same connection, too."""
+    """True to send a small request before it on the same connection."""
 
 
 def _fetch(n: int) -> Message:
@@ -265,7 +265,7 @@ def _ask(sock: socket.socket, raw: bytes) -> int:
 
 
 class ConcurrentClient:
-    """Another client, who asks something small again and again."""
+    """Run another client that repeats a small request."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -292,13 +292,13 @@ class ConcurrentClient:
 
 
 def _memory(pid: int, what: str) -> int:
-    """A line of the node's status, in bytes."""
+    """Return a line of the node's status, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
 
 
 def _warm(port: int, scene: LargeRequest) -> None:
-    """What is loaded and compiled on first use is not the request's cost."""
+    """Load and compile code of first use, which is not the request's cost."""
     exists = md.MetadataRequest([md.MetadataRequestTopic(name="t")])
     with socket.create_connection(("127.0.0.1", port)) as sock:
         _ask(sock, encode_request(K.METADATA, 12, 1, "hostile", exists))

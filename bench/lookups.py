@@ -1,4 +1,4 @@
-"""How long it takes to find a record by its time and by its offset in a log of 10 GiB, over the wire, warm.
+"""Time to find a record by timestamp and by offset in a log of 10 GiB, over the wire, warm.
 
 ``python -m bench.lookups [--gib 10] [--batch-kib 1024] [--record-bytes 1000]``.
 """
@@ -43,14 +43,17 @@ def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None
 
 
 def find_by_timestamp(peer: RawClient, at: int) -> None:
-    """The offset of the record of a certain millisecond."""
+    """Find the offset of the record at a timestamp."""
     rows = [lo.ListOffsetsPartition(0, timestamp=START_MS + at)]
     answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic("t", rows)]))
     assert answer.topics[0].partitions[0].offset == at
 
 
 def find_by_offset(peer: RawClient, at: int) -> float:
-    """The batch that holds an offset, whole; gives when its first bytes came: from then on it is not looked for."""
+    """Return the batch that holds an offset, whole.
+
+    Gives when its first bytes came: from then on it is not looked for.
+    """
     part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=1)
     body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("t", partitions=[part])])
     peer.send(ApiKey.FETCH, 12, body)

@@ -69,7 +69,7 @@ class PartitionSet:
                 assert not any(x.error_code for x in answer.responses[0].partition_responses)
 
     def ends(self, node: OttlaProcess) -> list[int]:
-        """The end of every partition."""
+        """Return the end of every partition."""
         peer = RawClient(node.port, timeout_s=300)
         out = []
         for name in self.names:

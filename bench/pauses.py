@@ -1,4 +1,4 @@
-"""How long the event loop of a node with 10,000 partitions is held in one piece, measured from inside it.
+"""Times for which the event loop of a node with 10,000 partitions is blocked, measured from inside.
 
 ``python -m bench.pauses [--topics 20] [--partitions 500]``. The node runs in a child process that times every step of
 every task (a garbage collection that falls into one counts), and a pulse: a task that wants its turn each millisecond
@@ -76,12 +76,12 @@ class LoopStepTimer(trio.abc.Instrument):
         self.steps: dict[str, float] = {}
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A task gets its turn."""
+        """Record the start of a task's step."""
         self._began = time.perf_counter()
         self._cpu = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """It gives the loop back."""
+        """Record the end of a task's step."""
         held, computed = time.perf_counter() - self._began, time.thread_time() - self._cpu
         self.held_s = max(self.held_s, held)
         if computed > self.steps.get(task.name, 0):
@@ -97,14 +97,14 @@ class LoopStepTimer(trio.abc.Instrument):
             self.late_s = max(self.late_s, time.perf_counter() - due)
 
     def report(self) -> dict[str, Any]:
-        """What was seen since the last one."""
+        """Return the measurements since the last report."""
         out = {"held": self.held_s, "computed": self.computed_s, "late": self.late_s, "who": self.who}
         self.reset()
         return out
 
 
 async def run_child(directory: str, port: int, metrics_port: int, own: dict[str, str]) -> None:
-    """The child: a node, and answers to what is asked on standard input."""
+    """Run the child: a node, and responses to commands on standard input."""
     watch = LoopStepTimer()
     settings = {"ottla.metrics.listener": f"127.0.0.1:{metrics_port}", **SETTINGS, **own}
     node = Node(RealEnv(), NodeConfig(settings, directory, port=port), freeze_garbage_collector)
@@ -154,7 +154,7 @@ class NodeChildProcess:
         return self._process.pid
 
     def query(self, what: str = "report") -> dict[str, Any]:
-        """What was seen since the last time."""
+        """Return the measurements since the last query."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(what + "\n")
@@ -175,7 +175,7 @@ class NodeChildProcess:
 
 
 class PauseScenarios:
-    """What is done to the node."""
+    """Operation on the node."""
 
     def __init__(self, child: NodeChildProcess, topics: int, partitions: int, where: Path) -> None:
         self._child = child
@@ -198,12 +198,12 @@ class PauseScenarios:
                 time.sleep(0.1)
 
     def fill(self) -> None:
-        """The partitions that are there when the measuring begins."""
+        """Create the initial partitions."""
         for number in range(self._topics):
             self._make(f"t{number}", self._partitions)
 
     def partitions_made(self) -> None:
-        """A topic of 1,000 partitions more."""
+        """Create a topic with 1,000 partitions."""
         self._make("more", 1000)
 
     def _set(self, kind: ResourceType, name: str, key: str, value: str) -> None:
@@ -214,11 +214,11 @@ class PauseScenarios:
             done.result(60)
 
     def topic_setting(self, days: int = 1) -> None:
-        """A setting of one topic."""
+        """Change a setting of one topic."""
         self._set(ResourceType.TOPIC, "more", "retention.ms", str(days * 86_400_000))
 
     def broker_setting(self, days: int = 2) -> None:
-        """A setting of every topic."""
+        """Change a setting of every topic."""
         self._set(ResourceType.BROKER, "1", "log.retention.ms", str(days * 86_400_000))
 
     def metadata(self) -> None:
@@ -227,13 +227,13 @@ class PauseScenarios:
             self._peer.call(ApiKey.METADATA, 12, md.MetadataRequest(None, allow_auto_topic_creation=False))
 
     def scrape(self) -> None:
-        """The metrics page, three times."""
+        """Request the metrics page three times."""
         for _ in range(3):
             with urllib.request.urlopen(f"http://127.0.0.1:{self._child.metrics_port}/metrics", timeout=60) as page:
                 assert page.read().count(b"kafka_log_log_size{") >= self._topics * self._partitions
 
     def snapshot(self) -> None:
-        """Settings change until the metadata log has another snapshot."""
+        """Change settings until the metadata log has another snapshot."""
         place = self._where / "__cluster_metadata-0"
         before = set(place.glob("*.checkpoint"))
         number = 0
@@ -260,7 +260,7 @@ class PauseScenarios:
         self._produce("validated", ottla_validate_records="true")
 
     def positions(self) -> None:
-        """A hundred megabytes of positions, ten thousand a request, all in one shard."""
+        """Commit 100 MB of offsets, 10,000 per request, all in one shard."""
         self._peer.call(ApiKey.FIND_COORDINATOR, 3, fc.FindCoordinatorRequest("load-0"))
         numbers = range(self._partitions)
         topics = [
@@ -276,7 +276,7 @@ class PauseScenarios:
             number += answer.topics[0].partitions[0].error_code == 0
 
     def loaded(self) -> None:
-        """The shard of the positions is read again."""
+        """Load the shard of the offsets again."""
         request = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", [0])])
         while (answer := self._peer.call(ApiKey.OFFSET_FETCH, 7, request)).error_code:
             assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
@@ -284,18 +284,18 @@ class PauseScenarios:
         assert answer.topics[0].partitions[0].committed_offset == 5
 
     def hostile(self) -> None:
-        """Requests of very many small things: settings of topics that are none, positions nobody has committed."""
+        """Send requests with many small items: settings of unknown topics, uncommitted offsets."""
         resources = [ia.AlterConfigsResource(2, f"none-{n}") for n in range(MANY_ELEMENTS)]
         self._peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest(resources, True))
         asked = of.OffsetFetchRequest("load-0", [of.OffsetFetchRequestTopic("t0", list(range(MANY_ELEMENTS)))])
         self._peer.call(ApiKey.OFFSET_FETCH, 7, asked)
 
     def at_rest(self) -> None:
-        """Nothing: retention and checkpoints go their rounds."""
+        """Wait while retention and checkpoints run."""
         time.sleep(8)
 
     def deletion(self) -> None:
-        """The topic of 1,000 partitions is deleted."""
+        """Delete the topic with 1,000 partitions."""
         self._admin.delete_topics(["more"])["more"].result(60)
         time.sleep(2)
 

@@ -1,4 +1,4 @@
-"""What security costs: TLS and a login beside the real Kafka, and rules and quotas beside a node of ours without.
+"""Cost of security: TLS and SASL compared with Kafka, ACLs and quotas compared with a node without.
 
 ``python -m bench.security``: Kafka's own load tools produce and consume records of 1,000 bytes over SASL_SSL, after a
 login by SCRAM-SHA-512, at the real Kafka and at Ottla in turn; the first round warms both up. On few cores the tool is
@@ -48,7 +48,7 @@ class SecureLoadTools:
         self._where = ("--bootstrap-server", f"localhost:{port}", "--topic", "secured")
 
     def produce(self, records: int) -> tuple[float, float]:
-        """(records a second, seconds of broker CPU a million records)."""
+        """Return (records per second, seconds of broker CPU per million records) of a producer."""
         before = cpu_s(self._node.pid)
         text = java_tool(
             "ProducerPerformance",
@@ -60,7 +60,7 @@ class SecureLoadTools:
         return rate, (cpu_s(self._node.pid) - before) / records * 1e6
 
     def consume(self, records: int) -> tuple[float, float]:
-        """(records a second, seconds of broker CPU a million records)."""
+        """Return (records per second, seconds of broker CPU per million records) of a consumer."""
         before = cpu_s(self._node.pid)
         text = java_tool(
             "ConsumerPerformance",

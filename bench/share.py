@@ -23,7 +23,7 @@ SINGLE_REPLICA_SETTINGS = {f"share_coordinator_state_topic_{what}": "1" for what
 
 
 class ShareRound(NamedTuple):
-    """One run of the load tool."""
+    """Run the load tool once."""
 
     records_a_second: float
     broker_cpu_s: float
@@ -43,7 +43,7 @@ def fill(node: NodeProcess, records: int, size: int, partitions: int) -> None:
 
 
 def reset_group(node: NodeProcess) -> None:
-    """Nobody is in the group any more: all of it lies before it again."""
+    """Reset the offsets of the empty group to the start."""
     command = [OTTLA, "group", "reset", GROUP, "--to-earliest", "--execute", "-b", node.bootstrap]
     deadline = time.monotonic() + 60
     while subprocess.run(command, capture_output=True, check=False).returncode:
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def print_ratios(consumers: int, rounds: dict[str, list[ShareRound]]) -> None:
-    """The ratios of the medians."""
+    """Print the ratios of the medians."""
     parts = []
     for field in ShareRound._fields:
         ours, theirs = (statistics.median(getattr(one, field) for one in rounds[name]) for name in ("ottla", "kafka"))

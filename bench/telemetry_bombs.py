@@ -1,4 +1,4 @@
-"""What clients push as their metrics that mean no good: for `bench.hostile`."""
+"""Malicious pushes of client metrics, for `bench.hostile`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ottla.wire.record_batch.compression import CompressionType, compress
 MAX_PAYLOAD_BYTES = (1 << 20) - 1000
 """Of ``telemetry.max.bytes``."""
 SAME = bytes(range(16))
-"""Somebody who comes again."""
+"""Client that reconnects."""
 NOTHING = field(2, b"")
 """A metric without a name and a value."""
 
 
 def push_request(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
-    """A push of somebody who is told to push nothing; a client nobody knows may do so at once."""
+    """Push as a client without a subscription; an unknown client may do so at once."""
     return PushTelemetryRequest(ident, merge_subscriptions([]).subscription_id(ident), False, codec, metrics)
 
 
 def _whose(n: int) -> bytes:
-    """Somebody new for each size: the small request before is not his."""
+    """Return a new client for each size: the small request before is not its own."""
     return (1 << 64 | n).to_bytes(16, "big")
 
 
@@ -39,7 +39,7 @@ def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
 
 
 def zeros(codec: CompressionType, n: int) -> PushTelemetryRequest:
-    """A bomb: a hundred zeros for each element, packed."""
+    """Return a bomb: a hundred zeros for each element, packed."""
     return push_request(compress(codec, bytes(100 * n)), codec, _whose(n))
 
 
@@ -65,7 +65,7 @@ def empty_metrics(n: int) -> PushTelemetryRequest:
 
 
 def overlong_field(n: int) -> PushTelemetryRequest:
-    """A field that claims more than there is, behind many that hold nothing."""
+    """Return a field that claims more than there is, behind many that hold nothing."""
     whole = message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))
     return push_request(
         compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"), CompressionType.GZIP, _whose(n)
@@ -73,7 +73,7 @@ def overlong_field(n: int) -> PushTelemetryRequest:
 
 
 def repeated_push(n: int) -> PushTelemetryRequest:
-    """A bomb of somebody who has just pushed."""
+    """Return a bomb of somebody who has just pushed."""
     return push_request(compress(CompressionType.GZIP, bytes(100 * n)), CompressionType.GZIP, SAME)
 
 

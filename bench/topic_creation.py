@@ -58,7 +58,7 @@ class WaitingClient(threading.Thread):
             time.sleep(0.002)
 
     def waits_text(self) -> str:
-        """The waits in words."""
+        """Return the waits as text."""
         waits = sorted(self.waits_s)
         at = waits[int(len(waits) * 0.99)]
         return f"{len(waits)} answers, 99 % within {at * 1000:.0f} ms, the longest after {waits[-1] * 1000:.0f} ms"

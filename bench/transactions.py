@@ -1,5 +1,4 @@
-"""Transactions against the real Kafka and Ottla in turn: Kafka's load tool in transactions of 100 ms, and what a commit
-takes of Kafka's own producer.
+"""Comparison of transactions on Kafka and on Ottla.
 
 ``python -m bench.transactions``. Rounds alternate, so that both see the same machine; the first round of each warms it
 up and does not count.
@@ -22,7 +21,7 @@ PROGRAM = Path(__file__).parent.parent / "compat_tests" / "java" / "Commits.java
 
 
 class CommitLatencies(NamedTuple):
-    """What transactions took, in milliseconds: the commit, and all of it."""
+    """Latencies of transactions, in milliseconds: the commit, and the whole transaction."""
 
     commit_p50_ms: float
     commit_p99_ms: float
@@ -31,7 +30,7 @@ class CommitLatencies(NamedTuple):
 
 
 def measure_commits(node: NodeProcess, count: int, records: int) -> CommitLatencies:
-    """That many transactions, one after the other."""
+    """Run a number of transactions, one after the other."""
     command = ["java", "-cp", classpath(), str(PROGRAM), node.bootstrap, "load", "commits", str(count), str(records)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return CommitLatencies(*(int(word) / 1000 for word in done.stdout.split()))

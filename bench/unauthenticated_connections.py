@@ -73,12 +73,12 @@ class AuthenticatingNode(OttlaProcess):
 
 
 def client_ssl_context(trusted: str) -> ssl.SSLContext:
-    """A client's context."""
+    """Return a client's context."""
     return ssl.create_default_context(cafile=trusted)
 
 
 def authenticated_client(node: AuthenticatingNode, listener: str) -> RawClient:
-    """A client that has logged in."""
+    """Return a client that has logged in."""
     client = RawClient(node.ports[listener])
     if listener == "BOTH":
         client.sock = client_ssl_context(node.trusted).wrap_socket(client.sock, server_hostname="localhost")
