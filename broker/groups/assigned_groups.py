@@ -67,7 +67,7 @@ class AssignedGroups(Generic[G]):
         fx.timers.append(ScheduleTimer((f"{self.type_name}-session", group_id, member.id), deadline_ms))
 
     def watch_revocation(self, group_id: str, member: Any, now_ms: int, fx: GroupEffects) -> None:
-        """Give a member that has something to revoke its rebalance timeout for that."""
+        """Set the timer of a member that must revoke partitions: its rebalance timeout."""
         key = (f"{self.type_name}-rebalance", group_id, member.id)
         due_ms = now_ms + member.rebalance_timeout_ms
         fx.timers.append(ScheduleTimer(key, due_ms) if member.is_revoking else CancelTimer(key))

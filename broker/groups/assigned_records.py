@@ -12,7 +12,7 @@ from ottla.broker.groups.records import GroupRecord
 
 
 class AssignedRecords(NamedTuple):
-    """Classes of the records of a type of group, and the records that need nothing else."""
+    """Record classes of a type of group, and records that need no other input."""
 
     metadata_key: type[Any]
     target_metadata_key: type[Any]

@@ -27,7 +27,7 @@ _NONE: Mapping[int, bytes] = {}
 
 
 class OffsetToCommit(NamedTuple):
-    """One position to be stored."""
+    """Offset to commit."""
 
     topic: str
     topic_id: bytes
@@ -38,7 +38,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """One position as it is stored. Times in milliseconds since 1970; ``expire_ms`` is -1 where the broker decides."""
+    """Committed offset. Times in milliseconds since 1970; ``expire_ms`` is -1 where the broker decides."""
 
     offset: int
     leader_epoch: int
@@ -51,14 +51,14 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def pack_offset(value: offset_records.OffsetCommitValue, lies_at: int) -> bytes:
-    """A position's record, which lies at that offset, in few bytes."""
+    """Return a position's record, which lies at that offset, in few bytes."""
     times = value.commit_timestamp, value.expire_timestamp
     fixed = _FIXED_FIELDS.pack(value.offset, value.leader_epoch, *times, lies_at, value.topic_id)
     return fixed + value.metadata.encode("utf-8", "surrogatepass") if value.metadata else fixed
 
 
 def unpack_offset(raw: bytes) -> OffsetAndMetadata:
-    """A position from its few bytes."""
+    """Return a position from its few bytes."""
     return OffsetAndMetadata._make(
         (*_FIXED_FIELDS.unpack_from(raw), raw[_FIXED_FIELDS.size :].decode("utf-8", "surrogatepass"))
     )
@@ -97,7 +97,7 @@ class CommittedOffsets:
             )
 
     def replay_end(self, producer_id: int, *, commits: bool) -> None:
-        """A transaction has ended: each of its positions counts, unless another was committed behind its record."""
+        """Apply a committed transaction's offsets, unless a later record has committed another."""
         for where, raw in self.pending.pop(producer_id).items():
             known = self.topic_offsets(where.group, where.topic).get(where.partition)
             if commits and (known is None or _record_offset(known) < _record_offset(raw)):
@@ -125,25 +125,28 @@ class CommittedOffsets:
             del self._stored[group]
 
     def get(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """A position."""
+        """Return a position."""
         raw = self.topic_offsets(group, topic).get(partition)
         return None if raw is None else unpack_offset(raw)
 
     def topic_offsets(self, group: str, topic: str) -> Mapping[int, bytes]:
-        """A group's positions in a topic, by partition: for `unpack_offset`."""
+        """Return a group's positions in a topic, by partition: for `unpack_offset`."""
         topics = self._stored.get(group)
         return _NONE if topics is None else topics.get(topic, _NONE)
 
     def group_offsets(self, group: str) -> Mapping[str, Mapping[int, bytes]]:
-        """All positions of a group: topic -> partition -> bytes for `unpack_offset`."""
+        """Return all positions of a group: topic -> partition -> bytes for `unpack_offset`."""
         return self._stored.get(group, {})
 
     def groups(self) -> list[str]:
-        """Every group that has positions."""
+        """Return every group that has positions."""
         return list(self._stored)
 
     def tombstones(self, group: str) -> Iterator[GroupRecord]:
-        """What removes all positions of a group, pending ones too. They may be removed while this goes on."""
+        """Yield the tombstones of all offsets of a group, pending ones included.
+
+        The offsets may be removed meanwhile.
+        """
         for topic, partitions in list(self.group_offsets(group).items()):
             for partition in list(partitions):
                 yield offset_tombstone(group, topic, partition)
@@ -159,12 +162,12 @@ class CommittedOffsets:
 
 
 def offset_tombstone(group: str, topic: str, partition: int) -> GroupRecord:
-    """What removes a position."""
+    """Return the tombstone of an offset."""
     return GroupRecord(offset_records.OffsetCommitKey(group, topic, partition), None)
 
 
 def _record_offset(raw: bytes) -> int:
-    """The offset of a position's record."""
+    """Return the offset of a position's record."""
     at: int = _RECORD_OFFSET.unpack_from(raw, _RECORD_OFFSET_POSITION)[0]
     return at
 
@@ -206,7 +209,7 @@ def validate_offset_commit(
 def offset_commit_records(
     group_id: str, offsets: Iterable[OffsetToCommit], now_ms: int, expire_ms: int
 ) -> Iterator[GroupRecord]:
-    """The records that store positions; ``expire_ms`` -1 leaves their end to the broker."""
+    """Yield the records that store positions; ``expire_ms`` -1 leaves their end to the broker."""
     for new in offsets:
         yield GroupRecord(
             offset_records.OffsetCommitKey(group_id, new.topic, new.partition),

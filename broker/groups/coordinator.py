@@ -42,7 +42,7 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for_key(key: str, partitions: int) -> int:
-    """The partition that holds a group: ``Utils.abs`` maps the one number without a positive twin to 0."""
+    """Return the partition that holds a group: ``Utils.abs`` maps the one number without a positive twin to 0."""
     return (
         _cached_partition_for_key(key, partitions)
         if len(key) <= MAX_CACHED_KEY_CHARS
@@ -59,7 +59,7 @@ _cached_partition_for_key = lru_cache(maxsize=8192)(_partition_for_key)
 
 
 class GroupCoordinator:
-    """All groups whose partition this node leads.
+    """Groups whose partition this node leads.
 
     The rules of groups are loaded with the first partition of theirs: most nodes start without one.
     """
@@ -93,7 +93,7 @@ class GroupCoordinator:
 
     @cached_property
     def settings(self) -> GroupSettings:
-        """What groups live by on this node."""
+        """Return the group settings of this node."""
         # lazy: 6.5 ms, 264 kB
         from ottla.broker.groups.classic.rebalance import GroupSettings
         from ottla.broker.groups.settings import (
@@ -123,7 +123,7 @@ class GroupCoordinator:
         return GroupStateMachine(self.settings, self._image)
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that holds a group."""
+        """Return the partition of `__consumer_offsets` that holds a group."""
         return partition_for_key(group_id, self._partition_count() or self._partitions)
 
     def on_election(self, replica: HostedPartition) -> None:
@@ -142,7 +142,7 @@ class GroupCoordinator:
         return self._runtime.submit(partition, event_of)
 
     def on_disconnect(self, group_id: str, ticket: PendingBrokerRequest) -> None:
-        """The connection is gone whose request about a group waits with this ticket."""
+        """Report the disconnection of a client with a pending request about a group."""
         self._runtime.on_disconnect(self.partition_for(group_id), group_id, ticket)
 
     def shards(self) -> list[Shard[GroupRecord]]:
@@ -150,7 +150,7 @@ class GroupCoordinator:
         return list(self._runtime)
 
     def shard_for(self, group_id: str) -> Shard[GroupRecord]:
-        """The shard of a group: for reading, with `state_machine_of`, before a `Shard.read_barrier`.
+        """Return the shard of a group: for reading, with `state_machine_of`, before a `Shard.read_barrier`.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -171,7 +171,7 @@ class GroupCoordinator:
 
 
 def state_machine_of(shard: Shard[GroupRecord]) -> GroupStateMachine:
-    """A shard's groups and positions, to be read."""
+    """Return a shard's groups and positions, to be read."""
     # lazy: 11.9 ms, 602 kB
     from ottla.broker.groups.state_machine import GroupStateMachine
 

@@ -1,4 +1,4 @@
-"""Groups and positions that somebody wants gone: of every kind.
+"""Deletion of groups and offsets of all types by request.
 
 Source: ``GroupMetadataManager.deleteGroup``, ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
 
@@ -37,16 +37,16 @@ class GroupStore(Protocol):
 
     @property
     def streams_groups(self) -> StreamsGroups:
-        """All of that kind."""
+        """Return the groups of that type."""
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """A consumer group."""
+        """Return a consumer group."""
 
     def find_share_group(self, group_id: str) -> ShareGroup | None:
-        """A share group."""
+        """Return a share group."""
 
     def find_streams_group(self, group_id: str) -> StreamsGroup | None:
-        """A streams group."""
+        """Return a streams group."""
 
 
 def _find_modern_group(kinds: GroupStore, group_id: str) -> ConsumerGroup | StreamsGroup | None:
@@ -74,7 +74,7 @@ def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
             kinds.streams_groups.cancel_initial_delay(group_id, fx)
     elif (
         classic is None and group_id not in kinds.classic_groups.persisted_groups
-    ):  # whose first record may never be committed
+    ):  # their first record may never be committed
         code = ErrorCode.GROUP_ID_NOT_FOUND
     elif classic is not None and classic.state is not ClassicGroupState.EMPTY:
         code = ErrorCode.NON_EMPTY_GROUP
@@ -86,7 +86,7 @@ def delete_group(kinds: GroupStore, ticket: Any, group_id: str) -> GroupEffects:
 
 
 def delete_offsets(kinds: GroupStore, ticket: Any, group_id: str, partitions: list[tuple[str, int]]) -> GroupEffects:
-    """Forget positions in topics that nobody of the group reads."""
+    """Delete offsets in topics without a subscription of the group."""
     fx = GroupEffects()
     classic = kinds.classic_groups.groups.get(group_id)
     new_kind = _find_modern_group(kinds, group_id)
@@ -105,7 +105,7 @@ def delete_offsets(kinds: GroupStore, ticket: Any, group_id: str, partitions: li
 def _tombstones_for_unused(
     kinds: GroupStore, group_id: str, partitions: list[tuple[str, int]], kept: set[str]
 ) -> Iterator[GroupRecord | None]:
-    """Tombstones for what nobody reads; ``kept`` takes the topics that are."""
+    """Yield the tombstones of unsubscribed offsets; subscribed topics are added to ``kept``."""
     classic, new_kind = kinds.classic_groups.groups.get(group_id), _find_modern_group(kinds, group_id)
     read: Container[str] | None = () if new_kind is None else new_kind.subscribed_topic_names
     if classic is not None:

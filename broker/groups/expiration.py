@@ -1,13 +1,13 @@
-"""Which committed positions have been kept long enough, and which groups nobody needs any more.
+"""Expiration of committed offsets and of empty groups.
 
-A group's positions are kept while it lives. `offsets.retention.minutes` run from the moment the group became empty;
-for topics a stable group no longer reads, and for simple consumers, from the last commit. A group without members
-goes with its last position.
+A group's offsets are kept while it has members. `offsets.retention.minutes` run from the moment the group became empty;
+for topics a stable group no longer reads, and for simple consumers, from the last commit. A group without members goes
+with its last position.
 
 Source: ``ClassicGroup.offsetExpirationCondition``, ``OffsetMetadataManager.cleanupExpiredOffsets``,
 ``GroupCoordinatorShard.cleanupGroupMetadata`` (apache/kafka 4.3.1).
 
-From when on a position counts as unused: KIP-211.
+Start of the retention time: KIP-211.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _retention_start_ms(group: ClassicGroup | None, value: OffsetAndMetadata) -> int | None:
-    """When a position's time began; None while the group's state keeps it whatever its age."""
+    """Return the start of an offset's retention time; None while the group's state retains it."""
     if group is None or group.protocol_type is None:
         return value.commit_ms
     if group.state is ClassicGroupState.EMPTY:
@@ -62,7 +62,7 @@ def _expire_classic_group(
     if group is not None and group.members:
         read = yield from subscribed_topics(group)
     if read is None:
-        return  # what it reads cannot be told: nothing of it is given up
+        return  # the subscription is unknown: all its offsets are retained
     kept = offsets.pending.has_group(group_id)
     for topic, partitions in list(offsets.group_offsets(group_id).items()):
         pending = offsets.pending.producers_by_partition(group_id, topic)
@@ -100,7 +100,7 @@ def expire_groups_and_offsets(
     now_ms: int,
     consumers: Sequence[ConsumerGroup | StreamsGroup] = (),
 ) -> Iterator[GroupRecord | None]:
-    """Tombstones for what is over; None for each look that finds nothing to do."""
+    """Yield the tombstones of expired groups and offsets; None for each step without one."""
     others = {group.id for group in consumers}
     for group in consumers:
         yield None

@@ -1,4 +1,4 @@
-"""Members of the new kinds of groups whose time is over: one that the log did not let go is let go a little later.
+"""Expired members of the modern groups: if the removal cannot be written, it is retried.
 
 Source: ``CoordinatorTimerImpl.schedule`` with ``retry`` (apache/kafka 4.3.1).
 """
@@ -18,7 +18,7 @@ RETRY_MS = 500
 
 
 def on_timer(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """A member's time is over, or something of its group's is. ``machine``: the groups, a `GroupStateMachine`."""
+    """Handle an expired timer of a member or group. ``machine``: a `GroupStateMachine`."""
     member = _find_member(machine, key)
     fx = _expire(machine, key, now_ms)
     if member is not None and (fx.records or fx.continuation is not None):
@@ -42,7 +42,7 @@ def _expire(machine: Any, key: tuple[str, ...], now_ms: int) -> GroupEffects:
 
 
 def on_write_result(machine: Any, what: ExpiredMember, error: ErrorCode, now_ms: int) -> GroupEffects:
-    """Return whether it could be written is known. Who is another by now has been heard of, or is gone."""
+    """Schedule a retry if the removal was not written, unless the member has changed or left meanwhile."""
     again = error is not ErrorCode.NONE and _find_member(machine, what.key) is what.owner
     return GroupEffects(timers=[ScheduleTimer(what.key, now_ms + RETRY_MS)] if again else [])
 

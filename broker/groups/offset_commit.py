@@ -59,7 +59,7 @@ def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> G
         fx.replies.append(RequestReply(event.pending_request, error.code))
         return fx
     if event.txn is not None:
-        # Their records do not say which topic it was.
+        # the records have no topic id
         nameless = (x._replace(topic_id=ZERO_UUID) for x in event.offsets)
         fx.add_records(offset_commit_records(event.group_id, nameless, now_ms, -1), event.txn)
         fx.replies.append(RequestReply(event.pending_request, ErrorCode.NONE))
@@ -75,10 +75,10 @@ def commit_offsets(machine: GroupLookup, event: CommitOffsets, now_ms: int) -> G
 
 
 def _validate(machine: GroupLookup, group: ClassicGroup | None, event: CommitOffsets) -> CommitOffsets:
-    """Check a commit by the rules of its group's kind; give it with offsets that may be read again.
+    """Check a commit by the rules of its group's type; return it with offsets that can be iterated again.
 
     Raises:
-        ProtocolError: who commits may not.
+        ProtocolError: the commit is rejected.
     """
     whose, txn = (event.member_id, event.instance_id), event.txn is not None
     if machine.find_share_group(event.group_id) is not None:

@@ -1,7 +1,7 @@
-"""Positions committed within transactions that are still open: nobody reads them before their end.
+"""Offsets committed in open transactions, which become visible at their end.
 
-They are kept by producer, then by group, topic and partition. Whoever asks for stable positions, and whoever forgets
-positions or groups, asks the other way round: which partitions of a group have any.
+They are kept by producer, then by group, topic and partition. A second index by group serves stable reads and
+deletions: the partitions of a group with pending offsets.
 
 Source: ``OffsetMetadataManager.java`` (apache/kafka 4.3.1).
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class GroupTopicPartition(NamedTuple):
-    """Whose position it is."""
+    """Key of an offset."""
 
     group: str
     topic: str
@@ -21,7 +21,7 @@ class GroupTopicPartition(NamedTuple):
 
 
 class PendingTransactionalOffsets:
-    """All of one partition of `__consumer_offsets`."""
+    """Pending offsets of one partition of `__consumer_offsets`."""
 
     __slots__ = ("_by_group", "_by_producer")
 
@@ -46,7 +46,7 @@ class PendingTransactionalOffsets:
                 del self._by_producer[producer_id]
 
     def pop(self, producer_id: int) -> dict[GroupTopicPartition, bytes]:
-        """A producer's transaction has ended: give what it committed, which is pending no more."""
+        """Remove and return the pending offsets of a producer's ended transaction."""
         positions = self._by_producer.pop(producer_id, {})
         for where in positions:
             self._remove_producer(producer_id, where)
@@ -64,7 +64,7 @@ class PendingTransactionalOffsets:
             del self._by_group[where.group]
 
     def producers_by_partition(self, group: str, topic: str) -> dict[int, set[int]]:
-        """Partitions of a topic where a group has something pending, with the producers it is from."""
+        """Return the partitions of a topic with pending offsets of a group, with their producers."""
         topics = self._by_group.get(group)
         return {} if topics is None else topics.get(topic, {})
 
@@ -75,9 +75,9 @@ class PendingTransactionalOffsets:
                 yield topic, partition
 
     def has_group(self, group: str) -> bool:
-        """Return whether a group has anything pending."""
+        """Return True if a group has pending offsets."""
         return group in self._by_group
 
     def groups(self) -> list[str]:
-        """Every group that has something pending."""
+        """Return every group with pending offsets."""
         return list(self._by_group)

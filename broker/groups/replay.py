@@ -1,8 +1,8 @@
-"""Replay of the records of consumer, share and streams groups: one table of what each type of record changes.
+"""Replay of the records of consumer, share and streams groups: one table with the effect of each type of record.
 
-Clients may write to the log, and compaction removes records: a record about something that does not exist is skipped.
-A group is created by its first record and removed by the tombstone of its epoch record; tombstones behind that one
-find no group. A large record is replayed in steps; all of them are done before anything else reads the state.
+Clients may write to the log, and compaction removes records: a record about something that does not exist is skipped. A
+group is created by its first record and removed by the tombstone of its epoch record; tombstones behind that one find
+no group. A large record is replayed in steps; all of them are done before anything else reads the state.
 
 Source: ``GroupMetadataManager.java``, the ``replay`` methods (apache/kafka 4.3.1).
 """
@@ -48,7 +48,7 @@ class GroupType(NamedTuple):
     with_assignment: Callable[[Any, Any], Generator[None, None, Any]]
     read_target: Callable[[Any], Generator[None, None, Any]]
     no_assignment: Mapping[str, Any]
-    """Fields of a member that has nothing."""
+    """Fields of a member without assignments."""
 
 
 def _read_target(value: Any) -> Generator[None, None, Any]:

@@ -25,7 +25,7 @@ class BoundedSetting(NamedTuple):
     maximum: int
 
     def effective_value(self, own: str | None) -> int:
-        """What holds for a group: its own value, moved into the bounds where the node's have changed since."""
+        """Return the effective value: the group's own within the node's current bounds, or the default."""
         if own is None:
             return self.default
         try:
@@ -78,7 +78,7 @@ class StreamsGroupSettings(NamedTuple):
 
 
 def read_interval_settings(config: NodeConfig, kind: str) -> dict[str, BoundedSetting]:
-    """What each kind of group has, as a node has it."""
+    """Return the bounded settings of a type of group."""
     keys = {name: (f"{kind}.{name}", f"{kind}.min.{name}", f"{kind}.max.{name}") for name in _INTERVALS}
     return {
         f"{kind}.{name}": BoundedSetting(*(config.number(f"group.{key}") for key in three))

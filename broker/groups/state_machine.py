@@ -47,7 +47,7 @@ GROUPS_BY_TYPE = ("consumer_groups", "share_groups", "streams_groups")
 
 
 class EndOffsetsTransaction(NamedTuple):
-    """A transaction ends in this partition, whether or not it has stored anything here; the answer is an error code."""
+    """End of a transaction in this partition, with or without offsets; the reply is an error code."""
 
     pending_request: Any
     completion: TransactionCompletion
@@ -61,7 +61,7 @@ class DeleteGroup(NamedTuple):
 
 
 class DeleteOffsets(NamedTuple):
-    """Forget positions; the answer is the topics that somebody reads, or a refusal."""
+    """Deletion of offsets; the reply is the subscribed topics, or an error."""
 
     pending_request: Any
     group_id: str
@@ -69,7 +69,7 @@ class DeleteOffsets(NamedTuple):
 
 
 class ShareGroupCommand(NamedTuple):
-    """What a share group is asked; the rule says what is answered, also by the ProtocolError it raises."""
+    """Command of a share group; its reply is the result or ProtocolError of the rule."""
 
     pending_request: Any
     command: Callable[[ShareGroups, Any, int], GroupEffects]
@@ -77,7 +77,7 @@ class ShareGroupCommand(NamedTuple):
 
 
 class StreamsGroupCommand(NamedTuple):
-    """What a streams group is asked; the rule says what is answered, also by the ProtocolError it raises."""
+    """Command of a streams group; its reply is the result or ProtocolError of the rule."""
 
     pending_request: Any
     command: Callable[[StreamsGroups, Any, int], GroupEffects]
@@ -85,9 +85,7 @@ class StreamsGroupCommand(NamedTuple):
 
 
 class TopicMetadataChanged(NamedTuple):
-    """The metadata went on: topics were touched, new ones among them, or deleted (id by name: positions in them mean
-    nothing any more).
-    """
+    """Change of metadata: changed, new and deleted topics (id by name: their offsets are obsolete)."""
 
     image: MetadataImage
     changed_topics: frozenset[str]
@@ -198,7 +196,7 @@ class GroupStateMachine:
         return group_id in self.classic_groups.groups or self._is_no_classic_group(group_id)
 
     def handle(self, now_ms: int, event: Any) -> GroupEffects:
-        """One event."""
+        """Decide on an event."""
         if type(event) is GroupRequest:  # nearly all of them
             return self._handle_request(event, now_ms)
         match event:
@@ -238,14 +236,14 @@ class GroupStateMachine:
                 raise AssertionError(event)
 
     def _handle_request(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """A member asks for something."""
+        """Handle a request of a member."""
         request = call.request
         group_id: str = request.group_id
         if type(request) is join_group.JoinGroupRequest and not self.classic_groups.settings.allows_session_timeout(
             request.session_timeout_ms
         ):
             wrong = rebalance.join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, call.version)
-            return GroupEffects(replies=[RequestReply(call.pending_request, wrong)])  # whatever kind its group is of
+            return GroupEffects(replies=[RequestReply(call.pending_request, wrong)])  # for a group of any type
         if self.find_streams_group(group_id) is not None:
             # lazy: 11.7 ms, 509 kB
             from ottla.broker.groups.streams.foreign_requests import handle_foreign_request as handle_other
@@ -330,7 +328,7 @@ class GroupStateMachine:
     def replay_in_steps(
         self, offset: int, record: GroupRecord, replay: Callable[[int, GroupRecord], None]
     ) -> Iterator[None]:
-        """Replay a large record as ``replay`` does; yield between two steps. Nothing reads the state before the end."""
+        """Replay a large record as ``replay`` does; yield between two steps. Nothing reads the state meanwhile."""
         if isinstance(record.key, offset_records.OffsetCommitKey | offset_records.GroupMetadataKey):
             replay(offset, record)
             return
@@ -345,7 +343,7 @@ class GroupStateMachine:
         return replay_record(self, record)
 
     def _ensure_simple_group(self, group_id: str) -> None:
-        """Who commits and was in no group before is a simple consumer: its group never has members."""
+        """Create a simple group, without members, for a commit to an unknown group."""
         if not self.has_group(group_id):
             self.classic_groups.groups[group_id] = ClassicGroup(group_id)
 
@@ -361,5 +359,5 @@ class GroupStateMachine:
             self._ensure_simple_group(key.group)
 
     def replay_end(self, producer_id: int, *, commits: bool) -> None:
-        """A producer's transaction has ended."""
+        """Replay the end of a producer's transaction."""
         self.offsets.replay_end(producer_id, commits=commits)

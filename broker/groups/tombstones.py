@@ -1,4 +1,4 @@
-"""What removes a group of one of the new kinds, whichever it is.
+"""Tombstones that remove a group of any modern type.
 
 Source: ``ConsumerGroup.createGroupTombstoneRecords``, ``StreamsGroup.createGroupTombstoneRecords`` (apache/kafka
 4.3.1).
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def modern_group_tombstones(group: ConsumerGroup | StreamsGroup) -> Iterator[GroupRecord]:
-    """Its tombstones, in Kafka's order."""
+    """Return its tombstones, in Kafka's order."""
     # lazy: 18.4 ms, 677 kB
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 

@@ -1,4 +1,4 @@
-"""The topics as groups see them: ids, numbers of partitions, and the hash that tells when any of that has changed.
+"""Topics for groups: ids, numbers of partitions, and the hash that shows changes.
 
 Source: ``Utils.computeTopicHash``, ``Utils.computeGroupHash`` (apache/kafka 4.3.1).
 """
@@ -24,13 +24,13 @@ def _hash(raw: bytes) -> int:
 
 
 def _text(text: str) -> bytes:
-    """A text as the hash takes it in: its UTF-16 units, then how many they are."""
+    """Return a text as the hash takes it in: its UTF-16 units, then how many they are."""
     raw = text.encode("utf-16-le", "surrogatepass")
     return raw + _INT.pack(len(raw) // 2)
 
 
 def topic_hash(topic: TopicImage, image: MetadataImage) -> int:
-    """The hash of a topic: name, id, partitions, and the racks their replicas are in."""
+    """Return the hash of a topic: name, id, partitions, and the racks their replicas are in."""
     count = len(topic.partitions)
     parts = [b"\x00", topic.id[7::-1], topic.id[:7:-1], _text(topic.name)]
     racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack is not None}
@@ -74,7 +74,7 @@ class GroupTopicMetadata:
         """Java's, of names of topics: all of a large cluster's are too many for `java_order` to remember."""
 
     def on_metadata_changed(self, image: MetadataImage, touched: Iterable[str], *, has_new: bool) -> None:
-        """The metadata went on, and these topics were touched."""
+        """Handle a new image with these changed topics."""
         self.image = image
         if has_new:
             self.last_new_topic_offset = image.offset
@@ -83,7 +83,7 @@ class GroupTopicMetadata:
             self._name_hashes.pop(name, None)
 
     def remove(self, name: str) -> None:
-        """Nobody reads this topic any more."""
+        """Remove a topic without subscribers."""
         self._hashes.pop(name, None)
 
     def existing(self, names: Collection[str]) -> list[str]:
@@ -94,7 +94,7 @@ class GroupTopicMetadata:
         return [name for name in names if name in topics]
 
     def unhashed(self, *subscriptions: Collection[str]) -> list[str]:
-        """Return the topics whose hash is not known, where they are more than one slice's; else none."""
+        """Return the topics without a known hash, if they exceed one time slice; else none."""
         topics, hashes = self.image.topics, self._hashes
         found = {name: None for names in subscriptions for name in self.existing(names) if name not in hashes}
         return list(found) if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
@@ -112,7 +112,7 @@ class GroupTopicMetadata:
                 work = 0
 
     def hash_of(self, names: Collection[str]) -> int:
-        """The hash of those topics that exist; 0 where there are none."""
+        """Return the hash of those topics that exist; 0 where there are none."""
         parts, topics = [], self.image.topics
         for name in iteration_order.sort_strings(self.existing(names)):
             known = self._hashes.get(name)
@@ -122,12 +122,12 @@ class GroupTopicMetadata:
         return _hash(b"".join(parts)) if parts else 0
 
     def ids(self, names: Collection[str]) -> list[bytes]:
-        """The ids of those topics that exist."""
+        """Return the ids of those topics that exist."""
         topics = self.image.topics
         return [topics[name].id for name in self.existing(names)]
 
     def ids_in_hash_set_order(self, names: Collection[str]) -> list[bytes]:
-        """The ids of those topics that exist, in the order of a ``HashSet`` that all the names were copied to."""
+        """Return the ids of existing topics, in the order of a ``HashSet`` that was copied from all names."""
         topics = self.image.topics
         there = self.existing(names)
         for name in there:
@@ -143,5 +143,5 @@ class GroupTopicMetadata:
         return sum(len(topics[name].partitions) for name in found)
 
     def partition_count(self, topic_id: bytes) -> int:
-        """How many partitions a topic has that exists."""
+        """Return the number of partitions of an existing topic."""
         return len(self.image.topics[self.image.topic_names[topic_id]].partitions)

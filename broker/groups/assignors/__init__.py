@@ -1,1 +1,1 @@
-"""Assignors: who is to read what, as pure functions of a group's members and their topics."""
+"""Assignors: pure functions that compute the target assignment of a group from its members and topics."""

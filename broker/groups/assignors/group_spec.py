@@ -1,4 +1,4 @@
-"""What an assignor is told of a group, and what it gives.
+"""Input and output of an assignor.
 
 Source: ``GroupSpecImpl.java``, ``SubscribedTopicDescriberImpl.java``, ``ConsumerGroupPartitionAssignor`` (apache/kafka
 4.3.1), KIP-848.
@@ -23,7 +23,7 @@ SORT_COST_PER_ID = 4
 """To put a topic in order costs as much as to look at so many."""
 
 AssignmentSteps = Generator[None, None, dict[str, Assignment]]
-"""The new targets by member, in steps; who is not in them has none."""
+"""Targets by member, in steps; members not in it have none."""
 
 
 class PartitionAssignorException(Exception):
@@ -31,7 +31,7 @@ class PartitionAssignorException(Exception):
 
 
 class MemberSubscriptionAndAssignment(NamedTuple):
-    """What a member wants and has: ids of topics that exist, how many it named, its target so far."""
+    """Subscription and assignment of a member: ids of existing topics, number of subscribed names, current target."""
 
     topics: tuple[bytes, ...]
     subscribed_name_count: int
@@ -53,10 +53,10 @@ def work_steps(rows: int) -> Iterator[None]:
 
 
 def mutable_copy(target: Assignment) -> MutableAssignment:
-    """A copy that may be changed."""
+    """Return a copy that may be changed."""
     return {topic: dict.fromkeys(partitions) for topic, partitions in target.items()}
 
 
 def freeze_assignment(draft: MutableAssignment) -> Assignment:
-    """A changed target, in the order of a record that is read back."""
+    """Return a changed target, in the order of a record that is read back."""
     return {topic: iteration_order.integer_hash_set_order(partitions) for topic, partitions in draft.items()}

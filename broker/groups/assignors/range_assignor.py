@@ -10,7 +10,7 @@ from ottla.broker.groups.java_collections.iteration_order import java_string_sor
 
 
 class _TopicAssignment:
-    """How far a topic is given out."""
+    """Progress of assigning a topic."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -19,7 +19,7 @@ class _TopicAssignment:
         self._extra = -1
 
     def next_range(self) -> range:
-        """The next member's range; the first members get one more where it does not come out even."""
+        """Return the next member's range; the first members get one more where it does not come out even."""
         if self._extra < 0:
             self._extra = self.partitions % self.subscribers
         quota = self.partitions // self.subscribers
@@ -31,7 +31,7 @@ class _TopicAssignment:
 
 
 def _in_order(spec: GroupSpec) -> list[str]:
-    """Static members by instance id, then the others by member id; each as Java compares texts."""
+    """Return static members by instance id, then the others by member id; in Java's order of strings."""
 
     def key(member_id: str) -> tuple[bool, bytes]:
         instance = spec.members[member_id].instance_id
@@ -41,7 +41,7 @@ def _in_order(spec: GroupSpec) -> list[str]:
 
 
 def assign_range(spec: GroupSpec) -> AssignmentSteps:
-    """Give every topic out among those who want it."""
+    """Assign the partitions of every topic to its subscribers."""
     topics: dict[bytes, _TopicAssignment] = {}
     order = _in_order(spec)
     for member_id in order:

@@ -10,7 +10,7 @@ from ottla.broker.groups.assignors.uniform_assignor import assign_uniform
 
 
 def assignor_by_name(name: str) -> Callable[[GroupSpec], AssignmentSteps]:
-    """The assignor of that name: ``uniform`` or ``range``.
+    """Return the assignor of that name: ``uniform`` or ``range``.
 
     Raises:
         Unassignable: there is none of that name. A member's record may name one that no broker offers any more.

@@ -24,7 +24,7 @@ P = TypeVar("P", bound=Hashable)
 
 
 class ShareMemberSubscription(NamedTuple):
-    """What a member wants and has: ids of topics that exist, how many it named, its target so far."""
+    """Subscription and assignment of a member: ids of existing topics, number of subscribed names, current target."""
 
     topics: tuple[bytes, ...]
     subscribed_name_count: int
@@ -50,7 +50,7 @@ def target_partition_hash(place: TargetPartition) -> int:
 
 
 def assign_simple(spec: ShareGroupSpec) -> AssignmentSteps:
-    """Share everything out, in steps."""
+    """Assign all partitions, in steps."""
     if not spec.members:
         return {}
     drafts = {name: {t: dict.fromkeys(parts) for t, parts in m.assignment.items()} for name, m in spec.members.items()}
@@ -72,7 +72,7 @@ def assign_simple(spec: ShareGroupSpec) -> AssignmentSteps:
 
 
 class _ShareQuota(NamedTuple):
-    """How many members a partition goes to, and how many partitions each member gets."""
+    """Number of members per partition and of partitions per member."""
 
     members_per_partition: int
     partitions_per_member: list[int]
@@ -111,12 +111,12 @@ class _ShareBalancer(Generic[P]):
         self.members_below_quota: JavaHashMap[int, None] = JavaHashMap(_integer_hash, table_size_for(len(drafts)))
 
     def add(self, member: int, partition: P) -> None:
-        """A member has this now."""
+        """Add a partition to a member."""
         self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash)).put(member, None)
         self.by_member.compute_if_absent(member, lambda: JavaHashMap(self._hash_of)).put(partition, None)
 
     def count(self, member: int) -> int:
-        """How many it has."""
+        """Return the number of assigned partitions."""
         held = self.by_member.get(member)
         return 0 if held is None else len(held)
 
@@ -129,7 +129,7 @@ class _ShareBalancer(Generic[P]):
         return self.count(member) > self._desired.get(member, 0)
 
     def add_missing_targets(self, room: int | None = None) -> None:
-        """Targets that nobody has are there too."""
+        """Add the target partitions without members."""
         for partition in self._targets:
             self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash, room or 16))
 

@@ -1,4 +1,4 @@
-"""The uniform assignor where all want the same: everybody gets equally much, and keeps what it has if it can.
+"""Uniform assignor for equal subscriptions: an even assignment that keeps current partitions where possible.
 
 Source: ``UniformAssignor.java``, ``UniformHomogeneousAssignmentBuilder.java`` (apache/kafka 4.3.1).
 """
@@ -25,14 +25,14 @@ from ottla.broker.groups.java_collections import iteration_order
 
 
 def assign_uniform(spec: GroupSpec) -> AssignmentSteps:
-    """Give everything out evenly."""
+    """Assign all partitions evenly."""
     if spec.homogeneous:
         return _homogeneous(spec)
     return assign_heterogeneous(spec)
 
 
 class _Quotas:
-    """How many partitions each member may have; so many of them get one more."""
+    """Quota of partitions per member; ``extra`` members get one more."""
 
     def __init__(self, partitions: int, members: int) -> None:
         self.least, self.extra = divmod(partitions, members)
@@ -76,7 +76,7 @@ def _homogeneous(spec: GroupSpec) -> AssignmentSteps:
 
 
 def _unassigned_partitions(spec: GroupSpec, topics: list[bytes]) -> Generator[None, None, list[tuple[bytes, int]]]:
-    """The partitions nobody has, topic by topic."""
+    """Yield the unassigned partitions, topic by topic."""
     taken: dict[bytes, set[int]] = {topic: set() for topic in topics}
     yield from work_steps(SORT_COST_PER_ID * len(topics))
     for claim in spec.members.values():
@@ -100,7 +100,10 @@ def _retained_assignment(
     left: int,
     free: list[tuple[bytes, int]],
 ) -> tuple[MutableAssignment | None, int]:
-    """What a member keeps, None for all it has, and how much more it may have; what it gives up goes to ``free``."""
+    """Return the partitions a member retains, None for all, and how many more it may get.
+
+    The revoked ones go to ``free``.
+    """
     draft: MutableAssignment | None = None
     has_extra = quotas.extra > 0
     quota = quotas.least + has_extra
@@ -120,7 +123,7 @@ def _retained_assignment(
             del draft[topic]
         quota = 0
     if quota > 0 and has_extra and left > quotas.extra:
-        quota -= 1  # somebody else may have the one more
+        quota -= 1  # leave the extra partition to another member
         has_extra = False
     quotas.extra -= has_extra
     return draft, quota

@@ -1,7 +1,7 @@
-"""The uniform assignor where members want different topics: as even as their wishes allow, with few moves.
+"""Uniform assignor for different subscriptions: as even as the subscriptions allow, with few moves.
 
-Partitions nobody has go to who has least; then, topic by topic, partitions go from who has most to who has least,
-until nothing gets better or sixteen rounds are over.
+Unassigned partitions go to the members with the fewest; then, topic by topic, partitions move from the members with the
+most to those with the fewest, until there is no improvement or after sixteen rounds.
 
 Source: ``UniformHeterogeneousAssignmentBuilder.java`` (apache/kafka 4.3.1).
 """
@@ -27,7 +27,7 @@ MAX_ITERATIONS = 16
 
 
 class _SubscriberBalancer:
-    """Walks over a topic's subscribers: those with least from below, those with most from above.
+    """Iterator over a topic's subscribers: least loaded ones ascending, most loaded ones descending.
 
     Each end is a range of members who have equally many partitions; it grows as its level moves.
     """
@@ -48,7 +48,7 @@ class _SubscriberBalancer:
         return self._sizes[members[-1]] - self._sizes[members[0]]
 
     def next_least_loaded(self) -> int:
-        """The next who is to get something."""
+        """Return the next least loaded member."""
         members = self._members
         if self._next_least >= self._least_end:
             self._least_level += 1
@@ -59,7 +59,7 @@ class _SubscriberBalancer:
         return members[self._next_least - 1]
 
     def next_most_loaded(self) -> int:
-        """The next who is to give something; -1 where nobody is left."""
+        """Return the next most loaded member; -1 if there is none."""
         members = self._members
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
@@ -75,7 +75,7 @@ class _SubscriberBalancer:
         return members[self._next_most + 1]
 
     def exclude_last(self) -> None:
-        """Who was named last by `next_most_loaded` has nothing to give."""
+        """Exclude the member last returned by `next_most_loaded`, which has no movable partition."""
         members, at, end = self._members, self._next_most + 1, self._most_end - 1
         members[at], members[end] = members[end], members[at]
         self._most_end -= 1
@@ -98,7 +98,7 @@ class _HeterogeneousAssignment:
         self.mutable_assignments: dict[int, MutableAssignment] = {}
 
     def initialize(self) -> Generator[None, None, None]:
-        """Who wants what, and who keeps what."""
+        """Collect the subscribers and the retained partitions."""
         for number, claim in enumerate(self.spec.members.values()):
             for topic in claim.topics:
                 if topic not in self.owners:
@@ -121,13 +121,13 @@ class _HeterogeneousAssignment:
             yield from work_steps(len(claim.topics))
 
     def mutable_assignment(self, number: int) -> MutableAssignment:
-        """A member's target, to be changed."""
+        """Return a member's target, to be changed."""
         if number not in self.mutable_assignments:
             self.mutable_assignments[number] = mutable_copy(self.spec.members[self.ids[number]].assignment)
         return self.mutable_assignments[number]
 
     def assign_partition(self, topic: bytes, partition: int, number: int) -> None:
-        """A partition goes to a member, from whoever has it."""
+        """Assign a partition to a member, removing it from its owner."""
         before = self.owners[topic][partition]
         if before >= 0:
             draft = self.mutable_assignment(before)
@@ -151,7 +151,7 @@ class _HeterogeneousAssignment:
 
 
 def assign_heterogeneous(spec: GroupSpec) -> AssignmentSteps:
-    """Give everything out as evenly as can be."""
+    """Assign all partitions as evenly as possible."""
     work = _HeterogeneousAssignment(spec)
     yield from work.initialize()
     if not work.owners:
@@ -178,7 +178,7 @@ def assign_heterogeneous(spec: GroupSpec) -> AssignmentSteps:
 
 
 def _balance(work: _HeterogeneousAssignment, balancer: _SubscriberBalancer) -> Generator[None, None, None]:
-    """Go over the topics until a whole round moved nothing."""
+    """Balance all topics until a whole round moves no partition."""
     topics = work.sorted_topics([topic for topic, members in work.subscribers.items() if len(members) >= 2])
     last = -1
     for _ in range(MAX_ITERATIONS):

@@ -19,11 +19,11 @@ from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 TOPICS_PER_STEP = 1_000
 MEMBERS_PER_STEP = 200
 CONSUMER_PROTOCOL_TYPE = "consumer"
-"""The protocol type of consumers; others (Connect's, say) use the same machine with metadata of their own."""
+"""Protocol type of consumers; others (Connect, for example) use the same state machine with metadata of their own."""
 
 
 class ClassicGroupState(Enum):
-    """Where a group is between two generations; the value is what DescribeGroups shows."""
+    """State of a group; the value is that of DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -32,7 +32,7 @@ class ClassicGroupState(Enum):
     DEAD = "Dead"
 
 
-# From which states each may be entered; anything else is our bug.
+# Valid previous states of each state; another transition is a bug.
 VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
     ClassicGroupState.PREPARING_REBALANCE: frozenset(
@@ -54,12 +54,12 @@ class GroupRequest(NamedTuple):
     client_host: str
     new_member_id: str = ""
     can_describe: Callable[[str], bool] | None = None
-    """Which topics the client may describe; None where it may describe all."""
+    """Predicate of the topics that the client may describe; None if all."""
 
 
 @dataclass(slots=True)
 class ClassicGroupMember:
-    """One member."""
+    """Group member."""
 
     id: str
     instance_id: str | None
@@ -77,21 +77,21 @@ class ClassicGroupMember:
 
     @property
     def is_waiting(self) -> bool:
-        """A member whose request is held cannot send heartbeats and needs none."""
+        """True for a member with a pending request, which cannot send heartbeats and needs none."""
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
     def has_same_protocols(self, protocols: list[tuple[str, bytes]]) -> bool:
-        """Return whether a rejoin brings nothing new."""
+        """Return True if a rejoin has the same protocols."""
         return self.protocols == protocols
 
     def metadata_for(self, protocol: str) -> bytes:
-        """What the member said under a protocol."""
+        """Return the member's metadata of a protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """One group."""
+    """Classic group."""
 
     id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY
@@ -105,12 +105,12 @@ class ClassicGroup:
     """Member ids that were handed out (MEMBER_ID_REQUIRED) and have not joined yet."""
     pending_sync_members: dict[str, None] = field(default_factory=dict)
     remaining_initial_delay_ms: int | None = None
-    """What is left of an empty group's first wait, which goes in steps while members still come; None outside it."""
+    """Remaining initial rebalance delay, extended in steps while members join; None outside it."""
     new_member_added: bool = False
     awaiting_join_count: int = 0
-    """How many members wait in JoinGroup."""
+    """Number of members with a pending JoinGroup."""
     protocol_counts: dict[str, int] = field(default_factory=dict)
-    """How many members support each protocol."""
+    """Number of members that support each protocol."""
     state_since_ms: int = -1
 
     def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
@@ -141,7 +141,7 @@ class ClassicGroup:
         return before
 
     def set_protocols(self, member: ClassicGroupMember, protocols: list[tuple[str, bytes]]) -> None:
-        """A member supports these now."""
+        """Set the protocols of a member."""
         for name, _ in member.protocols:
             self.protocol_counts[name] -= 1
             if not self.protocol_counts[name]:
@@ -151,7 +151,7 @@ class ClassicGroup:
             self.protocol_counts[name] = self.protocol_counts.get(name, 0) + 1
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Return whether someone who speaks these may join."""
+        """Return True if a member with these protocols may join."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         everybody = len(self.members)
@@ -171,7 +171,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
-        """The member a request speaks for.
+        """Return the member a request speaks for.
 
         Raises:
             ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -213,7 +213,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def replace_static_member(self, old_id: str, new_id: str) -> ClassicGroupMember:
-        """A static member goes on under a new id, in its old place; nobody waits for it any more."""
+        """Replace a static member's id in its position; a pending request of the old id is dropped."""
         member = self.members[old_id]
         self.members = {new_id if k == old_id else k: m for k, m in self.members.items()}
         self.pending_sync_members = {new_id if k == old_id else k: None for k in self.pending_sync_members}
@@ -226,7 +226,7 @@ class ClassicGroup:
         return member
 
     def to_record_value(self, shares: Mapping[str, bytes] | None = None) -> offset_records.GroupMetadataValue:
-        """The group as its record has it; with ``shares`` as assignments where they are not in force yet."""
+        """Return the group as a record; with ``shares`` as assignments that are not in force yet."""
         protocol = self.protocol or ""
         return offset_records.GroupMetadataValue(
             self.protocol_type or "",
@@ -293,7 +293,7 @@ class ClassicGroup:
 
 
 def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | None]:
-    """Topics the members of a consumer group say they read; None where one of them cannot be understood.
+    """Return the topics that the members of a consumer group subscribe to; None if a subscription cannot be parsed.
 
     A step for each member, and more where it names very many topics.
     """

@@ -1,7 +1,7 @@
 """Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the timers between them, as one pure machine.
 
-What a group becomes by a record (that it exists, who gets what, a static member's new id) it becomes once the record is
-committed: `on_write_result`. A record that is refused has changed nothing.
+Changes with a record (creation, assignment, a static member's new id) take effect once the record is committed:
+`on_write_result`. A rejected record changes no state.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
 """
@@ -55,7 +55,7 @@ class ClassicGroups:
             self.groups[key.group] = ClassicGroup.from_record_value(key.group, value)
 
     def on_loaded(self, now_ms: int) -> GroupEffects:
-        """The shard has been read: groups stand as their records say, and each member has a session to come back in."""
+        """Restore the groups after their log was replayed: each member gets a session timeout to rejoin."""
         self.is_loaded = True
         return GroupEffects(continuation=self._restore(now_ms)) if self.persisted_groups else GroupEffects()
 
@@ -77,7 +77,7 @@ class ClassicGroups:
         yield fx
 
     def on_unloaded(self, error: ErrorCode) -> GroupEffects:
-        """The shard goes: everybody who is parked is told to look for the coordinator."""
+        """Fail all pending requests when the shard is unloaded."""
         fx = GroupEffects()
         for group in self.groups.values():
             for member in group.members.values():
@@ -91,7 +91,7 @@ class ClassicGroups:
         error: ErrorCode,
         now_ms: int,
     ) -> GroupEffects:
-        """The fate of a record is known."""
+        """Handle the result of a write."""
         fx = GroupEffects()
         if isinstance(what, LeaderAssignment):
             group = self.groups.get(what.group_id)
@@ -111,10 +111,10 @@ class ClassicGroups:
         return self.join(call, now_ms)
 
     def on_disconnect(self, group_id: str, ticket: object, now_ms: int) -> GroupEffects:
-        """Somebody who waits has hung up.
+        """Handle the disconnection of a client with a pending request.
 
-        A member may come back under its id and is waited for, as in Kafka. One that was never told its id cannot: a new
-        dynamic one that joined before v4. In Kafka it stays until its join times out after five minutes.
+        A member may rejoin with its id and stays, as in Kafka. One that never received its id cannot: a new dynamic one
+        that joined before v4. In Kafka it stays until its join times out after five minutes.
         """
         fx = GroupEffects()
         group = self.groups.get(group_id)
@@ -131,7 +131,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ join
 
     def join(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """Somebody wants in, or back in."""
+        """Handle a JoinGroup request."""
         fx = GroupEffects()
         request: join_group.JoinGroupRequest = call.request
         try:
@@ -168,9 +168,11 @@ class ClassicGroups:
             self._join_known(group, call, request, now_ms, fx)
 
     def _accepts_joining_member(self, group: ClassicGroup, member_id: str) -> bool:
-        """``group.max.size``: those inside may rejoin; others, promised an id or not, only while there is room.
+        """Return True if a member may join by ``group.max.size``: existing members may rejoin.
 
-        In a rebalance those who wait are counted: of a group that has become too large the last to come are kept out.
+        Others, with a promised id or not, only while there is room.
+
+        In a rebalance the pending ones are counted: of a group above the limit the last to join are rejected.
         """
         member = group.members.get(member_id)
         match group.state:
@@ -268,7 +270,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ sync
 
     def sync(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """A member asks for its assignment; the leader's request carries everybody's."""
+        """Handle a SyncGroup request; the leader's has the assignments of all members."""
         fx = GroupEffects()
         try:
             self._sync(call, call.request, fx)
@@ -298,7 +300,7 @@ class ClassicGroups:
             rebalance.store_leader_assignment(group, request, fx)
 
     def _require_current_member(self, request: Any, generation: int) -> tuple[ClassicGroup, ClassicGroupMember]:
-        """The group and member a request of some generation speaks for."""
+        """Return the group and member a request of some generation speaks for."""
         if not request.group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(request.group_id)
@@ -312,7 +314,7 @@ class ClassicGroups:
     # ------------------------------------------------------------------ heartbeat, leave
 
     def heartbeat(self, call: GroupRequest, now_ms: int) -> GroupEffects:
-        """A member says that it lives; it learns of a rebalance here."""
+        """Handle a Heartbeat request; it returns REBALANCE_IN_PROGRESS during a rebalance."""
         fx = GroupEffects()
         request: hb.HeartbeatRequest = call.request
         code = ErrorCode.NONE
@@ -375,11 +377,11 @@ class ClassicGroups:
     # ------------------------------------------------------------------ timers
 
     def on_timer(self, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-        """A timer's time is over."""
+        """Handle an expired timer."""
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if key[0] == "session":
-            # whatever has become of its group: it may be another one by now
+            # independent of the group, which may be another one by now
             self._pending_member_ids.remove(key[1], key[2])
         if group is None:
             return fx

@@ -1,7 +1,7 @@
-"""Member ids that were promised (MEMBER_ID_REQUIRED) and not used yet: the ones that are too many, oldest first.
+"""Member ids that were assigned (MEMBER_ID_REQUIRED) and not used yet, bounded by removing the oldest.
 
-Whoever asks for an id comes back with it at once; one that does not is waited for as long as its session would last.
-Kafka keeps all of them for as long.
+A client joins with its id at once; one that does not is remembered for its session timeout. Kafka keeps all of them for
+that time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.broker.config.limits import (
 
 
 class PendingMemberIds:
-    """Who was promised an id, group by group and in all, in order."""
+    """Assigned member ids, by group and in order of assignment."""
 
     __slots__ = ("_all", "_chars", "_group_chars", "_groups")
 
@@ -25,7 +25,7 @@ class PendingMemberIds:
         self._group_chars: dict[str, int] = {}
 
     def add(self, group_id: str, member_id: str) -> list[tuple[str, str]]:
-        """Somebody is promised an id; gives groups and ids of those whose promise is not kept any longer."""
+        """Add a member id; return groups and ids that are removed to stay within the limit."""
         self.remove(group_id, member_id)
         chars = len(member_id) + PENDING_MEMBER_ID_OVERHEAD_CHARS
         self._all[group_id, member_id] = chars
@@ -43,7 +43,7 @@ class PendingMemberIds:
         return gone
 
     def remove(self, group_id: str, member_id: str) -> None:
-        """It was used, or its time is over."""
+        """Remove a member id after its use or timeout."""
         chars = self._all.pop((group_id, member_id), 0)
         if chars:
             self._chars -= chars

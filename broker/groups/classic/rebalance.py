@@ -1,7 +1,7 @@
-"""How a classic group gets from one generation to the next.
+"""Rebalance of a classic group.
 
-Each step takes the group and the `Effects` it adds to. Timers: ``("join", group)`` ends a rebalance,
-``("sync", group)`` ends the wait for assignments, ``("session", group, member)`` ends a member.
+Each step takes the group and the `Effects` it adds to. Timers: ``("join", group)`` ends a rebalance, ``("sync",
+group)`` ends the wait for assignments, ``("session", group, member)`` ends a member.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...`` methods (apache/kafka 4.3.1).
 
@@ -23,7 +23,7 @@ from ottla.wire.messages import join_group, offset_records, sync_group
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 MIN_STATIC_MEMBER_WAIT_MS = 1000
-"""Who waits for static members looks again after so long at the least: they may name a rebalance timeout of 0."""
+"""Minimum wait for static members: they may have a rebalance timeout of 0."""
 
 if TYPE_CHECKING:
     GroupEffects = Effects[GroupRecord]
@@ -59,7 +59,7 @@ class LeaderAssignment(NamedTuple):
 
 
 class ExpiredMember(NamedTuple):
-    """What is settled of a timer's records: whose it was is still the same object where nothing was written."""
+    """Context of the records of a timer: the owner is still the same object if no other record was written."""
 
     key: tuple[str, ...]
     owner: Any
@@ -71,18 +71,18 @@ def append_group_record(group: ClassicGroup, fx: GroupEffects) -> None:
 
 
 def arm_session(group: ClassicGroup, member: ClassicGroupMember, now_ms: int, fx: GroupEffects) -> None:
-    """A member has been heard of: its session begins anew."""
+    """Restart a member's session timeout."""
     wait = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
     fx.timers.append(ScheduleTimer(("session", group.id, member.id), now_ms + wait))
 
 
 def cancel_session(group: ClassicGroup, member_id: str, fx: GroupEffects) -> None:
-    """A member is gone: its session needs no end."""
+    """Cancel the session timeout of a removed member."""
     fx.timers.append(CancelTimer(("session", group.id, member_id)))
 
 
 def join_error(code: ErrorCode, member_id: str, version: int) -> join_group.JoinGroupResponse:
-    """A refusal of a join. Before v7 the protocol name is empty, after it null."""
+    """Return a refusal of a join. Before v7 the protocol name is empty, after it null."""
     name = None if version >= 7 else ""
     return join_group.JoinGroupResponse(error_code=code, member_id=member_id, generation_id=-1, protocol_name=name)
 
@@ -117,7 +117,7 @@ def reply_sync(member: ClassicGroupMember, message: Message, fx: GroupEffects) -
 def build_join_response(
     group: ClassicGroup, member: ClassicGroupMember, *, members: bool, leader: str | None = None
 ) -> join_group.JoinGroupResponse:
-    """The answer to a join: the current generation, and for the leader what every member said."""
+    """Return the response to a join: the current generation, and for the leader the metadata of all members."""
     rows: list[join_group.JoinGroupResponseMember] = []
     if members:
         protocol = group.protocol or ""
@@ -136,14 +136,14 @@ def build_join_response(
 
 
 def build_sync_response(group: ClassicGroup, member: ClassicGroupMember) -> sync_group.SyncGroupResponse:
-    """The answer to a sync."""
+    """Return the answer to a sync."""
     return sync_group.SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
 
 
 def protocols_of(request: join_group.JoinGroupRequest) -> list[tuple[str, bytes]]:
-    """What a member supports, in its order; of a name said twice the first."""
+    """Return the protocols of a member in order; of duplicate names the first."""
     out: dict[str, bytes] = {}
     for protocol in request.protocols:
         out.setdefault(protocol.name, protocol.metadata)
@@ -158,7 +158,7 @@ def rebalance_timeout_of(request: join_group.JoinGroupRequest) -> int:
 def update_member_and_hold_join(
     group: ClassicGroup, member: ClassicGroupMember, call: GroupRequest, fx: GroupEffects
 ) -> None:
-    """Take over what a member says of itself now, and hold its request; one that is held already is let go."""
+    """Update a member by its request, and hold the request; a request held before fails."""
     request: join_group.JoinGroupRequest = call.request
     group.set_protocols(member, protocols_of(request))
     member.session_timeout_ms = request.session_timeout_ms
@@ -168,7 +168,7 @@ def update_member_and_hold_join(
 
 
 def store_leader_assignment(group: ClassicGroup, request: sync_group.SyncGroupRequest, fx: GroupEffects) -> None:
-    """The leader has said who gets what: written down first, in force afterwards."""
+    """Write the leader's assignment; it takes effect once committed."""
     given = {a.member_id: a.assignment for a in request.assignments}
     shares = {member_id: given.get(member_id, b"") for member_id in group.members}
     fx.records.append(GroupRecord(offset_records.GroupMetadataKey(group.id), group.to_record_value(shares)))
@@ -183,9 +183,9 @@ def on_assignment_outcome(
     now_ms: int,
     fx: GroupEffects,
 ) -> None:
-    """The assignment is committed, or is not: then everybody goes round again."""
+    """Propagate the committed assignment, or start another rebalance after a failed write."""
     if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != what.generation:
-        return  # another rebalance has begun, and has answered those who waited
+        return  # another rebalance has started and failed the pending requests
     if error is ErrorCode.NONE:
         propagate_assignment(group, what.assignments, error, now_ms, fx)
         group.transition_to(ClassicGroupState.STABLE, now_ms)
@@ -197,7 +197,7 @@ def on_assignment_outcome(
 def propagate_assignment(
     group: ClassicGroup, shares: Mapping[str, bytes], error: ErrorCode, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Give every member its share, or an error, and answer those who wait for it: their sessions begin anew."""
+    """Send every member its assignment or an error, and restart their sessions."""
     fx.continue_with(_propagate_assignment(group, shares, error, now_ms), len(group.members))
 
 
@@ -222,7 +222,7 @@ def _propagate_assignment(
 
 
 def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """Begin a rebalance: whoever waits for an assignment is told to come back, then all are waited for."""
+    """Start a rebalance: pending SyncGroups fail with REBALANCE_IN_PROGRESS, then all members are awaited."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         propagate_assignment(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, fx)
     fx.timers.append(CancelTimer(("sync", group.id)))
@@ -230,7 +230,7 @@ def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int,
     initial = group.state is ClassicGroupState.EMPTY
     group.transition_to(ClassicGroupState.PREPARING_REBALANCE, now_ms)
     if initial and settings.initial_rebalance_delay_ms == 0:
-        complete_join(group, now_ms, fx)  # without waiting for those who were promised an id
+        complete_join(group, now_ms, fx)  # without waiting for members that were only assigned an id
     elif initial:
         first = settings.initial_rebalance_delay_ms
         group.remaining_initial_delay_ms = max(group.rebalance_timeout_ms - first, 0)
@@ -244,7 +244,7 @@ def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now_ms: int,
 def maybe_prepare_rebalance_or_complete_join(
     group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
-    """Something changed: begin a rebalance, or see whether the one under way can end."""
+    """Start a rebalance, or complete the current one if possible."""
     if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY):
         prepare_rebalance(group, settings, now_ms, fx)
     else:
@@ -252,21 +252,22 @@ def maybe_prepare_rebalance_or_complete_join(
 
 
 def maybe_complete_join(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
-    """End the join phase early when everybody is there; never during the initial delay."""
+    """Complete the join phase early if all members have joined; never during the initial delay."""
     if not group.is_initial_rebalance:
         complete_join_if_all_joined(group, now_ms, fx)
 
 
 def complete_join_if_all_joined(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
-    """End the join phase early when everybody is there, be it the initial delay: a session that ends there does that
-    in Kafka (``removeMemberAndUpdateClassicGroup``).
+    """Complete the join phase early if all members have joined, even during the initial delay.
+
+    Kafka does that when a session expires then (``removeMemberAndUpdateClassicGroup``).
     """
     if group.state is ClassicGroupState.PREPARING_REBALANCE and group.has_all_members_joined:
         complete_join(group, now_ms, fx)
 
 
 def on_join_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, fx: GroupEffects) -> None:
-    """The join phase's time is over; the initial delay is extended while members still come."""
+    """Handle the end of the join phase; the initial delay is extended while members join."""
     if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
     left = group.remaining_initial_delay_ms or 0
@@ -280,7 +281,7 @@ def on_join_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, f
 
 
 def complete_join(group: ClassicGroup, now_ms: int, fx: GroupEffects) -> None:
-    """The next generation begins with those who came; dynamic members who did not are dropped."""
+    """Start the next generation with the members that joined; other dynamic members are removed."""
     group.remaining_initial_delay_ms = None
     fx.timers.append(CancelTimer(("join", group.id)))
     fx.continue_with(_complete_join(group, now_ms), len(group.members))
@@ -357,7 +358,7 @@ def _remove_unsynced_members(group: ClassicGroup, settings: GroupSettings, now_m
 
 
 def remove_member(group: ClassicGroup, member: ClassicGroupMember, fx: GroupEffects) -> None:
-    """A member leaves or is given up: whatever it waits for is answered."""
+    """Remove a member, failing its pending requests."""
     reject_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "", fx)
     reject_sync(member, ErrorCode.UNKNOWN_MEMBER_ID, fx)
     group.remove(member.id)
@@ -367,7 +368,7 @@ def remove_member(group: ClassicGroup, member: ClassicGroupMember, fx: GroupEffe
 def remove_member_and_rebalance(
     group: ClassicGroup, member: ClassicGroupMember, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
-    """A member is given up, and the group goes on without it."""
+    """Remove a member and rebalance the group."""
     remove_member(group, member, fx)
     if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, settings, now_ms, fx)

@@ -28,7 +28,7 @@ class StaticMemberReplacement(NamedTuple):
 def replace_static_member(
     group: ClassicGroup, call: GroupRequest, new_id: str, settings: GroupSettings, now_ms: int, fx: GroupEffects
 ) -> None:
-    """A static member came back under a new id. A stable group that can go on writes that down first."""
+    """Replace a static member that rejoined with a new id. A stable group writes the change first."""
     request: join_group.JoinGroupRequest = call.request
     assert request.group_instance_id is not None
     old_id = group.static_member_ids[request.group_instance_id]
@@ -55,7 +55,7 @@ def _keeps_protocol(group: ClassicGroup, member: ClassicGroupMember, request: jo
 def _replacement_record_value(
     group: ClassicGroup, request: join_group.JoinGroupRequest, old_id: str, new_id: str
 ) -> offset_records.GroupMetadataValue:
-    """The group's record as it will be."""
+    """Return the group's record as it will be."""
     value = group.to_record_value()
     row = next(m for m in value.members if m.member_id == old_id)
     row.member_id = new_id
@@ -70,7 +70,7 @@ def _replacement_record_value(
 def _replace_member(
     group: ClassicGroup, call: GroupRequest, old_id: str, new_id: str, now_ms: int, fx: GroupEffects
 ) -> ClassicGroupMember:
-    """Fence whoever still waits under the old id; the new one waits in its place."""
+    """Fence a pending request of the old id; the new request waits in its place."""
     member = group.members[old_id]
     rebalance.reject_join(group, member, ErrorCode.FENCED_INSTANCE_ID, old_id, fx)
     rebalance.reject_sync(member, ErrorCode.FENCED_INSTANCE_ID, fx)
@@ -84,9 +84,9 @@ def _replace_member(
 def on_replacement_outcome(
     group: ClassicGroup | None, what: StaticMemberReplacement, error: ErrorCode, now_ms: int
 ) -> GroupEffects | None:
-    """The record with the new id is committed, or is not: then nothing has changed.
+    """Complete the replacement once its record is committed, or undo it.
 
-    None where the group went on meanwhile: its next record says who is in it, and the request is a join like any.
+    None if the group changed meanwhile: its next record has its members, and the request is an ordinary join.
     """
     call = what.join_request
     member = group.members.get(what.old_id) if group is not None else None

@@ -1,1 +1,1 @@
-"""Groups of the new consumer protocol (KIP-848): the coordinator says who reads what, and members follow."""
+"""Groups of the consumer protocol (KIP-848), whose assignment the coordinator computes."""

@@ -138,7 +138,7 @@ def _updated_member(
 
 
 def _downgrade(update: MemberUpdate, fx: GroupEffects) -> Generator[None, None, None]:
-    """The last member of the new protocol came back in the older one: so does the group."""
+    """Downgrade the group after its last consumer protocol member rejoined with the classic protocol."""
     group, epoch, moved = update.group, update.group.epoch, update.updated
     if update.looks_at_topics:
         epoch, _ = yield from update.new_epoch(fx)
@@ -160,7 +160,7 @@ def _answer(
     *,
     stays: bool,
 ) -> None:
-    """The member's epoch is its generation; it is to ask for its assignment within its rebalance timeout."""
+    """Respond with the epoch as generation, and set the timer for SyncGroup."""
     assert moved.classic_metadata is not None
     response.member_id = moved.id
     response.generation_id = moved.epoch

@@ -1,7 +1,7 @@
-"""Members of the older protocol in a consumer group: they join, sync, beat and leave, and follow like the others.
+"""Members with the classic protocol in a consumer group: join, sync, heartbeat and leave.
 
-A member is its own generation: its epoch. That it has something to do it hears as a rebalance; what it is to have it
-gets with SyncGroup.
+The generation of a member is its epoch. A change of its assignment appears as a rebalance; SyncGroup returns the
+assignment.
 
 Source: ``GroupMetadataManager.java``, the ``classicGroup...ToConsumerGroup`` methods (apache/kafka 4.3.1), KIP-848.
 """
@@ -29,7 +29,7 @@ MAX_LOOKUPS_PER_SLICE = 500
 
 
 def handle_classic_request(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """One call to a group that is a consumer group."""
+    """Handle a classic request to a consumer group."""
     request, fx = call.request, GroupEffects()
     group = groups.groups[request.group_id]
     match request:
@@ -66,7 +66,7 @@ def _join(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_
 
 
 def _to_base64_uuid(java_uuid: str) -> str:
-    """An id of 22 letters, as Kafka makes them for these groups, from one of 36."""
+    """Return an id of 22 letters, as Kafka makes them for these groups, from one of 36."""
     digits = java_uuid.replace("-", "")
     return urlsafe_b64encode(bytes.fromhex(digits)).decode().rstrip("=") if len(digits) == 32 else java_uuid
 
@@ -74,7 +74,7 @@ def _to_base64_uuid(java_uuid: str) -> str:
 def _require_classic_member(
     group: ConsumerGroup, request: heartbeat.HeartbeatRequest | sync_group.SyncGroupRequest
 ) -> ConsumerGroupMember:
-    """The member of the older protocol a request speaks for, in its generation.
+    """Return the member of the older protocol a request speaks for, in its generation.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
@@ -93,7 +93,7 @@ def _require_classic_member(
 def _await_join(
     groups: ConsumerGroups, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int, fx: GroupEffects
 ) -> None:
-    """A member was told to come back: it has its rebalance timeout for that, from the first time on."""
+    """Set the timer for a member's rejoin: its rebalance timeout, from the first notification on."""
     if (group.id, member.id) not in groups.rejoining_members:
         groups.rejoining_members.add((group.id, member.id))
         fx.timers.append(ScheduleTimer(("consumer-join", group.id, member.id), now_ms + member.rebalance_timeout_ms))
@@ -105,7 +105,7 @@ def _sync(
     try:
         member = _require_classic_member(group, request)
         assert member.classic_metadata is not None
-        if not member.classic_metadata.supported_protocols:  # its record says so: Kafka fails the request
+        if not member.classic_metadata.supported_protocols:  # an invalid record: Kafka fails the request
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
         first = member.classic_metadata.supported_protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (
@@ -149,7 +149,7 @@ def _heartbeat(
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """Return whether somebody else still has what this member is to get."""
+    """Return True if another member still owns a partition of this member's target."""
     return any(
         number not in member.assigned.get(topic, ()) and group.owner_epoch(topic, number) != -1
         for topic, numbers in group.target.get(member.id, {}).items()
@@ -181,7 +181,7 @@ def _find_members(
     answer: leave_group.LeaveGroupResponse,
     gone: dict[str, ConsumerGroupMember],
 ) -> Iterator[None]:
-    """Say of each who leaves whether it is there, some at a time; ``gone`` takes those who are."""
+    """Set the result of each leaving member, in steps; existing members are added to ``gone``."""
     for number, one in enumerate(members):
         code = ErrorCode.NONE
         try:

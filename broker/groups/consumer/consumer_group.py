@@ -1,4 +1,4 @@
-"""A consumer group as its records say it is: members, epochs, targets, and what is counted from them.
+"""Consumer group as replayed from its records: members, epochs, targets, and counters derived from them.
 
 Source: ``ModernGroup.java``, ``ConsumerGroup.java``, ``ConsumerGroupMember.java`` (apache/kafka 4.3.1).
 """
@@ -26,7 +26,7 @@ NO_PARTITIONS: PartitionEpochs = {}
 
 
 class ConsumerMemberState(IntEnum):
-    """How far a member has followed; the value stands in its record."""
+    """State of a member's reconciliation; the value is that of its record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -40,7 +40,7 @@ class ConsumerMemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember(ModernGroupMember):
-    """One member. ``classic_metadata`` is there for one that speaks the older protocol."""
+    """Group member. ``classic_metadata`` is set for one with the classic protocol."""
 
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
@@ -71,7 +71,7 @@ class ConsumerGroupMember(ModernGroupMember):
         return self.state is ConsumerMemberState.UNREVOKED_PARTITIONS
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Return whether the member has nothing left to do for the target of an epoch."""
+        """Return True if the member has reconciled the target of an epoch."""
         return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
 
 
@@ -89,11 +89,11 @@ class RegexUpdate(Enum):
     SAME = 0
     CHANGED = 1
     RESOLVED = 2
-    """Another expression, whose topics are known already."""
+    """Changed to an expression whose topics are known."""
 
 
 class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
-    """One group. `update` and `remove` are for the replay of its records alone."""
+    """Consumer group. `update` and `remove` are only for the replay of its records."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -175,7 +175,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
                     yield
 
     def set_resolved_regex(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
-        """A regular expression stands for these topics now, or is not needed any more."""
+        """Set the topics of a regular expression, or remove it."""
         old = self.resolved_regexes.pop(regex, None)
         if old is not None:
             self.subscriptions.adjust(old.topics, by_regex=-1)
@@ -186,12 +186,12 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     # ------------------------------------------------------------------ what follows from it
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
-        """Who goes by an instance id."""
+        """Return the member with an instance id."""
         member_id = None if instance_id is None else self.static_member_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def owner_epoch(self, topic: bytes, partition: int) -> int:
-        """The epoch of whoever holds a partition, or is still to give it up; -1 where nobody does."""
+        """Return the epoch of a partition's owner, which may still have to revoke it; -1 without an owner."""
         owners = self.owner_epochs.get(topic)
         return -1 if owners is None else owners.get(partition, -1)
 
@@ -201,7 +201,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         return member.revoking.get(offset.topic_id, {}).get(offset.partition) if assigned is None else assigned
 
     def target_for(self, member_id: str, instance_id: str | None) -> Assignment:
-        """A member's target; who comes back under an instance id has that of its forerunner."""
+        """Return a member's target; one that rejoins with an instance id inherits that of its predecessor."""
         if instance_id is not None:
             member_id = self.static_member_ids.get(instance_id, "")
         return self.target.get(member_id, EMPTY_ASSIGNMENT)
@@ -219,7 +219,10 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
-        """The assignor most members name, of several the first in a table of Java's; None where nobody names one."""
+        """Return the assignor that most members prefer, the first in Java's order if equal.
+
+        None without preferences.
+        """
         counts = dict(self.assignor_counts)
         if old is not None:
             adjust_count(counts, old.assignor, -1)
@@ -228,6 +231,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         return max(iteration_order.hash_map_order(counts), key=counts.__getitem__, default=None)
 
     def subscribed_topics(self, member: ConsumerGroupMember) -> Set[str]:
-        """The topics a member wants, by name and by what its regular expression stands for."""
+        """Return the topics a member wants, by name and by what its regular expression stands for."""
         resolved = self.resolved_regexes.get(member.subscribed_regex) if member.subscribed_regex else None
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics

@@ -1,4 +1,4 @@
-"""What members of the older protocol say and hear in Kafka's own words: subscriptions and assignments as bytes.
+"""Embedded consumer protocol of classic members: subscriptions and assignments as bytes.
 
 Source: ``ConsumerProtocol.java``, ``Utils.toConsumerProtocolAssignment`` (apache/kafka 4.3.1).
 """
@@ -26,10 +26,10 @@ M = TypeVar("M", bound=Message)
 
 
 def decode_version(raw: bytes) -> int:
-    """The version of something embedded; what is newer than all we know is read as the newest.
+    """Return the version of embedded metadata; a newer one than known is read as the newest known.
 
     Raises:
-        WireError: there is none.
+        WireError: no version.
     """
     if len(raw) < 2:
         raise WireError("embedded metadata without a version")
@@ -68,7 +68,7 @@ def decode_assignment(raw: bytes) -> Generator[None, None, consumer_protocol.Con
 def owned_partitions(
     said: consumer_protocol.ConsumerProtocolSubscription, image: MetadataImage
 ) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
-    """What a member says it has, of topics that exist."""
+    """Return the owned partitions of a subscription, of existing topics."""
     row = ConsumerGroupHeartbeatRequestTopicPartitions
     topics = image.topics
     return [row(topics[t.topic].id, t.partitions) for t in said.owned_partitions if t.topic in topics]

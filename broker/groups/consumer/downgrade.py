@@ -31,7 +31,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 def is_downgrade_due(
     groups: ConsumerGroups, group: ConsumerGroup, gone: Collection[ConsumerGroupMember], *, replaced: bool = False
 ) -> bool:
-    """Whether only members of the older protocol are left once these are gone, or ``replaced`` by one of them."""
+    """Return True if only classic members are left without these, or after one is ``replaced`` by a classic member."""
     left = len(group.members) - len(gone)
     classic = group.classic_member_count - sum(member.classic_metadata is not None for member in gone)
     if classic != left or (replaced and any(member.classic_metadata is not None for member in gone)):
@@ -47,8 +47,9 @@ MAX_CANCELLED_PER_SLICE = 200
 
 
 class GroupDowngrade(NamedTuple):
-    """A consumer group on its way to a classic one: without those who are gone; ``joining_member`` takes the place of
-    the static member of its instance id.
+    """Conversion of a consumer group to a classic one: without removed members.
+
+    ``joining_member`` takes the place of the static member of its instance id.
     """
 
     group: ConsumerGroup
@@ -65,10 +66,10 @@ def downgrade(
     fx: GroupEffects,
     instead: Callable[[], Iterator[GroupEffects]] | None = None,
 ) -> None:
-    """Write the group anew, a large one in slices. Where what a member says cannot be read, ``instead`` is done.
+    """Convert the group and write it, a large one in parts. If a member's metadata is invalid, ``instead`` runs.
 
     Raises:
-        ProtocolError: GROUP_ID_NOT_FOUND, in a slice of a large group: that cannot be, and there is no other way.
+        ProtocolError: GROUP_ID_NOT_FOUND, in a part of a large group whose conversion is impossible.
     """
     made: list[ClassicGroup] = []
     fx.continue_with(_write(groups, back, made, instead), len(back.group.members) * WORK_PER_MEMBER)
@@ -111,7 +112,7 @@ def _write(
 def _to_classic_group(
     groups: ConsumerGroups, back: GroupDowngrade, before: ConsumerGroupMember | None
 ) -> Generator[GroupEffects, None, ClassicGroup]:
-    """The group as one of the older kind, each member with what it is to have. Raises: WireError."""
+    """Yield the group as one of the older kind, each member with what it is to have. Raises: WireError."""
     group, joining, image = back.group, back.joining_member, groups.topics.image
     classic = ClassicGroup(
         group.id, ClassicGroupState.STABLE, group.epoch, CONSUMER_PROTOCOL_TYPE, state_since_ms=back.now_ms
@@ -146,7 +147,7 @@ def _to_classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
     protocols: dict[str, bytes] = {}
     for (
         protocol
-    ) in member.classic_metadata.supported_protocols:  # of a name that its record says twice the first, as in a join
+    ) in member.classic_metadata.supported_protocols:  # of duplicate names in the record the first, as in a join
         protocols.setdefault(protocol.name, protocol.metadata)
     return ClassicGroupMember(
         member.id,
@@ -162,7 +163,7 @@ def _to_classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
 def _restore_classic_group(
     groups: ConsumerGroups, made: list[ClassicGroup], back: GroupDowngrade
 ) -> Iterator[GroupEffects]:
-    """Its record is replayed: what is not in it is added, and all have a session, or are asked to come together."""
+    """Complete the group after its record is replayed: add missing fields, and start sessions or a rebalance."""
     for classic in made:
         fx = GroupEffects()
         group = groups.classic_groups.groups[classic.id]

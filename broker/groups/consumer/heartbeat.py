@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat: a member says what it wants and has, and hears what it is to have.
+"""ConsumerGroupHeartbeat: updates a member's subscription and owned partitions, and returns its assignment.
 
-Records stand in Kafka's order: tombstones of what is replaced, the member (5), a tombstone of a regular expression
-nobody uses (16), the group's epoch (3), a tombstone of old metadata (4), targets (7), their epoch (6), what the member
-has (8).
+Records are in Kafka's order: tombstones of a replaced member, the member (5), a tombstone of an unused regular
+expression (16), the group's epoch (3), a tombstone of old metadata (4), targets (7), their epoch (6), the member's
+current assignment (8).
 
 Source: ``GroupMetadataManager.consumerGroupHeartbeat`` and what it calls (apache/kafka 4.3.1), KIP-848.
 """
@@ -37,7 +37,7 @@ from ottla.wire.messages import consumer_group_heartbeat, offset_records
 
 
 def heartbeat(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
-    """One heartbeat: a member joins, goes on or leaves."""
+    """Handle a heartbeat: a member joins, stays or leaves."""
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     response = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse()
     fx = GroupEffects(replies=[RequestReply(call.pending_request, response)])
@@ -58,8 +58,9 @@ def answer_unchanged_heartbeat(
     now_ms: int,
     fx: GroupEffects,
 ) -> bool:
-    """Answer a heartbeat that says nothing new, of a member for whom there is nothing new: nearly every one is so.
-    False where more is to be looked at; nothing has been done then.
+    """Respond to a heartbeat without changes on either side, as nearly all are.
+
+    Return False, without effects, otherwise.
     """
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = call.request
     group = groups.groups.get(request.group_id)
@@ -103,12 +104,12 @@ def _answer(
 
 
 def error_response(error: ProtocolError) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
-    """What a member hears that may not go on."""
+    """Return the error response of a heartbeat."""
     return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def to_response_assignment(held: PartitionEpochs) -> consumer_group_heartbeat.Assignment:
-    """What a member is told to have."""
+    """Return the assignment of a response."""
     row = consumer_group_heartbeat.ConsumerGroupHeartbeatResponseTopicPartitions
     return consumer_group_heartbeat.Assignment(
         [
@@ -123,7 +124,7 @@ def _new_or_old(new: str | None, old: str | None) -> str | None:
 
 
 class _ConsumerHeartbeat:
-    """One heartbeat on its way."""
+    """Processing of one heartbeat."""
 
     def __init__(
         self,
@@ -141,10 +142,10 @@ class _ConsumerHeartbeat:
         self._fx = fx
 
     def run(self) -> None:
-        """Take in what the member says, then see what the group makes of it.
+        """Update the member by its request, then the group.
 
         Raises:
-            ProtocolError: the member's answer.
+            ProtocolError: the error response.
         """
         request = self._request
         known = self._groups.groups.get(request.group_id)
@@ -163,7 +164,7 @@ class _ConsumerHeartbeat:
         self._update_group(ConsumerGroup(request.group_id))
 
     def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects]:
-        """A classic group becomes this kind: it is converted, and all is decided on, before anything is written."""
+        """Convert a classic group to a consumer group, and decide on everything before the first record is written."""
         group = yield from run_in_slices(upgrade.convert_classic_group(self._groups, classic))
         self._fx = fx = GroupEffects()
         self._update_group(group)
@@ -220,7 +221,7 @@ class _ConsumerHeartbeat:
         return known
 
     def _updated_member(self, member: ConsumerGroupMember, names: Set[str]) -> ConsumerGroupMember:
-        """The member with what the request says; what it leaves out stays."""
+        """Return the member updated by the request; omitted fields stay."""
         request = self._request
         return replace(
             member,
@@ -238,7 +239,7 @@ class _ConsumerHeartbeat:
         )
 
     def _finish(self, group_id: str, member: ConsumerGroupMember, moved: ConsumerGroupMember, fx: GroupEffects) -> None:
-        """The member has gone as far as it can: answer it."""
+        """Respond after the member's reconciliation."""
         request, response = self._request, self._response
         _answer(self._groups, group_id, response, moved, self._now_ms, fx)
         says_all = (

@@ -11,7 +11,7 @@ from ottla.broker.groups.member_epochs import check_member_epoch
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: OwnedPartitions) -> None:
-    """Return whether a member speaks of its present epoch, or joins, or has not heard of the last step.
+    """Check that a member sends its current epoch, joins, or missed the last response.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.

@@ -35,7 +35,7 @@ RECORDS_PER_MEMBER = 3
 
 
 def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, now_ms: int, fx: GroupEffects) -> str:
-    """A member leaves; gives its id.
+    """Remove a leaving member; return its id.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -61,7 +61,7 @@ def leave_group(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, 
 def fence_members(
     groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], now_ms: int, fx: GroupEffects
 ) -> None:
-    """The group goes on without these, in its next epoch, or as a classic group."""
+    """Remove members; the group continues in its next epoch, or as a classic group."""
     cold = groups.topics.unhashed(group.subscribed_topic_names)
     if group.classic_member_count and is_downgrade_due(groups, group, members):
         back = GroupDowngrade(group, {member.id for member in members}, None, triggers_rebalance=True, now_ms=now_ms)
@@ -76,8 +76,9 @@ def fence_members(
 def _remove_members(
     groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], cold: list[str]
 ) -> Iterator[GroupEffects]:
-    """The group without these, in its next epoch: of very many that is written first, lest a node that dies in between
-    leave a target behind which nobody would look at again.
+    """Yield the removal of members from the group, in its next epoch.
+
+    For very many the epoch is written first, so that after a crash the target is computed again.
     """
     yield from run_in_slices(groups.topics.hash_in_steps(cold))
     records = [record for member in members for record in cr.member_tombstones(group.id, member.id)]
@@ -98,7 +99,7 @@ def _remove_members(
 
 
 def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """A member's time is over: for its session, or for what it should have done."""
+    """Handle an expired session or rebalance timeout of a member."""
     if key[0] == "consumer-regex":
         # lazy: 3.1 ms, 152 kB
         from ottla.broker.groups.consumer.regex_subscriptions import continue_search

@@ -1,6 +1,6 @@
-"""What a member's request does to its group: a new epoch, a new target, and the member's own next step.
+"""Effects of a member's request on its group: a new epoch, a new target, and the member's reconciliation.
 
-The same for members of both protocols; who asks says with ``on_finished`` how the member is answered.
+Common to members of both protocols; ``on_finished`` makes the response.
 
 Source: ``GroupMetadataManager.updateSubscriptionMetadata``, ``maybeUpdateTargetAssignment``, ``maybeReconcile``
 (apache/kafka 4.3.1).
@@ -93,7 +93,7 @@ class MemberUpdate(NamedTuple):
             ProtocolError: FENCED_MEMBER_EPOCH; and, perhaps in a slice, UNKNOWN_SERVER_ERROR, from `compute_targets`.
         """
         group, names = self.group, []
-        check_member_state(self.updated, self.owned)  # before anything is written in slices
+        check_member_state(self.updated, self.owned)  # before the first record is written
         if self.looks_at_topics:
             names = [group.subscribed_topic_names, self.updated.subscribed_topic_names]
 
@@ -169,7 +169,7 @@ class MemberUpdate(NamedTuple):
         return self.group.target_epoch, self.group.target_for(self.updated.id, self.updated.instance_id)
 
     def reconcile(self, goal: tuple[int, Assignment], fx: GroupEffects) -> ConsumerGroupMember:
-        """Bring the member nearer to a target of an epoch, where there is anything to do for it.
+        """Reconcile the member with a target, if needed.
 
         Raises:
             ProtocolError: FENCED_MEMBER_EPOCH, from `reconcile`.

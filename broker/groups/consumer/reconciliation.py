@@ -1,4 +1,4 @@
-"""How a member gets from what it has to its target: it gives up first, then takes what others have given up.
+"""Reconciliation of a member with its target: it revokes partitions first, then gets those revoked by others.
 
 Source: ``CurrentAssignmentBuilder.java`` (apache/kafka 4.3.1), KIP-848.
 """
@@ -20,12 +20,12 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 
 OwnedPartitions = Sequence[ConsumerGroupHeartbeatRequestTopicPartitions] | None
-"""What a member says it has now; None where it says nothing."""
+"""Owned partitions reported by a member; None if not reported."""
 _NO_EPOCHS: dict[int, int] = {}
 
 
 class ConsumerMemberTarget(NamedTuple):
-    """Where a member is to go: the target and its epoch, the topics it wants now, who holds what."""
+    """Goal of a reconciliation: target and epoch, current topics, owners of partitions."""
 
     epoch: int
     target: Assignment
@@ -36,10 +36,10 @@ class ConsumerMemberTarget(NamedTuple):
 
 
 def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> ConsumerGroupMember:
-    """The member after its next step; the same where it must wait.
+    """Return the member after its next step; unchanged if it must wait.
 
     Raises:
-        ProtocolError: FENCED_MEMBER_EPOCH: nobody knows what state the member is in.
+        ProtocolError: FENCED_MEMBER_EPOCH: the member's state is unknown.
     """
     match member.state:
         case ConsumerMemberState.STABLE:
@@ -58,7 +58,7 @@ def reconcile(member: ConsumerGroupMember, goal: ConsumerMemberTarget) -> Consum
 
 
 def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> None:
-    """Return whether it is known what a member is about, or it has nothing.
+    """Check that the member's state is known, or that it owns no partitions.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -69,7 +69,7 @@ def check_member_state(member: ConsumerGroupMember, owned: OwnedPartitions) -> N
 
 
 def _owns_any(owned: OwnedPartitions, held: PartitionEpochs) -> bool:
-    """Return whether a member has any of these still, as far as it has said."""
+    """Return True if a member still owns any of these partitions, as far as reported."""
     if owned is None:
         return True
     return any(not held.get(row.topic_id, _NO_EPOCHS).keys().isdisjoint(row.partitions) for row in owned)
@@ -91,7 +91,7 @@ def _without_unsubscribed(member: ConsumerGroupMember, goal: ConsumerMemberTarge
 
 
 def _next_assignment(member: ConsumerGroupMember, goal: ConsumerMemberTarget, epoch: int) -> ConsumerGroupMember:
-    """What the member keeps, gives up, and can take now; it has this epoch as long as there is something to give up."""
+    """Return the member with retained, revoked and newly assigned partitions; it keeps the epoch while revoking."""
     kept: dict[bytes, dict[int, int]] = {}
     revoking: dict[bytes, dict[int, int]] = {}
     taken: dict[bytes, list[int]] = {}

@@ -27,7 +27,7 @@ from ottla.wire.messages import consumer_group_records
 
 MAX_RECORDS_PER_SLICE = 200
 PARTITIONS_PER_WORK_UNIT = 24
-"""Partitions whose assignment is as much work as one record."""
+"""Number of partitions whose assignment costs as much work as one record."""
 TOPIC_COST_IN_PARTITIONS = 4
 """Work of a topic, in partitions."""
 RECORDS = AssignedRecords(
@@ -78,7 +78,7 @@ def with_metadata(
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """A group's epoch, and the hash of its topics (type 3)."""
+    """Return a group's epoch, and the hash of its topics (type 3)."""
     return GroupRecord(
         consumer_group_records.ConsumerGroupMetadataKey(group_id),
         consumer_group_records.ConsumerGroupMetadataValue(epoch, metadata_hash),
@@ -86,7 +86,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
-    """What a member is to have (type 7)."""
+    """Return the record of a member's target (type 7)."""
     rows = [
         consumer_group_records.TopicPartition(topic, list(target[topic]))
         for topic in iteration_order.uuid_hash_map_order(target)
@@ -106,7 +106,7 @@ def _to_topic_partitions(held: PartitionEpochs) -> list[consumer_group_records.T
 
 
 def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> GroupRecord:
-    """What a member has (type 8)."""
+    """Return the record of a member's current assignment (type 8)."""
     value = consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue(
         member.epoch,
         member.previous_epoch,
@@ -139,7 +139,7 @@ def with_assignment(
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegularExpression) -> GroupRecord:
-    """The topics a regular expression stands for (type 16)."""
+    """Return the topics a regular expression stands for (type 16)."""
     value = consumer_group_records.ConsumerGroupRegularExpressionValue(
         list(iteration_order.sort_strings(resolved.topics)), resolved.image_offset, resolved.resolved_ms
     )
@@ -147,17 +147,17 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegularExpression)
 
 
 def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
-    """Nobody uses a regular expression any more."""
+    """Return the tombstone of an unused regular expression."""
     return GroupRecord(consumer_group_records.ConsumerGroupRegularExpressionKey(group_id, regex), None)
 
 
 def partition_metadata_tombstone(group_id: str) -> GroupRecord:
-    """What was written before 4.1 goes (type 4)."""
+    """Return the tombstone of the record written before 4.1 (type 4)."""
     return GroupRecord(consumer_group_records.ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
 def slice_records(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
-    """Records, some at a time: fewer where they name many partitions."""
+    """Yield records in parts: smaller ones if they name many partitions."""
     part: list[GroupRecord] = []
     weight = 0
     for record in records:

@@ -1,8 +1,8 @@
-"""Subscriptions by regular expression: what they stand for is found beside the heartbeats, and written down.
+"""Subscriptions by regular expression: resolved to topics apart from heartbeats, and stored.
 
-Until a member's expression is resolved it gets nothing for it. One search goes on for a group at a time, over the
-topics the member may describe whose heartbeat began it; it takes a little of the loop again and again, and other events
-of the shard come in between.
+Until a member's expression is resolved it matches no topic. Each group has at most one resolution at a time, over the
+topics that the member whose heartbeat started it may describe; it runs in time slices between other events of the
+shard.
 
 Source: ``GroupMetadataManager.maybeUpdateRegularExpressions``, ``handleRegularExpressionsResult``,
 ``TopicRegexResolver.java`` (apache/kafka 4.3.1), KIP-848.
@@ -84,7 +84,7 @@ def update_regex(
 
 
 def _compiled(regex: str) -> Any:
-    """A pattern.
+    """Return a pattern.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION: RE2 does not take it.
@@ -103,7 +103,7 @@ def _compiled(regex: str) -> Any:
 def _search(
     topics: GroupTopicMetadata, regexes: Iterable[str], sees: Callable[[str], bool] | None, now_ms: int
 ) -> RegexSearch:
-    """The topics each expression stands for, in steps; very many are looked at here already."""
+    """Return the topics each expression stands for, in steps; very many are looked at here already."""
     out: dict[str, ResolvedRegularExpression] = {}
     image = topics.image
     for regex in regexes:
@@ -124,7 +124,7 @@ def _search(
 
 
 def continue_search(groups: ConsumerGroups, group_id: str, now_ms: int) -> GroupEffects:
-    """A group's search has its turn."""
+    """Continue the resolution of a group's expressions for one time slice."""
     fx = GroupEffects()
     search = groups.regex_searches.get(group_id)
     if search is None:

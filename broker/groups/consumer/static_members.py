@@ -21,7 +21,7 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 
 
 def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerGroupMember:
-    """The member that goes by an instance id, where it is this one.
+    """Return the member that goes by an instance id, where it is this one.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -38,7 +38,9 @@ def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str
 def get_or_replace_static_member(
     group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, fx: GroupEffects
 ) -> ConsumerGroupMember:
-    """The static member a heartbeat of the new protocol speaks for; one that comes back takes its forerunner's place.
+    """Return the static member a heartbeat of the new protocol speaks for.
+
+    One that comes back takes its forerunner's place.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID.
@@ -63,7 +65,7 @@ def get_or_replace_static_member(
 def replace_member(
     group: ConsumerGroup, old: ConsumerGroupMember, member_id: str, fx: GroupEffects
 ) -> ConsumerGroupMember:
-    """The same member under another id, in epoch 0, with the target and all it had."""
+    """Return the same member under another id, in epoch 0, with the target and all it had."""
     new = replace(old, id=member_id, epoch=0, previous_epoch=0)
     fx.records += records.member_tombstones(group.id, old.id)
     fx.records += [

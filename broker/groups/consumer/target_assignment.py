@@ -1,8 +1,8 @@
-"""A group's new target: what every member is to have. Computed in steps, and written so that it may be cut off.
+"""Target assignment of a consumer group: computed in steps, and written so that a crash leaves a valid state.
 
-A large group's targets do not fit into one append. Whatever of them was written when the node dies, no partition may
-stand in two targets: the next computation would leave it there. So where they are many, everybody's target is first
-cut to what it keeps, then filled.
+A large group's targets do not fit into one append. Whichever part of them is written at a crash, no partition may be in
+two targets: the next computation would leave it there. So for many members all targets are first reduced to the
+retained partitions, then extended.
 
 Source: ``TargetAssignmentBuilder.java`` (apache/kafka 4.3.1).
 """
@@ -35,17 +35,17 @@ MEMBERS_PER_STEP = 100
 
 
 class ConsumerAssignmentInput(NamedTuple):
-    """What a target is computed from, as it was when the heartbeat came. ``updated_member`` is who sent it."""
+    """Input of the computation, as of the heartbeat of ``updated_member``."""
 
     group_id: str
     epoch: int
     members: dict[str, ConsumerGroupMember]
     target: dict[str, Assignment]
     topics_by_regex: Mapping[str, Set[str]]
-    """What each regular expression stands for."""
+    """Topics of each regular expression."""
     updated_member: ConsumerGroupMember
     replaced_member_id: str | None
-    """The member whose instance id the updated one has taken over."""
+    """Member whose instance id the updated one has taken over."""
     is_homogeneous: bool
     assignor: str
 
@@ -75,7 +75,7 @@ def capture_input(
 def compute_targets(
     plan: ConsumerAssignmentInput, topics: GroupTopicMetadata
 ) -> Generator[None, None, dict[str, Assignment]]:
-    """The new target of every member, in Kafka's order.
+    """Yield the new target of every member, in Kafka's order.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR: the targets so far make no sense.
@@ -119,7 +119,7 @@ def _group_spec(plan: ConsumerAssignmentInput, topics: GroupTopicMetadata) -> Ge
 
 
 def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
-    """Return whether a member's target is another than before; one that had none gets a record even for nothing."""
+    """Return True if a member's target has changed; a member without one gets a record even for an empty target."""
     if old is None:
         return True
     return old is not new and (
@@ -128,7 +128,7 @@ def has_target_changed(old: Assignment | None, new: Assignment) -> bool:
 
 
 def target_records(plan: ConsumerAssignmentInput, new: Mapping[str, Assignment]) -> Iterator[list[GroupRecord]]:
-    """The records that make the new target, some at a time."""
+    """Yield the records that make the new target, some at a time."""
     changed = [name for name, target in new.items() if has_target_changed(plan.target.get(name), target)]
     yield from records.slice_records(_changed_target_records(plan, new, changed))
 

@@ -1,7 +1,7 @@
-"""A classic group becomes a consumer group when a member of the new protocol joins it.
+"""Conversion of a classic group to a consumer group when a member with the consumer protocol joins.
 
-Its members stay, as members that speak the older protocol, in an epoch that is their generation. Of a large group that
-goes in slices; what is written of it when the node dies are members who hear that their generation is none.
+Its members stay, with the classic protocol, and their epoch is their generation. A large group is written in parts;
+members that were written before a crash get ILLEGAL_GENERATION.
 
 Source: ``GroupMetadataManager.getOrMaybeCreateConsumerGroup``, ``convertToConsumerGroup``,
 ``ConsumerGroup.fromClassicGroup`` (apache/kafka 4.3.1), KIP-848.
@@ -42,10 +42,10 @@ def work_units(classic: ClassicGroup) -> int:
 
 
 def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Generator[None, None, ConsumerGroup]:
-    """The group anew, as one of this kind; nothing is written yet.
+    """Yield the converted group in steps; no record is written yet.
 
     Raises:
-        ProtocolError: GROUP_ID_NOT_FOUND: it stays what it is.
+        ProtocolError: GROUP_ID_NOT_FOUND: it cannot be converted.
     """
     _check(groups, classic)
     group = ConsumerGroup(classic.id)
@@ -71,7 +71,7 @@ def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Gene
 def write_conversion(
     groups: ConsumerGroups, classic: ClassicGroup, group: ConsumerGroup, now_ms: int
 ) -> Iterator[GroupEffects]:
-    """What is written of it, some at a time, and what those hear who wait for the old one."""
+    """Write the converted group in parts, and fail the pending requests of the classic one."""
     fx = GroupEffects()
     for waiting in classic.members.values():
         rebalance.reject_join(classic, waiting, ErrorCode.REBALANCE_IN_PROGRESS, waiting.id, fx)

@@ -19,7 +19,7 @@ _MIN_BUCKETS = 16
 
 
 def table_size_for(count: int) -> int:
-    """How many buckets a table has that Kafka makes for so many keys (``AssignorHelpers.newHashMap``)."""
+    """Return the number of buckets of Kafka's table for a number of keys (``AssignorHelpers.newHashMap``)."""
     return _next_power_of_two(int((count + 1) / 0.75 + 1))
 
 
@@ -28,7 +28,7 @@ def _next_power_of_two(wanted: int) -> int:
 
 
 class JavaHashMap(Generic[K, V]):
-    """A ``HashMap``; with values nobody looks at it is a ``HashSet``."""
+    """``HashMap``; with unused values it is a ``HashSet``."""
 
     def __init__(self, hash_of: Callable[[K], int], buckets: int = _MIN_BUCKETS) -> None:
         """``hash_of`` gives ``hashCode`` as 32 bits without a sign; ``buckets`` is a power of two."""
@@ -46,11 +46,11 @@ class JavaHashMap(Generic[K, V]):
         return self._values[key]
 
     def get(self, key: K) -> V | None:
-        """The value, if there is one."""
+        """Return the value, if there is one."""
         return self._values.get(key)
 
     def __iter__(self) -> Iterator[K]:
-        """Its keys; the one that was given last may be removed."""
+        """Yield its keys; the one that was given last may be removed."""
         for bucket in self._buckets:
             yield from list(bucket)
 
@@ -78,7 +78,7 @@ class JavaHashMap(Generic[K, V]):
                 self._grow()
 
     def compute_if_absent(self, key: K, make: Callable[[], V]) -> V:
-        """The value; a new one where there is none."""
+        """Return the value; compute a missing one."""
         if self._is_full:
             self._grow()
         if key not in self._values:
@@ -87,7 +87,7 @@ class JavaHashMap(Generic[K, V]):
         return self._values[key]
 
     def remove(self, key: K) -> bool:
-        """Forget a key; says whether it was there."""
+        """Remove a key; return True if it existed."""
         if key not in self._values:
             return False
         del self._values[key]

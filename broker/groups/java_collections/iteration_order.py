@@ -1,9 +1,9 @@
-"""In which order Java's hash tables give what is in them: where Kafka's rules go through one, so must ours.
+"""Iteration orders of Java's hash tables, for rules of Kafka that iterate over one.
 
-Two members with the same claim are told apart by nothing but that order, and an Apache Kafka node that takes over a
-group shall find the assignment it would have made itself. A table of ours keeps the order of insertion; these give
-the keys as the named table would. Buckets that Java turns into trees (eight keys in one) keep that order as well,
-but for their first key: that is not followed.
+Members with equal claims are distinguished by that order only, and an Apache Kafka node that takes over a group must
+find the assignment it would compute itself. A table of ours keeps the order of insertion; these give the keys as the
+named table would. Buckets that Java turns into trees (eight keys in one) keep that order as well, but for their first
+key: that is not followed.
 
 Source: ``java.util.HashMap``; ``BaseHashTable``, ``SnapshottableHashTable`` (apache/kafka 4.3.1).
 """
@@ -28,7 +28,7 @@ _POWERS = [pow(31, n, 1 << 32) for n in range(512)][::-1]
 
 
 def java_string_sort_key(text: str) -> bytes:
-    """What Java compares texts by: a key to sort them as ``String.compareTo`` does."""
+    """Return a sort key with the order of ``String.compareTo``."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -183,7 +183,7 @@ def _buckets_after_growth(count: int, buckets: int) -> int:
 
 
 def _buckets_of_copy(count: int) -> int:
-    """How many buckets ``new HashSet<>(others)`` has: made for that many, and at least 16."""
+    """Return the number of buckets of ``new HashSet<>(others)``: for that many, and at least 16."""
     wanted, buckets = int(count / _LOAD_FACTOR + 1), _MIN_BUCKETS
     while buckets < wanted:
         buckets *= 2
@@ -197,7 +197,8 @@ def _bucket_index(value: int, buckets: int) -> int:
 def hash_map_order(
     keys: Collection[str], *, copied: int | None = None, most: int = 0, hash_of: Callable[[str], int] = string_hash
 ) -> list[str]:
-    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` of copied ones;
+    """Texts in a ``HashMap`` that grew with them, and held ``most`` at a time, or in a ``HashSet`` of copied ones.
+
     ``hash_of`` gives what `string_hash` does.
     """
     buckets = _buckets_after_growth(max(len(keys), most), _MIN_BUCKETS) if copied is None else _buckets_of_copy(copied)

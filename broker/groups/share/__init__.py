@@ -1,1 +1,1 @@
-"""Share groups: who shares which partitions (KIP-932)."""
+"""Share groups (KIP-932): membership and assignment."""

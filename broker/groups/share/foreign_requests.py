@@ -1,4 +1,4 @@
-"""What members of other kinds of groups are told of a share group.
+"""Responses to requests of other group types for a share group.
 
 Source: ``GroupMetadataManager.classicGroupJoin``, ``getOrMaybeCreateConsumerGroup`` (apache/kafka 4.3.1).
 """
@@ -14,7 +14,7 @@ from ottla.wire.messages import consumer_group_heartbeat, join_group
 
 
 def reject_foreign_request(call: GroupRequest) -> GroupEffects:
-    """Nobody of another kind joins a share group, and none of them is a member."""
+    """Reject a request: members of other types cannot join a share group."""
     request = call.request
     if isinstance(request, consumer_group_heartbeat.ConsumerGroupHeartbeatRequest):
         why = f"Group {request.group_id} is not a consumer group."

@@ -55,7 +55,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
             yield records.state_partition_metadata_record(group.id, initializing, initialized, deleting)
 
     def get_or_create_group(self, group_id: str) -> ShareGroup:
-        """A share group, or a new one, which its first records make.
+        """Return a share group, or a new one, which its first records make.
 
         Raises:
             ProtocolError: GROUP_ID_NOT_FOUND: the id is another kind of group's.
@@ -65,7 +65,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         return ShareGroup(group_id)
 
     def on_timer(self, key: tuple[str, ...]) -> GroupEffects:
-        """A member's session is over."""
+        """Handle an expired session of a member."""
         fx = GroupEffects()
         group = self.groups.get(key[1])
         if group is not None and key[2] in group.members:
@@ -73,7 +73,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
         return fx
 
     def fence_member(self, group: ShareGroup, member_id: str, fx: GroupEffects) -> None:
-        """The group goes on without a member, in its next epoch."""
+        """Remove a member; the group continues in its next epoch."""
         member = group.require_member(member_id)
 
         def remove(rest: GroupEffects) -> Generator[None, None, None]:
@@ -97,8 +97,9 @@ class ShareGroups(AssignedGroups[ShareGroup]):
     def partitions_to_initialize(
         self, group: ShareGroup, names: Collection[str], now_ms: int
     ) -> dict[bytes, NamedTopicPartitions]:
-        """Partitions of these topics that have no state yet, and are not on their way to one; none while the persister
-        forgets what there is: it might forget the new one.
+        """Partitions of these topics that have no state yet, and are not on their way to one.
+
+        None while the persister forgets what there is: it might forget the new one.
         """
         if self.is_deleting_state(group, now_ms):
             return {}
@@ -119,15 +120,16 @@ class ShareGroups(AssignedGroups[ShareGroup]):
     def mark_initializing(
         self, group: ShareGroup, new: Mapping[bytes, NamedTopicPartitions], now_ms: int, fx: GroupEffects
     ) -> None:
-        """Note that partitions are on their way to a state; of a topic that is, nothing is to be forgotten any more."""
+        """Record partitions as initializing; their topics are no longer to be deleted."""
         self.initializing_since_ms.update(((group.id, topic), now_ms) for topic in new)
         initializing = merge_partitions(group.initializing, new)
         deleting = {topic: name for topic, name in group.deleting.items() if topic not in initializing}
         fx.records.append(records.state_partition_metadata_record(group.id, initializing, group.initialized, deleting))
 
     def on_initialized(self, ticket: Any, group_id: str, partitions: TopicIdPartitions, *, done: bool) -> GroupEffects:
-        """The persister has begun these partitions, or could not; the answer is True. What is not on its way any more
-        has been given up meanwhile, and may be forgotten by now.
+        """Handle the result of an initialization by the persister; the reply is True.
+
+        What is not on its way any more has been given up meanwhile, and may be forgotten by now.
         """
         fx = GroupEffects(replies=[RequestReply(ticket, True)])
         for topic in partitions:

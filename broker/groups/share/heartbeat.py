@@ -1,10 +1,10 @@
-"""A member's heartbeat in a share group: it joins, goes on, or leaves; and what the group makes of it.
+"""A member's heartbeat in a share group: joins, stays or leaves, and updates the group.
 
-Nothing is handed over: a member has its target at once. But a partition goes to members only once it has a state to
-share (`ottla.broker.share_partitions`): the heartbeat that first names a topic begins that, and a later one assigns.
+A member gets its target at once, without revocations. A partition is assigned only once its share state is initialized
+(`ottla.broker.share_partitions`): the first heartbeat with a topic starts that, and a later one assigns it.
 
-Source: ``GroupMetadataManager.shareGroupHeartbeat``, ``ShareGroupAssignmentBuilder.java`` (apache/kafka
-4.3.1), KIP-932.
+Source: ``GroupMetadataManager.shareGroupHeartbeat``, ``ShareGroupAssignmentBuilder.java`` (apache/kafka 4.3.1),
+KIP-932.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTITIONS_PER_WORK_UNIT = 5
 
 @dataclass(slots=True)
 class ShareHeartbeatResult:
-    """The answer to a heartbeat, and the partitions that are to get a state before anybody may have them."""
+    """Response to a heartbeat, and the partitions to initialize before they are assigned."""
 
     response: share_group_heartbeat.ShareGroupHeartbeatResponse
     epoch: int = 0
@@ -49,10 +49,10 @@ class ShareHeartbeatResult:
 
 
 def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
-    """The answer is a `ShareHeartbeatResult`; it stands beside what goes in slices, whatever becomes of them.
+    """Handle a heartbeat; the reply is a `ShareHeartbeatResult`, sent independently of continuations.
 
     Raises:
-        ProtocolError: a refusal, which is the answer then.
+        ProtocolError: the error response.
     """
     beaten = ShareHeartbeatResult(share_group_heartbeat.ShareGroupHeartbeatResponse())
     fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
@@ -61,7 +61,7 @@ def heartbeat(groups: ShareGroups, ticket: Any, now_ms: int, *, call: GroupReque
 
 
 class _ShareHeartbeat:
-    """One heartbeat on its way."""
+    """Processing of one heartbeat."""
 
     def __init__(
         self, groups: ShareGroups, call: GroupRequest, beaten: ShareHeartbeatResult, now_ms: int, fx: GroupEffects
@@ -74,10 +74,10 @@ class _ShareHeartbeat:
         self._fx = fx
 
     def run(self) -> None:
-        """Take in what the member says, then see what the group makes of it.
+        """Update the member by its request, then the group.
 
         Raises:
-            ProtocolError: the member's answer.
+            ProtocolError: the error response.
         """
         groups, request = self._groups, self._request
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
@@ -129,7 +129,7 @@ class _ShareHeartbeat:
         *,
         bump: bool,
     ) -> None:
-        """See what the group makes of it; ``new``: who wants which topic, where that must be looked at."""
+        """Update the group; ``new``: subscription counts, if they have changed."""
         groups, fx = self._groups, self._fx
         epoch, names = group.epoch, group.subscribed_topic_names if new is None else new
         if new is not None:
@@ -154,7 +154,7 @@ class _ShareHeartbeat:
         self._result.epoch = group.epoch
 
     def _updated_member(self, member: ShareGroupMember, names: Set[str]) -> ShareGroupMember:
-        """The member with what the request says; what it leaves out stays."""
+        """Return the member updated by the request; omitted fields stay."""
         request = self._request
         return replace(
             member,
@@ -165,7 +165,7 @@ class _ShareHeartbeat:
         )
 
     def _new_epoch(self, group: ShareGroup, names: SubscriptionCounts, *, bump: bool) -> tuple[int, bool]:
-        """The group's epoch, one more where there is a reason; and whether there is."""
+        """Return the group's epoch, one more where there is a reason; and whether there is."""
         metadata_hash = self._groups.topics.hash_of(names)
         bump = bump or metadata_hash != group.metadata_hash
         epoch = group.epoch + bump
@@ -236,7 +236,7 @@ class _ShareHeartbeat:
 
 
 def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, target: Assignment) -> ShareGroupMember:
-    """The member with its target, of topics it wants."""
+    """Return the member with its target, of topics it wants."""
     wanted = set(groups.topics.ids(member.subscribed_topic_names))
     assigned = {topic: numbers for topic, numbers in target.items() if topic in wanted}
     if epoch == member.epoch:
@@ -245,7 +245,7 @@ def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, targ
 
 
 def _members_in_order(group: ShareGroup, updated: ShareGroupMember) -> list[str]:
-    """The members as Kafka looks at them."""
+    """Return the members as Kafka looks at them."""
     known = iteration_order.timeline_hash_map_order(group.members)
     if updated.id not in group.members:
         known.append(updated.id)

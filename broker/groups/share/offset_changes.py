@@ -1,4 +1,4 @@
-"""Where a share group stands is set or forgotten by an administrator: while nobody is in the group.
+"""Administrative changes and deletions of a share group's start offsets, while the group is empty.
 
 Source: ``GroupMetadataManager.alterShareGroupOffsets``, ``sharePartitionsEligibleForOffsetDeletion``,
 ``shareGroupBuildPartitionDeleteRequest`` (apache/kafka 4.3.1), KIP-932.
@@ -18,16 +18,14 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class ShareOffsetsToAlter(NamedTuple):
-    """What the persister is to begin anew, in which state epoch: the answer to `alter_offsets`."""
+    """Start offsets to initialize in the persister, and the state epoch: result of `alter_offsets`."""
 
     epoch: int
     partitions: TopicIdPartitions
 
 
 class ShareOffsetsToDelete(NamedTuple):
-    """What the persister is to forget, and the topics of which nothing is known: the answer to `delete_offsets`, and to
-    `start_group_deletion`.
-    """
+    """State to delete in the persister, and unknown topics: result of `delete_offsets` and `start_group_deletion`."""
 
     partitions: TopicIdPartitions
     unknown_topics: list[str]
@@ -42,9 +40,9 @@ def _require_empty_group(group: ShareGroup) -> ShareGroup:
 def alter_offsets(
     groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str, topics: Mapping[str, frozenset[int]]
 ) -> GroupEffects:
-    """These partitions, which exist, are to begin elsewhere; a group that is not there is made.
+    """Start the change of start offsets of existing partitions; a missing group is created.
 
-    The answer is a `ShareOffsetsToAlter`.
+    The reply is a `ShareOffsetsToAlter`.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; COORDINATOR_LOAD_IN_PROGRESS while it is being deleted.
@@ -79,7 +77,8 @@ def delete_offsets(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, t
         topic = image.topics.get(name)
         if topic is not None and topic.id in initialized:
             places[topic.id] = initialized.pop(topic.id).partitions
-            if topic.id in initializing:  # who has it begun now must not find it here: it would have no state
+            # the initialization now in progress must not remove it: it would have no state
+            if topic.id in initializing:
                 places[topic.id] |= initializing.pop(topic.id).partitions
             deleting[topic.id] = name
         elif topic is not None and topic.id in deleting:
@@ -94,7 +93,7 @@ def delete_offsets(groups: ShareGroups, ticket: Any, _: int, *, group_id: str, t
 def complete_offset_deletion(
     groups: ShareGroups, ticket: Any, _: int, *, group_id: str, topics: frozenset[bytes]
 ) -> GroupEffects:
-    """The persister has forgotten topics; the answer is True."""
+    """Complete the deletion of topics after the persister's; the reply is True."""
     fx = GroupEffects(replies=[RequestReply(ticket, True)])
     group = groups.groups.get(group_id)
     if group is not None:
@@ -106,13 +105,13 @@ def complete_offset_deletion(
 
 
 def start_group_deletion(groups: ShareGroups, ticket: Any, now_ms: int, *, group_id: str) -> GroupEffects:
-    """A group is to go: whatever of it the persister may know is to be forgotten first, and the group has it no more.
+    """Start the deletion of a group: its state in the persister is deleted first.
 
-    That is also what was on its way to a state, and what could not be forgotten before: a group that is made anew under
-    this id begins in an epoch that the persister refuses where it remembers a later one. Of topics that are being
-    deleted nothing tells which partitions had a state: all of them count.
+    That includes initializing partitions and earlier failed deletions: a group created again with this id starts in an
+    epoch that the persister rejects if it has a later one. For topics being deleted all partitions count, since those
+    with a state are unknown.
 
-    The answer is a `ShareOffsetsToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    The reply is a `ShareOffsetsToDelete`. Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
     group = _require_empty_group(groups.require_group(group_id))
     image, doubtful = groups.topics.image, dict[bytes, NamedTopicPartitions]()

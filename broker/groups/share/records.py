@@ -46,7 +46,7 @@ def member_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """A group's epoch, and the hash of its topics (type 11)."""
+    """Return a group's epoch, and the hash of its topics (type 11)."""
     return GroupRecord(
         share_group_records.ShareGroupMetadataKey(group_id),
         share_group_records.ShareGroupMetadataValue(epoch, metadata_hash),
@@ -54,7 +54,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Assignment) -> GroupRecord:
-    """What a member is to have (type 13)."""
+    """Return the record of a member's target (type 13)."""
     rows = [
         share_group_records.TopicPartition(topic, list(target[topic]))
         for topic in iteration_order.uuid_hash_map_order(target)
@@ -64,7 +64,7 @@ def target_assignment_record(group_id: str, member_id: str, target: Assignment) 
 
 
 def current_assignment_record(group_id: str, member: ShareGroupMember) -> GroupRecord:
-    """What a member has (type 14)."""
+    """Return the record of a member's current assignment (type 14)."""
     rows = [
         share_group_records.TopicPartitions(topic, list(member.assigned[topic]))
         for topic in iteration_order.uuid_hash_map_order(member.assigned)
@@ -76,7 +76,7 @@ def current_assignment_record(group_id: str, member: ShareGroupMember) -> GroupR
 def state_partition_metadata_record(
     group_id: str, initializing: NamedPartitionsById, initialized: NamedPartitionsById, deleting: Mapping[bytes, str]
 ) -> GroupRecord:
-    """Which partitions have a state to share, are to get one, or to lose it (type 15)."""
+    """Return the record of initialized, initializing and deleting partitions (type 15)."""
 
     def rows(topics: NamedPartitionsById) -> list[share_group_records.TopicPartitionsInfo]:
         return [

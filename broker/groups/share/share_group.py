@@ -1,4 +1,4 @@
-"""A share group as its records say it is: members, epochs, targets, and which partitions have a state to share.
+"""Share group as replayed from its records: members, epochs, targets, and partitions with share state.
 
 Source: ``ShareGroup.java``, ``ShareGroupMember.java``, ``ModernGroup.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -15,7 +15,7 @@ from ottla.broker.groups.modern_group import ModernGroup, ModernGroupMember
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember(ModernGroupMember):
-    """A member of a share group. It has its target at once: other members give nothing up for it first."""
+    """Member of a share group. It gets its target at once, without revocations of other members."""
 
     assigned: Assignment = field(default_factory=dict)
 
@@ -57,12 +57,12 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
     @property
     def state(self) -> str:
-        """Empty or Stable: there is nothing in between."""
+        """State: Empty or Stable."""
         return "Stable" if self.members else "Empty"
 
     @property
     def has_unassigned_partitions(self) -> bool:
-        """True if partitions have got their state that are in nobody's target, or are in one and have lost it."""
+        """True if initialized partitions are in no target, or targets have partitions that are not initialized."""
         if not self.members:
             return False
         assigned: dict[bytes, set[int]] = {}
@@ -76,7 +76,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
 
 def merge_partitions(some: NamedPartitionsById, more: NamedPartitionsById) -> dict[bytes, NamedTopicPartitions]:
-    """Both; a topic keeps the name it has in the second."""
+    """Return the union; a topic's name is that of the second."""
     out = dict(some)
     for topic, named in more.items():
         old = out.get(topic)
@@ -89,7 +89,7 @@ def merge_partitions(some: NamedPartitionsById, more: NamedPartitionsById) -> di
 def subtract_partitions(
     some: NamedPartitionsById, less: Mapping[bytes, frozenset[int]]
 ) -> dict[bytes, NamedTopicPartitions]:
-    """The first, less some partitions; topics of which none is left go."""
+    """Return the first, less some partitions; topics of which none is left go."""
     out = {
         topic: named._replace(partitions=named.partitions - less.get(topic, frozenset()))
         for topic, named in some.items()

@@ -33,12 +33,12 @@ class ConfiguredInternalTopic(NamedTuple):
     name: str
     partitions: int
     replication_factor: int
-    """0 where the application does not say."""
+    """0: not set by the application."""
     configs: tuple[tuple[str, str], ...]
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """One subtopology: as many tasks as its largest source has partitions."""
+    """Subtopology with as many tasks as its largest source has partitions."""
 
     task_count: int
     source_topics: frozenset[str]
@@ -48,12 +48,12 @@ class ConfiguredSubtopology(NamedTuple):
 
     @property
     def is_stateful(self) -> bool:
-        """True if it stores anything: only then there are standby tasks."""
+        """True if it has state stores: only then it has standby tasks."""
         return bool(self.changelog_topics)
 
 
 class ConfiguredTopology(NamedTuple):
-    """What came of it."""
+    """Result of the configuration."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
@@ -61,7 +61,7 @@ class ConfiguredTopology(NamedTuple):
     missing_internal_topics: Mapping[str, ConfiguredInternalTopic]
     """Internal topics that are to be made."""
     problem: tuple[StreamsGroupStatus, str] | None
-    """What members are told; None where all is as it must be."""
+    """Status for members; None without a problem."""
 
     @property
     def is_ready(self) -> bool:
@@ -131,7 +131,7 @@ def _check_sources(topology: StreamsTopology, image: MetadataImage) -> None:
 def _decide_partition_counts(
     topology: StreamsTopology, image: MetadataImage, groups: list[frozenset[str]]
 ) -> PartitionCounts:
-    """How many partitions each topic has or is to have."""
+    """Decide on the number of partitions of each topic."""
     counts = PartitionCounts(image)
     rows = list(topology.subtopologies.values())
     counts.decided.update(repartition_topic_counts(rows, counts))
@@ -183,7 +183,7 @@ def _check_tasks(subtopologies: Mapping[str, ConfiguredSubtopology]) -> None:
 def _missing(
     topology: StreamsTopology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
 ) -> dict[str, ConfiguredInternalTopic]:
-    """Internal topics that do not exist; those that do must be as large as they would be made."""
+    """Return the missing internal topics, and check the partitions of existing ones."""
     needed: dict[str, ConfiguredInternalTopic] = {}
     for subtopology in subtopologies.values():
         needed.update(subtopology.repartition_source_topics)

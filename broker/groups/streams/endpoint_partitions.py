@@ -1,6 +1,6 @@
-"""Where an application's other members can be asked for what they store: endpoints, with the partitions behind them.
+"""Endpoints of an application's members for interactive queries, with their partitions.
 
-Deviation: where a topic, or what the topology comes to, is not there, Kafka fails the heartbeat; here it is left out.
+Deviation: where a topic or the configured topology is missing, Kafka fails the heartbeat; here it is left out.
 
 Source: ``EndpointToPartitionsManager.java``, ``StreamsGroup.buildEndpointToPartitions`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -18,7 +18,7 @@ from ottla.wire.messages import streams_group_heartbeat
 def build_endpoint_partitions(
     group: StreamsGroup, updated: StreamsGroupMember, image: MetadataImage
 ) -> list[streams_group_heartbeat.EndpointToPartitions]:
-    """One row for each member that has an endpoint; last the member that asks, as it is now."""
+    """Return a row for each member with an endpoint; the requesting member last, in its updated form."""
     out = []
     for member in [*(member for member in group.members.values() if member.id != updated.id), updated]:
         if member.endpoint is None:

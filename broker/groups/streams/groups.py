@@ -41,7 +41,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
         self._is_modern_group = taken
 
     def get_or_create_group(self, group_id: str, fx: GroupEffects) -> StreamsGroup:
-        """A streams group, or a new one, which its first records make; an empty classic group makes room for it.
+        """Return a streams group, created if missing; it replaces an empty classic group.
 
         Raises:
             ProtocolError: GROUP_ID_NOT_FOUND: the id is another kind of group's.
@@ -59,26 +59,26 @@ class StreamsGroups(AssignedGroups[StreamsGroup]):
     # ------------------------------------------------------------------ settings
 
     def assignor_configs(self, group_id: str) -> dict[str, str]:
-        """What the assignor is told."""
+        """Return the assignor's configuration."""
         return {STANDBY_REPLICAS_CONFIG: str(self.setting(group_id, STANDBY_REPLICAS_CONFIG))}
 
     # ------------------------------------------------------------------ timers
 
     def delay_first_assignment(self, group: StreamsGroup, now_ms: int, fx: GroupEffects) -> None:
-        """An empty group is joined: others may come in the next moment, so its first target waits for them."""
+        """Delay the first target of an empty group, so that more members can join."""
         wait = self.setting(group.id, "initial.rebalance.delay.ms")
         if not group.members and wait > 0 and group.id not in self.delayed_groups:
             self.delayed_groups.add(group.id)
             fx.timers.append(ScheduleTimer((INITIAL_DELAY_TIMER, group.id), now_ms + wait))
 
     def cancel_initial_delay(self, group_id: str, fx: GroupEffects) -> None:
-        """The group goes: nobody is waited for any more."""
+        """Cancel the initial rebalance delay of a group."""
         if group_id in self.delayed_groups:
             self.delayed_groups.discard(group_id)
             fx.timers.append(CancelTimer((INITIAL_DELAY_TIMER, group_id)))
 
     def fence_member(self, group: StreamsGroup, member_id: str, fx: GroupEffects) -> None:
-        """The group goes on without a member, in its next epoch."""
+        """Remove a member; the group continues in its next epoch."""
         fx.records += records.member_tombstones(group.id, member_id)
         fx.records.append(
             records.epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.configs)

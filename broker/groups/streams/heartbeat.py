@@ -54,10 +54,10 @@ class StreamsHeartbeatResult:
 
 
 def heartbeat(groups: StreamsGroups, ticket: Any, now_ms: int, *, call: GroupRequest) -> GroupEffects:
-    """The answer is a `StreamsHeartbeatResult`; it stands beside what goes in slices, whatever becomes of them.
+    """Handle a heartbeat; the reply is a `StreamsHeartbeatResult`, sent independently of continuations.
 
     Raises:
-        ProtocolError: a refusal, which is the answer then.
+        ProtocolError: the error response.
     """
     beaten = StreamsHeartbeatResult(streams_group_heartbeat.StreamsGroupHeartbeatResponse())
     fx = GroupEffects(replies=[RequestReply(ticket, beaten)])
@@ -80,7 +80,7 @@ def _leave(groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatRe
 
 
 class _StreamsHeartbeat:
-    """One heartbeat on its way."""
+    """Processing of one heartbeat."""
 
     def __init__(
         self, groups: StreamsGroups, call: GroupRequest, beaten: StreamsHeartbeatResult, now_ms: int, fx: GroupEffects
@@ -99,10 +99,10 @@ class _StreamsHeartbeat:
         )
 
     def run(self) -> None:
-        """Take in what the member says, then see what the group makes of it.
+        """Update the member by its request, then the group.
 
         Raises:
-            ProtocolError: the member's answer.
+            ProtocolError: the error response.
         """
         groups, fx = self._groups, self._fx
         group, member = self._member()
@@ -169,7 +169,7 @@ class _StreamsHeartbeat:
         return group, group.members.get(request.member_id) or StreamsGroupMember(request.member_id)
 
     def _updated_member(self, member: StreamsGroupMember) -> StreamsGroupMember:
-        """The member with what the request says; what it leaves out stays."""
+        """Return the member updated by the request; omitted fields stay."""
         request, endpoint, tags = self._request, self._request.user_endpoint, self._request.client_tags
         named = {} if tags is None else {tag.key: tag.value for tag in tags}
         if tags is not None and len(named) < len(tags):
@@ -188,7 +188,7 @@ class _StreamsHeartbeat:
         )
 
     def _topology(self, group: StreamsGroup) -> StreamsTopology:
-        """The group's topology: the first one holds."""
+        """Return the group's topology: the first one holds."""
         if self._request.topology is None:
             if group.topology is None:
                 raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # only where the log is not whole
@@ -202,7 +202,7 @@ class _StreamsHeartbeat:
         return group.topology
 
     def _configured(self, group: StreamsGroup, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
-        """What the topology comes to now, and the hash of its topics; looked at anew where they may have changed."""
+        """Return the configured topology and the hash of its topics; computed again if they may have changed."""
         known = group.configured
         if group.topology is not None and known is not None and not group.is_metadata_stale:
             return known, group.metadata_hash

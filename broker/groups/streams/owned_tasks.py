@@ -1,4 +1,4 @@
-"""What a member says it does: whether it may speak in its epoch, and whether there are such tasks.
+"""Validation of the tasks and the epoch that a member reports.
 
 Source: ``GroupMetadataManager.throwIfStreamsGroupMemberEpochIsInvalid``, ``throwIfRequestContainsInvalidTasks``
 (apache/kafka 4.3.1), KIP-1071.
@@ -16,11 +16,11 @@ from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatReq
 
 ReportedRole = Sequence[TaskIds] | None
 ReportedTasks = tuple[ReportedRole, ReportedRole, ReportedRole]
-"""Active, standby and warm-up tasks as a request has them; None where it does not say."""
+"""Active, standby and warm-up tasks of a request; None where omitted."""
 
 
 def check_epoch(member: StreamsGroupMember, epoch: int, rows: ReportedTasks) -> None:
-    """Return whether a member speaks of its present epoch, or has not heard of the last step.
+    """Check that a member sends its current epoch, or missed the last response.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -61,7 +61,7 @@ def check_tasks_exist(subtopologies: Mapping[str, ConfiguredSubtopology], rows: 
 
 
 def owned_tasks(rows: ReportedTasks) -> TasksTuple | None:
-    """What a member does, as it says; None where it leaves any of the three out.
+    """Return the reported tasks; None if one of the three is omitted.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR where it names a subtopology twice, as in Kafka.

@@ -1,7 +1,7 @@
-"""How many partitions the topics have that a streams application makes for itself.
+"""Numbers of partitions of a streams application's internal topics.
 
-A topic it repartitions by has as many as the largest source of those who write it; topics that are joined have as many
-as each other.
+A repartition topic has as many as the largest source of the subtopologies that write it; copartitioned topics have
+equally many.
 
 Source: ``RepartitionTopics.java``, ``CopartitionedTopicsEnforcer.java`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -26,12 +26,12 @@ class PartitionCounts:
         self.decided: dict[str, int] = {}
 
     def get(self, name: str) -> int | None:
-        """How many; None where that is not known."""
+        """Return the number of partitions; None if unknown."""
         topic = self._image.topics.get(name)
         return self.decided.get(name) if topic is None else len(topic.partitions)
 
     def require(self, name: str) -> int:
-        """How many. Raises: ProtocolError: UNKNOWN_SERVER_ERROR where that is not known, as in Kafka."""
+        """Return the number of partitions. Raises ProtocolError: UNKNOWN_SERVER_ERROR if unknown, as in Kafka."""
         count = self.get(name)
         if count is None:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -45,7 +45,7 @@ def _invalid(why: str) -> ProtocolError:
 def repartition_topic_counts(
     rows: Sequence[streams_group_records.Subtopology], counts: PartitionCounts
 ) -> dict[str, int]:
-    """Topics that are repartitioned by, with as many partitions as the application says, or their writers read.
+    """Return the repartition topics with their number of partitions: set by the application, or that of their sources.
 
     Raises:
         ProtocolError: STREAMS_INVALID_TOPOLOGY.
@@ -59,8 +59,8 @@ def repartition_topic_counts(
         for topic in row.repartition_source_topics:
             if topic.name not in out:
                 readers.setdefault(topic.name, []).append(place)
-    # Kafka goes through all of them round by round, until a round brings nothing new: each is looked at once, in the
-    # round and at the place where it is the first time that anything is known of what it reads.
+    # Kafka iterates over all of them in rounds until a round has no change: each is processed once, in the round and at
+    # the position in which the first of its sources is known.
     due = [(0, place) for place in range(len(rows))]
     done: set[int] = set()
     while due:
@@ -95,11 +95,12 @@ def _largest_source(
 def enforce_copartitioning(
     group: Set[str], fixed: Mapping[str, int], flexible: Set[str], counts: PartitionCounts
 ) -> dict[str, int]:
-    """Partitions of the repartition topics among topics that are joined. ``fixed``: of those of the whole topology the
-    ones whose number the application says, with it, ``flexible``: the others.
+    """Return the partitions of copartitioned repartition topics.
+
+    ``fixed``: topics of the whole topology with a number set by the application; ``flexible``: the others.
 
     Raises:
-        TopicConfigurationException: they cannot be joined as they are.
+        TopicConfigurationException: the topics cannot be copartitioned.
         ProtocolError: STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR.
     """
     if not group:

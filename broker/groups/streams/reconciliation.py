@@ -1,4 +1,4 @@
-"""How a member gets from what it does to its target: it gives up first, then takes what others have given up.
+"""Reconciliation of a member with its target: it revokes tasks first, then gets those revoked by others.
 
 A task is active in one process at a time, and a process has it in one role. So a new active task is free once no
 process does it and the member's own has it in no role; a new standby task once the own process has it in none.
@@ -26,7 +26,7 @@ _NO_PROCESSES: set[str] = set()
 
 
 class StreamsMemberTarget(NamedTuple):
-    """Where a member is to go: the target and its epoch, and what it says it has; None where it says nothing."""
+    """Goal of a reconciliation: target and epoch, and the reported tasks; None if not reported."""
 
     epoch: int
     target: TasksTuple
@@ -34,7 +34,7 @@ class StreamsMemberTarget(NamedTuple):
 
 
 def check_member_state(member: StreamsGroupMember, owned: TasksTuple | None) -> None:
-    """Return whether it is known what state a member is in; if not, it must come with nothing.
+    """Check that the member's state is known, or that it owns no tasks.
 
     Raises:
         ProtocolError: FENCED_MEMBER_EPOCH.
@@ -45,7 +45,7 @@ def check_member_state(member: StreamsGroupMember, owned: TasksTuple | None) -> 
 
 
 def reconcile(member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup) -> StreamsGroupMember:
-    """The member, after `check_member_state`, after its next step; the same where it must wait."""
+    """Return the member, after `check_member_state`, after its next step; the same where it must wait."""
     match member.state:
         case StreamsMemberState.STABLE:
             return member if member.epoch == goal.epoch else _next_tasks(member, goal, group, member.epoch)
@@ -68,7 +68,7 @@ def _holds(group: StreamsGroup, process_id: str, name: str, number: int) -> bool
 
 
 class _RoleReconciliation(NamedTuple):
-    """Of one role: what stays, what goes, what can be taken now, and whether something cannot."""
+    """Reconciliation of one role: retained, revoked and assignable tasks, and whether one must wait."""
 
     kept: TasksBySubtopology
     revoked: TasksBySubtopology
@@ -113,7 +113,7 @@ def _merge_tasks(some: TasksBySubtopology, more: TasksBySubtopology) -> TasksByS
 def _next_tasks(
     member: StreamsGroupMember, goal: StreamsMemberTarget, group: StreamsGroup, epoch: int
 ) -> StreamsGroupMember:
-    """What the member keeps, gives up, and can take now; it has this epoch as long as there is something to give up."""
+    """Return the member with retained, revoked and newly assigned tasks; it keeps the epoch while revoking."""
     had, target = member.assigned, goal.target
     active_had = {name: frozenset(since) for name, since in had.active.items()}
     active = _reconcile_role(active_had, target.active, member, group, active=True)

@@ -82,14 +82,14 @@ def with_metadata(
 
 
 def topology_record(group_id: str, topology: StreamsTopology) -> GroupRecord:
-    """What the application is made of (type 23)."""
+    """Return the record of the topology (type 23)."""
     return GroupRecord(streams_group_records.StreamsGroupTopologyKey(group_id), topology.value)
 
 
 def epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
 ) -> GroupRecord:
-    """A group's epoch, the hash of its topics, the topology that fits them, what the assignor is told (type 17)."""
+    """Return the record of a group's epoch: topic hash, validated topology epoch, assignor configuration (type 17)."""
     told = [
         streams_group_records.LastAssignmentConfig(key, configs[key])
         for key in sorted(configs, key=java_string_sort_key)
@@ -99,7 +99,7 @@ def epoch_record(
 
 
 def target_assignment_record(group_id: str, member_id: str, target: TasksTuple) -> GroupRecord:
-    """What a member is to do (type 21)."""
+    """Return the record of a member's target (type 21)."""
 
     def rows(tasks: TasksBySubtopology) -> list[_TargetTasks]:
         return [_TargetTasks(name, sorted(tasks[name])) for name in sorted(tasks, key=java_string_sort_key)]
@@ -122,7 +122,7 @@ def read_target(
 
 
 def current_assignment_record(group_id: str, member: StreamsGroupMember) -> GroupRecord:
-    """What a member does, and what it has still to give up (type 22)."""
+    """Return the record of a member's current and revoked tasks (type 22)."""
 
     def active(since: TaskEpochs) -> list[_TasksWithEpochs]:
         rows = ((name, sorted(since[name])) for name in sorted(since, key=java_string_sort_key))

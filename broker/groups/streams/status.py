@@ -1,4 +1,4 @@
-"""What a member of a streams group is told beside its tasks, without any of it being an error.
+"""Status of a streams group in heartbeat responses, besides tasks and errors.
 
 Source: ``StreamsGroupHeartbeatResponse.Status``, ``TopicConfigurationException.java`` (apache/kafka 4.3.1), KIP-1071.
 """

@@ -1,4 +1,4 @@
-"""The sticky assignor: tasks stay where they are as long as nobody has too many, the others go where there is least.
+"""Sticky assignor: tasks stay with their members within the quota, the others go to the least loaded members.
 
 Source: ``StickyTaskAssignor.java``, ``ProcessState.java`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -25,7 +25,7 @@ class AssignmentMemberSpec(NamedTuple):
 
 
 class SubtopologySpec(NamedTuple):
-    """A subtopology: how many tasks it has, and whether it stores anything."""
+    """Subtopology: number of tasks, and whether it is stateful."""
 
     task_count: int
     is_stateful: bool
@@ -37,18 +37,18 @@ class StreamsGroupSpec(NamedTuple):
     members: Mapping[str, AssignmentMemberSpec]
     subtopologies: dict[str, SubtopologySpec]
     standby_replicas: int
-    """How many standby tasks each task that stores something is to have."""
+    """Number of standby tasks of each stateful task."""
 
 
 class _Task(NamedTuple):
-    """One task."""
+    """Task."""
 
     subtopology: str
     partition: int
 
 
 class _ProcessState:
-    """One process: its members, and how much each has to do."""
+    """Process with its members and their numbers of tasks."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -62,7 +62,7 @@ class _ProcessState:
         return self.placed / len(self.counts)
 
     def has_task(self, task: _Task) -> bool:
-        """Return whether one of its members does a task, in whatever role."""
+        """Return True if one of its members has a task, in any role."""
         return task in self._tasks
 
     def add_task(self, member_id: str, task: _Task) -> int:
@@ -77,7 +77,7 @@ class _ProcessState:
         return self.counts[member_id]
 
     def add_task_to_least_loaded(self, task: _Task) -> tuple[str, int]:
-        """Place a task with the member that has the fewest; gives who it is, and how many it has now."""
+        """Assign a task to the member with the fewest; return the member and its number of tasks."""
         if len(self.counts) == 1:
             only = next(iter(self.counts))
             return only, self._add_task(only, task)
@@ -90,7 +90,7 @@ class _ProcessState:
 
 
 class _TaskQuota:
-    """How many tasks a member may have: an equal share, of those that are left among those who have not got it."""
+    """Quota of tasks per member: an equal share of the remaining tasks among the remaining members."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -101,7 +101,7 @@ class _TaskQuota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def record_count(self, count: int) -> None:
-        """A member has so many now."""
+        """Record a member's number of tasks."""
         if count == self.tasks_per_member:
             self._members -= 1
             self._tasks -= count
@@ -114,7 +114,7 @@ TaskAssignmentSteps = Generator[None, None, dict[str, TasksTuple]]
 
 
 class _StickyAssignment:
-    """One computation."""
+    """Computation of one assignment."""
 
     def __init__(self, spec: StreamsGroupSpec) -> None:
         self._spec = spec
@@ -161,7 +161,10 @@ class _StickyAssignment:
     # ------------------------------------------------------------------ active tasks
 
     def assign_active(self) -> Generator[None, None, None]:
-        """Each task to whoever had it, then to who stood by for it, then to where there is least to do."""
+        """Assign active tasks.
+
+        A task goes to its previous active member, else to a previous standby, else to the least loaded member.
+        """
         left: list[_Task] = []
         for tasks in self._by_partition(stateful=False):
             for task in tasks:
@@ -198,9 +201,9 @@ class _StickyAssignment:
         self._quota.record_count(count)
 
     def _least_loaded(self, members: list[str] | None, task: _Task | None) -> str | None:
-        """Of those who stood by for a task, the first, unless one has less to do as a process and as a member.
+        """Return the least loaded of a task's previous standby members by process and member; the first if equal.
 
-        Kafka looks at the first one's process in the end, whoever was chosen: so does this.
+        Kafka finally checks the process of the first member instead of the chosen one, and so does this.
         """
         if not members:
             return None
@@ -218,8 +221,9 @@ class _StickyAssignment:
     # ------------------------------------------------------------------ standby tasks
 
     def assign_standby(self) -> Generator[None, None, None]:
-        """Each replica to whoever had the task, then to who stood by for it, then to where there is least to do; never
-        two in one process.
+        """Assign standby tasks, never two of a task in one process.
+
+        A task goes to its previous active member, else to a previous standby, else to the least loaded member.
         """
         rounds = list(self._by_partition(stateful=True))
         later: dict[str, list[tuple[_Task, int]]] = {name: [] for name in reversed(self._spec.subtopologies)}
@@ -271,7 +275,7 @@ class _StickyAssignment:
 
 
 def assign_sticky(spec: StreamsGroupSpec) -> TaskAssignmentSteps:
-    """The new targets by member, in steps."""
+    """Return the new targets by member, in steps."""
     assert spec.members
     work = _StickyAssignment(spec)
     yield from work.assign_active()

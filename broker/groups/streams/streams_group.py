@@ -1,4 +1,4 @@
-"""A streams group as its records say it is: topology, members with their tasks, targets, and who does what.
+"""Streams group as replayed from its records: topology, members with tasks, targets, and owners of tasks.
 
 Source: ``StreamsGroup.java``, ``StreamsGroupMember.java``, ``TasksTupleWithEpochs.java`` (apache/kafka 4.3.1),
 KIP-1071.
@@ -28,7 +28,7 @@ SUBTOPOLOGIES_PER_STEP = 200
 
 
 class TasksTuple(NamedTuple):
-    """What a member is to do."""
+    """Tasks of a member's target."""
 
     active: TasksBySubtopology = NO_TASKS
     standby: TasksBySubtopology = NO_TASKS
@@ -36,7 +36,7 @@ class TasksTuple(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """True if it is nothing at all."""
+        """True without tasks."""
         return not (self.active or self.standby or self.warmup)
 
     def overlaps(self, held: TasksTupleWithEpochs) -> bool:
@@ -46,7 +46,7 @@ class TasksTuple(NamedTuple):
 
 
 class TasksTupleWithEpochs(NamedTuple):
-    """What a member does, or has still to give up."""
+    """Tasks that a member has, or has to revoke."""
 
     active: TaskEpochs = {}  # noqa: RUF012  # never changed
     standby: TasksBySubtopology = NO_TASKS
@@ -54,7 +54,7 @@ class TasksTupleWithEpochs(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """True if it is nothing at all."""
+        """True without tasks."""
         return not (self.active or self.standby or self.warmup)
 
 
@@ -63,7 +63,7 @@ EMPTY_TASKS_WITH_EPOCHS = TasksTupleWithEpochs()
 
 
 class StreamsMemberState(IntEnum):
-    """Where a member is on its way to its target; the numbers stand in its record."""
+    """State of a member's reconciliation; the numbers are those of its record."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -77,7 +77,7 @@ class StreamsMemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupMember:
-    """One member: a thread of an application, in the process ``process_id``."""
+    """Group member: a thread of an application, in the process ``process_id``."""
 
     id: str
     epoch: int = 0
@@ -91,7 +91,7 @@ class StreamsGroupMember:
     topology_epoch: int = -1
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
-    """Where others may ask it for what it stores: host and port."""
+    """Endpoint for interactive queries: host and port."""
     tags: tuple[tuple[str, str], ...] = ()
     """In order of their keys."""
     assigned: TasksTupleWithEpochs = EMPTY_TASKS_WITH_EPOCHS
@@ -113,7 +113,7 @@ class StreamsGroupMember:
 
 
 class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
-    """One group. `update` and `remove` are for the replay of its records alone."""
+    """Streams group. `update` and `remove` are only for the replay of its records."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)

@@ -41,7 +41,7 @@ OnTargetReady = Callable[[int, TasksTuple, GroupEffects], None]
 
 
 class StreamsAssignmentInput(NamedTuple):
-    """What a target is computed from, as it was when the heartbeat came: the group goes on while it runs in slices."""
+    """Input of the computation, as of the heartbeat: the group may change while it runs in time slices."""
 
     group_id: str
     epoch: int
@@ -82,7 +82,7 @@ def work_units(todo: StreamsAssignmentInput) -> int:
 
 
 def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[str, TasksTuple]]:
-    """The new target of every member; nothing while the topology's topics are not as they must be."""
+    """Yield the new target of every member in steps; empty while the topology's topics are invalid."""
     if not todo.configured.is_ready:
         return dict.fromkeys(todo.members, EMPTY_TASKS)
     members = {
@@ -112,7 +112,7 @@ def compute_and_write_targets(
 
 
 def on_timer(groups: StreamsGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:
-    """The wait for first members is over, or a member's time is."""
+    """Handle the end of the initial delay, or a timeout of a member."""
     fx = GroupEffects()
     group = groups.groups.get(key[1])
     if key[0] == INITIAL_DELAY_TIMER:
@@ -127,7 +127,7 @@ def on_timer(groups: StreamsGroups, key: tuple[str, ...], now_ms: int) -> GroupE
 
 
 def _assign_after_delay(groups: StreamsGroups, group: StreamsGroup, now_ms: int, fx: GroupEffects) -> None:
-    """Compute a group's first target, where anybody has looked at its topology; else the next heartbeat does."""
+    """Compute a group's first target after the delay, if its topology is configured; else the next heartbeat does."""
     configured = group.configured
     if not group.members or configured is None or group.epoch <= group.target_epoch:
         return

@@ -17,7 +17,7 @@ TOPICS_PER_STEP = 1_000
 
 
 class StreamsTopology:
-    """What the first member of a group said; all others must say the same."""
+    """Topology of the group's first member, which all others must have."""
 
     def __init__(self, value: streams_group_records.StreamsGroupTopologyValue) -> None:
         self.value = value
@@ -52,12 +52,12 @@ class StreamsTopology:
                 yield
 
     def has_same_content(self, other: StreamsTopology) -> bool:
-        """Return whether it says the same in the same epoch; the order of its subtopologies does not matter."""
+        """Return True for the same content and epoch; the order of subtopologies does not matter."""
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies
 
 
 def source_topics(row: streams_group_records.Subtopology) -> Iterator[str]:
-    """The topics a subtopology reads: the application's own and those it repartitions by."""
+    """Yield the topics a subtopology reads: the application's own and those it repartitions by."""
     yield from row.source_topics
     yield from (topic.name for topic in row.repartition_source_topics)
 
@@ -68,7 +68,7 @@ def _topics_in(row: streams_group_records.Subtopology) -> Iterator[str]:
 
 
 def topic_names_in(topology: streams_group_heartbeat.Topology) -> Iterator[str]:
-    """Every topic a member's topology names, again where it names it again."""
+    """Yield every topic a member's topology names, again where it names it again."""
     for row in topology.subtopologies:
         yield from row.source_topics
         yield from row.repartition_sink_topics
@@ -82,7 +82,7 @@ def _info(topic: streams_group_heartbeat.TopicInfo) -> streams_group_records.Top
 
 
 def from_request(topology: streams_group_heartbeat.Topology) -> StreamsTopology:
-    """A member's topology, as its record would have it.
+    """Return a member's topology, as its record would have it.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR where it has a negative epoch or names a subtopology twice, as in Kafka.
