@@ -1,4 +1,4 @@
-"""For each topic, for each partition: its answer, else its error. A long request takes turns with everybody else."""
+"""Results of a request with many items: a response row or an error for each, in time slices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 PendingResults = list[tuple[PendingBrokerRequest, Callable[[Any], None]]]
-"""What an answer waits for, and who takes it in."""
+"""Pending requests of a response, with the functions that apply their results."""
 MAX_PENDING_RESULTS = 250
 """So many rows are made before what coordinators say about them is waited for: they must not have been written yet."""
 assert MAX_PENDING_RESULTS <= PENDING_ROWS
@@ -23,7 +23,7 @@ assert MAX_PENDING_RESULTS <= PENDING_ROWS
 def collect_results(
     rows: list[R], parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, ProtocolError], R]
 ) -> Job[list[R]]:
-    """One row more for every part: what ``answer`` gives, or what ``refused`` makes of the error it raised."""
+    """Append a row for every part: the result of ``answer``, or of ``refused`` for the error it raised."""
     for part in parts:
         try:
             row = answer(part)
@@ -35,7 +35,7 @@ def collect_results(
 
 
 def distinct(names: Iterable[str]) -> Iterator[str | None]:
-    """Each name the first time it comes, None where it comes again: very many of those take their time too."""
+    """Yield each name the first time it comes, None where it comes again: very many of those take their time too."""
     seen: set[bytes] = set()  # a quarter smaller than the text
     for name in names:
         raw = name.encode()
@@ -44,7 +44,7 @@ def distinct(names: Iterable[str]) -> Iterator[str | None]:
 
 
 def wait_for_results(waits: PendingResults) -> Job[None]:
-    """Have everything taken in that is waited for."""
+    """Wait for all results and apply them."""
     for ticket, take in waits:
         yield from wait_for_result(ticket)
         take(ticket.answer)
@@ -52,6 +52,6 @@ def wait_for_results(waits: PendingResults) -> Job[None]:
 
 
 def wait_for_result(ticket: PendingBrokerRequest) -> Job[Any]:
-    """A ticket's answer, once it is there."""
+    """Return a ticket's answer, once it is there."""
     yield ticket.wait() if ticket.answer is None else None
     return ticket.answer

@@ -1,8 +1,9 @@
-"""AlterConfigs (33), v0-2: settings are checked as far as this broker knows them, then forwarded; also those of
-IncrementalAlterConfigs (44), v0-1.
+"""AlterConfigs (33), v0-2: settings are checked as far as this broker knows them, then forwarded.
 
-Behaviour: settings of brokers are held against this broker's own configuration, and are refused for another broker:
-a client has to send them to that one. The resources that are left go to the controller, which checks topics, groups and
+Also those of IncrementalAlterConfigs (44), v0-1.
+
+Behaviour: settings of brokers are held against this broker's own configuration, and are refused for another broker: a
+client has to send them to that one. The resources that are left go to the controller, which checks topics, groups and
 client metrics. Deviation: rows that were refused here stand behind those of the controller.
 
 Source: ``ConfigAdminManager.scala``, ``KafkaApis.handleIncrementalAlterConfigsRequest`` (apache/kafka 4.3.1); KIP-339,

@@ -1,9 +1,9 @@
 """AlterReplicaLogDirs (34), v1-2: move replicas of this node to other directories of it.
 
 Behaviour: a row is answered once there is an empty copy in the other directory; it is filled in the background, and
-takes the replica's place when it has everything. What is asked for again changes nothing; another directory than before
-gives the first move up, and the one in which the replica lies gives up any. A replica that is not here yet will be made
-where it was asked for, and the answer is REPLICA_NOT_AVAILABLE. A partition named twice goes where it was named last.
+takes the replica's place when it has everything. A repeated request has no effect; another directory cancels the first
+move, and the replica's current directory cancels any. A replica that does not exist yet will be created in the
+requested directory, and the response is REPLICA_NOT_AVAILABLE. For a duplicate partition the last directory counts.
 
 Source: ``KafkaApis.handleAlterReplicaLogDirsRequest``, ``ReplicaManager.alterReplicaLogDirs`` (apache/kafka 4.3.1).
 

@@ -6,7 +6,7 @@ out, since older clients refuse them. From v3 a bad software name or version is 
 
 Source: ``ApiVersionsRequest.java``, ``ApiVersionsResponse.java``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
 
-From KIP-35; who the client is: KIP-511; feature levels: KIP-584.
+From KIP-35; client name and version: KIP-511; feature levels: KIP-584.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
-    """Say what is spoken here."""
+    """Return the supported versions and features."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(len(name) <= MAX_SOFTWARE_CHARS and _SOFTWARE.fullmatch(name) for name in names):

@@ -2,7 +2,7 @@
 
 Behaviour: -1 means the high watermark; above it OFFSET_OUT_OF_RANGE. A topic whose cleanup policy is ``compact`` alone
 is refused (POLICY_VIOLATION), an internal topic too (INVALID_TOPIC_EXCEPTION). The answer carries the new log start,
-and -1 with an error. It waits until the replicas that are alive start there too: then nothing of it is anywhere.
+and -1 with an error. It waits until all live replicas start there too: then the records are deleted everywhere.
 
 Source: ``ReplicaManager.deleteRecords``, ``DelayedDeleteRecords.java`` (apache/kafka 4.3.1).
 
@@ -34,18 +34,18 @@ HIGH_WATERMARK = -1
 
 
 class PendingDeletion(NamedTuple):
-    """One partition's answer on its way."""
+    """Pending result of one partition."""
 
     result: DeleteRecordsPartitionResult
     replica: HostedPartition
     is_raised: bool
     """True if the log start moved."""
     target_offset: int
-    """Where every replica is to start."""
+    """New log start of every replica."""
 
 
 DeletionResult = PendingDeletion | ErrorCode
-"""Until all is known there may be very many, and of a refusal no more is said."""
+"""Compact result: there may be very many, and an error needs only its code."""
 
 
 def _raise_log_start(context: RequestContext, topic: str, partition: int, offset: int) -> PendingDeletion:
@@ -65,7 +65,7 @@ def _raise_log_start(context: RequestContext, topic: str, partition: int, offset
 
 
 def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Job[None]:
-    """Note the new log starts, each directory's at once; then segments may go, and the answers say so."""
+    """Checkpoint the new log starts, each directory's at once; then delete segments and set the results."""
     storage = context.services.log_dirs
     by_directory: dict[LogDirectory, list[PartitionLog]] = {}
     for row in rows:
@@ -95,7 +95,7 @@ def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Jo
 
 
 class _LowWatermarkWait:
-    """Replicas elsewhere whose logs start too low still."""
+    """Wait for remote replicas with a lower log start."""
 
     def __init__(self, context: RequestContext, rows: list[PendingDeletion], timeout_ms: int) -> None:
         self._context = context
@@ -124,7 +124,7 @@ class _LowWatermarkWait:
         return not self._pending
 
     def wait(self) -> Job[None]:
-        """Wait for them; what is not in time says so."""
+        """Wait for them; those not in time get an error."""
         context = self._context
         yield wait_while_connected(
             context.peer,

@@ -20,7 +20,7 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResu
 
 
 def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """The refusal where ``delete.topic.enable`` is false."""
+    """Return the error for ``delete.topic.enable=false``."""
     if context.services.config.flag("delete.topic.enable"):
         return None
     code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED

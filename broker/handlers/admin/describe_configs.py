@@ -1,9 +1,9 @@
 """DescribeConfigs (32), v1-4: effective settings with their source, synonyms and type.
 
 Behaviour: null or empty keys mean all. A topic's setting falls back on the broker's, then on Kafka's default. All of
-Kafka's broker keys are answered; those Ottla does not honour are read-only defaults. Sensitive values are null. What a
-value means is told, not how it was written; what was set for all brokers is told as it was sent.
-Deviation: a resource asked for twice is answered once, with the keys that were named first.
+Kafka's broker keys are answered; those Ottla does not honour are read-only defaults. Sensitive values are null. Values
+are returned normalized; cluster-wide broker defaults as they were sent. Deviation: a resource asked for twice is
+answered once, with the keys that were named first.
 
 Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
 
@@ -89,7 +89,7 @@ def _row(
 
 
 def _broker_synonyms(context: RequestContext, key_name: str) -> list[DescribeConfigsSynonym]:
-    """Where a broker setting's value comes from, the winner first."""
+    """Return the synonyms of a broker setting, by precedence."""
     services = context.services
     names = list(dict.fromkeys((*(name for name, _ in synonyms_of(key_name)), base_name(key_name))))
     sources: list[tuple[Mapping[str, str | None], int]] = [
@@ -104,7 +104,7 @@ def _broker_synonyms(context: RequestContext, key_name: str) -> list[DescribeCon
         for name in names
         if values.get(name) is not None
     ]
-    # As Kafka does, which means to drop the settings of single listeners: what stands before its own name is not told.
+    # as Kafka, which intends to drop the settings of single listeners: synonyms before the own name are omitted
     return list(dropwhile(lambda synonym: synonym.name != key_name, found))
 
 

@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), v1-5: each data directory, its partitions with their sizes, and the room that is left.
 
 Behaviour: null topics mean all; a partition that does not lie here is left out. A copy on its way to another directory
-is a row of its own there, with how far it is behind. A directory that has failed says KAFKA_STORAGE_ERROR and nothing
-else. Below metadata.version 4.3-IV0 none is called cordoned.
+is a row of its own there, with how far it is behind. A failed directory has only KAFKA_STORAGE_ERROR. Below
+metadata.version 4.3-IV0 none is called cordoned.
 
 Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
 
@@ -57,7 +57,7 @@ def _row(
 
 
 def _lag(context: RequestContext, future: PartitionLog) -> int:
-    """How many offsets a copy is behind the log it is to replace; -1 where that is not there."""
+    """Return the lag in offsets of a future log; -1 without a current log."""
     replica = context.services.replica_manager.get(future.topic, future.partition)
     return -1 if replica is None else replica.log.log_end_offset - future.log_end_offset
 

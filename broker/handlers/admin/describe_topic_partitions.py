@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), v0: topics in name order, in pages of partitions.
 
-Behaviour: no topics means all. A page holds at most ``response_partition_limit`` partitions (2,000 at most); where
-more follow, ``next_cursor`` says where to go on. A topic before the cursor is left out.
+Behaviour: no topics means all. A page holds at most ``response_partition_limit`` partitions (2,000 at most); if more
+follow, ``next_cursor`` is the next position. A topic before the cursor is left out.
 
 Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
 

@@ -1,9 +1,9 @@
-"""GetTelemetrySubscriptions (71), v0: which metrics a client shall push, and how often.
+"""GetTelemetrySubscriptions (71), v0: the metrics that a client pushes, and the interval.
 
 Behaviour: a client without an id is given one. Asking again before its interval is over is THROTTLING_QUOTA_EXCEEDED,
-unless the subscriptions have changed or its push was refused for them. Nobody needs a right for it.
+unless the subscriptions have changed or its push was refused for them. It needs no authorization.
 
-Deviation: ``client_source_port`` in a subscription's patterns matches nobody.
+Deviation: ``client_source_port`` in a subscription's patterns matches no client.
 
 Source: ``ClientMetricsManager.processGetTelemetrySubscriptionRequest`` (apache/kafka 4.3.1).
 
@@ -26,7 +26,7 @@ _MAX_CHARS = 255
 
 
 def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> HandlerResult:
-    """Say what to push."""
+    """Return the subscription."""
     try:
         instance = context.services.client_metrics.get_subscription(
             request.client_instance_id, client_attributes(context), context.peer
@@ -45,7 +45,7 @@ def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -
 
 
 def client_attributes(context: RequestContext) -> dict[str, str | None]:
-    """A client as subscriptions' patterns see it, but for its id; it is kept as long as the client is known."""
+    """Return a client as subscriptions' patterns see it, but for its id; it is kept as long as the client is known."""
     peer = context.peer
     return {
         "client_id": context.client_id[:_MAX_CHARS],

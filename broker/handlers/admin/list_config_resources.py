@@ -1,6 +1,6 @@
-"""ListConfigResources (74), v0-1: which resources have settings.
+"""ListConfigResources (74), v0-1: resources with settings.
 
-Behaviour: v0 lists client metrics only; v1 the kinds asked for, or all. A kind nobody knows is UNSUPPORTED_VERSION.
+Behaviour: v0 lists client metrics only; v1 the kinds asked for, or all. An unknown type is UNSUPPORTED_VERSION.
 
 Source: ``KafkaApis.handleListConfigResources`` (apache/kafka 4.3.1).
 

@@ -1,10 +1,9 @@
 """Metadata (3), v0-13: brokers, and leaders of partitions.
 
 Behaviour: v0 an empty list means all topics; from v1 null does and an empty list means none. From v12 topics may be
-asked for by id: where one is, names count for nothing; v10 and v11 have room for ids and refuse them. A missing topic
-is created when both the client and ``auto.create.topics.enable`` allow it; this answer still says
-UNKNOWN_TOPIC_OR_PARTITION. A topic that is asked for twice is answered once. The controller id is that of a live broker
-(KRaft).
+asked for by id: then names are ignored; v10 and v11 have room for ids and refuse them. A missing topic is created when
+both the client and ``auto.create.topics.enable`` allow it; this answer still says UNKNOWN_TOPIC_OR_PARTITION. A topic
+that is asked for twice is answered once. The controller id is that of a live broker (KRaft).
 
 Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 
@@ -38,7 +37,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 def cluster_authorized_operations(context: RequestContext) -> int:
-    """What who asks may do to the cluster, as bits; nothing where it may not even be described."""
+    """Return the client's authorized operations on the cluster, as bits; none without DESCRIBE."""
     return (
         context.authorized_operations(ResourceType.CLUSTER)
         if context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
@@ -70,14 +69,14 @@ def _topic_response(
 
 
 def _unauthorized_topic(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
-    """The row of a topic that who asks may not see, or not make: it does not say whether there is one."""
+    """Return the row of a topic that the client may not describe or create, which does not reveal its existence."""
     return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
 
 
 def _unknown_topic(
     context: RequestContext, name: str, request: MetadataRequest, *, create: bool
 ) -> MetadataResponseTopic:
-    """The row of a topic that is not there, which may begin to exist because of it."""
+    """Return the row of a topic that is not there, which may begin to exist because of it."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -1,8 +1,8 @@
 """PushTelemetry (72), v0: a client's metrics.
 
-Behaviour: the subscription must be the one it was told, its interval over, the codec known and the size no more than
-``telemetry.max.bytes``, packed and unpacked; what cannot be unpacked or read is INVALID_RECORD. Nobody needs a right
-for it. Where the node has a metrics page they are shown there.
+Behaviour: the subscription must be the one it was told, the push interval over, the codec known and the size no more
+than ``telemetry.max.bytes``, packed and unpacked; what cannot be unpacked or read is INVALID_RECORD. It needs no
+authorization. Where the node has a metrics page they are shown there.
 
 Source: ``ClientMetricsManager.processPushTelemetryRequest`` (apache/kafka 4.3.1).
 

@@ -1,6 +1,6 @@
-"""BrokerHeartbeat (63), v0-2: a broker keeps its lease.
+"""BrokerHeartbeat (63), v0-2: a broker keeps its session.
 
-Behaviour: that it was heard counts from the moment the request is here, before it waits for its turn.
+Behaviour: the session is extended when the request arrives, before it is queued.
 
 Source: ``QuorumController.processBrokerHeartbeat`` (apache/kafka 4.3.1).
 

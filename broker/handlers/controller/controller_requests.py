@@ -1,7 +1,7 @@
-"""Requests the active controller decides: which ones they are stands in the controller listener's table.
+"""Requests decided by the active controller, as listed in the controller listener's table.
 
-The answer leaves once what it changed is committed. A controller that is not the active one says so wherever that API
-has its errors, and names the one that is.
+The answer leaves once what it changed is committed. An inactive controller returns NOT_CONTROLLER in the API's error
+fields, with the active one.
 
 Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
 """
@@ -39,7 +39,7 @@ def submit_to_controller(context: RequestContext, request: Message, event: Any) 
 
 
 def not_controller_message(leader_id: int) -> str:
-    """What is said with NOT_CONTROLLER (``ControllerExceptions.java``)."""
+    """Return the message of NOT_CONTROLLER (``ControllerExceptions.java``)."""
     if leader_id < 0:
         return "No controller appears to be active."
     return f"The active controller appears to be node {leader_id}."

@@ -16,6 +16,6 @@ from ottla.wire.codec.schema import Message
 
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
-    """Ask the controller in this process, as who sent it."""
+    """Submit the request to the controller in this process, with its principal."""
     asked = TokenRequestContext(request, context.peer.principal, context.now_ms)
     return error_response(context, request) or controller_requests.submit_to_controller(context, request, asked)

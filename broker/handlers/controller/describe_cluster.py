@@ -1,8 +1,8 @@
 """DescribeCluster (60), v0-2, at a controller: its nodes are the controllers, its controller the quorum's leader.
 
 Behaviour: the endpoint type must be controllers (MISMATCHED_ENDPOINT_TYPE), for v0 INVALID_REQUEST either way. A
-controller is named once it is registered and has an endpoint under the listener the request came in on; a leader that
-is not named is told as -1.
+controller is named once it is registered and has an endpoint under the listener the request came in on; the controller
+id is -1 for a leader without one.
 
 Source: ``ControllerApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse`` (apache/kafka 4.3.1).
 

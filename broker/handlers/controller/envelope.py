@@ -1,9 +1,9 @@
-"""Envelope (58), v0: a client's request that a broker passes on, with who the client is and where it sits.
+"""Envelope (58), v0: a client's request forwarded by a broker, with the client's principal and address.
 
-Behaviour: what may not be forwarded, and an address that is none, is INVALID_REQUEST; a principal that does not parse
-PRINCIPAL_DESERIALIZATION_FAILURE; a request that nobody here can read UNSUPPORTED_VERSION, for which the broker closes
-the client's connection. The inner answer travels with its own header. Where it says that this is not the controller,
-the envelope says it instead, and the broker asks another; for DescribeQuorum that is NOT_LEADER_OR_FOLLOWER.
+Behaviour: an API that is not forwardable, and an invalid address, is INVALID_REQUEST; a principal that does not parse
+PRINCIPAL_DESERIALIZATION_FAILURE; an unsupported version of the request UNSUPPORTED_VERSION, for which the broker
+closes the client's connection. The inner answer travels with its own header. Its NOT_CONTROLLER is returned by the
+envelope instead, and the broker retries at another; for DescribeQuorum that is NOT_LEADER_OR_FOLLOWER.
 
 Source: ``EnvelopeUtils.scala``, ``RequestChannel.buildResponseSend`` (apache/kafka 4.3.1).
 
@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> ResponseJob:
 
 
 def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) -> Job[EnvelopeResponse]:
-    """Raises ProtocolError: what is wrong with the envelope."""
+    """Handle the inner request. Raises ProtocolError for an invalid envelope."""
     peer = _peer(context, envelope)
     request, route, forwarding = _parse_inner_request(context, envelope.request_data)
     inner = replace(
@@ -70,7 +70,7 @@ def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) ->
 
 
 def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
-    """Who the client is, and where it sits."""
+    """Return the peer of the forwarded request: the client's principal and address."""
     raw = envelope.request_principal or b""
     try:
         if raw[:2] != _PRINCIPAL_VERSION:
@@ -88,7 +88,7 @@ def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
 
 
 def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec, Forwarding]:
-    """The request inside, and how it is answered here."""
+    """Return the request inside, and how it is answered here."""
     try:
         request = parse_request(memoryview(data))
     except WireError as error:

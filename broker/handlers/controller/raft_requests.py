@@ -1,10 +1,7 @@
-"""Requests of the quorum's own: Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1), FetchSnapshot (59),
-DescribeQuorum (55), AddRaftVoter (80), RemoveRaftVoter (81), UpdateRaftVoter (82).
+"""Requests of the quorum itself.
 
-They go to this node's raft, leader or not; an answer that names the leader names its address under the listener the
-request came in on.
-
-Source: ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
+Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1), FetchSnapshot (59), DescribeQuorum (55), AddRaftVoter
+(80), RemoveRaftVoter (81), UpdateRaftVoter (82).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class UnreadablePartitions:
 
 
 class AvailableBytes:
-    """How many bytes a reading would bring: only what a change touched is looked at again."""
+    """Number of bytes a read would return; a change only updates the affected partition."""
 
     def __init__(self, context: RequestContext, reader: FetchParams, enough: int, besides: Hashable) -> None:
         self._context = context
@@ -60,9 +60,9 @@ class AvailableBytes:
         wanted: Iterable[CachedPartition | None],
         unreadable: UnreadablePartitions,
     ) -> Job[bool]:
-        """Look at all of them but the ``unreadable``, a step a few partitions; says whether it is enough.
+        """Count the bytes of all but the ``unreadable`` partitions, in steps; return True if they suffice.
 
-        Each is watched before it is looked at: it may change while the others are.
+        Each is watched before it is counted, as it may change meanwhile.
         """
         enough, what = False, "fetch" if self._params.replica_id < 0 else "end"
         for key in (self._other_partitions_key, self._follower_key):

@@ -1,13 +1,13 @@
 """Fetch (1), v4-18: ranges of segment files, straight from the page cache to the socket.
 
-Behaviour: partitions are read in request order. The first batch of the first partition that has something comes
-whole even above the limits; after it limits are hard: a partition whose first batch does not fit gets nothing, a later
+Behaviour: partitions are read in request order. The first batch of the first partition with records is returned whole
+even above the limits; after it limits are hard: a partition whose first batch does not fit gets no records, a later
 batch may be cut off. The answer waits until ``min_bytes`` are there (at most what the limits allow), an error turns up,
 or ``max_wait_ms`` is over; a partition that is unknown or not authorized ends the wait only where there is no other.
 Consumers see records below the high watermark, or below the last stable offset with read_committed.
 
-A request with a replica id is a follower's: it reads up to the log end, and says by each offset what it has. That
-counts once, when the request comes, and not when a parked one is read again.
+A request with a replica id is a follower's: it reads up to the log end, and its offsets report its progress. They count
+once, on arrival, and not when a delayed request is read again.
 
 Version notes: v7 sessions; v9 leader epochs; v11 any replica serves consumers; v12 diverging epochs; v13 topic ids; v16
 leader endpoints.
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from ottla.broker.quotas.replication_quota import ReplicationQuota
 
 PARTITION_OVERHEAD_BYTES = 60
-"""What a partition's row takes besides its records, about."""
+"""Approximate bytes of a partition's row besides its records."""
 _UNREADABLE = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -162,7 +162,7 @@ def _error_partition(context: RequestContext, want: CachedPartition, code: Error
 def _redirect_to_preferred_replica(
     context: RequestContext, replica: HostedPartition, want: CachedPartition, reader: FetchParams, row: PartitionData
 ) -> bool:
-    """Send a consumer to a replica in its own rack, where there is one; then it gets nothing here."""
+    """Redirect a consumer to a replica in its own rack, if there is one; it gets no records here."""
     state, elsewhere = replica.state, READ_FROM_LEADER
     if type(state) is LeaderState:
         elsewhere = select_replica(state, reader.broker_racks, reader.client_rack, want.fetch_offset, context.now_ms)
@@ -181,7 +181,7 @@ def _update_follower(
     *,
     arrives: bool,
 ) -> None:
-    """A follower's fetch counts when it comes; it may get nothing for now all the same."""
+    """Update the follower's state on arrival of its fetch; it may get no records for now all the same."""
     if arrives:
         end = replica.log.log_end_offset
         replica.update_follower_fetch_state(
@@ -192,7 +192,7 @@ def _update_follower(
 
 
 class _ReadAttempt:
-    """One reading of everything a fetch wants."""
+    """One read of all partitions of a fetch."""
 
     def __init__(self, limit: int, rows: FetchRowBuffer, takes: CachedQuota | None) -> None:
         self.max_bytes = self.remaining_bytes = limit
@@ -208,7 +208,7 @@ class _ReadAttempt:
         """Whom the answer sends the reader to."""
 
     def add_current_leader(self, context: RequestContext, want: CachedPartition, row: PartitionData) -> None:
-        """Say who leads a partition that is not led here, where that is known."""
+        """Set the current leader of a partition that is not led here, if known."""
         topic = context.image.topics.get(want.topic) if want.topic is not None else None
         partition = topic.partitions.get(want.partition) if topic is not None else None
         if partition is not None:
@@ -225,7 +225,7 @@ def _read_all(
     *,
     arrives: bool,
 ) -> Job[_ReadAttempt]:
-    """Read everything that is wanted, as far as the limits go: a step a few partitions."""
+    """Read all partitions within the limits, in steps."""
     most = min(request.max_bytes, context.services.fetch_max_bytes)
     quotas, takes = context.services.quota_holder.quotas, None
     if quotas is not None and reader.replica_id < 0:
@@ -308,7 +308,7 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
 
 
 def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota, rows: Any) -> Job[None]:
-    """What goes to followers of partitions that may be held back."""
+    """Record the bytes for followers of throttled partitions."""
     now = context.services.env.monotonic_ms()
     for number, (want, row) in enumerate(rows, 1):
         if number % PARTITIONS_PER_STEP == 0:
@@ -320,7 +320,7 @@ def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota,
 def _register_listener(
     context: RequestContext, broker: int, want: CachedPartition, row: PartitionData, line: PartitionChangeListener
 ) -> bool:
-    """Have a follower's session told of the next change, where a row has told all there is."""
+    """Register a follower's session for the next change of a partition whose data was returned completely."""
     replica = context.services.replica_manager.get(want.topic, want.partition) if want.topic is not None else None
     if replica is None:
         return False
@@ -330,10 +330,11 @@ def _register_listener(
 def _update_follower_session(
     context: RequestContext, reader: FetchParams, session: FetchContext, attempt: _ReadAttempt
 ) -> Job[None]:
-    """What a follower is told counts towards its rate, and may be all there is."""
+    """Charge a follower's quota, and update its session."""
     if context.peer.request_timer is not None:
         context.peer.request_timer.is_exempt = True
-    if reader.quota is not None and isinstance(attempt.partition_responses, list):  # of very many nothing is kept
+    # very large requests have no session
+    if reader.quota is not None and isinstance(attempt.partition_responses, list):
         yield from _record_throttled_bytes(context, reader.quota, attempt.partition_responses)
     if session.session is not None and session.is_session_owner:
         watch = partial(_register_listener, context, reader.replica_id)
@@ -354,7 +355,7 @@ def _respond(
             attempt.bytes + attempt.count * PARTITION_OVERHEAD_BYTES,
         )
         delay_ms = quotas and quotas.fetch_throttle_ms(context.peer, context.client_id, size_bytes, context.now_ms)
-        if delay_ms:  # what was read would be over: nothing comes of it (KIP-219)
+        if delay_ms:  # the records would exceed the quota: discard them (KIP-219)
             session_id = 0 if session.session is None else session.session.id
             return FetchResponse(throttle_time_ms=delay_ms, session_id=session_id)
     response = yield from session.build_response(attempt.partition_responses)

@@ -30,10 +30,10 @@ class FetchParams:
     read_committed: bool
     leader_only: bool
     replica_id: int
-    """Its broker id; -1 for a consumer."""
+    """Broker id of the follower; -1 for a consumer."""
     broker_epoch: int
     client_rack: str = ""
-    """Where it wants to be sent to a replica of its own rack: its rack."""
+    """Rack of the consumer, for fetching from the closest replica."""
     broker_racks: Mapping[int, str | None] = field(default_factory=dict)
     """Of the brokers it can reach."""
     quota: Any = None
@@ -68,7 +68,7 @@ CONSUMER_FETCH_PARAMS = {
 def resolve_fetch_params(
     context: RequestContext, request: FetchRequest, session: FetchContext, plain: FetchParams
 ) -> FetchParams:
-    """A follower, or a consumer that says where it is; ``plain``: what it would be if it did not."""
+    """Return the parameters of a follower, or of a consumer with a rack; ``plain``: those of other consumers."""
     if session.is_follower:
         state, throttle = request.replica_state, context.services.replica_manager.leader_quota
         held = None if throttle.bytes_per_second(context.image) is None else throttle
@@ -81,7 +81,7 @@ def resolve_fetch_params(
 
 
 def diverging_epoch(replica: HostedPartition, want: CachedPartition) -> EpochEndOffset | None:
-    """Where the leader's log ends for the epoch the reader saw last, if the reader's log goes on beyond it."""
+    """Return the end offset of the last fetched epoch, if the reader's log diverges."""
     log = replica.log
     epoch, end = log.epochs.end_offset_for(want.last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end < 0 or want.fetch_offset < log.log_start_offset:

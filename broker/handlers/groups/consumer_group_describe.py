@@ -1,9 +1,8 @@
 """ConsumerGroupDescribe (69), v0-1: state, epochs and members of groups of the new protocol.
 
-Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. A member is shown with what it has,
-what it still has to give up among that, and with its target. Where any of those topics may not be described the group
-shows nothing but TOPIC_AUTHORIZATION_FAILED.
-Deviation: a group asked for twice is answered once.
+Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. A member has its current partitions,
+including those to revoke, and its target. If any of those topics may not be described, the group has only
+TOPIC_AUTHORIZATION_FAILED. Deviation: a group asked for twice is answered once.
 
 Source: ``KafkaApis.handleConsumerGroupDescribe``, ``ConsumerGroup.asDescribedGroup`` (apache/kafka 4.3.1).
 

@@ -1,8 +1,7 @@
 """DeleteGroups (42), v0-2: forget groups without members, and their positions.
 
-Behaviour: a group with members is NON_EMPTY_GROUP, one nobody knows GROUP_ID_NOT_FOUND. Of a share group what the
-share coordinator may remember is forgotten first; where it cannot be, the group stays, and says what is left to forget.
-The empty id is a group like any other.
+Behaviour: a group with members is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND. The share state of a share group
+is deleted first; if that fails, the group stays, with the state left to delete. The empty id is a group like any other.
 
 Source: ``GroupCoordinatorShard.deleteGroups``, ``sharePartitionDeleteRequests`` (apache/kafka 4.3.1).
 

@@ -1,8 +1,8 @@
 """DescribeGroups (15), v0-6: state and members of classic groups.
 
-Behaviour: a group nobody knows is "Dead" without an error up to v5, GROUP_ID_NOT_FOUND with a message from v6.
-Member metadata and assignments are shown for a stable group only, metadata empty otherwise.
-Deviation: a group asked for twice is answered once.
+Behaviour: an unknown group is "Dead" without an error up to v5, GROUP_ID_NOT_FOUND with a message from v6. Member
+metadata and assignments are shown for a stable group only, metadata empty otherwise. Deviation: a group asked for twice
+is answered once.
 
 Source: ``GroupMetadataManager.describeGroups``, ``ClassicGroup.describe`` (apache/kafka 4.3.1).
 
@@ -44,7 +44,7 @@ def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
 
 
 def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str, *, other: bool) -> DescribedGroup:
-    """One group; ``other``: there is one of another kind."""
+    """Describe a group; ``other``: there is one of another type."""
     if group is not None:
         stable = group.state is ClassicGroupState.STABLE
         protocol = (group.protocol or "") if stable else ""
@@ -92,7 +92,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJ
 
 
 def _apply_result(row: DescribedGroup, answer: Any) -> None:
-    """What was read may never be committed: then nothing is told of the group."""
+    """Clear the row if the described state was not committed."""
     if isinstance(answer, ProtocolError):
         row.error_code, row.error_message, row.group_state = answer.code, None, ""
         row.protocol_type = row.protocol_data = ""

@@ -1,4 +1,4 @@
-"""What describing groups of the new kinds has in common: one row a group, and what is not for everybody is hidden.
+"""Common parts of describing modern groups: one row per group, with hidden topics.
 
 Source: ``KafkaApis.scala``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1).
 """
@@ -28,18 +28,18 @@ class GroupDescriber(NamedTuple):
     group: Callable[[GroupStateMachine, str], Any]
     """A group, or Raises: ProtocolError."""
     group_fields: Callable[[RequestContext, GroupStateMachine, Any], Job[Mapping[str, Any]]]
-    """What the row of a group has that those of other kinds have not, or Raises: Hidden."""
+    """Return the type-specific fields of a group's row, or raise Hidden."""
     member: Callable[[RequestContext, Any, Any], Any]
     """The row of a group's member, or Raises: Hidden."""
     hidden_message: str = "The group has described topic(s) that the client is not authorized to describe."
 
 
 class TopicsHidden(Exception):
-    """A group has to do with a topic that who asks may not describe."""
+    """Group has a topic that the client may not describe."""
 
 
 def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
-    """The head of a row that names the group's assignor."""
+    """Return the head of a row that names the group's assignor."""
 
     def head(context: RequestContext, machine: GroupStateMachine, group: Any) -> Job[Mapping[str, Any]]:
         yield from ()
@@ -49,7 +49,7 @@ def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callab
 
 
 def named_assignment(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
-    """Partitions with their topics' names, as the messages of a kind say it; topics that are gone are left out."""
+    """Return an assignment with topic names, as messages of the type; deleted topics are left out."""
     rows = []
     for topic, numbers in held.items():
         name = context.image.topic_names.get(topic)
@@ -79,7 +79,7 @@ def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupState
 
 
 def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str, waits: PendingResults) -> Job[Any]:
-    """One group."""
+    """Describe a group."""
     if not group_id:
         return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:
@@ -96,7 +96,7 @@ def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str
 
 
 def _apply_result(row: Any, answer: Any) -> None:
-    """What was read may never be committed: then nothing is told of the group."""
+    """Clear the row if the described state was not committed."""
     if isinstance(answer, ProtocolError):
         empty = type(row)(answer.code, None, row.group_id)
         for name in row.__struct_fields__:

@@ -1,4 +1,4 @@
-"""How a handler asks the group coordinator: hand in a call, wait where the machine makes it wait."""
+"""Submission of requests to the group coordinator."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def submit_group_request(
     text_of: Callable[[bytes], str] = java_uuid,
     sees: Callable[[str], bool] | None = None,
 ) -> HandlerResult:
-    """Give a membership request to its group's machine; ``text_of`` makes the id of a member that has none, ``sees``
-    says which topics it may describe.
+    """Submit a membership request.
+
+    ``text_of`` formats a new member id, ``sees`` is the predicate of describable topics.
     """
     if not request.group_id:
         return refuse(ErrorCode.INVALID_GROUP_ID)
@@ -61,7 +62,7 @@ def _response(answer: Any, refuse: ErrorResponse) -> Message:
 def _wait_for_response(
     context: RequestContext, group_id: str, ticket: PendingBrokerRequest, refuse: ErrorResponse
 ) -> ResponseJob:
-    """Wait for the answer; the group hears if the client leaves before it comes."""
+    """Wait for the response; the group is notified if the client disconnects before."""
     forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, ticket))
     try:
         return _response((yield wait_while_connected(context.peer, ticket.wait())), refuse)

@@ -1,7 +1,7 @@
-"""The very many topics that a member of a group may name: taken in step by step before its group hears of them.
+"""Subscriptions of members with very many topics: processed in steps before the group gets them.
 
-What a member says of itself is one record. Names that do not fit into it are refused before they are put in order: with
-what their group would say once it had tried to write them.
+A member's subscription is one record. Names that do not fit into it are rejected before they are sorted, with the error
+of the failed write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHECKS_PER_STEP = 100
 
 
 def check_subscription(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
-    """The names as a `JavaSortedStrings`, each once, where the member may see all of them.
+    """Yield the names as a `JavaSortedStrings`, each once, where the member may see all of them.
 
     Raises:
         ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR: they are too much for a record.
@@ -41,7 +41,7 @@ def _check_authorized(context: RequestContext, names: list[str]) -> Generator[No
 
 
 def _max_record_bytes(context: RequestContext, group_id: str) -> int:
-    """The size of the largest record of a group here.
+    """Return the size of the largest record of a group here.
 
     Raises:
         ProtocolError: the group is not served here.

@@ -1,7 +1,7 @@
 """ListGroups (16), v0-5: the groups this node coordinates.
 
-Behaviour: v4 filters by state, v5 by type, both without regard to case; a name nobody knows matches nothing. While a
-shard is still being read the answer is COORDINATOR_LOAD_IN_PROGRESS.
+Behaviour: v4 filters by state, v5 by type, both without regard to case; an unknown name matches no group. While a shard
+is loading the response is COORDINATOR_LOAD_IN_PROGRESS.
 
 Source: ``GroupCoordinatorService.listGroups`` (apache/kafka 4.3.1).
 

@@ -1,8 +1,7 @@
 """StreamsGroupDescribe (89), v0: state, topology, epochs and members of streams groups.
 
 Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. The topology shows how large internal
-topics are once that is known. Where any of its topics may not be described the group shows nothing but
-TOPIC_AUTHORIZATION_FAILED.
+topics are once that is known. If any of its topics may not be described, the group has only TOPIC_AUTHORIZATION_FAILED.
 Deviation: a group asked for twice is answered once.
 
 Source: ``KafkaApis.handleStreamsGroupDescribe``, ``StreamsGroup.asDescribedGroup`` (apache/kafka 4.3.1).
@@ -87,7 +86,7 @@ def _reported_subtopology(name: str, row: kept.Subtopology) -> streams_group_des
 
 
 def _topology(group: StreamsGroup) -> streams_group_describe.Topology | None:
-    """As it is with the topics there are; as its first member said it while they are not as they must be."""
+    """Return the configured topology; while it is not ready, the topology of the first member."""
     known = group.configured
     if known is not None and known.is_ready:
         return streams_group_describe.Topology(
@@ -109,7 +108,7 @@ def _topics(topology: streams_group_describe.Topology) -> Iterator[str]:
 
 
 def _group_fields(context: RequestContext, machine: GroupStateMachine, group: StreamsGroup) -> Job[Mapping[str, Any]]:
-    """The topology, where who asks may describe each topic in it."""
+    """Return the topology, if the client may describe each of its topics."""
     topology = _topology(group)
     for name in () if topology is None else _topics(topology):
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):

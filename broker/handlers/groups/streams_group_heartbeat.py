@@ -1,8 +1,8 @@
-"""StreamsGroupHeartbeat (88), v0: be in a streams group; the one request that joins, goes on, leaves.
+"""StreamsGroupHeartbeat (88), v0: membership of a streams group: join, stay, leave.
 
-Behaviour: the first member says what the application is made of; topics it needs for itself are made in the background,
-where who asks may make them, and members hear of it in the answer's status. Static members, warm-up tasks, offsets of
-tasks and sources by regular expression are INVALID_REQUEST, as in Kafka 4.3.1. Where streams groups are switched off
+Behaviour: the first member sends the topology; internal topics are created in the background if the client is
+authorized, and the response's status reports it. Static members, warm-up tasks, offsets of tasks and sources by regular
+expression are INVALID_REQUEST, as in Kafka 4.3.1. Where streams groups are switched off
 (``group.coordinator.rebalance.protocols``, the feature streams.version) it is UNSUPPORTED_VERSION. The rules are in
 `broker.groups.streams`.
 
@@ -61,7 +61,7 @@ def _require(holds: object, why: str) -> None:
 
 
 def validate(request: StreamsGroupHeartbeatRequest) -> None:
-    """Return whether a request makes sense by itself, and asks for nothing that is not there yet (C-237, C-238).
+    """Check that a request is consistent, and uses no unsupported feature (C-237, C-238).
 
     Raises:
         ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
@@ -93,7 +93,7 @@ def validate(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def validate_changelogs(topology: Topology) -> None:
-    """Return whether the coordinator may say how many partitions changelogs have.
+    """Check that the numbers of changelog partitions are left to the coordinator.
 
     Raises:
         ProtocolError: STREAMS_INVALID_TOPOLOGY.
@@ -135,7 +135,7 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
 
 
 def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
-    """Return whether the application's topics may be such, and who asks may see them all."""
+    """Check the names of the application's topics, and the client's authorization to describe them."""
     names = list(dict.fromkeys(topic_names_in(topology)))
     yield None
     prohibited = [name for name in names if name in INTERNAL_TOPICS]
@@ -187,7 +187,7 @@ def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -
 def _create(
     context: RequestContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
 ) -> None:
-    """Have internal topics made, as far as who asks may, and tell what is in the way of it (C-241)."""
+    """Start the creation of internal topics that the client may create, and report the others (C-241)."""
     denied = []
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
         denied = [name for name in topics if not context.may(AclOperation.CREATE, ResourceType.TOPIC, name)]

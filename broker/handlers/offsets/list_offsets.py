@@ -70,7 +70,7 @@ def _find(
 
 
 def _last_fetchable_offset(replica: HostedPartition, request: ListOffsetsRequest) -> int:
-    """Return the first offset that is not told (``lastFetchableOffset``)."""
+    """Return the first offset that is not readable (``lastFetchableOffset``)."""
     log = replica.log
     if request.replica_id != CONSUMER_REPLICA_ID:
         return log.log_end_offset
@@ -88,10 +88,10 @@ def _is_high_watermark_unknown(replica: HostedPartition, request: ListOffsetsReq
 def _list_partition(
     context: RequestContext, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
 ) -> Job[ListOffsetsPartitionResponse]:
-    """One partition's answer.
+    """Return one partition's result.
 
     Raises:
-        ProtocolError: there is none.
+        ProtocolError: its error.
     """
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka has no word for it

@@ -30,7 +30,7 @@ from ottla.wire.messages.offset_commit import (
 
 
 class _OffsetCommit:
-    """One request on its way."""
+    """Processing of one request."""
 
     def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class _OffsetCommit:
         self.response = OffsetCommitResponse()
 
     def _row(self, name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
-        """A topic's answer: one, by name up to v9, by id from v10."""
+        """Return a topic's answer: one, by name up to v9, by id from v10."""
         key = name if self._context.version < 10 else topic_id
         row = self._topic_responses.get(key)
         if row is None:

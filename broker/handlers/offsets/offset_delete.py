@@ -1,7 +1,7 @@
-"""OffsetDelete (47), v0: forget positions of a group.
+"""OffsetDelete (47), v0: delete committed offsets of a group.
 
-Behaviour: a topic that members are subscribed to is GROUP_SUBSCRIBED_TO_TOPIC; a group that uses another protocol
-type must be empty; a group nobody knows is GROUP_ID_NOT_FOUND. A position that was never there is no error.
+Behaviour: a topic that members are subscribed to is GROUP_SUBSCRIBED_TO_TOPIC; a group that uses another protocol type
+must be empty; an unknown group is GROUP_ID_NOT_FOUND. Deleting a missing offset succeeds.
 
 Source: ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
 

@@ -1,10 +1,10 @@
 """OffsetFetch (9), v1-10: read a group's positions.
 
-Behaviour: what was never committed is -1 with empty metadata and no error, also for a group nobody knows. Null topics
-mean all positions of the group (v2). v8 asks for several groups at once, v10 names topics by id; ids nobody knows are
-answered last. While positions wait for the disk or for followers, so does the answer that shows them. Who asks for
-stable positions (v7) is told UNSTABLE_OFFSET_COMMIT where a transaction that is open may change one.
-Deviation: a group whose every position is asked for twice is answered once.
+Behaviour: an offset never committed is -1 with empty metadata and no error, also for an unknown group. Null topics mean
+all positions of the group (v2). v8 asks for several groups at once, v10 names topics by id; unknown ids are last in the
+response. The response waits until the offsets in it are committed to the log. A request for stable offsets (v7) gets
+UNSTABLE_OFFSET_COMMIT where an open transaction may change one. Deviation: a group whose every position is asked for
+twice is answered once.
 
 Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchRequest`` (apache/kafka 4.3.1).
 
@@ -44,7 +44,7 @@ PartitionResponse = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 
 
 class _OffsetReader:
-    """One request: rows of the form its version has."""
+    """Rows of one response, in the form of its version."""
 
     def __init__(self, context: RequestContext, *, stable: bool) -> None:
         self.context = context
@@ -65,7 +65,7 @@ class _OffsetReader:
         topic_id: bytes,
         unstable: Container[int],
     ) -> Job[None]:
-        """A topic's positions; those of an earlier topic of the same name are none."""
+        """Return a topic's positions; those of an earlier topic of the same name are none."""
         row = self.response_class
         for number in partitions:
             if unstable and number in unstable:
@@ -81,13 +81,13 @@ class _OffsetReader:
             yield None
 
     def add_errors(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
-        """A topic's positions, each with an error."""
+        """Return a topic's positions, each with an error."""
         for number in partitions:
             out.append(self.response_class(number, INVALID_OFFSET, -1, "", code))
             yield None
 
     def id_of(self, name: str) -> bytes:
-        """A topic's id; zeros where there is no such topic."""
+        """Return a topic's id; zeros for an unknown topic."""
         known = self.image.topics.get(name)
         return ZERO_UUID if known is None else known.id
 
@@ -141,7 +141,7 @@ def _set_error(out: OffsetFetchResponseGroup, answer: Any) -> None:
 
 
 def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) -> None:
-    """Return whether who asks may read a group's positions now."""
+    """Check that the client may read a group's offsets now."""
     group = machine.find_consumer_group(wanted.group_id) or machine.find_streams_group(wanted.group_id)
     if group is not None:
         # lazy: 6.1 ms, 238 kB
@@ -151,7 +151,7 @@ def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) ->
 
 
 def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: OffsetFetchResponseGroup) -> Job[None]:
-    """One group, in the form of v8 and later."""
+    """Read the offsets of one group, in the form of v8 and later."""
     if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return
@@ -193,7 +193,7 @@ def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: O
 
 
 def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
-    """The form up to v7: one group, topics by name."""
+    """Return the form up to v7: one group, topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
         topics = yield from collect_job(OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked)

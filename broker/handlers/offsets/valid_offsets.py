@@ -25,12 +25,12 @@ def utf16_length(text: str) -> int:
 
 
 def is_metadata_too_long(part: Any, limit: int) -> bool:
-    """Whether a position's metadata is longer than ``offset.metadata.max.bytes``, which Kafka counts in letters."""
+    """Return True if the metadata exceeds ``offset.metadata.max.bytes``, which Kafka counts in UTF-16 units."""
     return utf16_length(part.committed_metadata or "") > limit
 
 
 def new_offsets(good: Iterable[ValidPartitions], limit: int) -> Iterator[OffsetToCommit]:
-    """What is to be stored: all but those whose metadata is too long."""
+    """Yield the offsets to store: all with valid metadata."""
     for name, topic_id, partitions in good:
         for part in partitions:
             if not is_metadata_too_long(part, limit):

@@ -1,4 +1,4 @@
-"""What the first bytes of a Produce request's batches say about the whole of it, before any is looked at further.
+"""Precheck of the batches of a Produce request by their first bytes, before any is validated.
 
 Source: ``RequestUtils.hasTransactionalRecords`` (apache/kafka 4.3.1).
 """
@@ -17,17 +17,15 @@ from ottla.wire.record_batch.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTE
 _LENGTH = struct.Struct(">i").unpack_from
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _ATTRIBUTES = 22
-"""Where the byte lies that says whether a batch belongs to a transaction."""
+"""Offset of the attributes, which show whether a batch is transactional."""
 ADMIN_CLIENT_ID = "__admin_client"
-"""The only client whose records go to internal topics: coordinators believe what stands there (``AdminUtils``)."""
+"""Only client id whose records go to internal topics: coordinators trust them (``AdminUtils``)."""
 TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 """Stands for a request that must go another way: it has a batch of a transaction."""
 
 
 def find_batch_problem(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
-    """`TRANSACTIONAL`, or what is wrong where some partition's bytes begin like no batch: then nothing of the request
-    is looked at further. Whichever comes first (``RequestUtils.hasTransactionalRecords``).
-    """
+    """Return `TRANSACTIONAL`, or the error of a partition whose bytes are no batch: then the whole request fails."""
     for part in parts:
         data = part.records
         if data is None:
@@ -44,7 +42,7 @@ def find_batch_problem(parts: Iterable[PartitionProduceData]) -> ProtocolError |
 
 
 def topic_name(context: RequestContext, topic: TopicProduceData) -> str | None:
-    """A topic's name; None where its id is not known."""
+    """Return a topic's name; None for an unknown id."""
     if context.version < 13:
         return topic.name
     return context.image.topic_names.get(topic.topic_id)

@@ -1,4 +1,4 @@
-"""Appends the batch of one partition of a Produce request, or says why it is refused."""
+"""Append of one partition's batch of a Produce request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_ZSTD_VERSION = 7
 _ACKS = (-1, 0, 1)
 _CLIENT = AppendOrigin.CLIENT
 
-# Refusals that say nothing of the log they were meant for; all others tell its start (`appendToLocalLog`).
+# Errors without a log start offset in the response; all others have it (`appendToLocalLog`).
 _WITHOUT_LOG_START = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -30,7 +30,7 @@ _WITHOUT_LOG_START = (
 def partition_error(
     part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1
 ) -> PartitionProduceResponse:
-    """The row of a batch that is refused."""
+    """Return the row of a batch that is refused."""
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, RecordValidationError) and error.record_errors:
         out.error_message = error.message
@@ -41,7 +41,7 @@ def partition_error(
 def partition_rejection(
     part: PartitionProduceData, error: ProtocolError, replica: HostedPartition
 ) -> PartitionProduceResponse:
-    """A refusal by the log itself."""
+    """Return the error row for a rejection by the log."""
     return partition_error(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
 
 
@@ -101,7 +101,7 @@ def append_batch(
     checked: ValidatedBatch | None = None,
     txn: TxnAppendContext = NO_TXN_CONTEXT,
 ) -> tuple[PartitionProduceResponse, HostedPartition | None]:
-    """The row of one partition's batch, and the partition where it is led from here.
+    """Return the row of one partition's batch, and the partition where it is led from here.
 
     Raises:
         ValidationPending: it has many records that must be looked at.

@@ -1,13 +1,13 @@
 """Produce (0), v3-13 (advertised from 0, as Kafka does).
 
 Behaviour: one batch of format 2 for each partition. Its header is checked, base offset and leader epoch are stamped
-where it lies in the receive buffer, and it goes to the page cache: no record is looked at unless a topic's settings
-ask for it, and then others have their turn between two pieces of a large batch. Internal topics take records from
-coordinators, and from clients only under an admin tool's client id. acks=0 gets no answer, and an error then closes the
-connection; acks=-1 waits for the high watermark. Where a batch belongs to a transaction, `transactional` goes before.
+where it lies in the receive buffer, and it goes to the page cache: records are validated only if a topic's settings
+require it, in time slices for a large batch. Internal topics take records from coordinators, and from clients only
+under an admin tool's client id. acks=0 gets no answer, and an error then closes the connection; acks=-1 waits for the
+high watermark. Where a batch belongs to a transaction, `transactional` goes before.
 
-Version notes: v8 names the records at fault; v10 tells the current leader; v12 adds its partitions to the transaction;
-v13 has topic ids (unknown: 100).
+Version notes: v8 names the records at fault; v10 returns the current leader; v12 adds its partitions to the
+transaction; v13 has topic ids (unknown: 100).
 
 Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (apache/kafka 4.3.1).
 
@@ -48,7 +48,7 @@ _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 class _DeferredAppend(NamedTuple):
-    """A partition whose records must be looked at first, and where its row belongs."""
+    """Partition whose records must be validated first, and the position of its row."""
 
     name: str
     part: PartitionProduceData
@@ -59,7 +59,7 @@ class _DeferredAppend(NamedTuple):
 
 
 class _ProduceResult:
-    """What a request has come to so far."""
+    """Results of a request so far."""
 
     __slots__ = (
         "_context",
@@ -103,7 +103,7 @@ class _ProduceResult:
         rows.append(row)
 
     def add_error(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
-        """Give a partition its row where nothing of the request is looked at."""
+        """Add an error row for a partition whose batch is not processed."""
         (row := partition_error(part, error)).error_message = error.message
         self.record_result(None, row, None)
         rows.append(row)
@@ -124,7 +124,7 @@ class _ProduceResult:
                 self._delayed.append(DelayedProduce.for_log_end(replica, row))
 
     def response_or_wait(self) -> HandlerResult:
-        """The answer, once every partition has its row."""
+        """Return the answer, once every partition has its row."""
         context, quotas = self._context, self._context.services.quota_holder.quotas
         if quotas is not None:
             peer, client_id, size_bytes, now_ms = context.peer, context.client_id, len(context.frame), context.now_ms
@@ -146,7 +146,7 @@ class _ProduceResult:
 
 
 class _VerifiedProduceResult(_ProduceResult):
-    """One where coordinators have refused some partitions, and given the proof for others."""
+    """Result of a request with transactional partitions that coordinators rejected or verified."""
 
     __slots__ = ("_confirmation",)
 
@@ -209,7 +209,7 @@ def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome
 
 
 def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
-    """The same for a request of many partitions, a step each."""
+    """Return the same for a request of many partitions, a step each."""
     corrupt = yield from _find_corrupt_batch(request)
     if corrupt is TRANSACTIONAL:
         return (yield from _transactional(context, request))
@@ -226,7 +226,7 @@ def _reject_all(
 
 
 def _transactional(context: RequestContext, request: ProduceRequest) -> ResponseJob:
-    """A request with batches of a transaction: its coordinator is asked first."""
+    """Process a request with transactional batches, after the verification by their coordinator."""
     # lazy: 10.5 ms, 301 kB
     from ottla.broker.handlers.produce.txn_verification import verify_transaction
 
@@ -269,7 +269,7 @@ def _add_all_errors(
 
 
 CompactResult = PartitionProduceResponse | ErrorCode
-"""A row, or all there is to say in it: until all is known there may be very many."""
+"""Compact result: a row, or its error code, as there may be very many."""
 
 
 def _append_compactly(

@@ -1,9 +1,9 @@
-"""When a produced batch counts: once it is below the high watermark, of the leader that took it, at enough replicas.
+"""Acknowledgement of produced batches: below the high watermark of the leader that appended them.
 
-Deviation: where the leadership goes to a broker that is alive, Kafka answers NOT_LEADER_OR_FOLLOWER at once, though the
-batch mostly lies at the new leader already: a producer without idempotence writes it twice then, and librdkafka with it
-too where it has raised its epoch meanwhile. Here the answer waits a moment for what the new leader says: a high
-watermark above a batch that still lies here is above the same batch there.
+Deviation: if the leadership moves to a live broker, Kafka returns NOT_LEADER_OR_FOLLOWER at once, though the batch is
+usually on the new leader already: a producer without idempotence writes it twice then, and so does librdkafka with it
+if it has raised its epoch meanwhile. Here the response waits briefly for the new leader: its high watermark above a
+batch that is still in this log is above the same batch there.
 
 Source: ``DelayedProduce.java``, ``Partition.checkEnoughReplicasReachOffset`` (apache/kafka 4.3.1).
 """
@@ -20,7 +20,7 @@ from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 
 
 def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCode:
-    """What a client is told of a replica that stopped leading while its batch waited."""
+    """Return the error for a replica that stopped leading while its batch waited."""
     try:
         context.services.replica_manager.leader(replica.topic, replica.partition)
     except ProtocolError as error:
@@ -31,7 +31,7 @@ def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCod
 def wait_for_acks(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[DelayedProduce]
 ) -> Job[ProduceResponse]:
-    """Wait until every batch is below its high watermark; what is not in time says so, though it stays in the log."""
+    """Wait until every batch is below its high watermark; those not in time get an error, but stay in the log."""
     yield wait_while_connected(
         context.peer, wait_for_completion(context.services.purgatory, waiting, request.timeout_ms)
     )

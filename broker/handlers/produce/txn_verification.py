@@ -1,8 +1,8 @@
-"""What goes before a Produce request with batches of a transaction: its coordinator confirms each partition.
+"""Verification of a transactional Produce request: its coordinator confirms each partition.
 
-Up to v11 it is asked whether a partition was added to the transaction; from v12 on it adds the partition. Partitions
-where the transaction is open already are not asked about. While the coordinator ends the transaction before this one
-it is asked again every 20 ms, for 100 ms at most.
+Up to v11 it verifies that a partition was added to the transaction; from v12 on it adds the partition. Partitions in
+which the transaction is open already need no request. While the coordinator ends the previous transaction the request
+is repeated every 20 ms, for at most 100 ms.
 
 Source: ``ReplicaManager.handleProduceAppend``, ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``
 (apache/kafka 4.3.1).
@@ -39,14 +39,14 @@ _RETRIABLE_ERRORS = frozenset(
 
 
 class TransactionVerification(NamedTuple):
-    """What became of each partition that was asked about: refused, or with the proof for its append."""
+    """Result of each partition: rejected, or with the proof for its append."""
 
     refused: Mapping[TopicPartition, ProtocolError]
     txns: Mapping[TopicPartition, TxnAppendContext]
 
 
 class _TransactionalBatches(NamedTuple):
-    """Whose transaction it is, and the first sequence of each partition's batch."""
+    """Producer of a transaction, and the first sequence of each partition's batch."""
 
     producer_id: int
     epoch: int
@@ -54,14 +54,13 @@ class _TransactionalBatches(NamedTuple):
 
 
 def _may_write(context: RequestContext, name: str) -> bool:
-    """Whether who asks may write there: where not, no marker of its transaction shall be written there either."""
+    """Return True if the client may write to a topic: otherwise no marker of its transaction must be written either."""
     is_open = name not in INTERNAL_TOPICS or context.client_id == ADMIN_CLIENT_ID
     return is_open and context.may(acl.AclOperation.WRITE, acl.ResourceType.TOPIC, name)
 
 
 def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_TransactionalBatches]:
-    """Batches of a transaction in partitions that exist, and that it may go to; what is wrong with others is told where
-    they would be appended.
+    """Collect the transactional batches of existing and authorized partitions; others fail at the append.
 
     Raises:
         ProtocolError: INVALID_PRODUCER_ID_MAPPING: the request has more than one producer.
@@ -90,7 +89,7 @@ def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_T
 
 
 def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ProtocolError:
-    """What a producer is told of its coordinator's answer."""
+    """Return the producer's error for the coordinator's error."""
     if code in _RETRIABLE_ERRORS or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not TransactionSupportedOperation.ADD
     ):
@@ -101,10 +100,10 @@ def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation)
 
 
 def verify_transaction(context: RequestContext, request: ProduceRequest) -> Job[TransactionVerification]:
-    """Have the coordinator confirm what is to be appended.
+    """Have the coordinator verify the partitions of a request.
 
     Raises:
-        ProtocolError: nothing of the request is appended.
+        ProtocolError: no batch of the request is appended.
     """
     transactional_id, version = request.transactional_id, context.version
     may = context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, transactional_id or "")

@@ -1,11 +1,11 @@
 """CreateDelegationToken (38), v1-3; RenewDelegationToken (39), v1-2; ExpireDelegationToken (40), v1-2.
 
-Behaviour (S-333, S-334): who came by a token, in plain text or by TLS without a certificate is refused; who wants a
-token for another needs CREATE_TOKENS on that user; renewers are users. The rest is the controller's, which looks again.
-Deviation: a token has `MAX_RENEWERS` at most, with `MAX_RENEWER_CHARS` in all their names; in Kafka it must fit into a
-batch.
+Behaviour (S-333, S-334): a client authenticated by a token, by PLAINTEXT or by TLS without a certificate is rejected; a
+token for another owner needs CREATE_TOKENS on that user; renewers are users. The controller checks again and does the
+rest. Deviation: a token has `MAX_RENEWERS` at most, with `MAX_RENEWER_CHARS` in all their names; in Kafka it must fit
+into a batch.
 
-Version notes: from v3 on a token may be for somebody else, and the answer says who asked for it.
+Version notes: from v3 on a token may have another owner, and the response has its requester.
 
 Source: ``handleCreateTokenRequest`` and its neighbours, ``allowTokenRequests`` in ``KafkaApis.scala`` (apache/kafka
 4.3.1).
@@ -53,7 +53,7 @@ def may_use_tokens(context: RequestContext) -> bool:
 
 
 def error_response(context: RequestContext, request: Any) -> Message | None:
-    """How a request is refused, at a broker or a controller; None where it may be."""
+    """Return the error response of a request, at a broker or a controller; None if it is allowed."""
     if not isinstance(request, CreateDelegationTokenRequest):
         if may_use_tokens(context):
             return None

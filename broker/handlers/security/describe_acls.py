@@ -1,8 +1,8 @@
-"""DescribeAcls (29), v1-3: the access rules a filter means, by what they are about.
+"""DescribeAcls (29), v1-3: ACLs that match a filter, by resource.
 
 Behaviour: without an authorizer SECURITY_DISABLED. A filter's pattern MATCH means every rule that covers the name, ANY
-every kind of pattern by its own name. A filter that says UNKNOWN (0) ends the connection; one with a
-code nobody knows finds nothing.
+every kind of pattern by its own name. A filter with UNKNOWN (0) closes the connection; one with an unknown code matches
+no ACL.
 
 Source: ``AclApis.handleDescribeAcls``, ``DescribeAclsResponse.aclsResources`` (apache/kafka 4.3.1).
 

@@ -1,10 +1,10 @@
-"""DescribeDelegationToken (41), v1-3: tokens that somebody may see, with their hmacs.
+"""DescribeDelegationToken (41), v1-3: tokens that the client may see, with their hmacs.
 
-Behaviour (S-333, S-334): no list means everybody's, an empty one nobody's; those are meant that belong to somebody on
-it, were asked for by him, or may be renewed by him. Who asks sees his own in the same sense, and others' by DESCRIBE on
-the token or DESCRIBE_TOKENS on its owner. Tokens that are over are told until they are swept away.
+Behaviour (S-333, S-334): no list means all tokens, an empty one none; others those with a listed owner, requester or
+renewer. A client sees its own in the same sense, and others by DESCRIBE on the token or DESCRIBE_TOKENS on its owner.
+Expired tokens are returned until they are removed.
 
-Version notes: from v3 on it says who asked for a token.
+Version notes: from v3 on it has the requester of a token.
 
 Source: ``KafkaApis.handleDescribeTokensRequest``, ``DelegationTokenManager.filterToken`` (apache/kafka 4.3.1).
 
@@ -31,7 +31,7 @@ from ottla.wire.messages.metadata_records import DelegationTokenRecord
 
 
 def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> HandlerResult:
-    """Tell them."""
+    """Return the tokens."""
     if not may_use_tokens(context):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret = context.services.config.values.get(SECRET, "")

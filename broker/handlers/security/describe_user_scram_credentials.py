@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials (50), v0: who has a password by which mechanism, and by how many iterations.
+"""DescribeUserScramCredentials (50), v0: users with their SCRAM mechanisms and iterations.
 
-Behaviour (S-324): no users means all of them. One who is named twice is DUPLICATE_RESOURCE, one who has no
-credential RESOURCE_NOT_FOUND. Salt and keys are never told.
+Behaviour (S-324): no users means all of them. A duplicate user is DUPLICATE_RESOURCE, one without a credential
+RESOURCE_NOT_FOUND. Salt and keys are never returned.
 
 Source: ``KafkaApis.handleDescribeUserScramCredentialsRequest``, ``ScramImage.java`` (apache/kafka 4.3.1).
 

@@ -60,7 +60,7 @@ class _PartitionReset(NamedTuple):
 def _topic_response(
     context: RequestContext, topic: AlterShareGroupOffsetsRequestTopic, begun: list[_PartitionReset]
 ) -> Job[TopicResponse]:
-    """A topic's rows; ``begun`` takes those of partitions that exist."""
+    """Return a topic's rows; ``begun`` takes those of partitions that exist."""
     known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
     if not context.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
         refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED

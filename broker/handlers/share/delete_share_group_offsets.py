@@ -1,8 +1,8 @@
-"""DeleteShareGroupOffsets (92), v0: an empty share group forgets topics.
+"""DeleteShareGroupOffsets (92), v0: delete topics of an empty share group.
 
-Behaviour: the persister forgets first; a topic of which nothing is known is UNKNOWN_TOPIC_OR_PARTITION. A group with
-members is NON_EMPTY_GROUP, one that is not there GROUP_ID_NOT_FOUND, each for the whole request.
-Deviation: a topic asked for twice is answered once.
+Behaviour: the persister's state is deleted first; an unknown topic is UNKNOWN_TOPIC_OR_PARTITION. A group with members
+is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND, each for the whole request. Deviation: a topic asked for twice is
+answered once.
 
 Source: ``KafkaApis.handleDeleteShareGroupOffsetsRequest``, ``GroupCoordinatorService.deleteShareGroupOffsets``
 (apache/kafka 4.3.1), KIP-932.
@@ -35,7 +35,7 @@ def _error_response(code: ErrorCode, message: str | None = None) -> Message:
 
 
 def handle(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> HandlerResult:
-    """Ask the group, have the persister forget, and tell the group."""
+    """Get the state to delete from the group, delete it in the persister, and complete the deletion in the group."""
     if not is_served(context):
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):

@@ -1,6 +1,6 @@
-"""DeleteShareGroupState (86), v0: forget a share partition.
+"""DeleteShareGroupState (86), v0: delete the state of a share partition.
 
-Behaviour: forgetting what nobody knows succeeds.
+Behaviour: deleting an unknown state succeeds.
 
 Source: ``ShareCoordinatorService.deleteState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """

@@ -1,9 +1,9 @@
-"""DescribeShareGroupOffsets (90), v0-1: where share groups stand, and how much lies before them.
+"""DescribeShareGroupOffsets (90), v0-1: start offsets and lag of share groups.
 
-Behaviour: -1 where a partition was never shared. Without topics all that the group has ever shared is told. The lag is
+Behaviour: -1 where a partition was never shared. Without topics all partitions of the group are returned. The lag is
 the high watermark less the start offset and the records behind it that are done; -1 where that is not known.
 
-Version notes: v1 tells the lag (KIP-1226).
+Version notes: v1 has the lag (KIP-1226).
 
 Source: ``KafkaApis.handleDescribeShareGroupOffsetsRequest``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1),
 KIP-932.
@@ -81,7 +81,10 @@ def _group(
 
 
 def _all_partitions(context: RequestContext, group_id: str) -> Job[Mapping[bytes, list[int]]]:
-    """What a group shares, or has shared. Raises: ProtocolError: its coordinator is elsewhere, or on its way."""
+    """Return all partitions of a group, current and former.
+
+    Raises ProtocolError if the coordinator is not available.
+    """
     shard = context.services.groups.shard_for(group_id)
     group = state_machine_of(shard).find_share_group(group_id)
     topics = {} if group is None else {topic: sorted(named.partitions) for topic, named in group.initialized.items()}

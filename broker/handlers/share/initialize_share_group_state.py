@@ -1,7 +1,7 @@
-"""InitializeShareGroupState (83), v0: begin to remember a share partition.
+"""InitializeShareGroupState (83), v0: initialize the state of a share partition.
 
-Behaviour: an older state epoch is FENCED_STATE_EPOCH, a partition nobody knows UNKNOWN_TOPIC_OR_PARTITION. What was
-there is forgotten. Start offset -1 leaves it to the first reader.
+Behaviour: an older state epoch is FENCED_STATE_EPOCH, an unknown partition UNKNOWN_TOPIC_OR_PARTITION. An existing
+state is replaced. Start offset -1 leaves it to the first reader.
 
 Source: ``ShareCoordinatorService.initializeState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """

@@ -1,6 +1,6 @@
-"""ReadShareGroupStateSummary (87), v0-1: where a group stands in a partition.
+"""ReadShareGroupStateSummary (87), v0-1: start offset of a group in a partition.
 
-Behaviour: start offset -1 where nothing is known.
+Behaviour: start offset -1 without a state.
 
 Version notes: v1 counts the records behind the start offset that are final.
 

@@ -1,10 +1,10 @@
-"""ShareAcknowledge (79), v1-2: what became of records a member of a share group holds.
+"""ShareAcknowledge (79), v1-2: acknowledgements of the records a share group member has acquired.
 
-Behaviour: needs a share session opened by ShareFetch, and counts its epoch up; -1 ends the session, and what the member
-still holds goes to others. Each partition has its own outcome, told once it is written: one wrong batch undoes all of
-that partition's.
+Behaviour: needs a share session opened by ShareFetch, and increments its epoch; -1 ends the session and releases the
+member's records. Each partition has its own result, returned once it is written: one invalid batch rejects all of the
+partition's.
 
-Version notes: v2 renews locks, and tells how long they last (KIP-1222).
+Version notes: v2 renews locks, and returns their duration (KIP-1222).
 
 Source: ``KafkaApis.handleShareAcknowledgeRequest`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -21,7 +21,7 @@ from ottla.wire.messages import share_acknowledge as wire
 
 
 def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> HandlerResult:
-    """Take everything in at once, then wait until it is written."""
+    """Submit all acknowledgements at once, then wait until they are written."""
     refused = acks.request_error(context, request.group_id, request.member_id)
     if refused is not None:
         return wire.ShareAcknowledgeResponse(error_code=refused)

@@ -24,12 +24,12 @@ LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 
 
 def is_served(context: RequestContext) -> bool:
-    """Return whether share groups may be used here: the level of the feature says so."""
+    """Return True if share groups are enabled by the level of share.version."""
     return context.image.features.get("share.version", 0) >= 1
 
 
 def request_error(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode | None:
-    """Why nothing of a request is looked at; None where it is."""
+    """Return the error of a whole request; None if it is valid."""
     if not is_served(context):
         return ErrorCode.UNSUPPORTED_VERSION
     if group_id is None:
@@ -64,9 +64,9 @@ def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Jo
 def submit_acknowledgements(
     context: RequestContext, request: Any, batches: dict[TopicIdPartition, list[Any]]
 ) -> Job[list[tuple[TopicIdPartition, PendingBrokerRequest]]]:
-    """Hand each partition's acknowledgements in; gives the tickets in which their fate is told.
+    """Submit the acknowledgements of each partition; return the pending results.
 
-    Of partitions of which nothing is said nothing is told, but beside others whose acknowledgements are looked at.
+    Partitions without acknowledgements have no result, unless others in the request have some.
     """
     told, is_looked_at = [], False
     shares, group_id, member_id = context.services.share_partition_manager, request.group_id, request.member_id
@@ -101,7 +101,7 @@ def submit_acknowledgements(
 
 
 def leader_of(context: RequestContext, place: TopicIdPartition) -> tuple[int, int]:
-    """Who leads a partition, and under which epoch; -1 each where nobody is known."""
+    """Return leader and leader epoch of a partition; -1 each if unknown."""
     name = context.services.share_partition_manager.topic_name(place)
     topic = None if name is None else context.image.topics.get(name)
     partition = None if topic is None else topic.partitions.get(place.partition)

@@ -1,10 +1,10 @@
 """ShareFetch (78), v1-2: records of share partitions, a member's for as long as its locks last.
 
-Behaviour: epoch 0 opens a share session on this connection, -1 ends it, any other goes on with it. Acknowledgements
-that come along are taken first. The answer waits until ``min_bytes`` can be handed out, an error turns up, or
-``max_wait_ms`` is over; whole record batches are handed out. Each partition that may hand out anything has the same
-part of ``max_bytes``: of the first that has records a batch goes out whatever its size, of the others what fits. A
-member sees what its *group* may see, up to the high watermark or the last stable offset.
+Behaviour: epoch 0 opens a share session on this connection, -1 ends it, others continue it. Acknowledgements in the
+request are processed first. The answer waits until ``min_bytes`` can be handed out, an error turns up, or
+``max_wait_ms`` is over; whole record batches are handed out. Each partition with acquirable records has the same share
+of ``max_bytes``: of the first that has records a batch goes out whatever its size, of the others what fits. A member
+sees what its *group* may see, up to the high watermark or the last stable offset.
 
 Version notes: v2 can take no more than ``max_records`` strictly (KIP-1206), and renew locks, and then fetches nothing
 (KIP-1222).
@@ -44,7 +44,7 @@ def _last_fetchable_offset(replica: HostedPartition, *, committed: bool) -> int:
 
 
 class _ShareFetch:
-    """One request's way through its share partitions."""
+    """Processing of one request over its share partitions."""
 
     def __init__(self, context: RequestContext, request: wire.ShareFetchRequest, session: ShareSession | None) -> None:
         self._context = context
@@ -105,9 +105,9 @@ class _ShareFetch:
     # ------------------------------------------------------------------ waiting
 
     def wait_for_records(self) -> Job[None]:
-        """Look at all of them, and wait until enough can be handed out, or something must be told, or the time is over.
+        """Wait until enough records can be acquired, a partition has an error, or the timeout.
 
-        Each is watched before it is looked at: it may change while the others are.
+        Each is watched before it is read, as it may change meanwhile.
         """
         purgatory = self._context.services.purgatory
         parked, enough = DelayedOperation(self.is_enough_after), not self._shared
@@ -124,7 +124,7 @@ class _ShareFetch:
             yield from purgatory.release(parked)
 
     def is_enough_after(self, key: Hashable) -> bool:
-        """Something has changed under a key: look at its partition again."""
+        """Check the partition of a changed key again."""
         return self._update_acquirable(self._by_key[key])  # type: ignore[index]  # of what was watched
 
     def _update_acquirable(self, place: TopicIdPartition) -> bool:
@@ -158,7 +158,7 @@ class _ShareFetch:
         most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
         for place, shared in list(self._shared.items()):
             if self._context.peer.is_disconnected:
-                return  # its session is over: nobody would give back what was handed out now
+                return  # the session is closed: records acquired now would never be released
             offset = shared.next_fetch_offset()
             try:
                 if shared.is_closed:
@@ -183,7 +183,8 @@ class _ShareFetch:
         if not log.log_start_offset <= offset <= log.log_end_offset:
             shared.update_log_start_offset(log.log_start_offset)
             return 0
-        first = self._left_bytes == self._max_bytes  # nothing was read yet: its first batch is, whatever its size
+        # no batch was read yet: the first one is returned whatever its size
+        first = self._left_bytes == self._max_bytes
         part = log.read(offset, max_bytes, upper, at_least_one=first) if max_records > 0 else None
         if part is None:
             return 0
@@ -233,7 +234,7 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> Response
     except ProtocolError as error:
         response = wire.ShareFetchResponse(error_code=error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            # whoever is one too many does not ask again at once
+            # delays the retry of a client above the session limit
             delay = context.services.env.sleep(max(request.max_wait_ms, 0) / 1000)
             yield wait_while_connected(context.peer, delay)
         return response
@@ -249,7 +250,7 @@ def _session(
     said: dict[TopicIdPartition, list[Any]],
     forgotten: set[TopicIdPartition],
 ) -> ShareSession | None:
-    """The session this request is of; None where it ends it."""
+    """Return the session of a request; None if the request closes it."""
     sessions, epoch = context.services.share_partition_manager.sessions, request.share_session_epoch
     group_id, member_id = request.group_id or "", request.member_id or ""
     if epoch == INITIAL_EPOCH:
@@ -294,7 +295,7 @@ def _fetch_and_respond(
 def _changed_partitions(
     request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData], session: ShareSession | None
 ) -> Job[dict[TopicIdPartition, wire.PartitionData]]:
-    """What the answer must name."""
+    """Return the rows that the response must contain."""
     out = {}
     for place, row in rows.items():
         if (

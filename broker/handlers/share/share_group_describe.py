@@ -1,8 +1,7 @@
 """ShareGroupDescribe (77), v1: state, epochs and members of share groups.
 
-Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. Where any topic a member has may not
-be described the group shows nothing but TOPIC_AUTHORIZATION_FAILED.
-Deviation: a group asked for twice is answered once.
+Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. If any topic of a member may not be
+described, the group has only TOPIC_AUTHORIZATION_FAILED. Deviation: a group asked for twice is answered once.
 
 Source: ``KafkaApis.handleShareGroupDescribe``, ``ShareGroup.asDescribedGroup`` (apache/kafka 4.3.1).
 

@@ -112,7 +112,7 @@ def _heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> 
 async def initialize_share_state(
     context: RequestContext, group_id: str, epoch: int, places: TopicIdPartitions, start_offset: int = -1
 ) -> None:
-    """Have the persister begin a group's partitions, and tell the group what came of it: all of them, or none."""
+    """Initialize a group's partitions in the persister, and report the common result to the group."""
     shares, done = context.services.share_partition_manager, True
     try:
         await shares.initialize(group_id, epoch, places, start_offset)
@@ -124,7 +124,7 @@ async def initialize_share_state(
 async def report_initialization(
     context: RequestContext, group_id: str, places: TopicIdPartitions, *, done: bool
 ) -> None:
-    """Tell a group what came of partitions that were to get their state."""
+    """Report the result of an initialization to the group."""
     rule = partial(_initialized, group_id=group_id, places=places, done=done)
     await context.services.groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
 

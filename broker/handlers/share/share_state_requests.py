@@ -1,4 +1,4 @@
-"""What the five requests to a share coordinator have in common: each share partition is asked for, and has its row.
+"""Common parts of the five requests to a share coordinator: one event and one row per share partition.
 
 Source: ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -88,7 +88,7 @@ def submit_state_requests(
     doing: str,
     prepared: Callable[[Any], Job[None]] | None = None,
 ) -> HandlerResult:
-    """One row for every partition: what the coordinator said of it, or its refusal.
+    """Submit an event for every partition and build its row from the result or error.
 
     ``prepared``: changes a partition of the request, in steps, before its event is made of it.
     """
@@ -96,4 +96,4 @@ def submit_state_requests(
 
 
 def write_no_result(row: Any, answer: Any) -> None:
-    """No more is said than that it went well."""
+    """Write no further fields of a successful row."""

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (25), v0-4: enlist the partition of `__consumer_offsets` that holds a group's positions.
 
 Behaviour: the rules, and the errors, are those of a partition that is added (`broker.txn.enlisting`). Up to v1 a fenced
-producer hears INVALID_PRODUCER_EPOCH. Producers whose transactions have epochs of their own do not ask.
+producer gets INVALID_PRODUCER_EPOCH. Producers with an epoch per transaction do not send it.
 
 Source: ``KafkaApis.handleAddOffsetsToTxnRequest`` (apache/kafka 4.3.1).
 

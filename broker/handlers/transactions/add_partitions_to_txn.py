@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn (24), v0-5: enlist partitions in a transaction before anything is written to them.
+"""AddPartitionsToTxn (24), v0-5: add partitions to a transaction before records are written to them.
 
-Behaviour: up to v3 a producer asks, for one transaction; from v4 on a broker does, for many, and may only want to know
-whether they are enlisted: TRANSACTION_ABORTABLE for those that are not. Where one partition is refused none is added,
-and the others say OPERATION_NOT_ATTEMPTED; internal topics are refused to producers. Up to v1 a fenced producer hears
+Behaviour: up to v3 it is sent by a producer, for one transaction; from v4 on by a broker, for many, possibly for
+verification only: TRANSACTION_ABORTABLE for those that are not. If one partition is rejected none is added, and the
+others get OPERATION_NOT_ATTEMPTED; producers cannot add internal topics. Up to v1 a fenced producer gets
 INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.enlisting`.
 
 Source: ``KafkaApis.handleAddPartitionsToTxnRequest`` (apache/kafka 4.3.1).

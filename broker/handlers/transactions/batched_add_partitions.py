@@ -28,19 +28,19 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 
 FIRST_BATCHED_VERSION = 4
-"""The version from which on only brokers ask, and for producers whose transactions have epochs of their own."""
+"""First version sent by brokers only, for producers with an epoch per transaction."""
 FIRST_PRODUCER_FENCED_VERSION = 2
 """The version from which on a producer understands PRODUCER_FENCED."""
 E = ErrorCode
 TopicCheck = Callable[[str], ErrorCode]
-"""Why a topic may not be added; NONE where it may."""
+"""Function that returns the error of a topic; NONE if it may be added."""
 PartitionErrors = Callable[[TopicPartition], ErrorCode]
 
 
 async def add_partitions(
     services: BrokerServices, request: AddPartitionsToTxnRequest, version: int
 ) -> AddPartitionsToTxnResponse:
-    """Answer what a broker asks (v4-5), each transaction on its own. Nobody's rights are looked at."""
+    """Process the transactions of a broker's request (v4-5), without authorization."""
     rows: list[AddPartitionsToTxnResult] = await TimeSlice(services.env).run(
         add_or_verify_partitions(services, request.transactions, version, lambda topic: E.NONE)
     )
@@ -70,7 +70,10 @@ def add_or_verify_partitions(
 def _partition_errors(
     services: BrokerServices, txn: AddPartitionsToTxnTransaction, refuse: TopicCheck, partitions: set[TopicPartition]
 ) -> Job[dict[TopicPartition, ErrorCode]]:
-    """The partitions that cannot be added: where there is one, none is. Those that can go into ``partitions``."""
+    """Return the partitions that cannot be added: where there is one, none is.
+
+    Those that can go into ``partitions``.
+    """
     out: dict[TopicPartition, ErrorCode] = {}
     for topic in txn.topics:
         code, known = refuse(topic.name), services.metadata.image.topics.get(topic.name)
@@ -118,14 +121,14 @@ def _to_partition_error(answer: Any, version: int, at: TopicPartition) -> ErrorC
 
 
 def error_for_version(code: ErrorCode, version: int) -> ErrorCode:
-    """A code as a producer of this version can take it: an old one does not know that it may be fenced."""
+    """Return a code as a producer of this version can take it: an old one does not know that it may be fenced."""
     return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED_VERSION else code
 
 
 def build_transaction_result(
     txn: AddPartitionsToTxnTransaction, code_of: PartitionErrors
 ) -> Job[AddPartitionsToTxnResult]:
-    """One transaction's row: a code for every partition."""
+    """Build a transaction's row: an error code for every partition."""
     out = AddPartitionsToTxnResult(txn.transactional_id)
     for topic in txn.topics:
         parts = AddPartitionsToTxnTopicResult(topic.name)

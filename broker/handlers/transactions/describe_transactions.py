@@ -1,7 +1,7 @@
-"""DescribeTransactions (65), v0: what is known of transactional ids.
+"""DescribeTransactions (65), v0: state of transactional ids.
 
-Behaviour: an id nobody knows is TRANSACTIONAL_ID_NOT_FOUND; while a transaction ends, the partitions that do not know
-of it yet are shown. Topics that the asking one may not see are left out.
+Behaviour: an unknown id is TRANSACTIONAL_ID_NOT_FOUND; while a transaction ends, the partitions without a marker so far
+are returned. Topics that the client may not describe are left out.
 
 Deviation: an id asked for twice is answered once: it may have very many partitions.
 

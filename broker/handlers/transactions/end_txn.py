@@ -1,8 +1,8 @@
 """EndTxn (26), v0-5: commit or abort a transaction.
 
-Behaviour: the answer comes when the decision cannot be lost any more, before its partitions know. From v5 on it holds
-the producer's id and epoch for the next transaction, and an abort of nothing is answered as well. Up to v1 a fenced
-producer hears INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.deciding`.
+Behaviour: the response is sent when the decision is committed, before markers are written. From v5 on it has the
+producer's id and epoch for the next transaction, and aborting without a transaction succeeds. Up to v1 a fenced
+producer gets INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.deciding`.
 
 Source: ``KafkaApis.handleEndTxnRequest``, ``TransactionCoordinator.handleEndTransaction`` (apache/kafka 4.3.1).
 

@@ -1,9 +1,9 @@
 """InitProducerId (22), v0-5: a producer id and epoch, for an idempotent producer or a transactional one.
 
-Behaviour: without a transactional id every request gets a fresh id, epoch 0, whatever it names (KIP-360 raises epochs
-only for transactional producers); ids come from the controller in blocks of 1,000. With one, whoever had it is fenced:
-its open transaction is aborted, and CONCURRENT_TRANSACTIONS is answered until that is done. Up to v3 a fenced producer
-hears INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.initialising`.
+Behaviour: without a transactional id every request gets a fresh id, epoch 0, ignoring the id it names (KIP-360 raises
+epochs only for transactional producers); ids come from the controller in blocks of 1,000. With one, its previous
+producer is fenced: its open transaction is aborted, and CONCURRENT_TRANSACTIONS is returned until that is done. Up to
+v3 a fenced producer gets INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.initialising`.
 
 Source: ``KafkaApis.handleInitProducerIdRequest``, ``TransactionCoordinator.handleInitProducerId`` (apache/kafka 4.3.1).
 """
@@ -84,7 +84,7 @@ def _submit(context: RequestContext, transactional_id: str, request: InitProduce
         )
 
     answer = yield ask().wait()
-    # only a new transactional id needs one, or one whose epochs are used up
+    # only needed for a new transactional id, or after exhausted epochs
     if isinstance(answer, ProducerIdUnavailable):
         try:
             yield services.producer_ids.wait_available()

@@ -1,12 +1,12 @@
 """ListTransactions (66), v0-2: the transactional ids this node coordinates.
 
 Behaviour: filters by state, producer id, from v1 on by how long a transaction has been open, from v2 on by a pattern
-for the whole id; an id must pass all of them. States nobody knows are told, and match nothing. An id that has no
-transaction yet began at -1, so it has been open for very long, as in Kafka. While a shard is still being read the
-answer is COORDINATOR_LOAD_IN_PROGRESS and nothing else.
+for the whole id; an id must pass all of them. Unknown states are returned and match no id. An id without a transaction
+so far has the start time -1, so it counts as open for very long, as in Kafka. While a shard is loading the response is
+only COORDINATOR_LOAD_IN_PROGRESS.
 
-Source: ``KafkaApis.handleListTransactionsRequest``, ``TransactionStateManager.listTransactionStates``
-(apache/kafka 4.3.1).
+Source: ``KafkaApis.handleListTransactionsRequest``, ``TransactionStateManager.listTransactionStates`` (apache/kafka
+4.3.1).
 
 From KIP-664; by duration: KIP-994; by pattern: KIP-1152.
 """
@@ -58,7 +58,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> Respons
 
 
 class _TransactionFilter:
-    """What a request asks for, however long its lists are; ``states``: those of its states that are known."""
+    """Filters of a request; ``states``: its known states."""
 
     def __init__(self, request: ListTransactionsRequest, states: frozenset[str], now_ms: int) -> None:
         self._producers = frozenset(request.producer_id_filters)
@@ -76,7 +76,7 @@ class _TransactionFilter:
 
 
 def _pattern(text: str | None) -> Any:
-    """A pattern for ids, as RE2 compiles it; none for an empty one.
+    """Return a pattern for ids, as RE2 compiles it; none for an empty one.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION.

@@ -48,7 +48,7 @@ class _OffsetsMarker(NamedTuple):
 
 
 class _MarkerWrites:
-    """One request on its way: what waits for its partition's followers, and for the group coordinator."""
+    """Marker writes of one request, and what they wait for: followers, and the group coordinator."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
@@ -87,7 +87,7 @@ class _MarkerWrites:
             row.error_code = error.code
 
     def _submit_to_group_coordinator(self, marker: WritableTxnMarker, row: MarkerPartitionResult) -> None:
-        """Have the group coordinator write a marker, and do with its positions as it says.
+        """Submit a marker to the group coordinator, which completes the transaction's offsets.
 
         Raises:
             ProtocolError: the partition is not hosted here.
@@ -146,7 +146,7 @@ class _MarkerWrites:
 
 
 def _from_group_coordinator(answer: Any) -> ErrorCode:
-    """The group coordinator's answer, in words the transaction's coordinator expects."""
+    """Return the group coordinator's answer, in words the transaction's coordinator expects."""
     code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_COORDINATOR else code
 

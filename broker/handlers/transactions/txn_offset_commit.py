@@ -1,11 +1,11 @@
 """TxnOffsetCommit (28), v0-5: store a group's positions once a transaction commits.
 
-Behaviour: the transaction's coordinator must know of the group's partition of `__consumer_offsets`; v5 adds it. What is
-stored is seen when the transaction has committed. An unknown topic or partition fails on its own (3), metadata that is
-too long is 12; the group's verdict holds for all the rest: a stale generation is 22 whatever the kind of group.
+Behaviour: the transaction's coordinator must know of the group's partition of `__consumer_offsets`; v5 adds it. Offsets
+become visible when the transaction commits. An unknown topic or partition fails on its own (3), too long metadata is
+12; the group's error applies to all others: a stale generation is 22 for every type of group.
 
-Version notes: v0-1 never hear that a coordinator is loading (14), but that it is not there (15); v3 names the member;
-v4 knows TRANSACTION_ABORTABLE.
+Version notes: v0-1 never return 14 for a loading coordinator, but 15; v3 has the member; v4 returns
+TRANSACTION_ABORTABLE.
 
 Source: ``KafkaApis.handleTxnOffsetCommitRequest``, ``GroupCoordinatorService.commitTransactionalOffsets``,
 ``OffsetMetadataManager.commitTransactionalOffset`` (apache/kafka 4.3.1).
@@ -40,7 +40,7 @@ _LOADING_SINCE = 2
 
 
 class _TxnOffsetCommit:
-    """One request on its way."""
+    """Processing of one request."""
 
     def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
         self._context = context
@@ -88,7 +88,7 @@ class _TxnOffsetCommit:
         return ErrorCode.NONE
 
     def commit(self) -> Job[ErrorCode]:
-        """The group's, for everything that is good, once that is committed to the log."""
+        """Return the group's error for all valid offsets, once they are committed to the log."""
         request, groups = self._request, self._context.services.groups
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID

@@ -1,9 +1,9 @@
 """WriteTxnMarkers (27), v1-2: a coordinator ends transactions in the partitions this node leads.
 
-Behaviour: each partition has its own outcome, told once its marker is committed: 3 where it is not hosted here, 6
-where it is not led from here or its group coordinator is not there yet, 47 and 52 for a marker that came too late.
+Behaviour: each partition has its own result, returned once its marker is committed: 3 where it is not hosted here, 6
+where it is not led here or its group coordinator is not loaded, 47 and 52 for a late marker.
 
-Version notes: v2 says by which version of the protocol a transaction goes, so that late markers are told apart.
+Version notes: v2 has the transaction version, which distinguishes late markers.
 
 Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1).
 
