@@ -37,7 +37,10 @@ PartitionKey = tuple[bytes, int]
 def build_alter_partition_request(
     node_id: int, broker_epoch: int, sent: dict[PartitionKey, PendingIsrChange]
 ) -> AlterPartitionRequest:
-    """One request with all changes; each member with the broker epoch of its last fetch, this node with its own."""
+    """Build one request with all changes.
+
+    Each member with the broker epoch of its last fetch, this node with its own.
+    """
     topics: dict[bytes, AlterPartitionRequestTopicData] = {}
     for (topic_id, number), asked in sent.items():
         change = asked.change
@@ -53,7 +56,7 @@ def build_alter_partition_request(
 def apply_alter_partition_response(
     answer: AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
 ) -> Job[list[PartitionKey]]:
-    """Tell each partition what the controller said of it, a step each; gives those to be asked for again (R-334)."""
+    """Apply the controller's response to each partition, in steps; return those to be requested again (R-334)."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
     told: list[str] = []
     again = []
@@ -75,7 +78,7 @@ def _apply_partition_result(
     told: list[str],
     now_ms: int,
 ) -> AlterPartitionOutcome:
-    """What the controller said of one partition."""
+    """Apply the controller's result to one partition."""
     replica = asked.replica
     recovering = row.leader_recovery_state == RECOVERING
     answer = AlterPartitionResult(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)

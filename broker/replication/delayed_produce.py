@@ -1,4 +1,4 @@
-"""What was appended, and is waited for: it counts once it is below the high watermark of the leader that took it.
+"""Delayed Produce: an appended batch that waits for the high watermark of the leader that appended it.
 
 Source: ``DelayedProduce.java``, ``Partition.checkEnoughReplicasReachOffset`` (apache/kafka 4.3.1).
 """
@@ -15,41 +15,42 @@ from ottla.log.partition_log import PartitionLog
 
 
 class DelayedProduce(NamedTuple):
-    """A batch in the log whose end is not committed yet."""
+    """Appended batch whose end is not committed yet."""
 
     replica: HostedPartition
     response: Any
-    """What is answered about it."""
+    """Row of the response."""
     required_offset: int
     leadership_count: int
     log: PartitionLog
     """The log it was appended to. A move between directories puts another one in its place."""
     truncations: int
-    """How often that log had been cut when it was appended."""
+    """Number of truncations of the log at the append."""
 
     @classmethod
     def for_log_end(cls, replica: HostedPartition, row: Any) -> DelayedProduce:
-        """Wait for everything that is in the log now."""
+        """Return a wait for all records that are in the log now."""
         log = replica.log
         return cls(replica, row, log.log_end_offset, replica.leadership_count, log, log.truncations)
 
     @property
     def is_outcome_unknown(self) -> bool:
-        """True if nobody here can say what has become of it: it may be gone, and others in its place."""
+        """True if the outcome is unknown here: the batch may be lost and replaced."""
         replica = self.replica
         if type(replica.state) is FollowerState:
-            is_other = replica.log is not self.log  # whose cuts say nothing of the batch
+            # another log object: its truncation count does not apply to the batch
+            is_other = replica.log is not self.log
             return replica.state.leader < 0 or is_other or replica.log.truncations != self.truncations
         return replica.leadership_count != self.leadership_count
 
     @property
     def is_led_elsewhere(self) -> bool:
-        """True if somebody else leads now, who may have it."""
+        """True if another broker leads now, which may have the batch."""
         return not self.replica.is_leader
 
     @property
     def is_completed(self) -> bool:
-        """True if there is nothing more to wait for."""
+        """True if the wait is over."""
         return self.replica.log.high_watermark >= self.required_offset or self.is_outcome_unknown
 
     @property
@@ -59,9 +60,7 @@ class DelayedProduce(NamedTuple):
 
 
 async def wait_for_completion(purgatory: Purgatory, waiting: Sequence[DelayedProduce], timeout_ms: float) -> None:
-    """Wait until there is nothing more to wait for, or the time is over. What another leader may have is waited for a
-    little longer.
-    """
+    """Wait until all are completed or timed out. Batches that another leader may have get a little more time."""
     await _wait_until(purgatory, waiting, lambda one: one.is_completed or one.is_led_elsewhere, timeout_ms)
     doubtful = [one for one in waiting if one.is_led_elsewhere and not one.is_completed]
     if doubtful:

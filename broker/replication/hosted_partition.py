@@ -1,4 +1,4 @@
-"""One hosted partition: its log, and what the controller last said of it.
+"""Hosted partition: its log, and its state by the controller.
 
 Source: ``Partition.scala`` (apache/kafka 4.3.1).
 """
@@ -30,8 +30,8 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch.batch_header import BatchHeader, offset_range
 
 UNCERTAIN_COMMIT_MS = 1000
-"""For so long a node that was relieved hastens to hear what its successor has committed: a few rounds of fetches, on a
-machine that is short of everything.
+"""Time in ms during which a former leader polls its successor's high watermark quickly: a few fetches on a slow
+machine.
 """
 
 
@@ -50,7 +50,7 @@ class PendingIsrChange(NamedTuple):
 
 
 class IsrDependencies(NamedTuple):
-    """What the node's settings and the image say about every partition's ISR, and who hears of what becomes of it."""
+    """Dependencies of ISR changes: settings, image, and callbacks."""
 
     lag_max_ms: int
     is_eligible: IsrEligibility
@@ -159,7 +159,7 @@ class HostedPartition:
         """True if a sync that answers wait for is under way: what is appended behind it is committed by the next."""
 
     def apply_partition_state(self, node_id: int, told: PartitionRegistration, now_ms: int) -> bool:
-        """Take over what the image says; True where this node begins to lead under a new epoch."""
+        """Apply the partition state of the image; return True if this node becomes leader in a new epoch."""
         state, leads = self.state, told.leader == node_id
         self._notify_listeners(more=True)
         self.leader_epoch = epoch = told.leader_epoch
@@ -190,7 +190,7 @@ class HostedPartition:
         return True
 
     def resign(self) -> None:
-        """Nothing more is appended here: the partition, its directory or its leadership is gone."""
+        """Stop appends: the partition, its directory or its leadership is gone."""
         self._notify_listeners(more=True)
         self.is_leader = self.is_sole_replica = False
         self.state = FollowerState(self.leader_epoch)
@@ -213,7 +213,7 @@ class HostedPartition:
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def check_leader(self, current_leader_epoch: int) -> None:
-        """The same, and that this node leads: in Kafka's order.
+        """Check the partition, and that this node leads it: in Kafka's order.
 
         Raises:
             ProtocolError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -235,7 +235,7 @@ class HostedPartition:
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def has_enough_replicas(self) -> bool:
-        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R-337)."""
+        """Return True if committed records are on enough replicas: the second check of acks=all (R-337)."""
         state = self.state
         return type(state) is LeaderState and state.has_enough_replicas(self.log.config.min_insync_replicas)
 
@@ -250,8 +250,9 @@ class HostedPartition:
         at_once: bool = True,
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> LogAppendInfo:
-        """Append as leader; the high watermark moves as far as it may. ``header`` and the rest: as
-        `PartitionLog.append_as_leader`.
+        """Append as leader; the high watermark moves as far as it may.
+
+        ``header`` and the rest: as `PartitionLog.append_as_leader`.
 
         Raises:
             ProtocolError: refused; OSError: the disk failed; ValidationPending: not ``at_once``, and it takes long.
@@ -281,7 +282,7 @@ class HostedPartition:
         self._flush_due(self)
 
     def advance_high_watermark(self, own_end: int, now_ms: int) -> bool:
-        """Move the high watermark, where this node's own copy counts up to ``own_end``; says whether it moved."""
+        """Advance the high watermark, with the local replica counting up to ``own_end``; return True if it moved."""
         state, log = self.state, self.log
         committed: int | None = own_end
         if not self.is_sole_replica:
@@ -299,17 +300,17 @@ class HostedPartition:
             return False
         self._wake(self._fetch_key)
         if not self.is_sole_replica:
-            self._wake(self._hw_key)  # alone nobody waits for it but for a sync: `on_flushed`
+            self._wake(self._hw_key)  # a sole replica only delays it for a sync: `on_flushed`
             self._notify_listeners(more=False)
         return True
 
     def on_flushed(self, end: int, now_ms: int) -> None:
-        """Everything below ``end`` counts as this node's copy now, and who waits for that hears of it."""
+        """Count the local replica up to ``end``, and complete waiting requests."""
         if self.advance_high_watermark(end, now_ms):
             self._wake(self._hw_key)
 
     def notify_waiters(self) -> None:
-        """Leadership or the log's ends changed: whoever waits here looks again."""
+        """Complete waiting requests after a change of leadership or log ends."""
         self._notify_listeners(more=False)
         self._wake(self._fetch_key)
         self._wake(self._end_key)
@@ -323,7 +324,7 @@ class HostedPartition:
     # ------------------------------------------------------------------ followers, as the leader sees them
 
     def check_follower(self, broker: int, broker_epoch: int, *, names_epoch: bool) -> None:
-        """Whether a broker may fetch here as a follower (R-325). One that this node does not know of yet asks again.
+        """Check that a broker may fetch as a follower (R-325). One unknown to this node retries.
 
         Raises:
             ProtocolError: UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -339,8 +340,10 @@ class HostedPartition:
     def update_follower_fetch_state(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> None:
-        """A follower's fetch has come: it has everything below ``offset``, may join the ISR, and what it has may be
-        committed now (R-327). ``leader_end``: where the log ended then.
+        """Update a follower's state on its fetch (R-327).
+
+        It has all records below ``offset``, may join the ISR, and may advance the high watermark. ``leader_end``: log
+        end at that time.
         """
         state = self.state
         if type(state) is not LeaderState or broker not in state.followers:
@@ -357,9 +360,9 @@ class HostedPartition:
     def register_listener(
         self, broker: int, offset: int, high_watermark: int, log_start: int, line: PartitionListener
     ) -> bool:
-        """Have a follower told of the next change here, where it knows all there is; says whether that is so.
+        """Register a follower's session for the next change if it is up to date; return True if so.
 
-        One outside the ISR is always looked at: each of its fetches may let it in.
+        A follower outside the ISR is not registered, since each of its fetches may let it join.
         """
         state, log = self.state, self.log
         if type(state) is not LeaderState or type(state.isr) is not CommittedIsr or broker not in state.isr.isr:
@@ -369,13 +372,13 @@ class HostedPartition:
         follower = state.followers[broker]
         if follower.end_offset != offset:
             return False
-        # a session of it that was to be told looks for itself now, or it would stay deaf
+        # the earlier session of the broker must read for itself now, as it loses its registration
         follower.notify_listener(more=True)
         follower.listener = line
         return True
 
     def _notify_listeners(self, *, more: bool) -> None:
-        """Followers that had everything until now look again."""
+        """Notify followers that were up to date."""
         state = self.state
         if type(state) is LeaderState:
             for follower in state.followers.values():
@@ -383,7 +386,7 @@ class HostedPartition:
                     follower.notify_listener(more=more)
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
-        """Have those taken out of the ISR who have been behind for too long (R-331)."""
+        """Request the removal of replicas from the ISR that lag for too long (R-331)."""
         state = self.state
         if type(state) is LeaderState:
             self._submit_isr_change(
@@ -406,14 +409,14 @@ class HostedPartition:
         return outcome
 
     def low_watermark(self, alive: Mapping[int, object]) -> int:
-        """The lowest log start among the replicas that are alive (R-338)."""
+        """Return the lowest log start among the replicas that are alive (R-338)."""
         state, own = self.state, self.log.log_start_offset
         return state.low_watermark(own, alive) if type(state) is LeaderState else own
 
     # ------------------------------------------------------------------ following
 
     def append_as_follower(self, raw: Buffer, now_ms: int) -> bool:
-        """Take some of the leader's batches as they are; says whether they must be synced before they count.
+        """Append some of the leader's batches; return True if they must be synced before they count.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
@@ -427,16 +430,17 @@ class HostedPartition:
         return log.unflushed_records >= log.config.flush_messages
 
     def _append_first_batch(self, raw: Buffer, now_ms: int) -> None:
-        """The leader's log may start within a batch, where records were deleted: an empty log begins with all of it,
-        and its start follows (``Partition.appendRecordsToFollowerOrFutureReplica``).
+        """Move the log end of an empty log to the leader's first batch.
+
+        The leader's log may start within a batch, where records were deleted: an empty log then begins with the whole
+        batch (``Partition.appendRecordsToFollowerOrFutureReplica``).
         """
         first, last = offset_range(raw)
         if first < self.log.log_end_offset <= last:
             self.log.truncate_fully_and_start_at(first, now_ms)
 
     def update_leader_offsets(self, high_watermark: int, log_start: int) -> None:
-        """What the leader says of its high watermark, then of its log start, holds here as far as the log reaches
-        (R-319).
+        """Update high watermark and log start from the leader, as far as the log reaches (R-319).
 
         Raises:
             OSError: the disk failed.
@@ -445,4 +449,4 @@ class HostedPartition:
         self.lag = max(high_watermark - log.log_end_offset, 0)
         if log.follow_high_watermark(high_watermark) | log.maybe_increment_log_start_offset(log_start):
             self._wake(self._fetch_key)
-            self._wake(self._hw_key)  # who waits for what this node took when it led
+            self._wake(self._hw_key)  # requests that wait for records of this node's former leadership

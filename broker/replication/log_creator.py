@@ -1,8 +1,8 @@
-"""Partitions this node is to host and does not have yet: their files are made in threads, what is asked for first.
+"""Creation of the logs of hosted partitions in threads, requested ones first.
 
-Making costs a partition several calls that wait for the disk. So the controller's answer does not wait for it, and
-nobody else does: a batch is made beside the loop, and each log is taken into the books on it. A request that comes
-before its partition is made has it made next, and waits a little.
+A creation takes several blocking calls, so the controller's response does not wait for it: a batch of logs is created
+in a thread, and each is adopted on the event loop. A request for a partition without a log moves it to the front, and
+waits briefly.
 
 Source: ``LogManager.getOrCreateLog``, ``Partition.createLogIfNotExists`` (apache/kafka 4.3.1).
 """
@@ -38,11 +38,11 @@ CREATION_BATCH_SIZE = 16
 RETRY_S = 1.0
 GROWTH_NOTIFICATION_INTERVAL = 500
 MAX_PREFERRED_DIRS = 10_000
-"""Of partitions nobody may ever make; who asked first is forgotten first."""
+"""Maximum number of preferred directories of missing partitions; the oldest are removed first."""
 
 
 class LogCreationRequest(NamedTuple):
-    """One partition on its way."""
+    """Pending creation of a partition's log."""
 
     topic: str
     partition: int
@@ -52,12 +52,12 @@ class LogCreationRequest(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Its place in the books."""
+        """Key of the partition."""
         return self.topic, self.partition
 
 
 def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLog | OSError]:
-    """Make the files of some partitions; runs in a thread. After a failure nothing more is tried in that directory."""
+    """Create the files of some partitions; runs in a thread. After a failure its directory is skipped."""
     out: list[PartitionLog | OSError] = []
     broken: dict[str, OSError] = {}
     for job in jobs:
@@ -68,7 +68,7 @@ def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLo
             out.append(
                 job.directory.create_partition_files(job.topic, job.partition, job.topic_id, job.settings, now_ms)
             )
-        except FileExistsError as error:  # nothing is wrong with the disk, only this place is taken
+        except FileExistsError as error:  # no disk failure: the path exists
             out.append(error)
         except OSError as error:
             broken[path] = error
@@ -77,7 +77,7 @@ def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLo
 
 
 class LogCreator:
-    """What is still to be made."""
+    """Pending creations."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class LogCreator:
     # ------------------------------------------------------------------ what is to be made
 
     def request_log(self, at: TopicPartition, topic_id: bytes, told: PartitionRegistration) -> None:
-        """A partition of this node is not open: have it made, unless it may lie where nobody can look now."""
+        """Request the creation of a log, unless the log may be in an unavailable directory."""
         if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
             return  # it comes, or has come meanwhile
         if at[0] == METADATA_TOPIC:  # an older controller let it be created
@@ -138,11 +138,11 @@ class LogCreator:
         self._wakeup.set()
 
     def _may_be_in_unavailable_directory(self, at: TopicPartition, told: PartitionRegistration) -> bool:
-        """Whether a partition is not to be made, though it is not there: it may lie in a directory that has failed.
+        """Return True if a missing log must not be created, since it may be in a failed directory.
 
-        Where none has, a place that no directory here has was on a disk that was replaced, or is not named today. The
-        copy is made anew and filled while somebody else leads. Otherwise nothing is made: told of an empty copy, the
-        controller might let it lead, and the others would cut what they have to that. Kafka makes it then, too.
+        Without a failed directory, an unknown directory id is that of a replaced or removed disk: the log is created
+        and filled while another replica leads. Otherwise it is not created: the controller might elect the empty
+        replica, and the others would truncate their logs. Kafka creates it then, too.
         """
         place, node_id = directory_id_of(told, self._config.node_id), self._config.node_id
         placed = place not in (MIGRATING, UNASSIGNED)
@@ -152,14 +152,14 @@ class LogCreator:
         return unknown and told.leader in (NO_LEADER, node_id)
 
     def set_preferred_directory(self, at: TopicPartition, directory: LogDirectory) -> None:
-        """A partition that is not there yet is to be made in that directory, wherever the controller would have it."""
+        """Set the directory in which a missing partition will be created."""
         self._preferred.pop(at, None)
         self._preferred[at] = directory
         if len(self._preferred) > MAX_PREFERRED_DIRS:
             del self._preferred[next(iter(self._preferred))]
 
     def cancel(self, at: TopicPartition) -> None:
-        """A partition is not wanted any more."""
+        """Cancel the creation of a partition."""
         self._requested.pop(at, None)
         self._prioritized.pop(at, None)
         self._partly_created.pop(at, None)
@@ -167,7 +167,7 @@ class LogCreator:
             self._in_progress[at] = False
 
     async def wait_created(self, asked: Iterable[TopicPartition], patience_s: float) -> bool:
-        """Have some partitions made before the others, and wait for them; says whether all of them are there."""
+        """Create some partitions first, and wait for them; return True if all exist."""
         left = [at for at in asked if at in self]
         for at in left:
             if at in self._requested:
@@ -178,7 +178,7 @@ class LogCreator:
         return not left
 
     async def wait_all_created(self, at_most: int, patience_s: float) -> None:
-        """Wait for everything that is wanted now, where it is not more than so much."""
+        """Wait for all pending creations, if they are at most so many."""
         if 0 < len(self) <= at_most:
             await self.wait_created([*self._requested, *self._in_progress], patience_s)
 
@@ -203,14 +203,14 @@ class LogCreator:
                 await self._env.sleep(RETRY_S)  # it may come back, and trying faster takes it from others
 
     def _notify_waiters(self) -> None:
-        """Whoever waits for a partition looks again."""
+        """Wake the waiting tasks."""
         self._progress.set()
         self._progress = trio.Event()
 
     def _next_batch(self) -> list[LogCreationRequest] | None:
-        """The next batch: what was asked for, then what has waited longest. None where nothing waits.
+        """Return the next batch, requested partitions first, then the oldest; None if there are none.
 
-        It is empty where nothing of it is wanted any more: of a topic that goes all partitions may be.
+        It may be empty if all its partitions were deleted.
         """
         picked: dict[TopicPartition, None] = {}
         for at in chain(self._prioritized, self._requested):
@@ -233,7 +233,7 @@ class LogCreator:
         return jobs if picked else None
 
     def _settings(self, topic: str) -> LogConfig:
-        """A topic's settings in the newest image, made once for all its partitions."""
+        """Return a topic's settings in the newest image, made once for all its partitions."""
         if self._settings_image is not self._replica_manager.image:
             self._settings_image, self._settings_by_topic = self._replica_manager.image, {}
         known = self._settings_by_topic.get(topic)
@@ -242,13 +242,13 @@ class LogCreator:
         return known
 
     def _topic_of(self, at: TopicPartition) -> TopicImage | None:
-        """The topic of a partition that this node is still to host."""
+        """Return the topic of a partition that this node is still to host."""
         topic = self._replica_manager.image.topics.get(at[0])
         told = None if topic is None else topic.partitions.get(at[1])
         return topic if told is not None and self._config.node_id in told.replicas else None
 
     def _directory_for(self, at: TopicPartition, topic: TopicImage) -> LogDirectory | None:
-        """Where a partition is to lie; None where its place has failed."""
+        """Return the directory of a partition; None if it has failed."""
         told = topic.partitions[at[1]]
         if self._may_be_in_unavailable_directory(at, told):
             self._replica_manager.offline_partitions.add(at)
@@ -261,7 +261,7 @@ class LogCreator:
         return known or self._partly_created.get(at) or self._log_dirs.select_directory(self._in_progress_by_directory)
 
     def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> Job[bool]:
-        """Take what was made into the books; says whether something was missing that may come back."""
+        """Adopt created logs; return True after a shortage of resources that may pass."""
         passing = False
         told: OSError | None = None
         for job, result in zip(jobs, results, strict=True):
@@ -283,7 +283,7 @@ class LogCreator:
         return passing
 
     def _on_creation_failed(self, job: LogCreationRequest, error: OSError) -> bool:
-        """A partition could not be made; says whether trying again may help."""
+        """Handle a failed creation; return True if a retry may help."""
         if is_transient(error):
             self._partly_created[job.topic_partition] = job.directory
             self._requested[job.topic_partition] = None
@@ -292,12 +292,15 @@ class LogCreator:
         return False
 
     def _mark_offline(self, job: LogCreationRequest) -> None:
-        """It was to lie in a directory that has failed: who was not told where would let this node lead it still."""
+        """Mark a partition offline in a failed directory.
+
+        Without that report the controller could elect this replica.
+        """
         self._replica_manager.offline_partitions.add(job.topic_partition)
         self._replica_manager.on_directory_changed(job.topic_id, job.partition, job.directory.id)
 
     def _adopt(self, job: LogCreationRequest, log: PartitionLog, *, still_wanted: bool) -> bool:
-        """Host what was made; says whether something was missing that may come back."""
+        """Host a created log; return True after a shortage of resources that may pass."""
         replicas, at = self._replica_manager, job.topic_partition
         self._partly_created.pop(at, None)
         if self._preferred:

@@ -1,8 +1,8 @@
-"""What happens to files in the background: rolled segments are synced, high watermarks noted, old segments removed.
+"""Background maintenance of logs: syncs of rolled segments, checkpoints, and retention.
 
-Kafka's rule, and ours: an acknowledgement does not wait for the disk, unless ``flush.messages`` says so; a segment is
-synced once it is full, the rest when the operating system sees fit, or after ``flush.ms``. The recovery point says from
-where on a crash must be looked at.
+As in Kafka, an acknowledgement does not wait for the disk, unless ``flush.messages`` is set; a segment is synced once
+it is rolled, the rest by the operating system, or after ``flush.ms``. Recovery after a crash starts at the recovery
+point.
 
 Source: ``UnifiedLog.roll`` and ``LogManager`` checkpoints (apache/kafka 4.3.1).
 """
@@ -34,7 +34,7 @@ logger = logging.getLogger("ottla.files")
 
 
 class LogMaintenance:
-    """Syncs rolled segments and writes checkpoints every five seconds, when there is something to write."""
+    """Maintenance task: every five seconds it syncs rolled segments and writes checkpoints, if needed."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class LogMaintenance:
             yield from self._checkpoint(directory)
 
     def _maintain(self, log: PartitionLog) -> Job[None]:
-        """Sync rolled segments, what ``flush.ms`` names and what came to rest; close what nobody uses."""
+        """Sync rolled segments, logs due by ``flush.ms`` and idle logs; close unused files."""
         if log.closed or log.is_being_replaced:
             return
         due = self._last_sync_ms.get(log, 0) + log.config.flush_ms <= self._env.monotonic_ms()
@@ -111,7 +111,7 @@ class LogMaintenance:
                 durable = await self._sync_below(log, end)
             except OSError as error:
                 self._fail(error, log)
-                # what was only short of something is tried again; else the log is closed
+                # a shortage of resources is retried; after other errors the log is closed
                 await self._env.sleep(RETRY_S)
                 continue
             if replica.log is not log:
@@ -151,7 +151,7 @@ class LogMaintenance:
             yield None
 
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
-        """Sync everything below ``end``, in a thread; gives the recovery point."""
+        """Sync everything below ``end``, in a thread; return the recovery point."""
         job = log.start_flush(end)
         await self._env.in_thread(job, ThreadPool.SYNC)
         return log.complete_flush(job)

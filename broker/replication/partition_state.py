@@ -1,9 +1,8 @@
-"""The rules of one partition among its replicas: who is in sync, and up to where everything is committed.
+"""Replication rules of one partition: in-sync replicas and high watermark.
 
-Pure: events go in, and what comes out is a new high watermark or a request to change the ISR, which somebody else
-sends. A leader holds what each follower's fetches said of it. While an ISR change is under way it reckons with the
-larger of the two sets (the *maximal* ISR), so that whichever of them the controller keeps, nothing counts as committed
-too early.
+Pure: events result in a new high watermark or a change of the ISR to request. A leader tracks the fetch state of each
+follower. While an ISR change is pending it uses the larger of the two sets (the *maximal* ISR), so that whichever of
+them the controller keeps, no record counts as committed too early.
 
 Source: ``Partition.scala``, ``Replica.scala`` (apache/kafka 4.3.1); KIP-497, KIP-903, KIP-966.
 """
@@ -21,26 +20,26 @@ UNKNOWN_OFFSET = -1
 
 
 class CommittedIsr(NamedTuple):
-    """The ISR as the controller last told it."""
+    """ISR by the controller's last state."""
 
     isr: tuple[int, ...]
     is_recovering: bool = False
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Everybody who may be in the ISR."""
+        """Possible members of the ISR."""
         return self.isr
 
 
 class PendingExpandIsr(NamedTuple):
-    """The controller was asked to take somebody in."""
+    """Pending request to add a replica to the ISR."""
 
     committed: CommittedIsr
     new_in_sync_replica_id: int
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Everybody who may be in the ISR."""
+        """Possible members of the ISR."""
         return (*self.committed.isr, self.new_in_sync_replica_id)
 
     @property
@@ -57,7 +56,7 @@ class PendingShrinkIsr(NamedTuple):
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Everybody who may be in the ISR."""
+        """Possible members of the ISR."""
         return self.committed.isr
 
     @property
@@ -70,20 +69,23 @@ IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
 
 
 class PartitionListener(Protocol):
-    """A follower that does not look at a partition until it hears of a change."""
+    """Follower that does not read a partition until it is notified of a change."""
 
     def on_change(self, *, more: bool) -> int:
-        """Something changed; ``more``: the log has. Gives when it asked last, by the wall clock, having everything."""
+        """Notify of a change; ``more``: of the log.
+
+        Return the wall-clock time of its last request, at which it was up to date.
+        """
 
 
 @dataclass(slots=True)
 class FollowerReplica:
-    """What a follower's fetches said of it."""
+    """Fetch state of a follower."""
 
     end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     caught_up_ms: int = 0
-    """When it last had everything the leader had."""
+    """Time at which it was last caught up."""
     last_fetch_ms: int = 0
     last_leader_end: int = UNKNOWN_OFFSET
     """The leader's end at its last fetch: reaching it now means it was caught up then."""
@@ -91,7 +93,7 @@ class FollowerReplica:
     listener: PartitionListener | None = field(default=None, compare=False)
 
     def notify_listener(self, *, more: bool) -> None:
-        """Something has changed: whoever had everything until now looks again. Only a change of the log ends that."""
+        """Notify the listener that was up to date. Only a change of the log removes it."""
         if self.listener is None:
             return
         asked_ms = self.listener.on_change(more=more)
@@ -111,7 +113,7 @@ class FollowerReplica:
         self.last_leader_end = leader_end
 
     def continue_from(self, earlier: FollowerReplica | None, leader_end: int) -> None:
-        """Keep what it said of its log in the leader epoch before. Source: ``Replica.resetReplicaState``."""
+        """Keep the fetch state of the previous leader epoch. Source: ``Replica.resetReplicaState``."""
         self.last_fetch_ms = self.caught_up_ms
         self.last_leader_end = leader_end
         if earlier is not None:
@@ -120,7 +122,7 @@ class FollowerReplica:
             self.broker_epoch = earlier.broker_epoch
 
     def is_caught_up(self, now_ms: int, leader_end: int, lag_max_ms: int) -> bool:
-        """Return whether it has everything, or had not long ago."""
+        """Return True if it is caught up, or was recently."""
         return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
 
@@ -130,7 +132,7 @@ class AlterPartitionOutcome(Enum):
     APPLIED = "taken"
     IGNORED = "ignored"
     ABANDONED = "given up"
-    """The pending ISR stays until the image tells a newer partition epoch."""
+    """The pending ISR stays until the image has a newer partition epoch."""
     REVERTED = "taken back"
     """The committed ISR holds again; it may be tried later."""
     RETRY = "again"
@@ -161,7 +163,7 @@ class AlterPartitionResult(NamedTuple):
 
 
 class IsrChange(NamedTuple):
-    """What the controller shall be asked for."""
+    """Change of the ISR to request from the controller."""
 
     leader_epoch: int
     partition_epoch: int
@@ -176,7 +178,7 @@ IsrEligibility = Callable[[int, int], bool]
 
 @dataclass(slots=True)
 class LeaderState:
-    """What the leader knows; ``followers`` are the other replicas."""
+    """State of a leader; ``followers`` are the other replicas."""
 
     local_id: int
     epoch: int
@@ -208,8 +210,8 @@ class LeaderState:
             isr: the ISR by the image.
             log_end: the log end offset of this broker.
             now_ms: wall-clock time.
-            earlier: state of the leader epoch directly before, where this broker led in it too. What the other replicas
-                have said of their logs still holds, and the high watermark need not wait for another fetch of each.
+            earlier: state of the leader epoch directly before, where this broker led in it too. The fetch states of the
+                other replicas still hold, and the high watermark need not wait for another fetch of each.
         """
         others = {i: FollowerReplica(caught_up_ms=now_ms if i in isr.isr else 0) for i in replicas if i != local}
         if earlier is not None:
@@ -218,13 +220,14 @@ class LeaderState:
         return cls(local, epoch, partition_epoch, isr, log_end, others)
 
     def is_high_watermark_unknown(self, high_watermark: int) -> bool:
-        """Return whether the high watermark is below the start of this leader epoch: records that an earlier leader has
-        committed may lie above it. Source: ``Partition.fetchOffsetForTimestamp``.
+        """Return True if the high watermark is below the start of this leader epoch.
+
+        Records that an earlier leader has committed may be above it. Source: ``Partition.fetchOffsetForTimestamp``.
         """
         return self.leader_epoch_start_offset > high_watermark
 
     def apply_partition_state(self, partition_epoch: int, replicas: Iterable[int], isr: CommittedIsr) -> bool:
-        """The same leader epoch, told anew by the image; an older partition epoch is ignored (R-329)."""
+        """Apply a partition state of the same leader epoch; an older partition epoch is ignored (R-329)."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
@@ -243,15 +246,15 @@ class LeaderState:
 
     @property
     def committed_isr(self) -> tuple[int, ...]:
-        """The ISR as the controller last told it."""
+        """ISR by the controller's last state."""
         return self._committed_state().isr
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
-        """Whether too few are in sync for acks=all (R-337), and for the high watermark to move (R-332, KIP-966)."""
+        """Return True if too few replicas are in sync for acks=all and the high watermark (R-332, R-337, KIP-966)."""
         return len(self._committed_state().isr) < self.effective_min_isr(min_insync_replicas)
 
     def has_enough_replicas(self, min_insync_replicas: int) -> bool:
-        """Whether what is below the high watermark lies at enough replicas: the second look of acks=all (R-337)."""
+        """Return True if committed records are on enough replicas: the second check of acks=all (R-337)."""
         return self.effective_min_isr(min_insync_replicas) <= len(self.isr.maximal_isr)
 
     def high_watermark(
@@ -263,10 +266,10 @@ class LeaderState:
         min_insync_replicas: int,
         eligible: IsrEligibility,
     ) -> int | None:
-        """Up to where everything is committed; None while it must not move.
+        """Return the high watermark; None while it must not advance.
 
-        ``own_end`` is where this node's own copy counts up to: its durable end where flush settings ask for that, else
-        ``log_end``. Replicas outside the ISR that are caught up and may join are waited for, so that they can (R-332).
+        ``own_end``: end of the local replica that counts: its durable end if flush settings require it, else
+        ``log_end``. It waits for replicas outside the ISR that are caught up and may join, so that they can (R-332).
         """
         if self.is_under_min_isr(min_insync_replicas):
             return None
@@ -287,7 +290,7 @@ class LeaderState:
     def update_follower(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> FollowerReplica | None:
-        """A follower's fetch arrived: its state moves now, and not when the answer leaves (R-327).
+        """Update a follower on arrival of its fetch (R-327).
 
         None for a broker that has no replica here.
         """
@@ -329,7 +332,7 @@ class LeaderState:
         return IsrChange(self.epoch, self.partition_epoch, isr, epochs)
 
     def handle_alter_partition_result(self, answer: AlterPartitionResult) -> AlterPartitionOutcome:
-        """What the controller said to a change under way (R-334)."""
+        """Process the controller's result of a pending change (R-334)."""
         if isinstance(self.isr, CommittedIsr):
             return AlterPartitionOutcome.IGNORED  # the image was quicker
         if answer.error_code == ErrorCode.NONE:
@@ -344,12 +347,12 @@ class LeaderState:
         return AlterPartitionOutcome.ABANDONED if answer.error_code in _ABANDON_ERRORS else AlterPartitionOutcome.RETRY
 
     def low_watermark(self, own_start: int, alive: Mapping[int, object]) -> int:
-        """The lowest log start among the leader and the replicas that are alive: DeleteRecords waits for it (R-338)."""
+        """Return the lowest log start of the leader and live replicas, for DeleteRecords (R-338)."""
         return min([own_start, *(f.log_start_offset for broker, f in self.followers.items() if broker in alive)])
 
 
 class FollowerState(NamedTuple):
-    """Somebody else leads, or nobody (``leader`` -1)."""
+    """State of a follower; ``leader`` is -1 without a leader."""
 
     epoch: int
     leader: int = UNKNOWN_OFFSET

@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to: one in its own rack, where the rack-aware selector is set.
+"""Selection of a replica for a consumer: one in its own rack, if the rack-aware selector is configured.
 
 Pure. Source: ``RackAwareReplicaSelector.java``, ``ReplicaManager.findPreferredReadReplica`` (apache/kafka 4.3.1);
 KIP-392.
@@ -14,7 +14,7 @@ READ_FROM_LEADER = -1
 
 
 def select_replica(leading: LeaderState, racks: Mapping[int, str | None], rack: str, offset: int, now_ms: int) -> int:
-    """The broker to read ``offset`` from (R-340); -1 for the leader.
+    """Return the broker to read ``offset`` from (R-340); -1 for the leader.
 
     ``racks``: of the brokers a consumer can reach where it came in. Only members of the ISR that hold the offset are
     candidates; of several in the consumer's rack the one that is furthest wins, then the one that lags least.

@@ -1,4 +1,4 @@
-"""The partitions this node hosts: which there are, who leads them, and what becomes of those that go.
+"""Hosted partitions of this node: lookup, leadership, and removal.
 
 Source: ``ReplicaManager.scala``, ``Partition.scala``, ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
 """
@@ -44,7 +44,7 @@ def follower_fetch_key(broker: int) -> Hashable:
 
 
 class ReplicaManager:
-    """All hosted partitions, by name and number."""
+    """Hosted partitions, by topic and number."""
 
     def __init__(
         self,
@@ -126,13 +126,13 @@ class ReplicaManager:
         return ReplicationQuota(side, self._config.node_id)
 
     def _is_eligible_for_isr(self, broker: int, broker_epoch: int) -> bool:
-        """Whether the image lets a broker into an ISR: alive, and the process whose fetches were seen (KIP-903)."""
+        """Return True if a broker may join an ISR: alive, and with the broker epoch of its fetches (KIP-903)."""
         known = self.image.brokers.get(broker)
         alive = known is not None and not known.fenced and not known.in_controlled_shutdown
         return alive and known is not None and broker_epoch in (-1, known.broker_epoch)
 
     def _broker_epoch_of(self, broker: int) -> int:
-        """The epoch of a broker that is alive, -1 for none."""
+        """Return the epoch of a broker that is alive, -1 for none."""
         known = self.image.brokers.get(broker)
         return -1 if known is None or known.fenced else known.broker_epoch
 
@@ -145,16 +145,16 @@ class ReplicaManager:
             callback(replica)
 
     def get(self, topic: str, partition: int) -> HostedPartition | None:
-        """A hosted partition."""
+        """Return a hosted partition."""
         return self._hosted.get((topic, partition))
 
     def topic_id_of(self, at: TopicPartition) -> bytes | None:
-        """The id of the topic a hosted partition belongs to; None where it is not hosted."""
+        """Return the id of the topic a hosted partition belongs to; None where it is not hosted."""
         replica = self._hosted.get(at)
         return None if replica is None else replica.topic_id
 
     def leader(self, topic: str, partition: int) -> HostedPartition:
-        """A partition this node leads.
+        """Return a partition this node leads.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
@@ -165,7 +165,7 @@ class ReplicaManager:
         return replica
 
     def hosted(self, topic: str, partition: int) -> HostedPartition:
-        """A partition this node hosts, whoever leads it.
+        """Return a hosted partition, for any leader.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
@@ -210,7 +210,7 @@ class ReplicaManager:
             if known is not None and told is not None and self._config.node_id in told.replicas:
                 log = directory.open_partition(topic, number, settings_of(topic), self._env.now_ms())
                 yield log
-                if log.topic_id == known.id:  # without an id nothing was ever written to it (``LogManager.scala``)
+                if log.topic_id == known.id:  # a log without a topic id was never written to (``LogManager.scala``)
                     twin = self._hosted.get((topic, number))
                     if twin is not None and self._quarantine_older(twin.log, log, told) is log:
                         continue
@@ -263,7 +263,7 @@ class ReplicaManager:
             self.removed_traffic.add(self.traffic.pop(replica.topic))
 
     def apply_partition_state(self, at: TopicPartition, told: PartitionRegistration) -> None:
-        """Take over what the image says of a hosted partition, and lead it where it says so."""
+        """Apply the image's state of a hosted partition, and become leader if it says so."""
         replica, node = self._hosted[at], self._config.node_id
         actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(told, node)
         future = self.future_logs.get(at)
@@ -290,7 +290,7 @@ class ReplicaManager:
                 callback(replica)
 
     def remove(self, at: TopicPartition) -> None:
-        """Stop serving a partition whose topic is gone, or that lives elsewhere now; its directory is renamed."""
+        """Stop serving a partition that was deleted or moved away; its directory is renamed."""
         self.offline_partitions.discard(at)
         replica = self._hosted.pop(at, None)
         if replica is None:
@@ -306,7 +306,7 @@ class ReplicaManager:
         self.discard(replica.log)
 
     def discard(self, log: PartitionLog) -> None:
-        """Rename the directory of a log nobody serves; its files are removed later."""
+        """Rename the directory of an unserved log; its files are removed later."""
         directory = self._log_dirs.directory_of(log)
         try:
             path = directory.rename_for_deletion(log.topic, log.partition, self._env.uuid().hex())
@@ -321,7 +321,7 @@ class ReplicaManager:
             doomed(path)
 
     def mark_logs_offline(self, logs: list[PartitionLog]) -> None:
-        """Stop serving logs whose directory has failed."""
+        """Stop serving logs in a failed directory."""
         for log in logs:
             at = (log.topic, log.partition)
             if log.is_future:
@@ -341,7 +341,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ moves between directories
 
     def abandon_future_log(self, at: TopicPartition) -> PartitionLog | None:
-        """A copy is to take its partition's place no more; gives it. The controller may have heard of it."""
+        """Abandon a partition's future log and return it. The controller may have its assignment."""
         future, replica = self.future_logs.pop(at, None), self._hosted.get(at)
         if future is not None and replica is not None:
             replica.log.set_has_future_log(begins=False)
@@ -349,7 +349,7 @@ class ReplicaManager:
         return future
 
     def promote_future_log(self, replica: HostedPartition, future: PartitionLog) -> None:
-        """A copy has its partition's name, and takes its place; the old log is removed later."""
+        """Replace the log by its renamed future log; the old one is removed later."""
         current, replica.log = replica.log, future
         self.future_logs.pop((replica.topic, replica.partition), None)
         self.discard(current)

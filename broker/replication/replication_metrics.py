@@ -1,4 +1,4 @@
-"""How replication stands on this node, in numbers: partitions led from here that lack replicas, and followers behind.
+"""Replication metrics of this node: under-replicated leaders, and lag of followers.
 
 Source: the beans of ``ReplicaManager.scala``, ``AbstractFetcherManager.scala`` and ``Partition.scala`` (apache/kafka
 4.3.1).

@@ -1,4 +1,4 @@
-"""Who wants which partition in which directory of this node: moves begun, given up, and refused.
+"""Requests to move replicas to other directories of this node: start, cancellation, errors.
 
 Source: ``ReplicaManager.alterReplicaLogDirs``, ``LogManager.maybeUpdatePreferredLogDir`` (apache/kafka 4.3.1; KIP-113,
 KIP-1066).
@@ -26,7 +26,7 @@ logger = logging.getLogger("ottla.moves")
 
 
 class AlterLogDirs:
-    """What is asked for; `FutureReplicaCopier` does it."""
+    """Requested moves, which `FutureReplicaCopier` executes."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class AlterLogDirs:
         self._lock = trio.Lock()
 
     async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
-        """Have a partition moved into the directory with that absolute path; says whether it will be, or is there."""
+        """Move a partition into the directory with that absolute path; return NONE if it will be, or is there."""
         async with self._lock:
             return await self._alter(at, path)
 
@@ -75,7 +75,7 @@ class AlterLogDirs:
         return await self._start_move(replica, target)
 
     def _alter_unhosted(self, at: TopicPartition, target: LogDirectory) -> ErrorCode:
-        """One that this node does not host (yet) is made where it was asked for."""
+        """Set the preferred directory of a partition that this node does not host (yet)."""
         if at in self._replica_manager.offline_partitions:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._set_preferred_directory(at, target)
@@ -114,7 +114,7 @@ class AlterLogDirs:
         return ErrorCode.NONE
 
     async def _delete_future_log(self, path: str, target: LogDirectory) -> None:
-        """What there is of a copy that was refused goes for good: a later start would go on with it."""
+        """Delete a rejected future log for good: a later start would continue it."""
         if target.path in self._log_dirs.offline:
             return
         doomed = f"{path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"

@@ -49,10 +49,10 @@ class LeftoverFutureLog(NamedTuple):
 def recover_future_logs(
     env: Env, config: NodeConfig, replicas: ReplicaManager, storage: LogDirs, image: MetadataImage
 ) -> Job[None]:
-    """Go on with each move, or bring it to its end. The partitions' logs are open already, and follow nothing yet.
+    """Continue or complete each move of an earlier process. The partitions' logs are open, but not yet fetched for.
 
     Raises:
-        CorruptFile: the only log of a partition cannot be read; OSError: no directory is left.
+        CorruptFile: the only log of a partition cannot be read; OSError: no directory is online.
     """
     settings_of = cache(partial(config.log_settings, image))
     left: list[LeftoverFutureLog] = []
@@ -74,7 +74,7 @@ def recover_future_logs(
 
 @contextmanager
 def _or_mark_offline(replicas: ReplicaManager, storage: LogDirs, directory: LogDirectory) -> Iterator[None]:
-    """A directory that cannot be read goes out of service. Raises OSError: the node cannot be without it."""
+    """Take a directory offline that cannot be read. Raises OSError if the node needs it."""
     try:
         yield
     except OSError as error:
@@ -97,7 +97,7 @@ def _inspect(
 def _recover_future_log(
     replicas: ReplicaManager, one: LeftoverFutureLog, settings: LogConfig, now_ms: int, arrived: set[TopicPartition]
 ) -> PartitionLog | None:
-    """What becomes of one copy; gives it where it counts. ``arrived``: the partitions a copy of which counts now.
+    """Recover one future log; return it if it counts. ``arrived``: partitions whose future log became current.
 
     Raises:
         CorruptFile, OSError: as `recover_future_logs`.
@@ -111,7 +111,7 @@ def _recover_future_log(
     if held is not None:
         return None  # one of two that wait
     try:
-        # A copy that the controller was told of was synced as a whole.
+        # A future log reported to the controller was synced as a whole.
         log = directory.open_partition_directory(one.path, *at, settings, now_ms, adjoin=not one.is_assigned)
     except PermissionError as error:
         if one.is_assigned:
@@ -129,7 +129,7 @@ def _recover_future_log(
     if log.topic_id == ZERO_UUID:
         log.close_files()
         del directory.logs[at]
-        _remove(replicas, one)  # the id is written before anything else
+        _remove(replicas, one)  # incomplete: the topic id is written before all other files
         return None
     if log.topic_id != one.topic_id:
         log.close_files()
@@ -157,7 +157,7 @@ def _recover_future_log(
 
 
 def _mark_offline(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
-    """The copy may be older than a log that cannot be read now: the partition is offline."""
+    """Mark the partition offline: the future log may be older than the unreadable current log."""
     replicas.offline_partitions.add(one.topic_partition)
     logger.warning(
         "Partition %s-%d is offline: a failed log directory may have its log, and the future log in %s may be older. "
@@ -168,7 +168,7 @@ def _mark_offline(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
 
 
 def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog) -> None:
-    """The copy is the partition's log from now on."""
+    """Promote the future log to the partition's log."""
     assert one.topic_id is not None
     rename_to_current(one.directory, log)
     log.segments.record_directory_change()
@@ -182,7 +182,7 @@ def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog
 
 
 def _remove(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
-    """A copy that is of no use."""
+    """Remove an unusable future log."""
     target = f"{one.path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
     one.directory.disk.rename(one.path, target)
     for doomed in replicas.on_delete_scheduled:

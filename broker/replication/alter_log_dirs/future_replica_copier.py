@@ -1,8 +1,8 @@
-"""Partitions on their way from one directory of this node to another, while they are written to and read.
+"""Copies of partitions to other directories of this node, while they are written and read.
 
-A copy is filled from the log, a piece at a time; as many at once as there are directories, in turns, the others wait in
-the order of their names. Once it has everything the controller is told where the replica will lie; once that is
-committed, the two change places between one request and the next.
+A future log is filled from the current log piece by piece; as many concurrently as there are directories, in turns, the
+others in the order of their names. Once it is complete the controller is informed of its directory; once that is
+committed, it replaces the current log between two requests.
 
 Source: ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsThread.scala``, ``LocalLeaderEndPoint.scala``,
 ``Partition.maybeReplaceCurrentWithFutureReplica`` (apache/kafka 4.3.1; KIP-113, KIP-858).
@@ -44,9 +44,7 @@ from ottla.wire.errors import ProtocolError, WireError
 logger = logging.getLogger("ottla.moves")
 ALTER_LOG_DIRS_RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
 COPY_CHUNK_BYTES = 256 * 1024
-"""What is read and written in one go, or ``replica.fetch.max.bytes`` where that is less; under two milliseconds of the
-loop.
-"""
+"""Bytes copied at once, unless ``replica.fetch.max.bytes`` is less; under 2 ms of the event loop."""
 FLUSH_INTERVAL_BYTES = 16 * 1024 * 1024
 """So much is written before the disk is waited for; else all of it would be at the end."""
 QUOTA_RETRY_MS = 100
@@ -58,7 +56,7 @@ MAX_IDLE_S = 1.0
 
 
 class FutureReplicaCopier:
-    """All of them."""
+    """All moves of this node."""
 
     def __init__(
         self,
@@ -89,7 +87,7 @@ class FutureReplicaCopier:
         self._wakeup.set()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Metadata was committed: it may say what is waited for."""
+        """Process a publication, which may contain awaited assignments."""
         for move in self._scheduler.moves_awaiting_assignment(delta):
             if self._is_directory_assigned(move):
                 self._scheduler.wake(move)
@@ -119,9 +117,9 @@ class FutureReplicaCopier:
             await trio.lowlevel.checkpoint()
 
     def _next_move(self) -> Job[LogDirMove | None]:
-        """Whose turn it is, of those that go on still. As many are copied at once as there are directories.
+        """Return the next move, of those still valid. As many are copied concurrently as there are directories.
 
-        Very many may be over at once, with their topic: others run in between.
+        Very many may end at once, with their topic, so it pauses.
         """
         most = len(self._log_dirs.directories)
         while (move := self._scheduler.next_ready(self._env.monotonic_ms(), most)) is not None:
@@ -132,7 +130,7 @@ class FutureReplicaCopier:
         return None
 
     def _idle_s(self) -> float:
-        """How long nothing is to be done, if nobody wants something new."""
+        """Return the idle time in seconds until the next move is due."""
         if not len(self._scheduler):
             return FOREVER_S
         return min(max(self._scheduler.next_due_ms() - self._env.monotonic_ms(), 1) / 1000, MAX_IDLE_S)
@@ -158,7 +156,7 @@ class FutureReplicaCopier:
         )
 
     async def _step(self, move: LogDirMove) -> None:
-        """The next thing to be done about a move.
+        """Execute the next step of a move.
 
         Raises:
             ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at.
@@ -184,7 +182,7 @@ class FutureReplicaCopier:
         return left is not None and left <= self._chunk_bytes
 
     def _align(self, move: LogDirMove) -> bool:
-        """Take off the copy what the log does not have any more; says whether that could be done."""
+        """Truncate the future log to the current one; return True if that succeeded."""
         current, future = move.current_log, move.future_log
         if future.config is not current.config:
             future.update_config(current.config)
@@ -200,7 +198,7 @@ class FutureReplicaCopier:
         return True
 
     def _on_disk_error(self, move: LogDirMove, error: OSError, log: PartitionLog) -> None:
-        """A disk refused: its directory may be lost by that, and the move with it; else it is tried again."""
+        """Handle a disk error: the directory may go offline, and end the move; else it is retried."""
         move.is_blocked = True
         self._delay(move, RETRY_MS)
         self._fail(error, log)
@@ -224,12 +222,12 @@ class FutureReplicaCopier:
         if not self._is_active(move) or move.current_log is not current or cuts != current.truncations:
             return
         if not raw:
-            raise missing_data_error(move.future_log, current)  # somebody cut its file short
+            raise missing_data_error(move.future_log, current)  # file truncated by another process
         if self._append_chunk(move, raw) and move.unflushed_bytes >= FLUSH_INTERVAL_BYTES:
             await self._flush(move)
 
     def _append_chunk(self, move: LogDirMove, raw: bytes) -> bool:
-        """Append a piece to the copy; says whether that could be done."""
+        """Append a piece to the future log; return True if that succeeded."""
         self._quota.record(len(raw), self._env.monotonic_ms())
         move.unflushed_bytes += len(raw)
         try:
@@ -241,7 +239,7 @@ class FutureReplicaCopier:
         return True
 
     async def _flush(self, move: LogDirMove) -> bool:
-        """Wait until the disk has what was copied; says whether the move goes on. Nobody else syncs a copy."""
+        """Sync the future log, which no other task does; return True if the move continues."""
         future = move.future_log
         try:
             job = future.start_flush(future.log_end_offset)
@@ -257,7 +255,7 @@ class FutureReplicaCopier:
         return True
 
     async def _checkpoint_cleaner_offset(self, move: LogDirMove) -> bool:
-        """Wait until the disk knows where offsets may be missing in the copy; says whether the move goes on."""
+        """Checkpoint the cleaner offset of the future log; return True if the move continues."""
         here = self._log_dirs.directory_of(move.future_log)
         # it forgets where it begins anew, or is cut
         move.future_log.raise_cleaner_offset(move.current_log.cleaner_offset)
@@ -271,7 +269,7 @@ class FutureReplicaCopier:
         return self._is_active(move)
 
     async def _request_assignment(self, move: LogDirMove) -> None:
-        """Have the controller told where the replica is going to lie. What it rests on is on the disk before that.
+        """Request the assignment of the directory from the controller, after a sync of the future log.
 
         Raises:
             ProtocolError, WireError: the log is damaged.
@@ -312,10 +310,10 @@ class FutureReplicaCopier:
             await self._persist_swap(self._log_dirs.directory_of(current), here)
 
     def _catch_up(self, move: LogDirMove) -> bool:
-        """Copy what is left, at once; says whether the copy has all of it then.
+        """Copy the rest at once; return True if the future log is complete.
 
         Raises:
-            ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at. Else that is told.
+            ProtocolError, WireError: the log is damaged; OSError: it cannot be read. Other errors are reported.
         """
         if not self._align(move) or not self._is_nearly_caught_up(move):
             return False
@@ -335,7 +333,10 @@ class FutureReplicaCopier:
         return True
 
     def _close_gap(self, move: LogDirMove) -> bool:
-        """The rest of the log is a hole; says whether the copy could be told. Raises ProtocolError: it is none."""
+        """Close a gap at the end of the current log; return True if that succeeded.
+
+        Raises ProtocolError if it is none.
+        """
         try:
             skip_compacted_tail(move.future_log, move.current_log, self._env.now_ms())
         except OSError as error:
@@ -344,9 +345,7 @@ class FutureReplicaCopier:
         return True
 
     def _swap(self, move: LogDirMove) -> None:
-        """The step itself: nobody else has the loop between its first line and its last. What the log's disk has for
-        sure the copy's has, too.
-        """
+        """Replace the current log, without a pause. The recovery point and other checkpoints are carried over."""
         current, future = move.current_log, move.future_log
         here = self._log_dirs.directory_of(future)
         try:
@@ -358,8 +357,9 @@ class FutureReplicaCopier:
         logger.info("Replaced the log of %s with its future log in log dir %s", future.label, here.path)
 
     async def _persist_swap(self, there: LogDirectory, here: LogDirectory) -> None:
-        """Wait until the new names are on the disk, and where the log starts; then how far it is compacted is noted
-        where it lies now only.
+        """Wait until the new names are on the disk, and where the log starts.
+
+        Then how far it is compacted is noted where it lies now only.
         """
         for directory in (here, there):
             if directory.path in self._log_dirs.offline:

@@ -1,7 +1,7 @@
-"""Which of the moves between directories has its turn next: very many may be under way, and no step looks at them all.
+"""Scheduler of moves between directories: very many may be active, and no step iterates over them all.
 
 Source: ``ReplicaAlterLogDirsThread.scala``, ``ReplicaAlterLogDirsManager.scala`` (apache/kafka 4.3.1; KIP-113), which
-have threads instead of turns.
+use threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_DUE_PER_CALL = 500
 
 
 class LogDirMove:
-    """One partition on its way."""
+    """Move of one partition."""
 
     __slots__ = (
         "aligned_truncations",
@@ -56,7 +56,7 @@ class LogDirMove:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Its place in the books."""
+        """Key of the move."""
         return self.replica.topic, self.replica.partition
 
     @property
@@ -66,10 +66,9 @@ class LogDirMove:
 
 
 class MoveScheduler:
-    """All moves. Each is either new, or has its turn, or is ready, or waits for its time.
+    """All moves. Each is new, in progress, ready, or waiting for its time.
 
-    What stands in a queue and is true no more, because the move had a turn since or is gone, is left out when it is
-    come across.
+    Outdated queue entries, of a move that has run since or ended, are skipped.
     """
 
     def __init__(self) -> None:
@@ -85,7 +84,7 @@ class MoveScheduler:
         return len(self._moves)
 
     def add(self, move: LogDirMove) -> None:
-        """A new one; of its partition it takes the place of any there was."""
+        """Add a move, replacing an existing one of the partition."""
         before = self._moves.get(move.topic_partition)
         self._moves[move.topic_partition] = move
         self._copying.discard(move.topic_partition)
@@ -94,13 +93,13 @@ class MoveScheduler:
             heappush(self._new, move.topic_partition)
 
     def remove(self, move: LogDirMove) -> None:
-        """One that was taken is over."""
+        """Remove a move."""
         del self._moves[move.topic_partition]
         self._copying.discard(move.topic_partition)
         self._awaiting_assignment.discard(move.topic_partition)
 
     def next_ready(self, now_ms: float, most: int) -> LogDirMove | None:
-        """Whose last turn is longest ago, of those that need not wait: it has its turn now.
+        """Return the ready move that has not run for longest.
 
         New ones come first, by their names, as long as fewer than ``most`` are being copied.
         """
@@ -127,7 +126,7 @@ class MoveScheduler:
         return move
 
     def reschedule(self, move: LogDirMove) -> None:
-        """Its turn is over: it waits until its time has come."""
+        """Put a move back after its step, to wait until its time."""
         at = move.topic_partition
         if self._moves.get(at) is not move:
             return
@@ -139,7 +138,7 @@ class MoveScheduler:
         heappush(self._waiting, (move.not_before_ms, move.last_step, at))
 
     def moves_awaiting_assignment(self, delta: MetadataDelta) -> Iterator[LogDirMove]:
-        """Of whom the controller was told where they will lie, among the partitions that have changed."""
+        """Yield the moves that wait for an assignment, among the changed partitions."""
         if self._awaiting_assignment:
             for name, topic in delta.topics.items():
                 for number in topic.partitions:
@@ -147,10 +146,10 @@ class MoveScheduler:
                         yield self._moves[name, number]
 
     def wake(self, move: LogDirMove) -> None:
-        """What it waits for may have come."""
+        """Wake a move whose condition may hold."""
         move.not_before_ms = 0.0
         heappush(self._ready, (move.last_step, move.topic_partition))
 
     def next_due_ms(self) -> float:
-        """When one of those that wait has waited long enough; infinite where none waits."""
+        """Return the time of the first waiting move; infinite without one."""
         return self._waiting[0][0] if self._waiting else float("inf")

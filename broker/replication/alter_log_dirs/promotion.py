@@ -1,7 +1,7 @@
-"""What is to be done next about a copy that shall take its partition's place: one table, and nothing is done here.
+"""Steps of the promotion of a future log, as one decision table.
 
-The controller is told first, so that it never takes a replica for lost, or for there, that is the other way round; it
-has accepted once this node's image says so. Only then do the copy and the log change places, in one step.
+The controller is informed first, so that it never takes a live replica for lost or a lost one for live; it has accepted
+once this node's image shows it. Only then is the current log replaced, in one step.
 
 Source: ``ReplicaAlterLogDirsThread.scala``, ``LogManager.recoverAbandonedFutureLogs`` (apache/kafka 4.3.1; KIP-858).
 """
@@ -15,16 +15,16 @@ ASSIGNMENT_RETRY_MS = 5000
 
 
 class PromotionStep(Enum):
-    """What is next."""
+    """Next step."""
 
     COPY = "copy"
     """The copy lacks more than can be added in the step in which they change places."""
     REQUEST_ASSIGNMENT = "ask"
-    """It is as good as whole: the controller is to hear of its directory."""
+    """Nearly complete: send the assignment to the controller."""
     WAIT = "wait"
-    """Until the image says so."""
+    """Wait until the image has the assignment."""
     SWAP = "swap"
-    """They change places."""
+    """Replace the current log."""
 
 
 def next_promotion_step(*, near: bool, told: bool, asked_ago_ms: float) -> PromotionStep:
@@ -40,26 +40,30 @@ def next_promotion_step(*, near: bool, told: bool, asked_ago_ms: float) -> Promo
 
 
 class FutureLogDecision(Enum):
-    """What becomes of a copy that an earlier process left."""
+    """Decision about a future log of an earlier process."""
 
     PROMOTE = "counts"
-    """It is the partition's log."""
+    """Becomes the partition's log."""
     RESUME = "goes on"
-    """It is filled up from the log it is a copy of."""
+    """Copying continues."""
     KEEP = "stays"
-    """Nothing is known of the log it is a copy of now: a later start may know more."""
+    """State of the current log is unknown: a later start may decide."""
 
 
 def decide_future_log(
     *, told: bool, newness: tuple[int, int], current: tuple[int, int] | None, only_here: bool = False
 ) -> FutureLogDecision:
-    """``told`` as above. ``newness``: leader epoch and end of the copy, ``current``: of the log, None for no log.
+    """Decide on a future log of an earlier process.
 
-    ``only_here``: no log is there because a directory failed just now, and nobody else has what it has.
+    The controller is informed before the replacement, and later records are in the future log only: if it is informed,
+    and the future log has all records of the current one, the future log counts. Kafka then uses it in any case, also
+    if the current log returns with its directory: records written between would be lost.
 
-    The controller is told before they change places, and what is written afterwards is in the copy only: where it is
-    told, and the copy has all that the log has, the copy counts. Kafka takes the copy then whatever it has, also where
-    the log is to be seen again once its directory is well: what was written between the two would be gone.
+    Args:
+        told: True if the controller was informed.
+        newness: leader epoch and end of the future log.
+        current: those of the current log, None without one.
+        only_here: True if the current log is missing due to a failed directory, and no other replica has its records.
     """
     if told and not (only_here if current is None else newness < current):
         return FutureLogDecision.PROMOTE

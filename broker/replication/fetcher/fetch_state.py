@@ -1,7 +1,7 @@
-"""What a follower asks one leader for, and what it makes of the answers: partitions, fetch session, delays.
+"""State of a follower's fetches from one leader: partitions, fetch session, backoffs.
 
-Pure: `FollowerFetchState.build_fetch` gives the next Fetch, `FollowerFetchState.process_response` says what each row
-wants done; the shell sends, appends and cuts, and tells where a log ends now. One request is under way at a time.
+Pure: `FollowerFetchState.build_fetch` returns the next Fetch, `FollowerFetchState.process_response` the outcome of each
+row; the caller sends, appends and truncates, and reports log ends. One request is in flight at a time.
 
 Source: ``AbstractFetcherThread.scala``, ``RemoteLeaderEndPoint.scala``, ``FetchSessionHandler.java`` (apache/kafka
 4.3.1); KIP-227, KIP-320, KIP-516, KIP-595 (diverging epochs), KIP-903.
@@ -46,13 +46,13 @@ class ReplicaFetchLimits(NamedTuple):
     max_bytes: int = 10 * 1024 * 1024
     partition_max_bytes: int = 1024 * 1024
     backoff_ms: int = 1000
-    """After an error, and where there is nothing to ask for (R-314, R-316)."""
+    """Backoff after an error, and without partitions to fetch (R-314, R-316)."""
 
 
 DEFAULT_FETCH_LIMITS = ReplicaFetchLimits()
 FIRST_BACKOFF_MS = 20
-"""A leader that does not know yet what the metadata says of a partition mostly knows a moment later: what is refused
-waits so long, then twice as long each time, up to ``backoff_ms``. Kafka waits that long at once.
+"""First backoff: a leader usually gets metadata of a partition a moment later. The backoff doubles up to
+``backoff_ms``, which Kafka waits at once.
 """
 
 
@@ -64,7 +64,7 @@ which records are waited. Ten thousand in one hold the loop for a twentieth of a
 
 @dataclass(slots=True)
 class PartitionFetchState:
-    """A partition, as this node has it: what the next Fetch says of it (R-313)."""
+    """Fetch state of a partition, as in the next Fetch (R-313)."""
 
     leader_epoch: int
     fetch_offset: int
@@ -76,7 +76,7 @@ class PartitionFetchState:
     is_failed: bool = False
     """Silent until it has another leader epoch."""
     is_outcome_pending: bool = False
-    """Something was asked of the shell that it has not done yet."""
+    """True while an outcome is not processed yet."""
 
 
 class AppendOutcome(NamedTuple):
@@ -97,7 +97,7 @@ class DivergedOutcome(NamedTuple):
 
 
 class OutOfRangeOutcome(NamedTuple):
-    """The leader has nothing at this offset: ask it where its log lies (R-322)."""
+    """Offset out of the leader's range: its log start and end must be requested (R-322)."""
 
     key: PartitionKey
 
@@ -106,7 +106,7 @@ FetchOutcome = AppendOutcome | DivergedOutcome | OutOfRangeOutcome
 
 
 class FollowerFetchState:
-    """Everything followed from one leader over one connection."""
+    """Partitions fetched from one leader over one connection."""
 
     def __init__(self, node_id: int, broker_epoch: int, limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS) -> None:
         self._node_id = node_id
@@ -130,22 +130,22 @@ class FollowerFetchState:
         self._excluded: frozenset[PartitionKey] = frozenset()
         """Who is not asked for now, so as not to be filled too fast (R-341)."""
 
-    # -------------------------------------------------------------- what the metadata and the shell say
+    # -------------------------------------------------------------- changes from metadata and the log
 
     def add_partition(self, key: PartitionKey, leader_epoch: int, end: int, last_epoch: int, log_start: int) -> None:
-        """Begin, or begin again under another epoch; the same epoch changes nothing (R-317)."""
+        """Start to fetch a partition, or again with a new epoch; the same epoch has no effect (R-317)."""
         known = self._partitions.get(key)
         if known is None or known.leader_epoch != leader_epoch:
             self._partitions[key] = PartitionFetchState(leader_epoch, end, last_epoch, log_start)
             self._changed[key] = None
 
     def remove_partition(self, key: PartitionKey) -> None:
-        """It is led by somebody else, or gone."""
+        """Remove a partition with another leader, or a deleted one."""
         if self._partitions.pop(key, None) is not None:
             self._changed[key] = None
 
     def update_log_state(self, key: PartitionKey, end: int, last_epoch: int, log_start: int) -> None:
-        """The shell did what was asked: the log lies here now."""
+        """Update the state after the log has changed as requested."""
         part = self._partitions.get(key)
         if part is not None:
             part.fetch_offset, part.last_fetched_epoch, part.log_start_offset, part.is_outcome_pending = (
@@ -157,7 +157,7 @@ class FollowerFetchState:
             self._changed[key] = None
 
     def exclude(self, keys: frozenset[PartitionKey]) -> None:
-        """These are not asked for until they are held no more."""
+        """Exclude partitions from fetching until the next call."""
         if keys != self._excluded:
             self._changed.update(dict.fromkeys(keys ^ self._excluded))
             self._excluded = keys
@@ -170,7 +170,7 @@ class FollowerFetchState:
             self._changed[key] = None
 
     def delay(self, key: PartitionKey, now_ms: float) -> None:
-        """What came could not be taken: try again later."""
+        """Delay a partition whose records could not be appended."""
         part = self._partitions.get(key)
         if part is not None:
             part.is_outcome_pending = False
@@ -181,7 +181,7 @@ class FollowerFetchState:
         self._changed[key] = self._delayed[key] = None
 
     def _backoff_ms(self, failures: int) -> float:
-        """How long to wait after so many failures in a row, the first being 0."""
+        """Return the backoff after a number of consecutive failures, the first being 0."""
         return min(FIRST_BACKOFF_MS << min(failures, 16), self._limits.backoff_ms)
 
     # -------------------------------------------------------------- asking
@@ -197,9 +197,9 @@ class FollowerFetchState:
         return max(now_ms, min(times, default=now_ms + self._limits.backoff_ms))
 
     def build_fetch(self, now_ms: float) -> FetchRequest | None:
-        """The next Fetch; nothing where there is nothing to ask for (R-313, R-314).
+        """Return the next Fetch; None without partitions to fetch (R-313, R-314).
 
-        In a session it costs what has changed, not what there is.
+        In a session its cost depends on the changes only.
         """
         for key in [
             k for k in self._delayed if k not in self._partitions or self._partitions[k].not_before_ms <= now_ms
@@ -302,7 +302,7 @@ class FollowerFetchState:
                 self.on_connection_failure(now_ms)
 
     def reset_session(self) -> None:
-        """The next request names everything. Under the old session's id it closes that (KIP-227)."""
+        """Reset the session: the next request is a full one, which closes the old session (KIP-227)."""
         self._session_epoch = 0
 
     def _process_partition(self, key: PartitionKey, row: PartitionData, now_ms: float) -> FetchOutcome | None:
@@ -348,7 +348,7 @@ def _fetch_partition(partition: int, part: PartitionFetchState, limits: ReplicaF
 
 
 class OffsetTruncationState(NamedTuple):
-    """Where a follower's log is to be cut, and whether the leader must be asked again from there."""
+    """Truncation offset, and whether the leader must be asked again from there."""
 
     offset: int
     truncation_completed: bool
@@ -357,7 +357,7 @@ class OffsetTruncationState(NamedTuple):
 def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int) -> OffsetTruncationState:
     """Return the offset to which a diverged log is truncated (R-320).
 
-    ``epoch`` and ``end`` are the leader's; ``own`` is what the log here says of that epoch
+    ``epoch`` and ``end`` are the leader's; ``own`` is the end of that epoch in this log
     (`LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above
     all of this log, or before it knew of any.
     """
@@ -370,7 +370,7 @@ def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int)
 
 
 def split_batches(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
-    """The whole batches of an answer's row, some at a time, up to the first of an epoch above ``leader_epoch`` (R-319).
+    """Yield the whole batches of a row, up to the first of an epoch above ``leader_epoch`` (R-319).
 
     What begins like no batch comes as it is: the log refuses it.
     """

@@ -1,6 +1,6 @@
-"""What this node follows, and from whom: each partition goes to one fetcher of its leader's.
+"""Manager of replica fetchers: each partition is assigned to one fetcher of its leader.
 
-A node alone follows nobody, and does not load what following takes.
+A single node fetches from no leader, and does not load the fetchers.
 
 Source: ``AbstractFetcherManager.scala``, ``ReplicaFetcherManager.scala`` (apache/kafka 4.3.1).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def fetcher_index(topic: str, partition: int, count: int) -> int:
-    """Which of a leader's fetchers a partition goes to (R-310): by Java's hash of the topic's name."""
+    """Return the fetcher of a partition among a leader's (R-310): by Java's hash of the topic's name."""
     name = 0
     for letter in topic.encode():
         name = 31 * name + letter
@@ -35,7 +35,7 @@ def fetcher_index(topic: str, partition: int, count: int) -> int:
 
 
 class ReplicaFetcherManager:
-    """All fetchers of this node. Partitions are followed from the moment `run` runs."""
+    """Fetchers of this node. Fetching starts with `run`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ReplicaFetcherManager:
         fail: DiskErrorHandler,
         listener: str = "PLAINTEXT",
     ) -> None:
-        """``listener``: the name of the one brokers reach each other at."""
+        """Create a manager; ``listener``: name of the inter-broker listener."""
         self._env = env
         self._replica_manager = replicas
         self._listener = listener
@@ -60,7 +60,7 @@ class ReplicaFetcherManager:
         self._nursery: trio.Nursery | None = None
 
     def _dependencies(self) -> FetcherDependencies:
-        """What all fetchers have in common, made for the first of them."""
+        """Return the common dependencies of all fetchers, created for the first of them."""
         if self._cached_dependencies is None:
             # lazy: 11.4 ms, 294 kB
             from ottla.broker.interbroker.credentials import inter_broker_access
@@ -100,7 +100,7 @@ class ReplicaFetcherManager:
     # ------------------------------------------------------------------ what is followed
 
     def add_partition(self, replica: HostedPartition, leader_id: int, leader_epoch: int) -> None:
-        """A partition follows that leader under that epoch; the same again changes nothing. Nobody leads: -1."""
+        """Fetch a partition from that leader in that epoch; no effect if unchanged. No leader: -1."""
         at = (replica.topic, replica.partition)
         if leader_id < 0:
             self.remove_partition(at)
@@ -126,7 +126,7 @@ class ReplicaFetcherManager:
         fetcher.add_partition(replica, leader_epoch)
 
     def remove_partition(self, at: TopicPartition) -> None:
-        """A partition is led from here, led by nobody, or gone. A fetcher nobody needs any more ends."""
+        """Stop fetching a partition. A fetcher without partitions ends."""
         known = self._assignments.pop(at, None)
         if known is None:
             return
@@ -149,7 +149,7 @@ class ReplicaFetcherManager:
 
 
 def _prepare_follower_log(replica: HostedPartition, now_ms: int) -> None:
-    """A log that does not know the epoch of its last record is believed up to its high watermark only (R-317).
+    """Truncate a log without the epoch of its last record to its high watermark (R-317).
 
     Raises:
         OSError: the disk failed.

@@ -24,7 +24,7 @@ LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 
 
 class FetcherDependencies(NamedTuple):
-    """What all fetchers of a node have in common."""
+    """Common dependencies of the fetchers of a node."""
 
     env: Env
     node_id: int
@@ -34,34 +34,34 @@ class FetcherDependencies(NamedTuple):
     metadata_version: Callable[[], int]
     """The level of the image's ``metadata.version``: it fixes the versions spoken (R-312)."""
     address: Callable[[int], tuple[str, int] | None]
-    """Where the image says a broker listens for others."""
+    """Function that returns a broker's inter-broker address in the image."""
     fail: DiskErrorHandler
     limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS
     is_throttled: Callable[[HostedPartition], bool] = lambda replica: False
     """True if a partition may be held back while it is behind."""
     record_throttled_bytes: Callable[[int], None] = lambda size_bytes: None
-    """Hears of the bytes of such partitions."""
+    """Callback with the bytes of throttled partitions."""
     is_quota_exceeded: Callable[[], bool] = lambda: False
     """True if they were too many of late."""
     access: ConnectionSecurity = NO_SECURITY
-    """What the listener brokers reach each other at wants."""
+    """Security settings of the inter-broker listener."""
 
 
 def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:
-    """What the settings say of a follower's Fetch."""
+    """Return the fetch settings of a follower."""
     prefix = "replica.fetch."
     names = ("wait.max.ms", "min.bytes", "response.max.bytes", "max.bytes", "backoff.ms")
     return ReplicaFetchLimits(*(config.number(prefix + name) for name in names))
 
 
 def fetch_version(metadata_version: int) -> int:
-    """The version of Fetch between brokers (R-312)."""
+    """Return the version of Fetch between brokers (R-312)."""
     steps = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
     return next((version for level, version in steps if metadata_version >= level), 13)
 
 
 def list_offsets_version(metadata_version: int) -> int:
-    """The version of ListOffsets between brokers (R-312)."""
+    """Return the version of ListOffsets between brokers (R-312)."""
     steps = ((29, 11), (25, 10), (21, 9), (9, 8))
     return next((version for level, version in steps if metadata_version >= level), 7)
 
@@ -82,10 +82,10 @@ def connect_to_leader(world: FetcherDependencies, leader_id: int, client_id: str
 async def fetch_leader_offset(
     connection: NodeConnection, world: FetcherDependencies, replica: HostedPartition, leader_epoch: int, which: int
 ) -> int:
-    """Where the leader's log ends (`LATEST_TIMESTAMP`) or starts (`EARLIEST_TIMESTAMP`), as a replica is told.
+    """Fetch the leader's log end (`LATEST_TIMESTAMP`) or start (`EARLIEST_TIMESTAMP`) as a replica.
 
     Raises:
-        ProtocolError: refused; OSError, WireError: no answer.
+        ProtocolError: error response; OSError, WireError: no response.
     """
     wanted = ListOffsetsPartition(replica.partition, leader_epoch, which)
     request = ListOffsetsRequest(world.node_id, 0, [ListOffsetsTopic(replica.topic, [wanted])])

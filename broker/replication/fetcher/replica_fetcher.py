@@ -1,7 +1,7 @@
-"""Follows one leader over one connection: sends its Fetches, and does to the logs what the answers want done.
+"""Replica fetcher: sends fetches to one leader over one connection and applies the responses to the logs.
 
-What is asked and how answers are judged is `fetch_state`'s; here are the bytes, the logs and the disk's errors. A large
-answer is taken in pieces, so that others run in between; whoever takes a partition away meanwhile is obeyed at once.
+Contents of requests and evaluation of responses are in `fetch_state`; here are bytes, logs and disk errors. A large
+response is processed in pieces, so that other tasks run in between; a removed partition is skipped at once.
 
 Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``BrokerBlockingSender.scala`` (apache/kafka
 4.3.1).
@@ -48,9 +48,9 @@ NEW_PARTITION_WAIT_EACH_S = 0.0002
 """A new partition waits so long for a request that does not name it, and so much longer for each that is followed
 already; then that request is broken off, and the next one has to name them all."""
 UNCERTAIN_HIGH_WATERMARK_WAIT_MS = 10
-"""A leader does not answer a fetch because its high watermark moves. Who must know soon asks again so soon."""
+"""Maximum wait of a fetch while clients may wait for the high watermark, whose advance does not complete a fetch."""
 FLUSH_RETRY_S = 1.0
-"""So long after one that was short of something that passes."""
+"""Retry delay after a flush failed for lack of resources."""
 
 
 class PendingOutcome(NamedTuple):
@@ -62,7 +62,7 @@ class PendingOutcome(NamedTuple):
 
 
 class ReplicaFetcher:
-    """Everything followed from one leader over one connection."""
+    """Fetcher of partitions of one leader over one connection."""
 
     def __init__(self, world: FetcherDependencies, leader_id: int, number: int) -> None:
         self._dependencies = world
@@ -103,7 +103,7 @@ class ReplicaFetcher:
         self._wakeup.set()
 
     def remove_partition(self, replica: HostedPartition) -> None:
-        """Nothing more is done to a partition."""
+        """Remove a partition."""
         key = (replica.topic_id, replica.partition)
         if self._partitions.get(key) is replica:
             del self._partitions[key]
@@ -138,7 +138,7 @@ class ReplicaFetcher:
                 self._connection.close()
 
     async def _fetch_once(self, nursery: trio.Nursery) -> None:
-        """One request and what its answer wants done, or the wait until there is something to ask for."""
+        """Send one request and process its outcomes, or wait until there are partitions to fetch."""
         env, following = self._dependencies.env, self._fetch_state
         now = env.monotonic_ms()
         following.broker_epoch = self._dependencies.broker_epoch()
@@ -172,19 +172,19 @@ class ReplicaFetcher:
             yield None
 
     def _clear_wakeup(self) -> None:
-        """Everything that is known is asked for; `_interrupt_long_poll` may wait for the event there is."""
+        """Reset the event once the request contains all changes; `_interrupt_long_poll` may wait for the event."""
         if self._wakeup.is_set():
             self._wakeup = trio.Event()
 
     def _excluded_partitions(self) -> frozenset[PartitionKey]:
-        """What is not synced; and what is behind, may be held back, and was filled fast enough of late."""
+        """Return the unsynced partitions, and the lagging throttled ones above the quota."""
         if not self._lagging or not self._dependencies.is_quota_exceeded():
             return frozenset(self._unflushed)
         throttled = (key for key in self._lagging if self._dependencies.is_throttled(self._partitions[key]))
         return frozenset(throttled).union(self._unflushed)
 
     def _exclude_until_flushed(self, key: PartitionKey, replica: HostedPartition) -> None:
-        """Whoever fetches from an offset says that it keeps what is before, which a killed process left unsynced."""
+        """Exclude a partition until it is flushed: its fetch offset promises durability of earlier records."""
         log = replica.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unflushed[key] = False
@@ -192,7 +192,7 @@ class ReplicaFetcher:
             self._unflushed.pop(key, None)
 
     def _has_uncertain_high_watermark(self, now_ms: float) -> bool:
-        """Return whether a client may be waiting for what the leader says next."""
+        """Return True if clients may wait for the leader's next high watermark."""
         for key in [
             k
             for k, t in self._uncertain_until_ms.items()
@@ -207,7 +207,7 @@ class ReplicaFetcher:
         return [PendingOutcome(outcome, replica, replica.leader_epoch) for outcome, replica in found]
 
     async def _send_fetch(self, request: FetchRequest) -> FetchResponse | None:
-        """The answer to a Fetch; None where there is none."""
+        """Send a Fetch; return None without a response."""
         version = fetch_version(self._dependencies.metadata_version())
         if version < 15:
             request.replica_id, request.replica_state = self._dependencies.node_id, ReplicaState()
@@ -222,7 +222,7 @@ class ReplicaFetcher:
                 return None
             finally:
                 self._request_scope = None
-        self._fetch_state.reset_session()  # broken off: there is something new to ask for
+        self._fetch_state.reset_session()  # interrupted: there are changes to send
         return None
 
     async def _interrupt_long_poll(self) -> None:
@@ -236,7 +236,7 @@ class ReplicaFetcher:
                 asking.cancel()
 
     def _on_connection_failure(self, error: Exception) -> None:
-        """No answer: everything waits a little. Told once, until there is an answer again."""
+        """Delay all partitions after a failed connection. Logged once until the next response."""
         if not self._is_unreachable_logged:
             logger.warning("Error in response for fetch request to leader %d, retrying: %s", self._leader_id, error)
         self._is_unreachable_logged = True
@@ -255,10 +255,10 @@ class ReplicaFetcher:
         )
 
     def _process_outcome(self, taken: PendingOutcome, nursery: trio.Nursery) -> Job[None]:
-        """What one row wants done; what goes wrong concerns its partition only.
+        """Process one outcome; errors affect its partition only.
 
         Raises:
-            Disconnected, WireError: the leader was to be asked more, and did not answer.
+            Disconnected, WireError: a further request to the leader failed.
         """
         if not self._is_current(taken):
             return
@@ -312,7 +312,7 @@ class ReplicaFetcher:
         self._fetch_state.delay(key, self._dependencies.env.monotonic_ms())
 
     def _on_disk_error(self, taken: PendingOutcome, error: OSError) -> None:
-        """The disk refused."""
+        """Handle a disk error."""
         if is_transient(error):
             self._delay_partition(taken)
         else:
@@ -320,7 +320,7 @@ class ReplicaFetcher:
         self._dependencies.fail(error, taken.replica.log)
 
     def _append(self, taken: PendingOutcome, outcome: AppendOutcome) -> Job[bool]:
-        """Take the leader's records and offsets; says whether they must be synced before they are asked beyond.
+        """Append the leader's records and offsets; return True if they must be synced before the next fetch.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
@@ -341,7 +341,7 @@ class ReplicaFetcher:
         return due
 
     async def _flush(self, taken: PendingOutcome) -> None:
-        """``flush.messages`` is reached: the next offset asked for says to the leader that everything below is kept."""
+        """Flush after ``flush.messages`` records: the next fetch offset promises durability to the leader."""
         log = None
         while log is not taken.replica.log and not taken.replica.log.closed:  # it may have moved to another directory
             log = taken.replica.log
@@ -374,7 +374,7 @@ class ReplicaFetcher:
             self._wakeup.set()
 
     async def _truncate(self, taken: PendingOutcome, offset: int) -> None:
-        """Nobody writes to a log that follows meanwhile: what is known of producers there is told first, in steps."""
+        """Truncate a following log, which no other task writes; its producer state is computed first, in steps."""
         log, producers = taken.replica.log, None
         if log.producers.producers or log.producers.last_txn_end_offset >= offset:
             producers = await run_in_background(self._dependencies.env, log.producer_state_below_job(offset))
@@ -386,10 +386,10 @@ class ReplicaFetcher:
         taken.replica.notify_waiters()
 
     async def _resolve_out_of_range(self, taken: PendingOutcome) -> int | None:
-        """The leader has nothing at this log's end: gives where it ends, or starts anew where it starts (R-322).
+        """Resolve an offset out of the leader's range: return the new end, or start at the leader's log start (R-322).
 
         Raises:
-            ProtocolError: it does not say; OSError, WireError: no answer, or the disk failed.
+            ProtocolError: error response; OSError, WireError: no response, or the disk failed.
         """
         replica = taken.replica
         where = replica, taken.leader_epoch
