@@ -1,1 +1,1 @@
-"""Authentication and authorization of who speaks to a node."""
+"""Authentication and authorization of clients and nodes."""

@@ -1,9 +1,9 @@
-"""Certificates changed while the node runs: a change of a listener's stores holds from the next connection on.
+"""Reload of certificates at run time: changed stores of a listener apply to new connections.
 
-Behaviour (S-307): keystore and truststore, their types, places, passwords, keys and certificates, set for this
-broker or for all. A path that is set again is read again. What cannot be used changes nothing and is told in the log.
-Who must show a certificate, protocols and ciphers stay as at the start, whatever is set.
-Deviation: what Kafka's broker refuses (other names, another number of entries) is taken here.
+Behaviour (S-307): keystore and truststore, their types, places, passwords, keys and certificates, set for this broker
+or for all. A path that is set again is read again. Invalid stores change nothing and are logged. Client authentication,
+protocols and ciphers stay as at the start. Deviation: what Kafka's broker refuses (other names, another number of
+entries) is taken here.
 
 Source: ``DynamicListenerConfig`` in ``DynamicBrokerConfig.scala``, ``SslFactory.java`` (apache/kafka 4.3.1).
 
@@ -38,7 +38,7 @@ class TlsListener(Protocol):
 
 
 class CertificateReloader:
-    """All listeners of a node that speak TLS, by name."""
+    """Listeners of a node with TLS, by name."""
 
     def __init__(self, config: NodeConfig, listeners: Mapping[str, TlsListener]) -> None:
         self._config = config
@@ -46,7 +46,7 @@ class CertificateReloader:
         self._own = ((RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, ""))
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """The metadata changed; settings of this broker may have."""
+        """Apply changed settings of this broker."""
         if delta.configs.isdisjoint(self._own):
             return
         own, everyone = (image.config(*place) for place in self._own)
@@ -59,7 +59,7 @@ class CertificateReloader:
                 listener.reload_tls(tls)
             except AssertionError:
                 raise
-            except Exception as error:  # of anybody's bytes: ended by them, the node would not start again
+            except Exception as error:  # the error may come from any bytes: raised, it would prevent the next start
                 unforeseen = not isinstance(error, (InvalidSecurityConfig, OSError))
                 logger.warning(
                     "Failed to reload certificates of listener %s, keeping the former ones: %s",

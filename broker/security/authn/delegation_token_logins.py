@@ -1,7 +1,7 @@
-"""Logins by delegation tokens: what the metadata say of a token, and keys made of its hmac.
+"""Logins by delegation tokens: lookup of tokens in the metadata, and SCRAM keys from their hmacs.
 
-Behaviour (S-335): the name is the token's id, the password its hmac in base64; who logs in is its owner. The keys
-are made when somebody comes with the token, and kept until it is gone: many come with the same one.
+Behaviour (S-335): the user name is the token's id, the password its hmac in base64; the principal is its owner. The
+keys are derived at the first login with a token, and cached until its removal: many clients use the same one.
 
 Source: ``DelegationTokenManager.java``, ``ScramServerCallbackHandler.java`` (apache/kafka 4.3.1).
 """
@@ -30,7 +30,7 @@ class DelegationTokenCredentialCache:
         self._keys: dict[tuple[str, str], ScramCredential] = {}
 
     def find(self, token_id: str, mechanism: str) -> DelegationTokenCredential | None:
-        """A token as a login by it needs it; None where there is none of that id."""
+        """Return a token's credential; None for an unknown id."""
         record = self._image().others.get(("token", token_id))
         if not isinstance(record, metadata_records.DelegationTokenRecord):
             self._keys.pop((token_id, mechanism), None)

@@ -1,11 +1,11 @@
-"""GSSAPI, the server's side: the client shows a Kerberos ticket for this service.
+"""GSSAPI, the server's side: the client authenticates with a Kerberos ticket for this service.
 
-Behaviour (S-320): once the ticket is good the client, if it was told something, says nothing; then both agree on no
-protection of what follows: the server offers that alone, with 65536 as the size it would take, and the client must
-choose it. The authorization id it may name counts for nothing: it is who the ticket is of, by the listener's rules.
-Where they make no name of that it is told of success, and hung up on. A choice that is too short ends the connection
-without a word. Kafka would end it so too after a replay, or a ticket that is not valid yet, but Java 17 keeps the
-reason from it: it answers as to any bad ticket, and so does this.
+Behaviour (S-320): after a valid ticket the client, if it got a token, sends an empty message; then both agree on no
+protection of later messages: the server offers that alone, with 65536 as maximum size, and the client must choose it.
+The authorization id is ignored: the principal is that of the ticket, by the listener's rules. If they result in no name
+the client gets a success, and the connection is closed. A choice that is too short closes the connection without a
+response. Kafka would do so too after a replay, or a ticket that is not valid yet, but Java 17 hides the reason from it:
+it responds as to any invalid ticket, and so does this.
 
 Source: ``SaslServerAuthenticator.java``, ``SaslServerCallbackHandler.java``, ``KerberosError.java`` (apache/kafka
 4.3.1), and ``GssKrb5Server`` of Java's ``jdk.security.jgss``, compared over the wire.
@@ -31,16 +31,16 @@ _MIN_CHOICE_BYTES = 4
 
 
 class GssapiState(Enum):
-    """Where one login stands."""
+    """State of a login."""
 
     AWAITING_TICKET = "ticket"
     AWAITING_EMPTY = "silence"
-    """The client was told something with its ticket, and has nothing to say to it."""
+    """Waiting for the empty message of a client that got a token."""
     AWAITING_PROTECTION = "choice"
 
 
 class GssapiSaslServer:
-    """One login; every token may wait for files."""
+    """Login; every token may block on files."""
 
     expires_ms: int | None = None
     is_delegation_token = False
@@ -54,10 +54,10 @@ class GssapiSaslServer:
         self.authorization_id = ""
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Take what the client says; None where it is told nothing at all.
+        """Process a token of the client; return the response, None for no response.
 
         Raises:
-            SaslAuthenticationException: no ticket, or not a good one for us, or another protection than none.
+            SaslAuthenticationException: no valid ticket for this service, or a choice of protection.
         """
         if self._security_context is None:
             self._security_context = self._tickets.new_context()
@@ -94,7 +94,7 @@ class GssapiSaslServer:
         return talk.wrap(_OFFER)
 
     def _choose(self, chosen: bytes) -> None:
-        """What the client wants of the connection, the size it takes, and whom it wants to be."""
+        """Check the client's choice of protection, size and authorization id."""
         if len(chosen) < _MIN_CHOICE_BYTES:
             raise UnansweredSaslFailure("Kerberos: no choice of protection")
         if not chosen[0] & _NO_PROTECTION:

@@ -38,7 +38,7 @@ _NAME_CHARS = 1000
 
 
 class JwksRefresh(NamedTuple):
-    """How often keys are fetched, in milliseconds."""
+    """Refresh intervals of keys, in milliseconds."""
 
     every_ms: int
     backoff_ms: int
@@ -67,7 +67,7 @@ class JsonWebKeySet:
         self._path = unquote(urlsplit(url).path) if is_file_url(url) else None
 
     def verify(self, header: Mapping[str, Any], token: str) -> bytes:
-        """The claims of a token that one of the keys signed, as JSON.
+        """Return the claims of a token that one of the keys signed, as JSON.
 
         Raises:
             InvalidToken: none of them did, or none fits.
@@ -88,7 +88,7 @@ class JsonWebKeySet:
         raise InvalidToken("its signature is not that of a known key")
 
     def _matching_keys(self, algorithm: str, name: object) -> Iterator[int]:
-        """Where keys stand that could have signed: what a key does not say of itself does not speak against it."""
+        """Yield the positions of keys that may have signed: a missing property of a key matches."""
         for place, key in enumerate(self._keys):
             is_of_kind = key.get("kty") == _KEY_TYPES[algorithm[:2]] and key.get("alg", algorithm) == algorithm
             is_to_verify = key.get("use", "sig") == "sig" and "verify" in key.get("key_ops", _VERIFY)
@@ -107,7 +107,7 @@ class JsonWebKeySet:
         return bytes(payload)
 
     def _request_refresh(self, name: object) -> None:
-        """A key that is not there may have been published since."""
+        """Request a refresh after an unknown key, which may have been published since."""
         if self._path is not None or not isinstance(name, str) or len(name) > _NAME_CHARS:
             return
         now_ms = self._env.monotonic_ms()
@@ -129,7 +129,7 @@ class JsonWebKeySet:
             raise InvalidToken(f"the keys in {path} cannot be read: {error}") from None
 
     def _replace_keys(self, raw: bytes) -> None:
-        """Other keys from now on. Raises ValueError: it is no set of keys."""
+        """Replace the keys. Raises ValueError for an invalid key set."""
         try:
             keys = loads(raw)["keys"]
         except (KeyError, TypeError, RecursionError):
@@ -139,7 +139,7 @@ class JsonWebKeySet:
         self._keys, self._loaded_keys = keys, {}
 
     def key_ids(self) -> list[object]:
-        """How the keys are called."""
+        """Return the ids of the keys."""
         return [key.get("kid") for key in self._keys]
 
     async def run(self) -> None:

@@ -23,18 +23,18 @@ from ottla.broker.security.authn.oauthbearer_server import InvalidToken, OAuthBe
 
 Claims = Mapping[str, Any]
 _DECODE_ERRORS = (ValueError, RecursionError)
-"""What a text that is no base64, no UTF-8 or no JSON raises."""
+"""Exceptions for invalid base64, UTF-8 or JSON."""
 
 
 class SignatureVerifier(Protocol):
-    """Who has the keys: `ottla.broker.security.authn.jwks.JsonWebKeySet`."""
+    """Verifier of signatures: `ottla.broker.security.authn.jwks.JsonWebKeySet`."""
 
     def verify(self, header: Claims, token: str) -> bytes:
-        """The claims of a token that one of the keys signed, as JSON. Raises InvalidToken."""
+        """Return the claims of a token that one of the keys signed, as JSON. Raises InvalidToken."""
 
 
 class JwtRequirements(NamedTuple):
-    """What a signed token must say."""
+    """Required claims of a signed token."""
 
     audiences: frozenset[str]
     issuer: str | None
@@ -44,16 +44,16 @@ class JwtRequirements(NamedTuple):
 
 
 class BrokerJwtValidator:
-    """Tokens that somebody signed whose keys are known."""
+    """Validator of tokens signed by a known key."""
 
     def __init__(self, wanted: JwtRequirements, keys: SignatureVerifier, now_ms: Callable[[], int]) -> None:
         self._requirements, self._keys, self._now_ms = wanted, keys, now_ms
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Whose a token is.
+        """Return the principal of a valid token.
 
         Raises:
-            InvalidToken: it is none of a trusted key, or for another time, place or use.
+            InvalidToken: not signed by a trusted key, or invalid claims.
         """
         parts = _parts(token)
         claims = _json(self._keys.verify(_decode_part(parts[0]), token))
@@ -70,7 +70,7 @@ class BrokerJwtValidator:
 
 
 def _check_times(claims: Claims, now_s: int, skew_s: int) -> int:
-    """When it ends, in seconds since 1970."""
+    """Return the expiry time, in seconds since 1970."""
     ends, made, begins = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
     if ends is None or made is None:
         raise InvalidToken(f"{'exp' if ends is None else 'iat'} is missing")
@@ -98,7 +98,7 @@ def _check_issuer(claims: Claims, issuer: str | None) -> None:
 
 
 def _check_audience(claims: Claims, audiences: frozenset[str]) -> None:
-    """Where none is set, a token for somebody is for somebody else."""
+    """Check the audience: without a configured one, a token with an audience is rejected."""
     value = claims.get("aud")
     if value is None and not audiences:
         return
@@ -108,7 +108,7 @@ def _check_audience(claims: Claims, audiences: frozenset[str]) -> None:
 
 
 def _check_scopes(value: Any) -> None:
-    """One text is one scope; what is neither a text nor a list says nothing."""
+    """Check the scopes: a text is one scope; other types than text and list are ignored."""
     scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise InvalidToken("a scope is empty")
@@ -120,7 +120,7 @@ def _check_scopes(value: Any) -> None:
 
 
 class UnsecuredJwtValidator:
-    """Tokens that anybody can make: for development, where the settings say so by name."""
+    """Validator of unsigned tokens: for development, if configured explicitly."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         """``options``: those of the JAAS line. Raises ValueError: the clock's skew is no number from 0 on."""
@@ -133,10 +133,10 @@ class UnsecuredJwtValidator:
             raise ValueError("unsecuredValidatorAllowableClockSkewMs is negative")
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Whose a token says that it is.
+        """Return the principal that a token claims.
 
         Raises:
-            InvalidToken: it is none, is signed, has ended, or lacks a scope.
+            InvalidToken: invalid, signed, expired, or without a required scope.
         """
         parts = _parts(token)
         header, claims = _decode_part(parts[0]), _decode_part(parts[1])
@@ -179,7 +179,7 @@ def _parts(token: str) -> list[str]:
 
 
 def _decode_part(part: str) -> dict[str, Any]:
-    """A part of a token: JSON in base64 for URLs, without what fills it up."""
+    """Return a part of a token: JSON in base64 for URLs, without what fills it up."""
     try:
         raw = urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except _DECODE_ERRORS:

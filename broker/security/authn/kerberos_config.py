@@ -1,7 +1,7 @@
-"""What a listener's settings say of Kerberos: whose tickets it takes, by which keys, and how names are made of clients.
+"""Kerberos settings of a listener: keytab, service principal and principal mapping.
 
-The JAAS line is that of Java's login module; no module is ever loaded by its name. Unlike Kafka the node asks no KDC
-for a ticket of its own: to take tickets, keys are enough.
+The JAAS line is that of Java's login module; no module is ever loaded by its name. Unlike Kafka the node requests no
+ticket of its own from the KDC: accepting tickets needs the keys only.
 
 Source: ``KerberosLogin.java``, ``SaslChannelBuilder.java``, ``SaslServerAuthenticator.java`` (apache/kafka 4.3.1).
 """
@@ -54,10 +54,10 @@ def _options(jaas: str | None) -> Mapping[str, str]:
 
 
 def parse_keytab(jaas: str | None) -> Keytab:
-    """Whose keys a JAAS line names.
+    """Return the keytab of a JAAS line.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig: none.
+        InvalidSecurityConfig, InvalidJaasConfig: invalid line.
     """
     options = _options(jaas)
     path = options.get("keyTab", "")
@@ -65,18 +65,17 @@ def parse_keytab(jaas: str | None) -> Keytab:
 
 
 def load_kerberos_config(get: SettingLookup, jaas: str | None, env: Env) -> KerberosConfig:
-    """Who takes a listener's tickets; ``get``: the listener's settings, those `find_kerberos_problems` lets through.
+    """Load the configuration of a listener; ``get``: its settings, validated by `find_kerberos_problems`.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: the settings cannot be.
-        InvalidKeytab: the keys cannot be used.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: invalid settings. InvalidKeytab: unusable keys.
     """
     tickets = env.kerberos_acceptor(parse_keytab(jaas))
     return KerberosConfig(tickets, parse_name_rules(get(PRINCIPAL_RULES) or "", tickets.default_realm))
 
 
 def find_kerberos_problems(get: SettingLookup, jaas_key: str, jaas: str | None) -> Iterator[ConfigProblem]:
-    """What a listener cannot take tickets with: a setting's name and why."""
+    """Yield the problems of a listener's Kerberos settings, with the setting's name."""
     try:
         named = _options(jaas).get("serviceName")
     except (InvalidSecurityConfig, InvalidJaasConfig) as error:

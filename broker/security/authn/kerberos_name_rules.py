@@ -1,9 +1,9 @@
-"""The name of somebody who showed a ticket: what ``sasl.kerberos.principal.to.local.rules`` make of a principal.
+"""Names of Kerberos principals by ``sasl.kerberos.principal.to.local.rules``.
 
-Behaviour (S-311): ``DEFAULT`` takes the first part of a principal of the default realm; ``RULE:[n:format]`` takes
-one with n parts before the realm, put together as the format says ($0 is the realm), then, each where it is written:
-the whole must fit ``(pattern)``, ``s/from/to/`` replaces the first, with ``g`` each, ``/L`` and ``/U`` change the case.
-The first that fits decides; what it makes may have no ``/`` and no ``@``. A principal without a realm is its own name.
+Behaviour (S-311): ``DEFAULT`` takes the first part of a principal of the default realm; ``RULE:[n:format]`` takes one
+with n parts before the realm, put together as the format says ($0 is the realm), then, each where it is written: the
+whole must fit ``(pattern)``, ``s/from/to/`` replaces the first, with ``g`` each, ``/L`` and ``/U`` change the case. The
+first that fits decides; what it makes may have no ``/`` and no ``@``. A principal without a realm is its own name.
 
 Source: ``KerberosName.java``, ``KerberosShortNamer.java``, ``KerberosRule.java`` (apache/kafka 4.3.1).
 
@@ -49,7 +49,7 @@ def _format_name(text: str, parts: PrincipalParts) -> str:
 
 
 def _compile_target(text: str, groups: int) -> Callable[[re.Match[str]], str]:
-    """What stands for a match: ``$1`` is its first group, a backslash takes what follows as it is."""
+    """Compile a replacement: ``$1`` is the first group, a backslash escapes the next character."""
     for found in _GROUP.finditer(text):
         if found[3] or (found[2] and int(found[2]) > groups):
             raise InvalidMappingRule(f"{text!r} cannot stand for what was found")
@@ -92,7 +92,7 @@ def _default_rule(realm: str) -> KerberosRule:
 
 
 def parse_name_rules(rules: str, default_realm: str) -> KerberosNameMapper:
-    """What makes names of principals; ``rules``: a list with commas between, as the setting has it.
+    """Return the mapper of principals to names; ``rules``: comma-separated, as in the setting.
 
     Raises:
         InvalidMappingRule: a rule cannot be read.

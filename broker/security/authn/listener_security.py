@@ -1,4 +1,4 @@
-"""What each listener asks of who comes, out of the node's settings: TLS, a login, or both. Loaded where any asks.
+"""Security settings of a listener: TLS, SASL mechanisms and principal mapping. Loaded only for listeners with either.
 
 A setting may stand with ``listener.name.<name>.`` before it, and a JAAS line also with the mechanism; the nearest wins
 (S-301). On a listener with a login only the listener's own ``ssl.client.auth`` counts (305).
@@ -44,12 +44,12 @@ CALLBACK_HANDLER = "sasl.server.callback.handler.class"
 OAUTHBEARER = "OAUTHBEARER"
 GSSAPI = "GSSAPI"
 SUPPORTED_MECHANISMS = (*MECHANISMS, OAUTHBEARER, GSSAPI)
-"""What can be logged in with at a listener."""
+"""Supported SASL mechanisms of a listener."""
 MAX_REAUTH = "connections.max.reauth.ms"
 
 
 def listener_setting(values: Mapping[str, str], listener: str) -> SettingLookup:
-    """How a setting is looked up for one listener: its own, the node's, Kafka's default."""
+    """Return the lookup of a listener's settings: its own, the node's, Kafka's default."""
     prefix = f"listener.name.{listener.lower()}."
 
     def get(name: str) -> str | None:
@@ -62,7 +62,7 @@ def listener_setting(values: Mapping[str, str], listener: str) -> SettingLookup:
 
 
 def _mechanism_setting(get: SettingLookup, mechanism: str, name: str) -> str | None:
-    """A setting of one mechanism."""
+    """Return a setting of one mechanism."""
     return get(f"{mechanism.lower()}.{name}")
 
 
@@ -77,12 +77,12 @@ def _jaas(get: SettingLookup, mechanism: str) -> JaasLoginModule | None:
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """One listener's."""
+    """Security settings of one listener."""
 
     tls: TlsConfig | None
     requires_sasl: bool
     plain_digests: Mapping[str, bytes] | None
-    """Their digests, of PLAIN; None where it is not enabled."""
+    """Password digests of PLAIN users; None where it is not enabled."""
     enabled_mechanisms: tuple[str, ...]
     max_reauth_ms: Mapping[str, int]
     failure_delay_ms: int
@@ -91,18 +91,18 @@ class ListenerSecurity:
     scram_keys: ScramKeyLookup
     delegation_tokens: DelegationTokenLookup = no_delegation_tokens
     oauthbearer: OAuthBearerConfig | None = None
-    """Who takes tokens; None where OAUTHBEARER is not enabled."""
+    """Validation of tokens; None where OAUTHBEARER is not enabled."""
     kerberos: KerberosConfig | None = None
-    """Who takes tickets; None where GSSAPI is not enabled."""
+    """Validation of tickets; None where GSSAPI is not enabled."""
     pre_auth_memory: PreAuthMemoryLimit = field(default_factory=PreAuthMemoryLimit)
     audit: AuditLog | None = None
-    """Who writes down logins; None: nobody."""
+    """Audit log of logins; None: disabled."""
 
     def __repr__(self) -> str:
         return f"Door(tls={self.tls}, enabled={self.enabled_mechanisms})"
 
     def sasl_server_factories(self, env: Env) -> Mapping[str, SaslServerFactory]:
-        """What begins a login, by mechanism."""
+        """Return the factories of logins, by mechanism."""
         out: dict[str, SaslServerFactory] = {}
         for name in self.enabled_mechanisms:
             if name == PLAIN:
@@ -162,11 +162,10 @@ def build_listener_security(
     token_of: DelegationTokenLookup = no_delegation_tokens,
     audit: AuditLog | None = None,
 ) -> ListenerSecurity | None:
-    """What a listener asks for; None where it lets everybody in. ``env``: where OAUTHBEARER or GSSAPI is enabled.
+    """Return the security settings of a listener; None for PLAINTEXT. ``env``: needed for OAUTHBEARER or GSSAPI.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: settings that cannot be.
-        InvalidKeytab: keys that cannot be used.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: invalid settings. InvalidKeytab: unusable keys.
     """
     if protocol == "PLAINTEXT":
         return None
@@ -208,17 +207,17 @@ def _load_kerberos(get: SettingLookup, env: Env | None) -> KerberosConfig:
 
 
 def _oauthbearer_setting(get: SettingLookup, name: str) -> str | None:
-    """A setting of OAUTHBEARER: with the mechanism before it, or without."""
+    """Return a setting of OAUTHBEARER: with the mechanism before it, or without."""
     return get(f"{OAUTHBEARER.lower()}.{name}") or get(name)
 
 
 def build_outbound_access(
     values: Mapping[str, str], listener: str, protocol: str, mechanism: str
 ) -> ConnectionSecurity:
-    """What this node needs where it speaks to others of its kind: at their listener of this name.
+    """Return the security settings for other nodes' listener of this name.
 
     Raises:
-        InvalidSecurityConfig: settings that cannot be.
+        InvalidSecurityConfig: invalid settings.
     """
     if protocol == "PLAINTEXT":
         return NO_SECURITY
@@ -231,7 +230,7 @@ def build_outbound_access(
 
 
 def find_listener_problems(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """What a node cannot start with; ``listeners``: protocols by the names of those it serves."""
+    """Yield the problems that prevent a start; ``listeners``: protocols by listener name."""
     for listener, protocol in listeners.items():
         if protocol == "PLAINTEXT":
             continue

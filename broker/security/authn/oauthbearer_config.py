@@ -1,6 +1,6 @@
-"""What a listener's settings say of tokens: who checks them, by whose keys, and what they must say.
+"""OAUTHBEARER settings of a listener: validator, keys and required claims.
 
-Only a listener whose handler is named takes any: Kafka's default would take tokens that anybody can make.
+Only a listener with a configured handler accepts tokens: Kafka's default would accept unsigned tokens.
 
 Source: ``OAuthBearerValidatorCallbackHandler.java``, ``BrokerJwtValidator.java``, ``ConfigurationUtils.java``,
 ``JaasOptionsUtils.java`` (apache/kafka 4.3.1).
@@ -51,21 +51,21 @@ class OAuthBearerConfig(NamedTuple):
 
 
 def _options(get: SettingLookup) -> Mapping[str, str]:
-    """Those of the JAAS line; there need not be one. Raises InvalidJaasConfig."""
+    """Return the options of the JAAS line, which is optional. Raises InvalidJaasConfig."""
     text = get(JAAS_CONFIG)
     return {} if text is None else parse_jaas(text).options
 
 
 def _jwks_tls(options: Mapping[str, str]) -> TlsConfig | None:
-    """How an https address is trusted, where the JAAS line says so. Raises InvalidSecurityConfig."""
+    """Return the TLS settings for an https address, if in the JAAS line. Raises InvalidSecurityConfig."""
     return parse_tls(options.get) if any(name.startswith("ssl.") for name in options) else None
 
 
 def load_oauthbearer_config(get: SettingLookup, env: Env) -> OAuthBearerConfig:
-    """Who takes a listener's tokens; ``get``: the listener's settings, those `find_oauthbearer_problems` lets through.
+    """Load the configuration of a listener; ``get``: its settings, validated by `find_oauthbearer_problems`.
 
     Raises:
-        InvalidJaasConfig, InvalidSecurityConfig, ValueError: they cannot be.
+        InvalidJaasConfig, InvalidSecurityConfig, ValueError: invalid settings.
     """
     options = _options(get)
     if get(CALLBACK_HANDLER) == UNSECURED_HANDLER:
@@ -92,7 +92,7 @@ def _read_integer(get: SettingLookup, name: str) -> int:
 
 
 def find_oauthbearer_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
-    """What a listener cannot take tokens with: a setting's name and why."""
+    """Yield the problems of a listener's token settings, with the setting's name."""
     handler = get(CALLBACK_HANDLER)
     try:
         options = _options(get)

@@ -1,8 +1,8 @@
-"""OAUTHBEARER, the server's side: the client shows a token somebody else made, and is let in for as long as it lasts.
+"""OAUTHBEARER, the server's side: the client sends a token, and is authenticated until the token expires.
 
-Behaviour (S-326, S-327): a token that is none, or not good enough, is answered without an error by a line of JSON
-that says so; the client answers with one byte, and that is refused with the same JSON as its message. An authorisation
-id must be the token's own name. Extensions are taken as they come and say nothing here.
+Behaviour (S-326, S-327): an invalid token gets a JSON error without an error code; the client responds with one byte,
+and then the login fails with the same JSON as its message. An authorization id must equal the token's principal.
+Extensions are ignored.
 
 Source: ``OAuthBearerSaslServer.java``, ``OAuthBearerClientInitialResponse.java`` (apache/kafka 4.3.1).
 
@@ -24,16 +24,16 @@ _AUTH = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)"
 
 
 class InvalidToken(Exception):
-    """A token that lets nobody in. The message is for our log and shows nothing of the token."""
+    """Invalid token. The message is for the log and contains no part of the token."""
 
     def __init__(self, why: str, status: str = "invalid_token", scope: str | None = None) -> None:
-        """``status`` and ``scope``: what the client is told."""
+        """Create the error; ``status`` and ``scope`` are sent to the client."""
         super().__init__(why)
         self.client_message = f'{{"status":"{status}"' + (f', "scope":"{scope}"' if scope is not None else "") + "}"
 
 
 class OAuthBearerToken(NamedTuple):
-    """Whom a token lets in."""
+    """Principal and expiry of a valid token."""
 
     principal_name: str
     expires_ms: int
@@ -41,14 +41,14 @@ class OAuthBearerToken(NamedTuple):
 
 
 class TokenValidator(Protocol):
-    """Who knows good tokens: `ottla.broker.security.authn.jwt_validator`."""
+    """Validator of tokens: `ottla.broker.security.authn.jwt_validator`."""
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Whose a token is. Raises InvalidToken."""
+        """Return the principal of a token. Raises InvalidToken."""
 
 
 class OAuthBearerSaslServer:
-    """One login."""
+    """Login."""
 
     is_delegation_token = False
     may_block = False
@@ -62,10 +62,10 @@ class OAuthBearerSaslServer:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take the client's token, or its word that it heard of the refusal.
+        """Process the client's token, or its acknowledgement of the error.
 
         Raises:
-            SaslAuthenticationException: no such message, somebody else's name, or the token was refused before.
+            SaslAuthenticationException: invalid message, another principal, or a rejected token.
         """
         if token == _ACKNOWLEDGED and self._error_response is not None:
             raise SaslAuthenticationException(self._why, self._error_response)
@@ -87,7 +87,7 @@ class OAuthBearerSaslServer:
 
 
 def _read_first(raw: bytes) -> tuple[str, str]:
-    """The authorisation id, empty where there is none, and the token."""
+    """Return the authorisation id, empty where there is none, and the token."""
     found = _FIRST.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_OAUTHBEARER_MESSAGE_BYTES else None
     if found is None:
         raise SaslAuthenticationException("no OAUTHBEARER message")

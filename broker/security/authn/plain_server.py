@@ -1,7 +1,7 @@
 """PLAIN: user and password as they are, compared with those in the listener's JAAS line.
 
-Behaviour (S-319): UTF-8, exactly three parts with NULs between: an authorisation id that is empty or the user's
-name, the user, the password; neither of these empty. The client is told which of the rules it broke.
+Behaviour (S-319): UTF-8, exactly three parts with NULs between: an authorisation id that is empty or the user's name,
+the user, the password; neither of these empty. The error names the violated rule.
 
 Source: ``PlainSaslServer.java``, ``PlainServerCallbackHandler.java`` (apache/kafka 4.3.1).
 
@@ -23,7 +23,7 @@ _NO_DIGEST = bytes(32)
 
 
 def _digest(password: str) -> bytes:
-    """What is compared in a password's place: all are as long, so what is known here makes no difference in time."""
+    """Return a digest of fixed length for the comparison, so that its time does not depend on the password."""
     return sha256(password.encode(errors="surrogatepass")).digest()
 
 
@@ -33,7 +33,7 @@ def parse_users(options: Mapping[str, str]) -> dict[str, bytes]:
 
 
 class PlainSaslServer:
-    """One login."""
+    """Login."""
 
     expires_ms: int | None = None
     is_delegation_token = False
@@ -46,10 +46,10 @@ class PlainSaslServer:
         self.authorization_id = ""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take the one message there is.
+        """Process the only message.
 
         Raises:
-            SaslAuthenticationException: it breaks a rule, or names nobody, or the password is wrong.
+            SaslAuthenticationException: invalid message, unknown user, or wrong password.
         """
         parts = _text(token).split("\0", 3)
         if len(parts) != 3:
@@ -59,7 +59,7 @@ class PlainSaslServer:
             raise _failure("Authentication failed: username not specified")
         if not password:
             raise _failure("Authentication failed: password not specified")
-        # Somebody unknown takes as long as a wrong password, however long the one is that was sent.
+        # An unknown user takes as long as a wrong password of any length.
         if not hmac.compare_digest(_digest(password), self._digests.get(user, _NO_DIGEST)):
             raise _failure("Authentication failed: Invalid username or password")
         if authorization_id and authorization_id != user:

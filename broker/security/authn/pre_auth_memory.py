@@ -1,7 +1,7 @@
-"""What connections hold before it is known who they are: all those of a listener together get so much memory.
+"""Memory limit of unauthenticated connections, common to those of a listener.
 
-A login needs a few kilobytes. One that sends half a mebibyte, as ``sasl.server.max.receive.size`` lets it, is none of
-the usual, and a thousand such connections must not cost half a gibibyte.
+A login needs a few kilobytes. A message of 512 KiB, the maximum of ``sasl.server.max.receive.size``, is unusual, and a
+thousand such connections must not take 512 MiB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class PreAuthMemoryLimit:
         self._held_bytes = 0
 
     def resize(self, before_bytes: int, now_bytes: int) -> bool:
-        """A connection's buffer grew or shrank; says whether there is room for it, else nothing is counted."""
+        """Record a changed buffer size; return False, without recording it, if there is no room."""
         more = max(now_bytes - UNCOUNTED_PRE_AUTH_BYTES, 0) - max(before_bytes - UNCOUNTED_PRE_AUTH_BYTES, 0)
         if more > 0 and self._held_bytes + more > MAX_PRE_AUTH_BYTES:
             return False

@@ -1,7 +1,7 @@
-"""The gate of a listener that wants a login: what is heard before somebody has proved who they are, and afterwards.
+"""SASL authenticator of a connection: its states before and after authentication.
 
-A pure machine: `handle` takes one frame and says what is answered and whether the connection ends. Nothing but
-ApiVersions (once), SaslHandshake and SaslAuthenticate is even decoded before the login is complete.
+A pure state machine: `handle` processes one frame and returns the response and whether to close the connection. Only
+ApiVersions (once), SaslHandshake and SaslAuthenticate are decoded before authentication.
 
 | state | takes | else |
 |---|---|---|
@@ -42,7 +42,7 @@ _VERSIONS = {ApiKey.SASL_HANDSHAKE: range(2), ApiKey.SASL_AUTHENTICATE: range(3)
 
 
 class SaslState(Enum):
-    """Where a login stands."""
+    """State of a login."""
 
     INITIAL = "first"
     VERSIONS_ANSWERED = "versions told"
@@ -54,38 +54,38 @@ class SaslState(Enum):
 
 
 class SaslPolicy(NamedTuple):
-    """What a listener asks for."""
+    """Authentication settings of a listener."""
 
     sasl_server_factories: Mapping[str, SaslServerFactory]
-    """Those enabled, in the order of the settings."""
+    """Enabled mechanisms, in the order of the settings."""
     max_reauth_ms: Mapping[str, int]
     """``connections.max.reauth.ms`` by mechanism; 0 or missing: sessions do not end."""
     answer_api_versions: Callable[[RequestFrame], Message]
-    """Answers ApiVersions, whatever version it came in."""
+    """Handler of ApiVersions in any version."""
     now_ms: Callable[[], int]
     """The wall clock: credentials end by it."""
 
 
 class AuthResult(NamedTuple):
-    """What comes of a frame."""
+    """Result of a frame."""
 
     request: RequestFrame | None = None
-    """What ``response`` answers; None where tokens travel raw."""
+    """Request of ``response``; None with raw tokens."""
     response: Message | bytes | None = None
     failure: str | None = None
-    """Why the connection ends, for the log."""
+    """Reason to close the connection, for the log."""
     is_delayed: bool = False
     """True if the end, and the answer before it, come only after ``connection.failed.authentication.delay.ms``."""
     token: bytes | None = None
-    """What the client said where that is not decided yet: `evaluate` it in a thread, and `complete` what came of it."""
+    """Token of the client that needs evaluation: call `evaluate` in a thread, then `complete`."""
 
 
 TokenResult = bytes | None | SaslAuthenticationException
-"""What a mechanism made of a token: what the client is told, or why it is not let in."""
+"""Result of a mechanism: the response to the client, or the error."""
 
 
 class SaslAuthenticator:
-    """One connection's way in."""
+    """Authenticator of one connection."""
 
     def __init__(self, policy: SaslPolicy) -> None:
         self._policy = policy
@@ -100,7 +100,7 @@ class SaslAuthenticator:
 
     @property
     def principal_name(self) -> str:
-        """Who it is, once the gate is open."""
+        """Principal name after authentication."""
         return "" if self._previous is None else self._previous[1]
 
     @property
@@ -143,7 +143,7 @@ class SaslAuthenticator:
         return self._handshake(request)
 
     def _answer_api_versions(self, request: RequestFrame) -> AuthResult:
-        """Told once; an answer that says what was wrong with the question does not count."""
+        """Respond to ApiVersions once; an error response does not count."""
         if self.state is not SaslState.INITIAL:
             raise WireError("ApiVersions in the middle of a login")
         answer: Any = self._policy.answer_api_versions(request)
@@ -166,7 +166,7 @@ class SaslAuthenticator:
         return AuthResult(request, SaslHandshakeResponse(0, enabled))
 
     def evaluate(self, token: bytes) -> TokenResult:
-        """Have the mechanism decide on a token. Touches nothing else of the gate, so it may be called in a thread."""
+        """Evaluate a token by the mechanism. Uses no other state, so that it may run in a thread."""
         assert self._sasl_server is not None
         try:
             return self._sasl_server.evaluate(token)
@@ -174,7 +174,7 @@ class SaslAuthenticator:
             return error
 
     def complete(self, request: RequestFrame | None, weighed: TokenResult, now_ms: float) -> AuthResult:
-        """What comes of a token; ``request``: what it came in, None where tokens travel raw."""
+        """Return the result of a token; ``request``: its request, None with raw tokens."""
         try:
             raw, lifetime_ms = self._finish_evaluation(weighed, now_ms)
         except SaslAuthenticationException as error:
@@ -212,14 +212,14 @@ class SaslAuthenticator:
         return self.complete(request, self.evaluate(token), now_ms)
 
     def _client_message(self, error: SaslAuthenticationException) -> str:
-        """What the client learns: no more than Kafka says (S-314)."""
+        """Return the error message for the client, as in Kafka (S-314)."""
         if error.client_message is not None:
             return error.client_message
         what = "authentication" if self._previous is None else "re-authentication"
         return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {self._mechanism}"
 
     def _finish_evaluation(self, answer: TokenResult, now_ms: float) -> tuple[bytes | None, int]:
-        """What the client is told, and for how long it is let in; 0 for ever, or not yet."""
+        """Return the response and the session lifetime; 0 for unlimited, or not yet."""
         exchange = self._sasl_server
         assert exchange is not None
         if isinstance(answer, SaslAuthenticationException):
@@ -248,7 +248,7 @@ def _decoded(request: RequestFrame) -> Any:
 
 
 def _illegal_state_response(request: RequestFrame) -> Message | None:
-    """What is said to a request out of place, without reading it; None where it would have to be read for that."""
+    """Return the error response to an illegal request, without decoding it; None if that is impossible."""
     if request.version not in request_spec(request.key).versions:
         return None
     answer: Any = response_class(request.key)()

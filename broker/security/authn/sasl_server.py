@@ -1,4 +1,4 @@
-"""One login under way: what every mechanism gives and takes.
+"""Interface of a SASL login, common to all mechanisms.
 
 Source: ``SaslServer`` as ``SaslServerAuthenticator.java`` uses it (apache/kafka 4.3.1).
 """
@@ -19,32 +19,32 @@ class SaslAuthenticationException(Exception):
 
 
 class UnansweredSaslFailure(SaslAuthenticationException):
-    """One after which the connection ends at once and without a word."""
+    """Failure that closes the connection without a response."""
 
 
 class UnmappedPrincipal(SaslAuthenticationException):
-    """The client has proved who it is, and has no name here: it is told of success, and the connection ends."""
+    """Authenticated client without a mapped name: it gets a success, and the connection is closed."""
 
 
 class SaslServer(Protocol):
     """The server's side of one login."""
 
     is_complete: bool
-    """True if the client has proved who it is."""
+    """True after successful authentication."""
     authorization_id: str
-    """Who, once that is so."""
+    """Authenticated name."""
     expires_ms: int | None
-    """When the credentials end, by the wall clock; None: never."""
+    """Expiry of the credentials, wall clock; None: never."""
     is_delegation_token: bool
     """True if a delegation token was shown."""
     may_block: bool
     """True if `evaluate` may wait for files: then it is called in a thread."""
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Take what the client says; gives what it is told, None where that is nothing.
+        """Process a token of the client; return the response, None for none.
 
         Raises:
-            SaslAuthenticationException: it does not prove who it is.
+            SaslAuthenticationException: authentication failed.
         """
 
 

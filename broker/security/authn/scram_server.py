@@ -1,8 +1,8 @@
-"""SCRAM, the server's side: the client proves that it knows a password that is not kept here.
+"""SCRAM, the server's side: the client proves knowledge of a password that is not stored.
 
-Behaviour (S-321, S-322, S-335): who asks for channel binding is refused; the last message must carry both nonces;
-credentials of too few iterations let nobody in; proofs are compared in constant time. An unknown user and a wrong
-password are told alike. With ``tokenauth=true`` the name is a delegation token's id, and its owner logs in.
+Behaviour (S-321, S-322, S-335): channel binding is rejected; the last message must have both nonces; credentials with
+too few iterations are rejected; proofs are compared in constant time. An unknown user and a wrong password have the
+same error. With ``tokenauth=true`` the name is a delegation token's id, and its owner is authenticated.
 
 Source: ``ScramSaslServer.java``, ``ScramServerCallbackHandler.java`` (apache/kafka 4.3.1).
 
@@ -25,7 +25,7 @@ class DelegationTokenCredential(NamedTuple):
 
     keys: ScramCredential
     owner: str
-    """Whose it is: a name without ``User:``."""
+    """Owner: a name without ``User:``."""
     expires_ms: int
 
 
@@ -36,12 +36,12 @@ DelegationTokenLookup = Callable[[str, str], "DelegationTokenCredential | None"]
 
 
 def no_delegation_tokens(token_id: str, mechanism: str) -> DelegationTokenCredential | None:
-    """Delegation tokens are off."""
+    """Return no token: delegation tokens are disabled."""
     return None
 
 
 def find_scram_keys(image: MetadataImage, user: str, mechanism: str) -> ScramCredential | None:
-    """What the cluster's metadata keeps of a user's password."""
+    """Return the SCRAM credential of a user from the metadata."""
     record = image.others.get(("scram", user, MECHANISM_TYPES[mechanism]))
     if record is None:
         return None
@@ -49,7 +49,7 @@ def find_scram_keys(image: MetadataImage, user: str, mechanism: str) -> ScramCre
 
 
 class ScramSaslServer:
-    """One login."""
+    """Login."""
 
     may_block = False
 
@@ -73,10 +73,10 @@ class ScramSaslServer:
         self.is_delegation_token = False
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take the client's first or last message.
+        """Process the client's first or last message.
 
         Raises:
-            SaslAuthenticationException: it is none, names nobody, or proves nothing.
+            SaslAuthenticationException: invalid message, unknown user, or wrong proof.
         """
         try:
             return (

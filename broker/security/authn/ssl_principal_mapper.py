@@ -1,7 +1,7 @@
-"""The name of somebody who showed a certificate: its subject, or what ``ssl.principal.mapping.rules`` make of it.
+"""Names of TLS clients: the certificate's subject, mapped by ``ssl.principal.mapping.rules``.
 
 Behaviour (S-310): rules with commas between, ``DEFAULT`` or ``RULE:pattern/replacement/[LU]``; a backslash escapes a
-slash. The first whose pattern fits the whole subject decides; where none fits, nobody is let in.
+slash. The first whose pattern matches the whole subject decides; without a match authentication fails.
 
 Source: ``SslPrincipalMapper.java`` (apache/kafka 4.3.1).
 
@@ -28,7 +28,7 @@ _CASES: dict[str, CaseMapping] = {"": str, "L": str.lower, "U": str.upper}
 
 
 def compile_java_pattern(text: str) -> re.Pattern[str]:
-    """A pattern as Java reads it: digits, letters of words, spaces and either case are ASCII's.
+    """Return a pattern as Java reads it: digits, letters of words, spaces and either case are ASCII's.
 
     Raises:
         re.error: it is none, or more than Python holds, or sets are joined or cut within it, which Python does not.
@@ -56,7 +56,7 @@ def _mapping_rule(pattern: re.Pattern[str], replacement: str, case: CaseMapping)
 
 
 def parse_mapping_rules(rules: str) -> PrincipalMapper:
-    """What makes a name of a subject; None of one that no rule fits.
+    """Return the mapper of subjects to names; its result is None without a matching rule.
 
     Raises:
         InvalidMappingRule: a rule cannot be read.

@@ -1,9 +1,8 @@
-"""Access rules by what they are about, so that a decision looks only at those that name the resource.
+"""Index of ACLs by resource, so that a decision evaluates only ACLs of the resource.
 
-Behaviour (S-336, S-337): a rule names a resource literally, by a prefix, or all of a kind by ``*``. Any rule that
-matches and denies decides; else any that allows; else the resource is refused if any rule of anybody names it; else
-nothing was said. What is allowed to read, write, delete or alter may describe; to alter configs may describe them. What
-is denied implies nothing.
+Behaviour (S-336, S-337): an ACL names a resource literally, by a prefix, or all of a type by ``*``. Any matching DENY
+decides; else any matching ALLOW; else the operation is denied if any ACL names the resource; else there is no decision.
+READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS. A DENY implies no other.
 
 Source: ``StandardAuthorizerData.java``, ``AclCache.java``, ``Authorizer.authorizeByResourceType`` (apache/kafka 4.3.1).
 """
@@ -41,7 +40,7 @@ _IMPLYING = {
 
 
 class AclIndex:
-    """All rules there are. Taking one in or dropping it costs what is said about its own resource, not all of them."""
+    """Index of ACLs. Adding or removing one costs the number of ACLs of its resource, not of all."""
 
     def __init__(self) -> None:
         self._by_id: dict[bytes, StandardAcl] = {}
@@ -55,7 +54,7 @@ class AclIndex:
         return len(self._by_id)
 
     def add(self, acl_id: bytes, acl: StandardAcl) -> None:
-        """One rule more, or another one under its id."""
+        """Add an ACL, or replace the one with its id."""
         self.remove(acl_id)
         self._by_id[acl_id] = acl
         at = acl.resource, acl.name
@@ -68,7 +67,7 @@ class AclIndex:
         self._prefixed.setdefault(at, {})[acl_id] = acl
 
     def remove(self, acl_id: bytes) -> None:
-        """One rule less; one that is not there is none."""
+        """Remove an ACL; an unknown one has no effect."""
         acl = self._by_id.pop(acl_id, None)
         if acl is None:
             return
@@ -84,7 +83,7 @@ class AclIndex:
                     del self._lengths[length]
 
     def _acls_for(self, resource: ResourceType, name: str) -> Iterator[StandardAcl]:
-        """Every rule that names a resource."""
+        """Yield every rule that names a resource."""
         yield from self._literal.get((resource, name), _NO_ACLS).values()
         if name != WILDCARD:
             yield from self._literal.get((resource, WILDCARD), _NO_ACLS).values()
@@ -95,7 +94,7 @@ class AclIndex:
     def evaluate(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
     ) -> bool | None:
-        """Return whether somebody may; None where no rule of anybody names the resource."""
+        """Return True if the operation is allowed; None if no ACL names the resource."""
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowed: bool | None = None
         for acl in self._acls_for(resource, name):
@@ -112,7 +111,7 @@ class AclIndex:
     def matching_acl(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
     ) -> StandardAcl | None:
-        """The rule by which `evaluate` decides; None where none is about who asks for this."""
+        """Return the ACL by which `evaluate` decides; None without a matching one."""
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowing: StandardAcl | None = None
         for acl in self._acls_for(resource, name):
@@ -127,7 +126,7 @@ class AclIndex:
     def evaluate_by_resource_type(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType
     ) -> bool:
-        """Whether there is something of a kind to which somebody may do just this (S-339): nothing implies it."""
+        """Return True if the operation is allowed on any resource of a type (S-339); without implied operations."""
         wanted = operation, AclOperation.ALL
         denied: set[tuple[PatternType, str]] = set()
         allowed: set[tuple[PatternType, str]] = set()

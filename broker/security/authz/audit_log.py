@@ -1,11 +1,10 @@
-"""The audit log: who was let in or not, and who was allowed or refused what. Loaded only where it is switched on.
+"""Audit log of authentication and authorization. Loaded only where it is enabled.
 
-Behaviour: lines about decisions are written as Kafka writes them to ``kafka.authorizer.logger``, so that what reads
-those reads these: what is refused at INFO, what is allowed at DEBUG; looks that only leave something out of an answer
-are told where they allow. Beyond Kafka's, logins are told too, those that fail at INFO. Whoever may connect may be
-refused as fast as it likes: a line that was told is not told again within a minute, but counted, and no more than
-`MAX_AUDIT_LINES_PER_MINUTE` different ones are told, of what is allowed half as many, so that there is room for what is
-refused; then how many were not. What others chose stands in them escaped and cut.
+Behaviour: decisions are logged in the format of Kafka's ``kafka.authorizer.logger``, for the same tools: denials at
+INFO, allowed operations at DEBUG; checks that only omit results are logged if allowed. Beyond Kafka, logins are logged
+too, failed ones at INFO. Clients can cause denials quickly: a line is not repeated within a minute, but counted, and at
+most `MAX_AUDIT_LINES_PER_MINUTE` different ones are logged, half as many of allowed operations, so that there is room
+for denials; then the number of suppressed ones follows. Values of clients are escaped and shortened.
 
 Source: ``StandardAuthorizerData.java``, ``AuthHelper.scala``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
 """
@@ -26,13 +25,13 @@ from ottla.env.log_escaping import escape
 logger = logging.getLogger("ottla.audit")
 
 PENDING_PER_RECORD = 50
-"""So many lines of the last minute at most are written before one of this minute: nobody else runs meanwhile."""
+"""Maximum number of the last minute's lines written before one of this minute: it blocks the event loop."""
 _MINUTE_MS = 60_000.0
 _LEVELS = {"INFO": logging.INFO, "DEBUG": logging.DEBUG}
 
 
 class AuditSubject(Protocol):
-    """Who wants to do something: `ottla.broker.requests.peer.Peer`."""
+    """Client of an operation: `ottla.broker.requests.peer.Peer`."""
 
     principal: str
     host: str
@@ -87,7 +86,7 @@ class AuditLog:
         allowed: bool,
         is_look: bool = False,
     ) -> None:
-        """Somebody was allowed or refused something; ``rule``: by what. ``is_look``: a refusal leaves something out."""
+        """Log a decision; ``rule``: the deciding rule. ``is_look``: a denial only omits a result."""
         silent = Permission(operation, resource, logs_denial=False)
         if not self.logs_allowed if allowed else is_look or silent in spec.permissions:
             return
@@ -101,13 +100,13 @@ class AuditLog:
         )
 
     def log_authentication(self, peer: AuditSubject, listener: str, way: str) -> None:
-        """Somebody has proved who it is; ``way``: how."""
+        """Log a successful login; ``way``: its mechanism."""
         if self.logs_allowed:
             who = f"Principal = {escape_name(peer.principal)} is Authenticated from host = {peer.host}"
             self._log(logging.DEBUG, f"{who} at listener = {listener} by {way}")
 
     def log_authentication_failure(self, host: str, listener: str, why: str) -> None:
-        """Somebody has not; ``why`` without a secret."""
+        """Log a failed login; ``why`` without secrets."""
         self._log(
             logging.INFO, f"Nobody is Authenticated from host = {host} at listener = {listener}: {escape_name(why)}"
         )
@@ -130,7 +129,7 @@ class AuditLog:
             self._suppressed += 1
 
     def _start_interval(self, now_ms: float) -> None:
-        """A new minute: what came again in the last one is told by how often, and that more came than was told."""
+        """Start a new minute: queue the counts of repeated and suppressed lines."""
         again = "%d times more within a minute: %s"
         self._pending += [(level, again, times, line) for (level, line), times in self._logged.items() if times]
         if self._suppressed:

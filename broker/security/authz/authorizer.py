@@ -1,6 +1,6 @@
-"""Whether somebody may do something: super users first, then the rules, then what holds where nobody said anything.
+"""Authorizer: super users first, then ACLs, then the default without an ACL.
 
-Decisions are kept until the rules change, so that a hot path pays one look into a table.
+Decisions are cached until the ACLs change, so that a hot path needs one lookup.
 
 Source: ``StandardAuthorizer.java``, ``StandardAuthorizerData.java``, ``AuthHelper.scala`` (apache/kafka 4.3.1).
 """
@@ -31,16 +31,16 @@ _MAX_CACHED_NAME_CHARS = 255
 
 
 class AuthorizationSubject(Protocol):
-    """Who wants to do something: `ottla.broker.requests.peer.Peer`."""
+    """Client of an operation: `ottla.broker.requests.peer.Peer`."""
 
     principal: str
     """``User:name``."""
     host: str
-    """Its address."""
+    """IP address."""
 
 
 class Authorizer:
-    """Who may do what, as far as this node's metadata say."""
+    """Authorizer by this node's metadata."""
 
     def __init__(self, super_users: Iterable[str] = (), *, is_open: bool = False) -> None:
         self._super_users = frozenset(super_users)
@@ -93,7 +93,7 @@ class Authorizer:
         self._allowed.clear()
 
     def may(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:
-        """Return whether somebody may do something to what has this name."""
+        """Return True if a client is authorized for an operation on a resource."""
         asked = peer.principal, peer.host, operation, resource, name
         known = self.decisions.get(asked)
         return self._decide(*asked) if known is None else known
@@ -110,16 +110,18 @@ class Authorizer:
         return decision
 
     def allowed_names(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> Set[str]:
-        """Names of what somebody may do this to, as far as it was asked for. Whoever keeps it sees it change: it is
-        emptied with the rules.
+        """Return the resource names with a cached permission for the operation.
+
+        The set is live: it is emptied when ACLs change.
         """
         if len(self._allowed) >= _MAX_DECISIONS:
             self._clear_decisions()
         return self._allowed.setdefault((peer.principal, peer.host, operation, resource), set())
 
     def may_read(self, asking: Any, topic: str) -> bool:
-        """Whether the dispatcher's `RequestContext` may read a topic; what is allowed is kept with the connection,
-        unless each time has to be written down. Who asks very often looks there first.
+        """Return True if the client of a `RequestContext` may read a topic.
+
+        Permissions are cached with the connection, unless they are audited.
         """
         said: bool = asking.may(AclOperation.READ, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
@@ -128,7 +130,7 @@ class Authorizer:
         return said
 
     def may_write(self, asking: Any, topic: str) -> bool:
-        """The same for writing."""
+        """Return the same for writing."""
         said: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
             topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
@@ -151,7 +153,7 @@ class Authorizer:
         )
 
     def may_any(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return whether there is anything of a kind to which somebody may do this (S-339)."""
+        """Return True if a client is authorized for an operation on any resource of a type (S-339)."""
         asked = peer.principal, peer.host, operation, resource
         known = self._decisions_by_resource_type.get(asked)
         if known is None:
@@ -162,5 +164,5 @@ class Authorizer:
         return known
 
     def authorized_operations(self, peer: AuthorizationSubject, resource: ResourceType, name: str) -> int:
-        """All that somebody may do to what has this name, as bits (S-342)."""
+        """Return all operations that a client is authorized for on a resource, as bits (S-342)."""
         return operation_bits(tuple(o for o in SUPPORTED_OPERATIONS[resource] if self.may(peer, o, resource, name)))
