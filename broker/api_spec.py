@@ -1,4 +1,4 @@
-"""Description of an API: everything the server must know of it besides its messages and the body of its handler.
+"""Description of an API: its properties besides the messages and the body of its handler.
 
 `ottla.broker.dispatch.api_registry` holds one `ApiSpec` for each API.
 """
@@ -24,7 +24,7 @@ class Permission(NamedTuple):
     operation: AclOperation
     resource: ResourceType
     logs_denial: bool = True
-    """False where another permission will do, or where a denial only leaves something out (``logIfDenied``)."""
+    """False where another permission suffices, or where a denial only omits a result (``logIfDenied``)."""
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
@@ -72,7 +72,7 @@ class ResourceRule(NamedTuple):
 
 
 class ConfigResourceRule(NamedTuple):
-    """Permission on each resource whose configuration a request reads or changes; brokers belong to the cluster."""
+    """Permission on each resource whose configuration a request reads or changes; for brokers it is on the cluster."""
 
     operation: AclOperation
 
@@ -125,7 +125,7 @@ class ErrorResults(NamedTuple):
     nested: ErrorResults | None = None
     """The rows inside a row: the partitions of a topic."""
     request_parent: str | None = None
-    """The request's list whose elements have the list."""
+    """Parent list in the request whose elements contain the list."""
     values: tuple[tuple[str, Any], ...] = ()
     """Other fields of the row."""
 
@@ -197,26 +197,26 @@ class NamedPartitions(NamedTuple):
 
 
 class CoordinatorPartitions:
-    """Partitions of the internal topics whose leaders coordinate what a FindCoordinator request names."""
+    """Partitions of the internal topics whose leaders coordinate the keys of a FindCoordinator request."""
 
 
 class ApiSpec(NamedTuple):
-    """One API. Routes, ApiVersions, authorization, quotas, error responses and the reference page follow from it."""
+    """API, from which routes, ApiVersions, authorization, quotas, error responses and the reference page follow."""
 
     key: ApiKey
     min_version: int
     max_version: int
     broker: Endpoint | None = None
-    """How listeners for clients and brokers serve the API; None: they do not."""
+    """Endpoint on listeners for clients and brokers; None: not served."""
     controller: Endpoint | None = None
-    """How controller listeners serve the API, and how what brokers forward is authorized."""
+    """Endpoint on controller listeners, which also authorizes forwarded requests; None: not served."""
     oldest_supported: int | None = None
     """The oldest version that is answered, where it is above the oldest that is advertised."""
     forwarding: Forwarding | None = None
     error_response: ErrorResponse = ErrorResponse()
     quota: QuotaKind | MutationQuota = QuotaKind.REQUEST
     partitions: NamedPartitions | CoordinatorPartitions | None = None
-    """The partitions whose logs must have been created before the handler is called."""
+    """Partitions whose logs must have been created before the handler is called."""
     required_config: str | None = None
     """The configuration key without which ApiVersions leaves the API out."""
     retains_buffer: bool = False
@@ -232,6 +232,6 @@ class ApiSpec(NamedTuple):
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """All permissions that requests may need, at brokers and where they are forwarded at controllers."""
+        """All permissions that requests may need, at brokers and, if forwarded, at controllers."""
         ends = [end for end in (self.broker, self.controller) if end is not None]
         return tuple(permission for end in ends for rule in end.authorization for permission in rule.permissions)

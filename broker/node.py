@@ -1,9 +1,8 @@
-"""One node, broker or controller or both: it wires the parts together, and lives.
+"""Node with the role of broker, controller or both: creates its components and runs its life cycle.
 
-Start: listen, lock the directories, format them if they are new, take part in the quorum; a broker then registers,
-waits until the metadata says so, opens its partitions, is let in, and serves. A clean stop goes the other way and
-leaves the mark that makes the next start quick. A disk that fails ends the node at once and leaves no mark; so does an
-error behind the metadata log.
+Start: bind, lock the directories, format them if they are new, join the quorum; a broker then registers, waits for the
+metadata, opens its partitions, is unfenced, and serves. A clean shutdown reverses this and writes the clean shutdown
+file for a quick start. A failed disk ends the node at once without that file; so does an error behind the metadata log.
 
 Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 """
@@ -31,7 +30,7 @@ from ottla.log.directory.meta_properties import MetaProperties
 
 
 class StartupRejected(Exception):
-    """The node cannot start as it was asked to; the message is one line for the user. Nothing was changed."""
+    """Node cannot start with its settings; the message is one line for the user. Nothing was changed."""
 
 
 class AllLogDirsFailed(Exception):
@@ -83,7 +82,7 @@ class Node:
             raise AllLogDirsFailed(f"Shutdown broker because a log directory has failed: {losses.failure}")
 
     async def _load_identity(self) -> tuple[MetaProperties, QuorumConfig]:
-        """Whose the directories are, and who decides in their cluster; new ones are this node's from now on."""
+        """Load the identity of the directories and the quorum configuration; new directories are formatted."""
         config, env, storage = self.config, self.env, self.log_dirs
         identity = storage.identify(config.node_id, config.cluster_id)
         kept = () if identity is None else read_previous_voters(storage, config)
@@ -131,10 +130,10 @@ class Node:
         ground.start_soon(made.publisher.run)
 
     async def _serve(self, made: BrokerComponents, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
-        """Serve until the stop, and hand over everything that others can take while they can still be served."""
+        """Serve until the stop, then move leaderships to other nodes while they can still be served."""
         clients, leaving = self._listeners.clients, True
         if not clients or await self._run_unless_stopped(stop, made.lifecycle.unfence):
-            await trio.lowlevel.checkpoint()  # what has failed so far ends it here, before anybody is served
+            await trio.lowlevel.checkpoint()  # earlier failures end it here, before requests are served
             async with trio.open_nursery() as nursery:
                 if clients:
                     endpoints.start_client_endpoints(self.env, made, self._listeners, nursery)
@@ -153,7 +152,7 @@ class Node:
         await made.controller.resign()
 
     async def _run_unless_stopped(self, stop: trio.Event, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do what may have to wait for other nodes, unless this one shall stop; says whether it was done."""
+        """Run ``work``, which may wait for other nodes, unless the node is stopped; return True if it was done."""
         if self.config.is_standalone:
             await work()
             return True
@@ -171,7 +170,7 @@ class Node:
         return done
 
     async def _close_logs(self, made: BrokerComponents, *, marked: bool) -> None:
-        """Seal everything; the mark of a clean stop comes last, and only where all of it succeeded."""
+        """Close all logs; the clean shutdown file is written last, and only if all of it succeeded."""
         try:
             made.controller.close()
             if marked:

@@ -1,4 +1,4 @@
-"""What a handler may touch: everything a node offers to requests, and nothing of how the node lives."""
+"""Services of a node for its request handlers, without its life cycle."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class QuotaHolder:
-    """Who counts what clients bring and take."""
+    """Optional quota state of this broker."""
 
     quotas: QuotaManagers | None = None
-    """None: there is no quota, and nothing is counted."""
+    """None: no quota is configured."""
     times_requests: bool = False
     """True if it counts how long requests take."""
 
@@ -64,24 +64,24 @@ class BrokerServices:
     """``fetch.max.bytes``, read once: every fetch asks for it."""
     fail: DiskErrorHandler
     liveness_probe: Callable[[], BrokerLivenessProbe]
-    """Who hears of the connections heartbeats come over; made when there is another broker."""
+    """Probe of the brokers' heartbeat connections; created when there is another broker."""
     transaction_verifier: Callable[[], TransactionVerifier]
-    """Who asks transactions' coordinators for the leaders here; made when there is a transaction."""
+    """Verifier of transactions with their coordinators; created on first use."""
     transactions_provider: Callable[[], TransactionCoordinator]
-    """Makes the coordinator of transactions, the first time anybody wants it."""
+    """Factory of the transaction coordinator, called on first use."""
     shares_provider: Callable[[], SharePartitionManager]
-    """Makes what serves share groups, the first time anybody wants it."""
+    """Factory of the share partition manager, called on first use."""
     moves_provider: Callable[[], AlterLogDirs]
-    """Makes what moves replicas between directories, the first time anybody wants it."""
+    """Factory of the mover of replicas between directories, called on first use."""
     authorizer: Authorizer | None = None
-    """Who may do what; None: everybody everything."""
+    """Authorizer; None: all operations are allowed."""
     audit: AuditLog | None = None
-    """Who writes down what was decided; None: nobody."""
+    """Audit log; None: disabled."""
     quota_holder: QuotaHolder = field(default_factory=QuotaHolder)
     client_metrics_provider: Callable[[], ClientMetricsManager] | None = None
-    """Makes what takes clients' own metrics, the first time anybody wants it."""
+    """Factory of the client metrics manager, called on first use."""
     decompression_limiter: DecompressionLimiter = field(default_factory=DecompressionLimiter)
-    """Whose turn it is to unpack much of what others sent."""
+    """Limiter of memory-heavy decompression."""
 
     @property
     def transaction_coordinator(self) -> TransactionCoordinator:
@@ -90,16 +90,16 @@ class BrokerServices:
 
     @property
     def client_metrics(self) -> ClientMetricsManager:
-        """What takes clients' own metrics."""
+        """Manager of client metrics."""
         assert self.client_metrics_provider is not None, "each broker has it"
         return self.client_metrics_provider()
 
     @property
     def share_partition_manager(self) -> SharePartitionManager:
-        """What serves share groups."""
+        """Manager of share partitions."""
         return self.shares_provider()
 
     @property
     def alter_log_dirs(self) -> AlterLogDirs:
-        """What moves replicas between directories."""
+        """Mover of replicas between directories."""
         return self.moves_provider()

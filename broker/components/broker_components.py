@@ -1,4 +1,4 @@
-"""The parts of a node, made and joined: who hears of what. Nothing runs here.
+"""Composition root of a node: creates the components and connects them. Nothing runs here.
 
 Source: ``BrokerServer.startup`` (apache/kafka 4.3.1).
 """
@@ -67,10 +67,10 @@ BackgroundTask = Callable[[], Awaitable[None]]
 
 
 class BrokerComponents:
-    """What a running node consists of, over directories that know whose they are; the metadata is read.
+    """Components of a running node, over formatted directories; loads the metadata.
 
     Raises:
-        IncompatibleQuorum, CorruptFile, WireError, OSError: the metadata cannot be read, or not be led from here.
+        IncompatibleQuorum, CorruptFile, WireError, OSError: the metadata cannot be read, or belongs to another quorum.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class BrokerComponents:
         self.services = self._services(fail)
 
     def _controller_access(self) -> ConnectionSecurity:
-        """What the controllers' listener wants; asked when one is spoken to that is elsewhere."""
+        """Return the security settings for the controllers' listener; called for the first remote connection."""
         # lazy: 6.8 ms, 98 kB
         from ottla.broker.interbroker.credentials import controller_access
 
         return controller_access(self._config)
 
     async def register_broker(self) -> None:
-        """Wait for the quorum, and become one of its brokers as far as it and this node's metadata say so."""
+        """Wait for the quorum, and register as a broker."""
         await self.controller.wait_ready()
         await self.lifecycle.register()
 
@@ -160,7 +160,7 @@ class BrokerComponents:
             await run_in_background(self._env, steps)
 
     def controller_registration(self) -> ControllerRegistration:
-        """What registers this node's controller; one that stands alone does it with its first records."""
+        """Registration of this node's controller; a single node registers with its first records."""
         # lazy: 0.8 ms, 12 kB
         from ottla.broker.metadata.controller_registration import ControllerRegistration
 
@@ -168,7 +168,7 @@ class BrokerComponents:
         return ControllerRegistration(self._env, node_id, controller.incarnation_id, self._quorum.endpoints, way)
 
     def liveness_probe(self) -> BrokerLivenessProbe:
-        """What looks after brokers elsewhere, made when it is first needed."""
+        """Probe of other brokers, created on first use."""
         if self._liveness_probe is None:
             # lazy: 8.4 ms, 186 kB
             from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
@@ -178,7 +178,7 @@ class BrokerComponents:
         return self._liveness_probe
 
     def transaction_verifier(self) -> TransactionVerifier:
-        """What asks transactions' coordinators, made when there is the first of them."""
+        """Verification of transactions with their coordinators, created on first use."""
         if self._verifier is None:
             # lazy: 13.9 ms, 387 kB
             from ottla.broker.handlers.transactions.batched_add_partitions import add_partitions
@@ -193,7 +193,7 @@ class BrokerComponents:
         return self._verifier
 
     def transaction_coordinator(self) -> TransactionCoordinator:
-        """The coordinator of transactions, made when there is the first of them, or a partition that may hold some."""
+        """Return the coordinator of transactions, created for the first transaction or partition of its state."""
         if self.transactions is None:
             # lazy: 16.2 ms, 480 kB
             from ottla.broker.components.transactions import create_transaction_coordinator
@@ -213,7 +213,7 @@ class BrokerComponents:
             self.transaction_coordinator().on_election(replica)
 
     def share_partition_manager(self) -> SharePartitionManager:
-        """What serves share groups, made with the first of them, or a partition that may remember some."""
+        """Return the manager of share partitions, created for the first share group or state partition."""
         if self._share_partition_manager is None:
             # lazy: 24.7 ms, 933 kB
             from ottla.broker.components.share_groups import create_share_partition_manager
@@ -231,7 +231,7 @@ class BrokerComponents:
         return self._share_partition_manager
 
     def alter_log_dirs(self) -> AlterLogDirs:
-        """What moves replicas between directories, made when there is something to move."""
+        """Mover of replicas between directories, created on first use."""
         if self._alter_log_dirs is None:
             # lazy: 3.7 ms, 151 kB
             from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
@@ -247,12 +247,12 @@ class BrokerComponents:
         return self._alter_log_dirs
 
     def _resume_moves(self, replica: HostedPartition) -> None:
-        """The first copy of an earlier process was found."""
+        """Resume moves after a future log of an earlier process was found."""
         self.alter_log_dirs()
         self.replica_manager.on_future_log_resumed(replica)
 
     def client_metrics(self) -> ClientMetricsManager:
-        """What takes clients' own metrics, made when the first of them asks."""
+        """Return the manager of client metrics, created on first use."""
         if self._client_metrics is None:
             # lazy: 9.4 ms, 367 kB
             from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
@@ -265,7 +265,7 @@ class BrokerComponents:
 
     @property
     def client_metrics_store(self) -> ClientMetricsStore | None:
-        """What clients have pushed, if any did."""
+        """Store of pushed client metrics; None before the first push."""
         return None if self._client_metrics is None else self._client_metrics.store
 
     def _on_share_leader(self, replica: HostedPartition) -> None:
@@ -282,12 +282,12 @@ class BrokerComponents:
             self._other_broker_registered.set()
 
     def _offsets_partition_count(self) -> int:
-        """How many partitions `__consumer_offsets` has; 0 while there is none."""
+        """Return the number of partitions of `__consumer_offsets`; 0 if it does not exist."""
         topic = self.replica_manager.image.topics.get(OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions)
 
     def _connect_components(self, losses: LogDirFailureHandler) -> None:
-        """Who hears of what."""
+        """Connect the components by callbacks."""
         replicas, groups, directories = self.replica_manager, self.groups, self.directory_assignments
         losses.on_logs_offline += [replicas.mark_logs_offline, lambda _: directories.wake()]
         self.log_maintenance.on_flushed.append(groups.on_high_watermark_updated)
@@ -310,11 +310,11 @@ class BrokerComponents:
         self.lifecycle.on_registered += [self.producer_ids.set_broker_epoch, lambda _: directories.wake()]
 
     def _stop_following(self, replica: HostedPartition) -> None:
-        """A partition is led from here, or gone: it follows nobody."""
+        """Stop following a partition that is led here or deleted."""
         self.fetchers.remove_partition((replica.topic, replica.partition))
 
     def _start_once(self, work: BackgroundTask) -> None:
-        """Something nobody waits for."""
+        """Start a task without waiting for its result."""
         self._nursery.start_soon(run_logging_failure, "making a topic", work)
 
     def _services(self, fail: DiskErrorHandler) -> BrokerServices:
@@ -346,7 +346,7 @@ class BrokerComponents:
         )
 
     def _audit(self) -> AuditLog | None:
-        """Who writes down what was decided, where that is wanted."""
+        """Return the audit log of authorization decisions; None if it is disabled."""
         level = self._config.values.get(AUDIT_LOG)
         if level is None:
             return None
@@ -356,7 +356,7 @@ class BrokerComponents:
         return AuditLog.from_level(self._env, level)
 
     def _quota_holder(self) -> QuotaHolder:
-        """Who counts what clients bring and take, once there is a quota."""
+        """Return the holder of client quotas, which creates the managers with the first quota."""
         out = QuotaHolder()
         made: list[QuotaManagers] = []
 
@@ -375,7 +375,7 @@ class BrokerComponents:
         return out
 
     def _authorizer(self) -> Authorizer | None:
-        """Who decides who may do what; it hears of the rules as soon as they are committed."""
+        """Return the authorizer, which follows committed ACLs; None if none is configured."""
         if not self._config.text("authorizer.class.name"):
             return None
         # lazy: 2.1 ms, 81 kB
@@ -386,7 +386,7 @@ class BrokerComponents:
         return made
 
     def background_tasks(self) -> Iterator[tuple[str, BackgroundTask]]:
-        """What goes on beside the requests, by name."""
+        """Yield the background tasks with their names."""
         yield "heartbeats", self.lifecycle.run
         yield "following", self.fetchers.run
         yield "changes of the ISR", self.alter_partition_sender.run

@@ -19,7 +19,7 @@ FEATURE = "transaction.version"
 
 
 def create_transaction_coordinator(services: BrokerServices, timers: Timers, listener: str) -> TransactionCoordinator:
-    """A coordinator that leads nothing yet. ``listener``: the name of the one brokers reach each other at."""
+    """Return a coordinator without partitions. ``listener``: name of the inter-broker listener."""
     config, replicas = services.config, services.replica_manager
 
     def count() -> int:

@@ -1,7 +1,7 @@
 """Settings of a broker that were changed while it runs, as far as they are valid.
 
-The metadata log may hold anything: a controller takes settings of brokers without a look at their values. What does not
-parse is left out, and a change that would break a rule between settings leaves those in force that were in force.
+The metadata log may hold anything: a controller accepts settings of brokers without validating them. Invalid values are
+ignored, and a change that would violate a rule between settings leaves the current ones in force.
 
 Source: ``DynamicBrokerConfig.fromPersistentProps``, ``updateBrokerConfig``, ``updateDefaultConfig`` in
 ``DynamicBrokerConfig.scala`` (apache/kafka 4.3.1).
@@ -38,7 +38,7 @@ def _log_rejected(level: str, why: str) -> None:
 
 
 def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, str]:
-    """Return ``values`` with ``changes``; a setting replaces those that say the same in other units."""
+    """Return ``values`` with ``changes``; a setting replaces those with the same meaning in other units."""
     out = dict(values)
     for name, value in changes.items():
         for other, _ in synonyms_of(name):

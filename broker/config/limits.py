@@ -19,10 +19,10 @@ MAX_IDLE_CHECK_S = 10.0
 MAX_PRE_AUTH_BYTES = 16 * 1024 * 1024
 """Buffers of all unauthenticated connections of a listener, beyond {UNCOUNTED_PRE_AUTH_BYTES} each.
 
-Beyond: the connection that needs more is closed, and the log says so.
+Beyond: the connection that needs more is closed, with a warning in the log.
 """
 UNCOUNTED_PRE_AUTH_BYTES = 8 * 1024
-"""Buffer that each connection has, whatever the others use."""
+"""Buffer of each connection that does not count."""
 MAX_INVALID_UTF8_BYTES = 32 * 1024
 """A PLAIN message that is not valid UTF-8.
 
@@ -109,7 +109,7 @@ MAX_TOPICS_IN_CREATION = 1_000
 
 A Metadata request may name hundreds of thousands of topics that do not exist.
 
-Beyond: no further one is created: the response says UNKNOWN_TOPIC_OR_PARTITION, and the client asks again.
+Beyond: no further one is created: the response has UNKNOWN_TOPIC_OR_PARTITION, and the client retries.
 """
 MAX_RENEWERS = 1_000
 """Renewers of a delegation token, with {MAX_RENEWER_CHARS} in their names.
@@ -194,7 +194,7 @@ MAX_SHARE_BATCH_CUTS = 10_000
 
 As many states can be stored at once, and a batch may claim any number of records.
 
-Beyond: INVALID_REQUEST for the acknowledgement. The record counts of the batches themselves cost nothing.
+Beyond: INVALID_REQUEST for the acknowledgement. Record counts of batches do not count.
 """
 MAX_WRITTEN_SHARE_BATCHES = 10_000
 """State batches of a partition in WriteShareGroupState, {MAX_STORED_SHARE_BATCHES} with those that are stored.

@@ -1,4 +1,4 @@
-"""Where a node is, and who decides: roles, listeners and voters as Kafka's settings say them, and what cannot be.
+"""Roles, listeners and quorum voters from Kafka's settings, and their validation.
 
 Source: ``KafkaConfig.validateValues``, ``QuorumConfig.java``, ``SocketServerConfigs.java`` (apache/kafka 4.3.1).
 
@@ -35,7 +35,7 @@ PROTOCOL_MAP = "listener.security.protocol.map"
 LISTENERS = "listeners"
 ADVERTISED_LISTENERS = "advertised.listeners"
 JOINED_FILE = "joined.properties"
-"""What a node that joined a cluster keeps beside its metadata log: where the controllers were."""
+"""File of a node that joined a cluster, beside its metadata log: the controllers' addresses."""
 
 _HOST_PORT = re.compile(r"\[?([0-9a-zA-Z\-%._:]*)]?:0*([0-9]{1,5})")
 """``SocketServerConfigs.URI_PARSE_REGEXP``."""
@@ -49,7 +49,7 @@ class ConfigException(Exception):
 
 
 class ListenerAddress(NamedTuple):
-    """A listener, and where it is or is said to be; port 0: any that is free."""
+    """Listener with its bound or advertised address; port 0: any free port."""
 
     name: str
     host: str
@@ -58,7 +58,7 @@ class ListenerAddress(NamedTuple):
 
 
 class VoterAddress(NamedTuple):
-    """One of ``controller.quorum.voters``."""
+    """Voter of ``controller.quorum.voters``."""
 
     id: int
     host: str
@@ -103,7 +103,7 @@ def parse_voter(text: str) -> VoterAddress:
 
 
 def split_list(values: Mapping[str, str], key: str) -> list[str]:
-    """The entries of a list."""
+    """Return the entries of a list."""
     return [x.strip() for x in values.get(key, "").split(",") if x.strip()]
 
 
@@ -113,7 +113,7 @@ def controller_listener_names(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def parse_roles(values: Mapping[str, str]) -> frozenset[str]:
-    """``process.roles``; both where nothing is said."""
+    """Return ``process.roles``; both roles by default."""
     return frozenset(x.lower() for x in split_list(values, PROCESS_ROLES)) or frozenset((BROKER_ROLE, CONTROLLER_ROLE))
 
 
@@ -156,7 +156,7 @@ def parse_protocol_map(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_listeners(values: Mapping[str, str], key: str) -> tuple[ListenerAddress, ...]:
-    """The listeners that a setting names.
+    """Return the listeners that a setting names.
 
     Raises:
         ConfigException: one cannot be read.
@@ -253,7 +253,7 @@ def _node_id_problems(values: Mapping[str, str], node_id: int) -> Iterator[Confi
 
 
 def _protocol_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """Listener names need a protocol."""
+    """Check that listener names have a protocol."""
     mapped = parse_protocol_map(values)
     names = controller_listener_names(values)
     for key in (LISTENERS, ADVERTISED_LISTENERS):

@@ -67,7 +67,7 @@ _DEFAULTS: Mapping[str, str | None] = {
 
 
 def closest_match(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``name``."""
+    """Return the known name most like ``name``."""
     # lazy: 1.9 ms, 145 kB
     import difflib
 
@@ -77,7 +77,7 @@ def closest_match(name: str, known: Iterable[str]) -> str | None:
 
 @dataclass(slots=True)
 class NodeConfig:
-    """What a node is started with. ``host`` and ``port`` are its first client listener's, whatever the values say."""
+    """Configuration of a node. ``host`` and ``port`` are those of its first client listener, overriding the values."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_dir: str = "./ottla-data"
@@ -86,15 +86,15 @@ class NodeConfig:
     port: int = 9092
     cluster_id: str | None = None
     host_name: str = "localhost"
-    """What others call this machine: told of a listener at every address."""
+    """Host name of this machine, advertised for a listener on every address."""
     has_joined_cluster: bool = False
-    """The data directory says that the quorum has other nodes, whatever the settings say."""
+    """True if the data directory shows that the quorum has other nodes."""
     credentials: tuple[Message, ...] = field(default=(), repr=False)
     """SCRAM credentials a new cluster has from the beginning."""
     outbound_access: dict[tuple[str, str], ConnectionSecurity] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """How other nodes' listeners are reached, once one was: `ottla.broker.interbroker.credentials`."""
+    """Cached credentials for other nodes: `ottla.broker.interbroker.credentials`."""
     _standalone_defaults_cache: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
     _dynamic_config: DynamicBrokerConfig | None = field(default=None, init=False, repr=False, compare=False)
     _effective_values: dict[str, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -105,7 +105,7 @@ class NodeConfig:
         self.values = canonical_values(self.values)
 
     def text(self, name: str) -> str:
-        """A setting's effective text."""
+        """Return a setting's effective text."""
         if name in self.values:
             return self.values[name]
         own = self._standalone_defaults()
@@ -115,7 +115,7 @@ class NodeConfig:
         return "" if default is None else default
 
     def number(self, name: str) -> int:
-        """A setting that is a number."""
+        """Return a setting that is a number."""
         return int(self.text(name))
 
     @property
@@ -132,13 +132,13 @@ class NodeConfig:
 
     @property
     def metadata_dir(self) -> str | None:
-        """Where the metadata log lies, if not in the first data directory."""
+        """Directory of the metadata log, if not the first data directory."""
         named = self.values.get("metadata.log.dir", "").strip()
         return named.rstrip("/") or None
 
     @property
     def socket_buffers(self) -> SocketBuffers:
-        """What the settings say of them; where nobody does, more than Kafka's for answers: `bench.fetch` says why."""
+        """Socket buffer sizes of the settings; the default send buffer is larger than Kafka's, see `bench.fetch`."""
         send, receive = "socket.send.buffer.bytes", "socket.receive.buffer.bytes"
         return SocketBuffers(
             self.number(send) if send in self.values else DEFAULT_SEND_BUFFER_BYTES, self.number(receive)
@@ -146,17 +146,17 @@ class NodeConfig:
 
     @property
     def static_values(self) -> Mapping[str, str]:
-        """What was set at start, by the user or because this is one node alone."""
+        """Settings at start: of the user, and defaults of a single node."""
         return {**self._standalone_defaults(), **self.values}
 
     def flag(self, name: str) -> bool:
-        """A setting that is true or false."""
+        """Return a setting that is true or false."""
         return self.text(name).strip().lower() == "true"
 
-    # ------------------------------------------------------------------ where it is, and who decides
+    # ------------------------------------------------------------------ listeners and controllers
 
     def mark_joined_cluster(self) -> None:
-        """The data directory knows of other nodes: what is good for one alone no longer is."""
+        """Record that the data directory has other nodes: defaults of a single node no longer apply."""
         (
             self.has_joined_cluster,
             self._standalone_defaults_cache,
@@ -165,14 +165,14 @@ class NodeConfig:
         ) = True, None, None, ()
 
     def _standalone_defaults(self) -> Mapping[str, str]:
-        """What a node alone needs otherwise than Kafka's defaults have it."""
+        """Return the defaults of a single node that differ from Kafka's."""
         if self._standalone_defaults_cache is None:
             self._standalone_defaults_cache = STANDALONE_DEFAULTS if self.is_standalone else {}
         return self._standalone_defaults_cache
 
     @property
     def is_standalone(self) -> bool:
-        """True if this node is a cluster of its own, as far as settings and data directory say."""
+        """True if this node is a cluster of its own by its settings and data directory."""
         return not self.has_joined_cluster and not at.refers_to_other_nodes(
             self.values, self.node_id, tuple(self.controller_listeners), self.host_name
         )
@@ -192,7 +192,7 @@ class NodeConfig:
 
     @property
     def client_listeners(self) -> list[ListenerAddress]:
-        """Where to listen for clients and brokers."""
+        """Listeners for clients and brokers."""
         if at.BROKER_ROLE not in self.roles:
             return []
         names = at.controller_listener_names(self.values)
@@ -202,9 +202,9 @@ class NodeConfig:
 
     @property
     def controller_listeners(self) -> list[ListenerAddress]:
-        """Where to listen for other controllers, and for brokers that look for one; the first is told to peers.
+        """Listeners for controllers and for brokers; the first is used for raft.
 
-        Where the settings name none it is beside the clients' listener, at a port that is chosen once.
+        Without a setting it has the address of the client listener, and a port that is chosen once.
         """
         if at.CONTROLLER_ROLE not in self.roles:
             return []
@@ -223,11 +223,11 @@ class NodeConfig:
         return protocol if protocol in clients or not clients else clients[0]
 
     def security_protocol(self, listener: str) -> str:
-        """What is spoken at a listener: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``."""
+        """Return the security protocol of a listener: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT``, ``SASL_SSL``."""
         return at.parse_protocol_map(self.values).get(listener, at.DEFAULT_LISTENER)
 
     def advertised_address(self, listener: str | None = None) -> tuple[str, int] | None:
-        """The address clients of a listener are told, the first's by default; None: the one each of them dialled."""
+        """Return the advertised address of a listener, the first by default; None: the address each client dialled."""
         if at.ADVERTISED_LISTENERS not in self.values:
             return None
         names = at.controller_listener_names(self.values)
@@ -237,20 +237,20 @@ class NodeConfig:
         return None
 
     def registered_listeners(self, ports: Mapping[str, int]) -> list[ListenerAddress]:
-        """What the cluster is told of the clients' listeners; ``ports``: where they are bound, by name."""
+        """Return the advertised listeners to register; ``ports``: bound ports by name."""
         names = at.controller_listener_names(self.values)
         told = [x for x in at.parse_listeners(self.values, at.ADVERTISED_LISTENERS) if x.name not in names]
         return [self._reachable_address(x, ports.get(x.name, x.port)) for x in told or self.client_listeners]
 
     def _reachable_address(self, address: ListenerAddress, bound: int) -> ListenerAddress:
-        """An address for others: never one that means every address, or any port."""
+        """Return an address for others: never one that means every address, or any port."""
         host = self.host_name if address.host in at.ANY_HOST else address.host
         return address._replace(host=host, port=address.port or bound)
 
     def quorum_config(self, *ports: int, kept: Sequence[ListenerEndpoint] = ()) -> QuorumConfig:
-        """Where the controllers are; ``ports``: where this node's controller listeners are bound, in their order.
+        """Return the quorum configuration; ``ports``: bound ports of this node's controller listeners, in their order.
 
-        ``kept``: where it was before, as its data directory has it; still the same place, it keeps its words for it.
+        ``kept``: previous endpoints from the data directory, kept unchanged if they are still valid.
         """
         values = self.values
         times = {field: self.number(f"controller.quorum.{name}.ms") for field, name in _QUORUM_TIMEOUTS.items()}
@@ -290,10 +290,10 @@ class NodeConfig:
         return self._dynamic_config.current_values(image)
 
     def effective_value(self, image: MetadataImage, name: str) -> str | None:
-        """A broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
+        """Return a broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
 
-        A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``.
-        Kept until a dynamic setting changes: every topic asks for some twenty of them.
+        A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``. Kept
+        until a dynamic setting changes: every topic asks for some twenty of them.
         """
         sources = self.dynamic_values(image)
         if sources is not self._effective_values_sources:
@@ -313,7 +313,7 @@ class NodeConfig:
         return None
 
     def topic_text(self, image: MetadataImage, topic: str, key: ConfigKey) -> str | None:
-        """A topic setting's effective text: the topic's own, the broker's, Kafka's default."""
+        """Return a topic setting's effective text: the topic's own, the broker's, Kafka's default."""
         own = image.config(RESOURCE_TOPIC, topic).get(key.name)
         text = None if own is None else valid_canonical_value(key, own)
         if text is not None:
@@ -324,7 +324,7 @@ class NodeConfig:
         return "-1" if key.name == RETENTION_MS and text is not None and text.startswith("-") else text
 
     def log_settings(self, image: MetadataImage, topic: str) -> LogConfig:
-        """A topic's settings, typed for its log."""
+        """Return a topic's settings, typed for its log."""
 
         def get(name: str) -> str:
             key = topic_key(name)
@@ -365,11 +365,11 @@ class NodeConfig:
 
 
 def settings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings as Kafka's container image takes them: ``KAFKA_NUM_PARTITIONS`` is ``num.partitions``.
+    """Return settings from environment variables as Kafka's container image: ``KAFKA_NUM_PARTITIONS``.
 
-    Three underscores stand for ``-``, two for ``_``, one for ``.``. A name that gives no setting is somebody else's
-    (``KAFKA_HEAP_OPTS``, ``KAFKA_HOME``) and is left alone. The image appends ``KEY=VALUE`` lines to
-    ``server.properties``, so that values are read with their escapes and line ends, as in that file.
+    Three underscores stand for ``-``, two for ``_``, one for ``.``. A name that gives no setting (``KAFKA_HEAP_OPTS``,
+    ``KAFKA_HOME``) is ignored. The image appends ``KEY=VALUE`` lines to ``server.properties``, so that values are read
+    with their escapes and line ends, as in that file.
 
     Source: ``KafkaDockerWrapper.getServerConfigsFromEnv`` (apache/kafka 4.3.1).
 

@@ -1,1 +1,1 @@
-"""What every coordinator of this node stands on."""
+"""Common base of the coordinators of this node."""

@@ -1,4 +1,4 @@
-"""What a client hears when a coordinator's log could not take its records.
+"""Client errors for failed appends to a coordinator's log.
 
 Source: ``CoordinatorOperationExceptionHelper.java`` (apache/kafka 4.3.1).
 """
@@ -28,12 +28,12 @@ _CLIENT_ERRORS: dict[ErrorCode, ErrorCode] = {
 
 
 def to_client_error(error: ErrorCode) -> ErrorCode:
-    """The code a client gets for what went wrong inside; most say it themselves."""
+    """Return the client's error code for an internal error; most stay unchanged."""
     return _CLIENT_ERRORS.get(error, error)
 
 
 class CoordinatorStateError(Exception):
-    """A state machine raised over the state that was replayed from its log, or over a record of that log.
+    """State machine failed on the state replayed from its log, or on a record of that log.
 
     Any client that may write to the internal topic may have written that state, so this is no broken invariant of the
     node: it fails the shard whose state it is. The cause is in ``__cause__``.
@@ -47,7 +47,7 @@ def wrap_state_errors(
 
     Raises:
         ProtocolError, WireError: one of the ``answers``, raised by the state machine.
-        CoordinatorStateError: the state machine raised anything else.
+        CoordinatorStateError: the state machine raised another exception.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What the runtime itself tells a coordinator's machine, beside the requests of clients."""
+"""Events from the runtime to a coordinator's state machine, besides client requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ShardLoaded(NamedTuple):
 
 
 class ShardUnloaded(NamedTuple):
-    """The shard goes: whoever is parked is to be answered with ``error``. What else is decided is not done any more."""
+    """Unloading of the shard: pending requests fail with ``error``; no other effect is applied."""
 
     error: ErrorCode
 
@@ -31,7 +31,7 @@ class WriteResult(NamedTuple):
 
 
 class RequestDisconnected(NamedTuple):
-    """The connection is gone whose request about ``key`` waits with this ticket: nobody will hear the answer."""
+    """Disconnection of the client whose request about ``key`` is pending."""
 
     key: str
     pending_request: Any

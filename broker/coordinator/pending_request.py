@@ -8,7 +8,7 @@ import trio
 
 
 class PendingBrokerRequest:
-    """One request's answer, once it is there: a message, a value, or a `ProtocolError` for a refusal."""
+    """Pending response: a message, a value, or a `ProtocolError`."""
 
     __slots__ = ("__weakref__", "_event", "answer")
 
@@ -17,7 +17,7 @@ class PendingBrokerRequest:
         self.answer: Any = None
 
     def deliver(self, answer: Any) -> None:
-        """The answer is there; the first one counts."""
+        """Set the result; later ones are ignored."""
         if self.answer is None:
             self.answer = answer
             if self._event is not None:

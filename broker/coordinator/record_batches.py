@@ -1,4 +1,4 @@
-"""What a turn's effects are in the log: batches, each with what it changes in the machine once it is there.
+"""Batches of a coordinator's records, with the changes that each makes in the state machine once appended.
 
 Records go in batches of at most ``max.message.bytes``; those of a transaction are one batch, and its end is a marker.
 
@@ -60,7 +60,7 @@ class SteppedReplay(Protocol):
     """A state machine that replays a large record in steps while its shard is loading."""
 
     def replay_in_steps(self, offset: int, record: Any, replay: Callable[[int, Any], None], /) -> Iterator[None]:
-        """Replay a record as ``replay`` does; yield between two steps. Nothing else reads the state before the end."""
+        """Replay a record as ``replay`` does; yield between two steps. Nothing else reads the state meanwhile."""
 
 
 class Decode(Protocol[R_co]):
@@ -75,20 +75,20 @@ class Decode(Protocol[R_co]):
 
 
 class Serde(NamedTuple, Generic[R]):
-    """How records lie in the log."""
+    """Serialization of a coordinator's records."""
 
     encode: Callable[[R], tuple[bytes, bytes | None]]
     decode: Decode[R]
     form: Callable[[bytes, bytes], Form | None]
     """Class and version of the message in a record's value; None where ``decode`` does not read the value."""
     base_sequence: int = 0
-    """What its batches say, though they have no producer: -1 in `__transaction_state`, as Kafka writes them."""
+    """Base sequence of the batches although they have no producer: -1 in `__transaction_state`, as in Kafka."""
     encode_job: Callable[[R], Job[tuple[bytes, bytes | None]]] | None = None
     """Encodes as ``encode``; yields between two steps of a large record."""
 
 
 class CoordinatorBatch(NamedTuple):
-    """One batch, and what it means where it begins at an offset."""
+    """Batch of records, with its replay at an offset."""
 
     data: bytearray
     replay: Callable[[int], None]
@@ -187,7 +187,7 @@ def _end_txn_batch(machine: StateMachine[R], ends: TransactionCompletion, now_ms
 def replay_batch(
     machine: StateMachine[R], serde: Serde[R], header: BatchHeader, raw: Buffer, limit_bytes: int = MAX_BATCH_BYTES
 ) -> Iterator[int]:
-    """Tell a machine a batch of its log, record by record; gives the work done since, in bytes of key and value.
+    """Replay a batch of the log, record by record; yield the processed bytes of key and value.
 
     Raises:
         WireError: a record that does not parse, or whose offset is not in its batch; a batch of more than

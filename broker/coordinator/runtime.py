@@ -1,8 +1,8 @@
-"""The runtime of coordinators: groups now, transactions and share state on the same.
+"""Runtime of coordinators: groups, transactions and share state.
 
-A coordinator's state is a fold over the partitions of an internal topic. For each partition this node leads there is a
-shard; when leadership comes its log is replayed, in slices, one shard after the other; when it goes everybody who waits
-for anything is told to look elsewhere.
+A coordinator's state is the replay of the partitions of an internal topic. For each partition that this node leads
+there is a shard; after an election its log is replayed in time slices, one shard after the other; after a resignation
+all pending requests fail with NOT_COORDINATOR.
 
 Source: ``CoordinatorRuntime.java``, ``CoordinatorLoaderImpl.java`` (apache/kafka 4.3.1).
 """
@@ -49,7 +49,7 @@ RELOAD_BACKOFF_RESET_MS = 600_000
 
 
 class CoordinatorRuntime(Generic[R]):
-    """All shards of one internal topic on this node."""
+    """Shards of one internal topic on this node."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class CoordinatorRuntime(Generic[R]):
         self._timers.arm(("reload", self._topic, number), at_ms, reload)
 
     def on_resignation(self, replica: HostedPartition) -> None:
-        """Stop serving a partition; whoever waits there gets NOT_COORDINATOR."""
+        """Unload a shard; its pending requests fail with NOT_COORDINATOR."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
             del self._shards[replica.partition]
@@ -136,7 +136,7 @@ class CoordinatorRuntime(Generic[R]):
             shard.unload()
 
     def on_high_watermark_updated(self, replica: HostedPartition) -> None:
-        """A partition's high watermark has moved."""
+        """Handle an advanced high watermark of a partition."""
         shard = self._shards.get(replica.partition)
         if shard is not None and shard.replica is replica:
             shard.on_high_watermark_updated()
@@ -144,7 +144,7 @@ class CoordinatorRuntime(Generic[R]):
     # ------------------------------------------------------------------ requests
 
     def shard(self, partition: int) -> Shard[R]:
-        """The shard of a partition, where it can be asked.
+        """Return the shard of a partition, where it can be asked.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -170,7 +170,7 @@ class CoordinatorRuntime(Generic[R]):
         return ticket
 
     def has_shards(self) -> bool:
-        """Return whether there is a shard that could be told anything."""
+        """Return True if there is a shard."""
         return bool(self._shards)
 
     def submit_to_all(self, event: Any) -> None:
@@ -180,17 +180,17 @@ class CoordinatorRuntime(Generic[R]):
                 shard.enqueue(event)
 
     def on_disconnect(self, partition: int, key: str, ticket: PendingBrokerRequest) -> None:
-        """The connection is gone whose request about ``key`` waits with this ticket."""
+        """Report the disconnection of the client whose request about ``key`` is pending."""
         shard = self._shards.get(partition)
         if shard is not None:
             shard.on_disconnect(key, ticket)
 
     def __iter__(self) -> Iterator[Shard[R]]:
-        """Every shard there is, by partition."""
+        """Return every shard there is, by partition."""
         return iter([self._shards[number] for number in sorted(self._shards)])
 
     def active_shards(self) -> Iterator[Shard[R]]:
-        """Every shard that is served.
+        """Yield every shard that is served.
 
         Raises:
             ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: one of them is still being read.
@@ -262,7 +262,7 @@ class CoordinatorRuntime(Generic[R]):
         return shard.replica.topic, shard.replica.partition
 
     def _read(self, shard: Shard[R], at: int) -> list[tuple[BatchHeader, memoryview]]:
-        """The next batches: each time from where we are, as files may be exchanged while others have the loop."""
+        """Yield the next batches from the current offset, as files may be replaced between two steps."""
         out: list[tuple[BatchHeader, memoryview]] = []
         log, size = shard.replica.log, 0
         for header, raw in log.segments.batches(at) if at < log.log_end_offset else ():

@@ -1,11 +1,12 @@
-"""One shard: a machine, the partition it is a fold of, and the answers that wait for that partition's high watermark.
+"""Shard of a coordinator: state machine, partition, and replies that wait for the high watermark.
 
-A turn is: the machine decides, its records are appended, then replayed, timers are set; answers leave once everything
-written up to that turn is committed. An append that is refused has changed nothing that is replayed, so nothing is
-rolled back: the answers become errors, and the machine learns of it where it asked to. Events queue up behind slices.
+For each event the state machine decides, its records are appended and replayed, timers are set; the replies are sent
+once all records up to them are committed. A rejected append has changed no replayed state, so that no rollback is
+needed: the replies become errors, and the state machine is notified if it requested it. Events queue behind
+continuations.
 
 Clients may write to internal topics, so the state that is replayed from them is not trusted. An exception of the state
-machine fails its shard and nothing else: `CoordinatorStateError`. The shard is reloaded from its log after a pause.
+machine fails its shard only: `CoordinatorStateError`. The shard is reloaded from its log after a pause.
 
 Source: ``CoordinatorRuntime.java`` (apache/kafka 4.3.1).
 """
@@ -48,7 +49,7 @@ MAX_EVENTS_PER_PASS = 50
 
 
 class Shard(Generic[R]):
-    """One partition's coordinator."""
+    """Coordinator of one partition."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ events
 
     def activate(self, end: int) -> Iterator[None]:
-        """The log has been replayed up to ``end``: take up work, in slices; what came meanwhile first of all.
+        """Activate the shard after its log was replayed up to ``end``; queued events are processed first.
 
         Raises:
             CoordinatorStateError: the state machine cannot take up the state that was replayed.
@@ -101,7 +102,7 @@ class Shard(Generic[R]):
             self._start_draining()
 
     def enqueue(self, event: Any, ticket: PendingBrokerRequest | None = None) -> None:
-        """Give the machine an event, now or behind those that came before it. A ticket hears if that cannot be."""
+        """Process an event now or after queued ones. ``ticket`` fails if the event cannot be processed."""
         if ticket is not None:
             self._unanswered.add(ticket)
         if self.state is CoordinatorState.LOADING or self._is_draining:
@@ -112,7 +113,7 @@ class Shard(Generic[R]):
             ticket.deliver(ProtocolError(ErrorCode.NOT_COORDINATOR))
 
     def on_disconnect(self, key: str, ticket: PendingBrokerRequest) -> None:
-        """Nobody waits any more for what was asked about ``key``."""
+        """Report the disconnection of a client with a pending request about ``key``."""
         if ticket.answer is None and self.state is CoordinatorState.ACTIVE:
             self.enqueue(RequestDisconnected(key, ticket))
 
@@ -244,7 +245,7 @@ class Shard(Generic[R]):
                 self._append(batch, now)
         except ProtocolError as error:
             return error.code
-        except WireError as error:  # a text too long for its field: a group of 40,000 letters, say
+        except WireError as error:  # a string too long for its field, such as a group id of 40,000 characters
             logger.warning(
                 "Failed to append coordinator records to %s-%d: %s", self.replica.topic, self.replica.partition, error
             )
@@ -259,7 +260,7 @@ class Shard(Generic[R]):
             self.replica.check_min_isr()
         done = self.replica.append(batch.data, now_ms, AppendOrigin.COORDINATOR, txn=batch.txn)
         if done.first_offset != self.last_written_offset:
-            # Somebody else has written to this partition: what is known here is not what the log says.
+            # The log advanced without this state machine: its state is outdated.
             logger.error(
                 "Reloading coordinator state of %s-%d: its log has records that the coordinator did not write",
                 self.replica.topic,
@@ -279,10 +280,10 @@ class Shard(Generic[R]):
         return self.replica.log.high_watermark >= self.last_written_offset
 
     def on_high_watermark_updated(self) -> None:
-        """The high watermark has moved: let answers go."""
+        """Send the replies below the advanced high watermark."""
         held = self._deferred
         if not held or self._releasing:
-            return  # an answer that leaves may be a turn of its own: whoever began to let go goes on
+            return  # sending a reply may process another event; the outer call continues
         self._releasing = True
         while held and held[0].end_offset <= self.replica.log.high_watermark:
             self._release_first(ErrorCode.NONE)
@@ -295,9 +296,11 @@ class Shard(Generic[R]):
         self._deliver_write_result(first.context, error)
 
     def read_barrier(self) -> PendingBrokerRequest | None:
-        """For an answer made from what stands here now: wait for this before it is sent; None where nothing is to come.
+        """Return a barrier for a response made of the current state, to wait for before sending.
 
-        The ticket's answer is True, or a `ProtocolError`: also where the shard went while the answer was made.
+        None if all is committed.
+
+        Its result is True, or a `ProtocolError`, also if the shard was unloaded meanwhile.
         """
         ticket = PendingBrokerRequest()
         if self.state is not CoordinatorState.ACTIVE:
@@ -334,7 +337,7 @@ class Shard(Generic[R]):
             self._process_queued(queued)
 
     def _arm_write_timeout(self) -> None:
-        """See to it that the first of those who wait does not wait longer than the write timeout."""
+        """Set the timer for the write timeout of the first deferred replies."""
         key = self._timer_key(())
         if self._deferred:
             left = self._deferred[0].deadline_ms - self._dependencies.env.monotonic_ms()
@@ -343,7 +346,7 @@ class Shard(Generic[R]):
             self._dependencies.timers.cancel(key)
 
     def _expire_deferred(self) -> None:
-        """The write timeout is over: the records may still be committed, but nobody waits for that."""
+        """Fail deferred replies after the write timeout; their records may still be committed."""
         now = self._dependencies.env.monotonic_ms()
         while self._deferred and self._deferred[0].deadline_ms <= now:
             self._release_first(to_client_error(ErrorCode.REQUEST_TIMED_OUT))
@@ -351,7 +354,7 @@ class Shard(Generic[R]):
     # ------------------------------------------------------------------ the end
 
     def _fail(self, error: CoordinatorStateError, event: Any) -> None:
-        """Fail this shard: answer the event with UNKNOWN_SERVER_ERROR, everything else with NOT_COORDINATOR."""
+        """Fail this shard: the event gets UNKNOWN_SERVER_ERROR, all other pending requests NOT_COORDINATOR."""
         errors.report_failure(error, self.replica.topic, self.replica.partition, type(event).__name__)
         ticket = getattr(event, "pending_request", None)
         if ticket is not None:
@@ -360,13 +363,13 @@ class Shard(Generic[R]):
         self._on_failed()
 
     def fail(self) -> None:
-        """Answer everything with NOT_COORDINATOR from now on: the log, or the state made of it, is invalid."""
+        """Fail all requests with NOT_COORDINATOR from now on: the log or the replayed state is invalid."""
         self.unload()
         self.state = CoordinatorState.FAILED
         self._unanswered.fail_all(ErrorCode.NOT_COORDINATOR)  # also those that the state machine lost when it raised
 
     def _final_replies(self, event: Any) -> list[RequestReply]:
-        """Return the replies to an event that ends something; none where the state machine raises."""
+        """Return the replies to a final event; none if the state machine raises."""
         try:
             return self._handle(event).replies
         except CoordinatorStateError as error:
@@ -374,7 +377,7 @@ class Shard(Generic[R]):
             return []
 
     def unload(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Answer everybody who waits for anything here, and do nothing more."""
+        """Fail all pending requests and process no further event."""
         if self.state in (CoordinatorState.CLOSED, CoordinatorState.FAILED):
             self.state = CoordinatorState.CLOSED
             return

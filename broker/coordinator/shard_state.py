@@ -39,11 +39,11 @@ class ShardDependencies(NamedTuple):
     start_task: Callable[[Callable[[], Awaitable[None]]], None]
     write_timeout_ms: int
     acks_all: bool = False
-    """True if nothing is written while too few replicas are in sync, as with acks=all; else it waits for them."""
+    """True if appends fail while too few replicas are in sync, as with acks=all; else they wait for them."""
 
 
 class QueuedEvent(NamedTuple):
-    """An event behind others: with the ticket that hears if it is never handed in, and the arming it was fired by."""
+    """Queued event, with the request that fails if it is never processed, and the generation of its timer."""
 
     event: Any
     pending_request: PendingBrokerRequest | None = None

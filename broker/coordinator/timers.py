@@ -1,4 +1,4 @@
-"""One heap of keyed timers for the machines of a node."""
+"""Keyed timers of a node's state machines, in one heap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.jobs.time_slice import run_in_background
 
 
 class _ArmedTimer:
-    """One armed timer. ``heap_position_ms`` is its place in the heap, which may be earlier than when it is due."""
+    """Set timer. ``heap_position_ms`` is its position in the heap, which may be earlier than its deadline."""
 
     __slots__ = ("callback", "due_ms", "heap_position_ms", "key")
 
@@ -25,7 +25,7 @@ class _ArmedTimer:
         self.heap_position_ms = due
 
     def disarm(self) -> None:
-        """It is armed no more. Its place in the heap keeps it until the old time has come, but not its key."""
+        """Cancel the timer. Its heap entry stays until its time, without its key."""
         self.key = self.callback = None
 
 
@@ -74,7 +74,7 @@ class Timers:
             heapq.heapify(self._heap)
 
     def _due(self) -> float | None:
-        """When the next armed timer is due; heap entries that are outdated are dropped or moved on the way."""
+        """Return the deadline of the next timer; removes or moves outdated heap entries."""
         while self._heap:
             due, _, timer = self._heap[0]
             if timer.callback is not None:

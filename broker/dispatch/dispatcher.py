@@ -1,9 +1,9 @@
-"""From a request to its handler: the registry of what is implemented, and the way there.
+"""Dispatch of requests to their handlers.
 
 A handler is ``handle(context, request)``: it returns the response, None for a request without response (Produce with
 acks=0), or a job that returns one of them, where it has many rows or must wait. Handler modules load when their API is
-first used, so a node starts quickly. ApiVersions is computed from the listener's table, so nothing is advertised that
-is not there.
+first used, so that a node starts quickly. ApiVersions is computed from the listener's table, so that only implemented
+APIs are advertised.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Handler = Callable[["RequestContext", Any], HandlerResult]
 
 @dataclass(slots=True)
 class RequestContext:
-    """What a handler may touch."""
+    """Context of a request for its handler."""
 
     services: BrokerServices
     peer: Peer
@@ -55,7 +55,7 @@ class RequestContext:
     client_id: str
     now_ms: int
     apis: Mapping[ApiKey, ApiSpec]
-    """What is served on this listener."""
+    """APIs of this listener."""
     frame: Buffer = b""
     """The whole request with its header, as it came: it lies in the receive buffer until the answer is given."""
 
@@ -81,9 +81,9 @@ class RequestContext:
     def may(
         self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME, *, is_look: bool = False
     ) -> bool:
-        """Return whether who asks may do something to what has this name; everybody may where there is no authorizer.
+        """Return True if the client is authorized for an operation on a resource; always True without an authorizer.
 
-        ``is_look``: nobody asked for just this, and a refusal only leaves it out.
+        ``is_look``: the request does not name the resource, and a denial only omits it.
         """
         services, peer = self.services, self.peer
         authorizer, audit = services.authorizer, services.audit
@@ -99,19 +99,19 @@ class RequestContext:
         return said
 
     def may_any(self, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return whether there is anything of a kind to which who asks may do this."""
+        """Return True if the client is authorized for an operation on any resource of a type."""
         authorizer = self.services.authorizer
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)
 
     def mutation_quota(self) -> ControllerMutationQuota | None:
-        """What counts the partitions this request makes or removes; None: nobody does."""
+        """Quota for the partitions that this request creates or deletes; None without quotas."""
         quotas = self.services.quota_holder.quotas
         if quotas is None:
             return None
         return quotas.new_mutation_quota(self.peer, self.client_id, self.spec.quota, self.version)
 
     def authorized_operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """All that who asks may do to what has this name, as the bits of ``authorized_operations``."""
+        """Return all operations the client is authorized for, as bits of ``authorized_operations``."""
         authorizer = self.services.authorizer
         return (
             supported_operation_bits(resource)
@@ -136,7 +136,7 @@ def decode_request_job(spec: ApiSpec, request: RequestFrame) -> Job[Message]:
 
 @cache
 def load_handler(module: str) -> Handler:
-    """The handler of an API; its module is loaded on first use."""
+    """Return the handler of an API; its module is loaded on first use."""
     # lazy: 112.0 ms, 5180 kB: all of them; the first request of an API imports one
     handler: Handler = import_module(f"ottla.broker.handlers.{module}").handle
     return handler
@@ -154,7 +154,7 @@ def with_authorization(handler: Handler, spec: ApiSpec, *, at_controller: bool) 
 
 
 class Dispatcher:
-    """One listener's way from a request to its handler."""
+    """Dispatcher of one listener."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Dispatcher:
 
     @cached_property
     def connection_log(self) -> RateLimitedLog:
-        """What is said in the log of this listener's connections."""
+        """Rate-limited log of this listener's connections."""
         # lazy: 0.5 ms, 7 kB: most connections log nothing
         from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
 
@@ -216,7 +216,7 @@ class Dispatcher:
         return handler(context, body)
 
     def _handler(self, key: ApiKey, route: ApiSpec) -> Handler:
-        """An API's handler, loaded on first use; whether there is an authorizer does not change."""
+        """Return an API's handler, loaded on first use; whether there is an authorizer does not change."""
         handler = load_handler(route.endpoint(at_controller=self.serves_controllers).handler_module)
         if self.services.authorizer is not None:
             handler = with_authorization(handler, route, at_controller=self.serves_controllers)

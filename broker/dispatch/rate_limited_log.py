@@ -1,6 +1,6 @@
-"""What is said in the log of connections that broke a rule: so much a minute, and then only how often.
+"""Rate-limited log of protocol violations by connections: a number of lines per minute, then a count.
 
-Whoever may connect may break rules as fast as it likes: each time a line would fill the disk and hide what matters.
+Clients may repeat violations quickly: a line for each would fill the disk and hide important lines.
 """
 
 from __future__ import annotations

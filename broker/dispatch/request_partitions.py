@@ -1,6 +1,6 @@
-"""Partitions that a request names: those whose logs are still being created come before its handler.
+"""Partitions of a request whose logs are still being created, which the handler must wait for.
 
-Asked only while logs are being created, so it need not be quick.
+Evaluated only while logs are being created, so that speed does not matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One remembered fetch (KIP-227): what its reader wants, what it was told, and how a request in it is answered.
+"""Fetch session (KIP-227): its partitions with their last returned state, and its incremental responses.
 
 Source: ``FetchSession.java`` (apache/kafka 4.3.1).
 """
@@ -14,16 +14,16 @@ from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, Fe
 PARTITIONS_PER_STEP = 64
 """Partitions looked at between two yields."""
 PartitionKey = tuple[str | None, bytes, int]
-"""What names a partition in a session: its topic's id where ids are spoken, else its topic's name."""
+"""Key of a partition in a session: topic id in versions with ids, else topic name."""
 
 
 def partition_key(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> PartitionKey:
-    """A name may become known, or go, after its id was asked for: the id alone is what the reader means."""
+    """Return the key of a partition: the id alone, as the name of an id may change."""
     return (None, topic_id, partition) if uses_ids else (name, topic_id, partition)
 
 
 class CachedPartition:
-    """One partition a reader wants, and what it was told last."""
+    """Partition of a session, with its last returned state."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -47,7 +47,7 @@ class CachedPartition:
         self.update_request_params(part)
 
     def update_request_params(self, part: FetchPartition) -> None:
-        """The reader moved on, or changed its limits."""
+        """Update offset and limits by the request."""
         self.fetch_offset = part.fetch_offset
         self.max_bytes = part.partition_max_bytes
         epoch = part.current_leader_epoch
@@ -56,7 +56,7 @@ class CachedPartition:
         self.start_offset = part.log_start_offset
 
     def maybe_update_response_data(self, row: PartitionData) -> bool:
-        """Return whether an incremental answer must hold this row; remembers what was said."""
+        """Return True if an incremental response must contain this row, and store its state."""
         news = (
             len(row.records) > 0
             or row.error_code != 0
@@ -71,39 +71,39 @@ class CachedPartition:
 
 
 class FetchRowBuffer(Protocol):
-    """Where what was read is put, in order."""
+    """Buffer for rows that were read, in order."""
 
     def append(self, row: tuple[CachedPartition, PartitionData], /) -> None:
-        """One partition more."""
+        """Add a partition."""
 
 
 class FetchContext(Protocol):
-    """How one request is read and answered."""
+    """Reading and response of one request."""
 
     def requested_partitions(self) -> Collection[CachedPartition | None]:
-        """The partitions to read, in order; None between them stands for a step without a partition."""
+        """Return the partitions to read, in order; None between them stands for a step without a partition."""
 
     def create_row_buffer(self) -> FetchRowBuffer:
-        """Where to put what is read."""
+        """Create the buffer for rows."""
 
     def build_response(self, rows: Any) -> Job[FetchResponse]:
-        """The answer made of what was read."""
+        """Return the answer made of what was read."""
 
     @property
     def is_follower(self) -> bool:
-        """True if who fetches says that it is a broker, to have what the leader has."""
+        """True for a fetch of a follower."""
 
     @property
     def is_session_owner(self) -> bool:
-        """True if the request is of the follower that opened its session, which hears of partitions that change."""
+        """True if the request is of the follower that opened the session, which is notified of changes."""
 
     @property
     def session(self) -> FetchSession | None:
-        """What is remembered of it once it is answered."""
+        """Session after the response; None without one."""
 
     @property
     def wait_key(self) -> Hashable:
-        """What wakes it besides its partitions, None for nothing: then there are partitions that are not looked at."""
+        """Key that completes a delayed fetch besides its partitions; None if all partitions are read."""
 
 
 FetchedPartitions = list[tuple[CachedPartition, PartitionData]]
@@ -131,7 +131,7 @@ class FetchSession:
     follower_id = -1
     """Id of the broker that opened it."""
     wait_key: Hashable = None
-    """What a parked request of it waits on besides its partitions."""
+    """Key that a delayed request of the session waits on besides its partitions."""
 
     def __init__(
         self, session_id: int, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, now_ms: float
@@ -143,10 +143,10 @@ class FetchSession:
         self.last_used_ms = now_ms
 
     def record_request(self, now_ms: int) -> None:
-        """Another request of it, by the wall clock."""
+        """Record a request of the session, by wall clock."""
 
     def add_or_update(self, key: PartitionKey, part: FetchPartition) -> None:
-        """The reader moved on in a partition, or wants one more; it is named when it is read."""
+        """Add a partition or update its offset; its name is resolved when it is read."""
         known = self.partitions.get(key)
         if known is None:
             self.partitions[key] = CachedPartition(key[0], key[1], part)
@@ -154,30 +154,36 @@ class FetchSession:
             known.update_request_params(part)
 
     def remove(self, key: PartitionKey) -> None:
-        """The reader does not want a partition any more."""
+        """Remove a partition."""
         self.partitions.pop(key, None)
 
     def partitions_to_read(self) -> list[CachedPartition]:
-        """What has to be looked at."""
+        """Return the partitions to read."""
         return list(self.partitions.values())
 
     def on_response(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> Job[None]:
-        """What was told last; ``watch`` and ``wake`` are for who need not look at everything each time."""
+        """Store the returned rows.
+
+        ``watch`` and ``wake`` are for sessions that do not read every partition each time.
+        """
         return
         yield
 
 
 class IncrementalFetchContext:
-    """A request that names only what changed.
+    """Incremental fetch, which names changes only.
 
-    Its own replica id says whether it is a follower's, not that of the request which opened the session
+    Its own replica id decides whether it is a follower's, not that of the request which opened the session
     (``FetchRequest.isFromFollower``).
     """
 
     def __init__(
         self, session: FetchSession, names: Mapping[bytes, str], *, is_follower: bool = False, is_own: bool = False
     ) -> None:
-        """``is_own``: the request is of the follower that opened the session, and need not look at everything."""
+        """Create a context.
+
+        ``is_own``: the request is of the follower that opened the session, and need not read every partition.
+        """
         self.session = session
         self.is_follower = is_follower
         self.is_session_owner = is_own
@@ -185,7 +191,7 @@ class IncrementalFetchContext:
         self._topic_names = names
 
     def requested_partitions(self) -> list[CachedPartition]:
-        """Partitions of the session; an id nobody knew when it was asked for may have got its name since."""
+        """Return the partitions of the session, with the names of topic ids that were unknown before."""
         session = self.session
         out = session.partitions_to_read() if self.is_session_owner else list(session.partitions.values())
         for want in out:
@@ -194,7 +200,7 @@ class IncrementalFetchContext:
         return out
 
     def create_row_buffer(self) -> FetchedPartitions:
-        """All of them are looked at again."""
+        """Return a buffer that keeps all rows, as they are read again."""
         return []
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:

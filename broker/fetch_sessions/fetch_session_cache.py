@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): the node remembers what a consumer fetches, so requests and answers carry only changes.
+"""Cache of incremental fetch sessions (KIP-227).
 
-(id 0, epoch 0) asks for a session, epoch -1 wants none, any other epoch counts up by one and wraps to 1. An
-incremental answer leaves out partitions that have nothing new.
+(id 0, epoch 0) requests a session, epoch -1 none, any other epoch is incremented by one and wraps to 1. An incremental
+response omits unchanged partitions.
 
 Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -47,14 +47,14 @@ FINAL_EPOCH = -1
 
 
 class FetchRequester(Protocol):
-    """Who fetches."""
+    """Client of a fetch."""
 
     def may(self, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return whether it may do something to the cluster."""
+        """Return True if it is authorized for an operation."""
 
 
 class _FullFetchContext:
-    """A request that names everything; with ``sessions`` it opens one."""
+    """Full fetch; with ``sessions`` it opens a session."""
 
     def __init__(
         self,
@@ -78,15 +78,15 @@ class _FullFetchContext:
         return self.session is not None and self.session.is_privileged
 
     def requested_partitions(self) -> list[CachedPartition]:
-        """All partitions of the request."""
+        """Return all partitions of the request."""
         return list(self._partitions.values())
 
     def create_row_buffer(self) -> FetchedPartitions:
-        """All of them are looked at again."""
+        """Return a buffer that keeps all rows, as they are read again."""
         return []
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
-        """All rows; the id of a new session where there is room for one."""
+        """Respond with all rows, and a new session id if there is room for one."""
         session_id = 0
         if self._sessions is not None and rows:
             for number, (want, row) in enumerate(rows, 1):
@@ -111,7 +111,7 @@ class _TopicGrouper:
         self.topics: list[FetchableTopicResponse] = response_array(FetchResponse, version)
 
     def append(self, pair: tuple[CachedPartition, PartitionData]) -> None:
-        """One partition more."""
+        """Add a partition."""
         want, row = pair
         at = (want.topic, want.topic_id)
         if at != self._last:
@@ -122,9 +122,9 @@ class _TopicGrouper:
 
 
 class _LargeFetchContext:
-    """A request that names very many partitions: it opens no session, and nothing is kept of it.
+    """Full fetch of very many partitions: it opens no session, and its partitions are not stored.
 
-    What is asked for more than once is read once, in its first place and as it was asked for last.
+    A repeated partition is read once, in its first position and with its last parameters.
     """
 
     session: FetchSession | None = None
@@ -182,11 +182,11 @@ class _LargeFetchContext:
         return self
 
     def create_row_buffer(self) -> _TopicGrouper:
-        """They are not looked at again."""
+        """Return a buffer of grouped rows, which are not read again."""
         return _TopicGrouper(self._version)
 
     def build_response(self, rows: _TopicGrouper) -> Job[FetchResponse]:
-        """All rows."""
+        """Respond with all rows."""
         return FetchResponse(responses=rows.topics)
         yield
 
@@ -203,16 +203,16 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """What is remembered under an id."""
+        """Return the session of an id."""
         return self._sessions.get(session_id)
 
     def new_context(
         self, names: Mapping[bytes, str], version: int, request: FetchRequest, asks: FetchRequester
     ) -> Job[FetchContext | FetchResponse]:
-        """How to serve a request, a step a partition; a response where the session it names is not what it thinks.
+        """Return the context of a fetch, in steps; or an error response for an invalid session.
 
-        ``names``: of topics by id, as they are known now. Anybody can say that he is a replica: without the right to be
-        one nothing is remembered of him, and he gets his errors.
+        ``names``: current topic names by id. Any client can send a replica id: without authorization it gets no
+        session, and errors in its rows.
         """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id

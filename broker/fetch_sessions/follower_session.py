@@ -1,9 +1,9 @@
-"""A follower's fetch session: it may hold thousands of partitions, so a request costs only those with something new.
+"""Fetch session of a follower, which may have thousands of partitions: a request costs only those with changes.
 
-A partition that has told everything is quiet: nobody looks at it until the leader says that it changed. Each request of
-the session counts as a fetch of its quiet partitions too: the follower has asked for their end again.
+A partition whose state was returned completely is quiet: it is not read until the leader reports a change. Each request
+of the session counts as a fetch of its quiet partitions too: the follower has requested their end again.
 
-Source: ``FetchSession.java`` (apache/kafka 4.3.1), which looks at each of them each time.
+Source: ``FetchSession.java`` (apache/kafka 4.3.1), which reads each of them each time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from ottla.jobs.job import Job
 from ottla.wire.messages.fetch import FetchPartition, PartitionData
 
 FULL_SCAN_INTERVAL = 64
-"""Each so-many-th request looks at everything: what nobody tells of, a log start that retention moved, is seen then."""
+"""Interval in requests of a full scan, which detects changes without notification, such as a log start moved by
+retention.
+"""
 RegisterListener = Callable[[CachedPartition, PartitionData, "PartitionChangeListener"], bool]
-"""Asked with what was wanted and told: whether that is all there is; then the line hears of the next change."""
+"""Function that registers a listener if all data was returned; returns True if so."""
 
 
 class PartitionChangeListener:
-    """What a quiet partition's leader tells of its changes, up to the first that has more records."""
+    """Listener for changes of a quiet partition, up to the first with more records."""
 
     __slots__ = ("_closed_ms", "_key", "_session")
 
@@ -38,14 +40,14 @@ class PartitionChangeListener:
         self._closed_ms: int | None = None
 
     def on_change(self, *, more: bool) -> int:
-        """Something changed; ``more``: there are records to send. Gives when the follower asked last."""
+        """Record a change; ``more``: there are records to send. Returns the time of the follower's last request."""
         if self._closed_ms is not None:
             return self._closed_ms
         self._session.mark_dirty(self._key, more=more)
         return self._session.last_request_ms
 
     def close(self) -> None:
-        """The follower asks for it no more in this session."""
+        """Close the listener: the follower has removed the partition from the session."""
         self._closed_ms = self._session.last_request_ms
 
 
@@ -75,7 +77,7 @@ class FollowerFetchSession(FetchSession):
         self._wake: Callable[[Hashable], None] = lambda key: None
 
     def record_request(self, now_ms: int) -> None:
-        """Another request of it."""
+        """Record a request of the session."""
         self.last_request_ms = now_ms
         self._requests += 1
         if self._requests % FULL_SCAN_INTERVAL == 0:
@@ -83,12 +85,12 @@ class FollowerFetchSession(FetchSession):
             self._clean.clear()
 
     def add_or_update(self, key: PartitionKey, part: FetchPartition) -> None:
-        """It asks for another offset of a partition, or for one more."""
+        """Add a partition or change its offset."""
         super().add_or_update(key, part)
         self._dirty[key] = self.partitions[key]
 
     def remove(self, key: PartitionKey) -> None:
-        """It does not want a partition any more."""
+        """Remove a partition."""
         super().remove(key)
         self._dirty.pop(key, None)
         line = self._clean.pop(key, None)
@@ -96,18 +98,18 @@ class FollowerFetchSession(FetchSession):
             line.close()
 
     def partitions_to_read(self) -> list[CachedPartition]:
-        """What has to be looked at."""
+        """Return the partitions to read."""
         return list(self._dirty.values())
 
     def mark_dirty(self, key: PartitionKey, *, more: bool) -> None:
-        """A quiet partition changed. A parked request may not know that it is to be looked at."""
+        """Mark a quiet partition as changed, and wake a delayed request."""
         if self._clean.pop(key, None) is not None:
             self._dirty[key] = self.partitions[key]
         if more:
             self._wake(self.wait_key)
 
     def on_response(self, rows: Any, watch: RegisterListener, wake: Callable[[Hashable], None]) -> Job[None]:
-        """What was told last is all there is of most partitions: they are quiet. Who brought records comes last."""
+        """Store the returned rows; most partitions become quiet. Those with records move to the end."""
         self._wake = wake
         for number, (want, row) in enumerate(rows, 1):
             if number % PARTITIONS_PER_STEP == 0:

@@ -1,10 +1,9 @@
-"""Looks at once after a broker whose connection to the controller was lost: is its port still open?
+"""Probe of a broker's port after its connection to the controller was lost.
 
-Every controller lets itself in at each broker once, so that it knows afterwards what a refusal means. The active one
-knocks where a heartbeat's connection ends. When it takes over it goes to all brokers, and stays at the door of each
-until its first heartbeat: who dies before that has no connection yet whose end would be news. What a refusal means is
-the rule in `ottla.controller.control.fast_fencing`. A kernel closes a dead process's files in any order: it is knocked
-a few times.
+Every controller connects to each broker once, so that a later refusal is meaningful. The active one probes a broker
+when its heartbeat connection ends. After its activation it probes all brokers, repeatedly until their first heartbeat:
+a broker that stops before has no connection whose end would be noticed. The meaning of a refusal is decided in
+`ottla.controller.control.fast_fencing`. A kernel closes a dead process's files in any order: the probe is repeated.
 
 Kafka waits for the end of the session.
 """
@@ -33,17 +32,17 @@ CONNECT_RETRY_S = 1.0
 """Between two attempts to be let in."""
 CONNECT_TIMEOUT_S = 1.0
 PROBE_DELAYS_S = (0.0, 0.1, 0.4)
-"""How long before each of the knocks at the door of a broker whose connection was lost."""
+"""Delays before each probe of a broker whose connection was lost."""
 FIRST_HEARTBEAT_WAIT_S = 10.0
 """At the door of a broker that has sent no heartbeat to a new controller: longer than it may be silent."""
 
 
 class LivenessState(Protocol):
-    """What is asked of the controller's machine."""
+    """Part of the controller's state machine that is used here."""
 
     @property
     def probes(self) -> BrokerProbes:
-        """Which processes of brokers a probe has reached."""
+        """Broker processes that a probe has reached."""
 
 
 class FencingController(Protocol):
@@ -63,14 +62,14 @@ class FencingController(Protocol):
 
     @property
     def machine(self) -> LivenessState:
-        """Its rules."""
+        """State machine of the controller."""
 
     async def submit(self, request: BrokerConnectionRefused, version: int = 0) -> bool:
-        """Tell it of a refusal; whether the broker was fenced for it. Raises ProtocolError, OSError."""
+        """Submit a refusal; return True if the broker was fenced. Raises ProtocolError, OSError."""
 
 
 class BrokerLivenessProbe:
-    """Who was heard over which connection, and the task that looks after those that went."""
+    """Heartbeat connections of brokers, and the task that probes brokers after a disconnection."""
 
     def __init__(self, env: Env, node_id: int, controller: FencingController) -> None:
         self._env = env
@@ -82,7 +81,7 @@ class BrokerLivenessProbe:
         self._wakeup = trio.Event()
 
     def on_heartbeat(self, peer: Peer, broker_id: int, broker_epoch: int) -> None:
-        """A heartbeat came over a connection: its end is news of that broker."""
+        """Record the connection of a heartbeat, whose end triggers a probe."""
         is_new = peer not in self._broker_by_peer
         self._broker_by_peer[peer] = broker_id, broker_epoch
         if is_new:
@@ -133,7 +132,7 @@ class BrokerLivenessProbe:
             probes = self._controller.machine.probes
             while not self._other_brokers():
                 await self._wakeup.wait()
-            bell = self._wakeup  # this one: it may ring while somebody is knocked at
+            bell = self._wakeup  # keeps this event: it may be set and replaced during a probe
             for broker_id, epoch in self._other_brokers():
                 if not probes.has_reached(broker_id, epoch) and await self._probe(broker_id) is None:
                     probes.record_reached(broker_id, epoch)
@@ -175,7 +174,7 @@ class BrokerLivenessProbe:
         return None
 
     async def _connect(self, broker_id: int) -> Stream | OSError:
-        """A connection to a broker's first listener, or what went wrong."""
+        """Return a connection to a broker's first listener, or what went wrong."""
         broker = self._controller.image.brokers.get(broker_id)
         if broker is None or not broker.end_points:
             return OSError("it has no address")

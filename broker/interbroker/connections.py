@@ -20,7 +20,7 @@ LIVENESS_CHECK_INTERVAL_S = 1.0
 
 
 class InterBrokerDependencies(Protocol):
-    """What share groups have of their node where they speak to others."""
+    """Dependencies of share groups for requests to other brokers."""
 
     @property
     def env(self) -> Env:
@@ -28,16 +28,16 @@ class InterBrokerDependencies(Protocol):
 
     @property
     def node_id(self) -> int:
-        """Whose coordinator is in this process."""
+        """Id of this node."""
 
     def image(self) -> MetadataImage:
-        """The newest metadata."""
+        """Return the newest metadata."""
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
-        """Where a broker listens for others."""
+        """Return the inter-broker address of a broker."""
 
     def access(self) -> ConnectionSecurity:
-        """What other brokers want of those who speak to them."""
+        """Return the security settings of the inter-broker listener."""
 
     def create_state_topic(self) -> None:
         """Have `__share_group_state` made."""
@@ -54,7 +54,8 @@ class BrokerConnections:
         access: Callable[[], ConnectionSecurity | None],
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """``address``: where a broker listens for brokers, None while it is fenced; ``access``: what is needed there;
+        """``address``: where a broker listens for brokers, None while it is fenced; ``access``: what is needed there.
+
         ``timeout_s``: for each response.
         """
         self._env = env

@@ -1,8 +1,8 @@
-"""The way to the active controller: in this process where it is active here, else over one connection to where it is.
+"""Channel to the active controller: in this process if it is active here, else over one connection.
 
-Whoever is not the controller any more says so, and a connection may break: then the leader is looked for again, and
-the same request is sent again. So a request may be carried out twice, which the controller's rules make harmless. What
-brokers ask themselves goes as it is; what a client asked travels whole in an envelope, with who it was.
+An inactive controller responds with NOT_CONTROLLER, and a connection may break: then the leader is looked up again, and
+the request is sent again. So a request may be executed twice, which the controller's rules make harmless. Requests of
+the broker itself are sent plainly; a client's request is sent as a whole in an envelope with its principal.
 
 Source: ``NodeToControllerChannelManagerImpl.java``, ``ForwardingManager.scala`` (apache/kafka 4.3.1).
 
@@ -51,23 +51,23 @@ class LocalController(Protocol):
 
     @property
     def leader_id(self) -> int:
-        """Who leads the quorum; -1 while nobody is known."""
+        """Leader of the quorum; -1 if unknown."""
 
     def leader_address(self) -> tuple[str, int] | None:
-        """Where the active controller listens for controllers; None while nobody is known."""
+        """Address of the active controller's listener; None if unknown."""
 
     async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
         """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
 
     def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
-        """A heartbeat arrived: it counts from now on, whenever it is decided."""
+        """Record the arrival of a heartbeat, independent of when it is processed."""
 
     async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
         """Answer what is asked of the quorum itself."""
 
 
 class ControllerChannel:
-    """One way for one kind of request: one at a time over the wire, so whoever must not queue has his own."""
+    """Channel for one type of request: one at a time over the wire, so urgent ones have channels of their own."""
 
     def __init__(
         self,
@@ -78,7 +78,8 @@ class ControllerChannel:
         limit_s: float = FORWARDING_TIMEOUT_S,
         access: Callable[[], ConnectionSecurity | None] = lambda: None,
     ) -> None:
-        """``listener``: the name under which controllers are spoken to, ``access``: what that one wants;
+        """Create a channel; ``listener``: the controllers' listener, ``access``: its security settings.
+
         ``limit_s``: how long a request is tried.
         """
         self._env = env
@@ -92,13 +93,13 @@ class ControllerChannel:
         """Whose silence was logged already."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """Ask for what this node itself wants; gives the answer once what it changed is committed.
+        """Submit a request of this node; return the response once its changes are committed.
 
         ``version``: the newest one wanted; 0 is the newest that both sides speak.
 
         Raises:
-            ProtocolError: REQUEST_TIMED_OUT, nobody answered in time; UNSUPPORTED_VERSION, the controller does not know
-                this request; or what the controller refused it with as a whole.
+            ProtocolError: REQUEST_TIMED_OUT, no response in time; UNSUPPORTED_VERSION, the controller does not support
+                the request; or the error of the whole request.
             OSError: the metadata log here could not be written; the node stops.
         """
         newest = request_spec(ApiKey(request.SPEC.key)).versions.high
@@ -146,7 +147,7 @@ class ControllerChannel:
         raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
 
     async def _submit_until_answered(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Ask, and ask again, until somebody answers who is the controller (R-345)."""
+        """Submit until the active controller responds (R-345)."""
         while True:
             if self._controller.is_active:
                 answer = await self._submit_authorized(request, version, asking)
@@ -170,7 +171,7 @@ class ControllerChannel:
         return await TimeSlice(self._env).run(as_job(answer))
 
     async def _submit_local(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """The answer of the controller in this process; None where it is not active any more."""
+        """Return the answer of the controller in this process; None where it is not active any more."""
         if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
             self._controller.record_heartbeat(request.broker_id, request.broker_epoch)
         forwarding = None if asking is None else asking.spec.forwarding
@@ -203,10 +204,10 @@ class ControllerChannel:
         return answer
 
     async def _submit_remote(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """The answer that came over the wire; None where it must be asked again."""
+        """Return the answer that came over the wire; None where it must be asked again."""
         address = self._remote_address()
         if address is None or self._controller.leader_id == self._controller.node_id:
-            return None  # nobody yet, or this node in a moment
+            return None  # unknown, or about to be this node
         try:
             answer = await self._connect_remote().send(request, version, asking)
         except (OSError, WireError) as error:

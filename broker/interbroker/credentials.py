@@ -1,4 +1,4 @@
-"""What this node needs where it speaks to other nodes: at brokers' own listener, and at the controllers'.
+"""Credentials of this node for other nodes: on the inter-broker listener and the controllers' listener.
 
 Source: ``ChannelBuilders.java``, ``NodeToControllerChannelManagerImpl.java`` (apache/kafka 4.3.1).
 """
@@ -16,25 +16,25 @@ CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
 
 
 def inter_broker_access(config: NodeConfig) -> ConnectionSecurity:
-    """What another broker's listener for brokers wants.
+    """Return the security settings for other brokers' inter-broker listener.
 
     Raises:
-        InvalidSecurityConfig: settings that cannot be; the start refuses them.
+        InvalidSecurityConfig: invalid settings, which prevent the start.
     """
     return _access_at(config, config.inter_broker_listener, INTER_BROKER_MECHANISM)
 
 
 def controller_access(config: NodeConfig) -> ConnectionSecurity:
-    """What the controllers' listener wants.
+    """Return the security settings for the controllers' listener.
 
     Raises:
-        InvalidSecurityConfig: settings that cannot be; the start refuses them.
+        InvalidSecurityConfig: invalid settings, which prevent the start.
     """
     return _access_at(config, controller_listener_names(config.values)[0], CONTROLLER_MECHANISM)
 
 
 def find_credential_problems(config: NodeConfig) -> Iterator[ConfigProblem]:
-    """What a node that has to speak to others cannot start with."""
+    """Yield the problems of credentials that prevent a node of a cluster from starting."""
     if config.is_standalone:
         return
     # lazy: 3.7 ms, 100 kB
@@ -48,7 +48,7 @@ def find_credential_problems(config: NodeConfig) -> Iterator[ConfigProblem]:
 
 
 def _access_at(config: NodeConfig, listener: str, mechanism_key: str) -> ConnectionSecurity:
-    """One for all who go that way: they share the token they show."""
+    """Return the settings of a listener, shared by all its connections, with their token."""
     protocol = config.security_protocol(listener)
     if protocol == DEFAULT_LISTENER:
         return NO_SECURITY

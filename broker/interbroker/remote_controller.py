@@ -43,7 +43,9 @@ LEADER_CHECK_INTERVAL_S = 0.25
 _PRINCIPAL_VERSION = bytes(2)
 _UNKNOWN_ADDRESS = bytes(4)
 _RESPONSE_BUDGET_BYTES = 2**50
-"""Nothing bounds what a controller's answer may become in memory: it is one of ours, and has done what it tells."""
+"""Memory budget of a controller's response, practically unlimited: the controller is trusted, and has executed the
+request.
+"""
 
 
 class RemoteController:
@@ -70,10 +72,10 @@ class RemoteController:
         self.close = self._connection.close
 
     async def send(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """The answer of who is there; None where that is not the controller.
+        """Send a request and return the response; None if the node is not the active controller.
 
         Raises:
-            OSError, WireError: the connection, or its other side, is of no use.
+            OSError, WireError: the connection failed, or the response is invalid.
             ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
         """
         if asking is not None:
@@ -83,7 +85,7 @@ class RemoteController:
 
 
 async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
-    """A request of this node's own."""
+    """Return a request of this node's own."""
     try:
         spoken = channel.version_for(ApiKey(request.SPEC.key), version)
     except WireError as error:
@@ -92,7 +94,7 @@ async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
 
 
 async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableRequest) -> Message | None:
-    """A client's request in an envelope (R-304); None where the other side is not the controller (R-305)."""
+    """Send a client's request in an envelope (R-304); return None if the node is not the controller (R-305)."""
     if ApiKey.ENVELOPE not in channel.versions:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
     principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer), 0)
@@ -109,7 +111,7 @@ async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableReque
 
 
 def _decode_inner_response(asked: Buffer, data: bytes) -> Job[Message]:
-    """The answer inside an envelope, to the request that was sent in one; in steps, as it may have many rows.
+    """Return the answer inside an envelope, to the request that was sent in one; in steps, as it may have many rows.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR, it is none, or another request's.
@@ -136,7 +138,7 @@ def _principal(peer: Peer) -> DefaultPrincipalData:
 
 
 def _address(host: str) -> bytes:
-    """A client's address as it is told: four or sixteen bytes."""
+    """Return a client's address as bytes: four or sixteen."""
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:

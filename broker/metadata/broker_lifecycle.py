@@ -46,7 +46,7 @@ RETRY_S = 0.5
 SHUTDOWN_HEARTBEAT_S = 0.05
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 30.0
 SHUTDOWN_RESPONSE_TIMEOUT_S = 1.0
-"""Where a heartbeat that says goodbye has no answer for so long, the quorum is going too, and nobody is waited for."""
+"""Timeout for the response to a heartbeat at shutdown, after which the quorum is assumed to stop too."""
 
 
 class BrokerState(IntEnum):
@@ -61,7 +61,7 @@ class BrokerState(IntEnum):
 
 
 class RegistrationRejected(Exception):
-    """The cluster does not want this broker; the message says why, in one line."""
+    """Cluster rejects this broker; the message has the reason in one line."""
 
 
 class BrokerLifecycleManager:
@@ -101,13 +101,13 @@ class BrokerLifecycleManager:
     # ------------------------------------------------------------------ coming
 
     async def register(self) -> None:
-        """Make this broker known, and wait until the metadata says so here.
+        """Register this broker, and wait until the metadata here contains it.
 
-        Nothing is led or followed before: what older metadata says of leaders is about this broker's former life, and
-        whoever led on under its epoch with less than its followers have would lose what they have (R-279).
+        Before that, no partition is led or followed: older metadata is about the broker's former process, and a leader
+        with a shorter log than its followers in the same epoch would lose their records (R-279).
 
         Raises:
-            RegistrationRejected: nobody took it in within ``initial.broker.registration.timeout.ms``.
+            RegistrationRejected: no registration within ``initial.broker.registration.timeout.ms``.
             OSError: the metadata log could not be written.
         """
         self.state = BrokerState.STARTING
@@ -138,7 +138,7 @@ class BrokerLifecycleManager:
             callback(self.broker_epoch)
 
     async def _register_until_accepted(self, until_ms: float) -> int:
-        """The broker epoch of a registration that was taken in (R-278)."""
+        """Return the broker epoch of a registration that was taken in (R-278)."""
         told = ""
         while True:
             try:
@@ -173,16 +173,16 @@ class BrokerLifecycleManager:
         )
 
     def _previous_broker_epoch(self) -> int:
-        """The epoch under which this broker stopped cleanly (R-272); -1 where it did not, or its files do not say so.
+        """Return the epoch of this broker's last clean shutdown (R-272); -1 without one.
 
-        What the only broker of a cluster led nobody else could lead meanwhile: however it stopped, its log counts.
+        The only broker of a cluster keeps its log after any shutdown: no other broker could lead meanwhile.
         """
         if self.is_only_broker():
             return self._newest_image().brokers[self._config.node_id].broker_epoch
         return self._log_dirs.clean_shutdown_epoch
 
     async def _try_unfence(self) -> bool:
-        """Say how far this node is, and whether it may lead; True once it is as it was told."""
+        """Send the state of this node, and request unfencing; return True once unfenced."""
         with self._env.timeout(self._heartbeat_s):
             await self._publisher.wait_applied()
         try:
@@ -202,14 +202,14 @@ class BrokerLifecycleManager:
         return False
 
     def _applied_registration(self) -> RegisterBrokerRecord | None:
-        """The registration of this process as this node has applied it; None where it has not yet."""
+        """Return the registration of this process as this node has applied it; None where it has not yet."""
         known = self._cache.image.brokers.get(self._config.node_id)
         return known if known is not None and known.broker_epoch == self.broker_epoch else None
 
     # ------------------------------------------------------------------ being there
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Metadata was applied: whoever waits for it looks again, and what must be answered at once is."""
+        """Wake waiting tasks after an applied metadata update, and send urgent heartbeats."""
         self._image_changed.set()
         self._image_changed = trio.Event()
         if (
@@ -221,7 +221,7 @@ class BrokerLifecycleManager:
             self._heartbeat_now.set()
 
     def _needs_heartbeat(self, image: MetadataImage, broker_id: int) -> bool:
-        """Whether a heartbeat is wanted now: this broker was forgotten, or another leaves and waits for this one."""
+        """Return True if a heartbeat is needed now: after an unregistration, or if another broker shuts down."""
         broker = image.brokers.get(broker_id)
         if broker_id == self._config.node_id:
             return broker is None
@@ -238,7 +238,7 @@ class BrokerLifecycleManager:
                 pause_s = await self._heartbeat_once()
 
     async def _heartbeat_once(self) -> float:
-        """One heartbeat; how long the next one may wait."""
+        """Send a heartbeat; return the delay of the next one."""
         try:
             answer = await self._send_heartbeat()
         except ProtocolError as error:
@@ -282,7 +282,7 @@ class BrokerLifecycleManager:
     # ------------------------------------------------------------------ going
 
     async def controlled_shutdown(self) -> None:
-        """Hand every leadership back, and be fenced: a controlled shutdown. The first two steps wait for nothing.
+        """Run a controlled shutdown: move all leaderships and get fenced. The first two steps need no wait.
 
         Raises:
             OSError: the metadata log could not be written.
@@ -301,7 +301,7 @@ class BrokerLifecycleManager:
         self.state = BrokerState.SHUTTING_DOWN
 
     async def _request_shutdown(self) -> bool:
-        """Say that this broker wants to go; whether it may, or nobody is there to say so."""
+        """Request the shutdown; return True if it is granted, or if no controller responds."""
         answer: BrokerHeartbeatResponse | None = None
         try:
             with self._env.timeout(

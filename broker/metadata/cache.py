@@ -1,4 +1,4 @@
-"""What this node knows of the cluster: the newest committed image, and where clients reach the brokers in it.
+"""Metadata cache of the broker: the newest committed image, and the advertised endpoints of the brokers.
 
 Source: ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 """
@@ -17,7 +17,7 @@ NodeEndpoint = tuple[int, str, int, str | None]
 
 
 class MetadataCache:
-    """The image as handlers see it. Only whoever publishes committed metadata assigns to it."""
+    """Cache of the image for handlers. Only the publisher of committed metadata sets it."""
 
     def __init__(self, config: NodeConfig, cluster_id: str, kraft_version: Callable[[], int]) -> None:
         self._config = config
@@ -32,7 +32,7 @@ class MetadataCache:
         return self._kraft_version()
 
     def set_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Be as new as what is committed: where nobody applies it step by step."""
+        """Set the newest committed image, where it is not applied in steps."""
         self.image = image
 
     def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
@@ -52,9 +52,9 @@ class MetadataCache:
         return out
 
     def _connected_address(self, peer: Peer) -> tuple[str, int]:
-        """Where a client came in: by the name the listener is bound to, which is what a certificate has, if it has one.
+        """Return the address a client connected to: the listener's bound name, which is in its certificate, if any.
 
-        A name other nodes tell as well: who hears now one word for a broker and now another takes it for another.
+        Other nodes return the same name: clients would take different names for different brokers.
         """
         if self._bound_hosts is None:
             listeners = self._config.client_listeners

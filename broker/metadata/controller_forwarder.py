@@ -25,7 +25,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 
 StartInBackground = Callable[[Callable[[], Awaitable[None]]], None]
-"""Runs something beside the connections, for as long as the node lives."""
+"""Function that starts a task in the background, for as long as the node runs."""
 
 
 class RequestSubmitter(Protocol):
@@ -43,7 +43,7 @@ class RequestForwarder(RequestSubmitter, Protocol):
 
 
 class ControllerForwarder:
-    """What clients want of the active controller."""
+    """Requests of clients for the active controller."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class ControllerForwarder:
         self._streams_topics: StreamsInternalTopics | None = None
 
     async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
-        """Hand in a client's request; gives the controller's answer to it, once this node is as it says.
+        """Forward a client's request; return the controller's response, once its changes are applied here.
 
-        Partitions are waited for where they are few; the answer to a request for many does not wait for their files.
-        Where the controller is another node, what it changed may come here after its answer.
+        The response waits until partitions are created if they are few. If the controller is another node, its changes
+        may arrive here after the response.
 
         Raises:
-            WireError: the controller does not know the request; the client must come anew.
+            WireError: the controller does not support the request; the client must reconnect.
             OSError: the metadata log could not be written; the node stops.
         """
         answer = await self._controller.forward(asking, request)
@@ -77,10 +77,10 @@ class ControllerForwarder:
         return answer
 
     def auto_create(self, name: str) -> None:
-        """Have a topic created in the background; one request at a time for each name.
+        """Create a topic in the background; one request at a time for each name.
 
-        Beyond `MAX_TOPICS_IN_CREATION` of them nothing is done: whoever asked is told that the topic is not there, and
-        asks again.
+        Beyond `MAX_TOPICS_IN_CREATION` of them no further topic is created: the client gets UNKNOWN_TOPIC_OR_PARTITION
+        and retries.
         """
         if name == OFFSETS_TOPIC:
             self.create_offsets_topic()
@@ -126,7 +126,7 @@ class ControllerForwarder:
         self._create_internal(TRANSACTIONS_TOPIC, "transaction.state.log", settings)
 
     def _create_internal(self, name: str, keys: str, settings: dict[str, str]) -> None:
-        """``keys``: how the settings begin that say its size."""
+        """Create an internal topic; ``keys``: prefix of the settings with its size."""
         config = self._config
         partitions, replicas = config.number(f"{keys}.num.partitions"), config.number(f"{keys}.replication.factor")
         self._create(name, partitions, replicas, settings)

@@ -1,6 +1,6 @@
-"""Tells the controller where this node's replicas lie, and which of its directories it has lost.
+"""Reports to the controller: directories of this node's replicas, and failed directories.
 
-One task tells all of it: whoever finds something to tell notes it and goes on. What could not be told is told again.
+A single task sends them; other tasks only queue them. A failed report is repeated.
 
 Source: ``AssignmentsManager.java``, ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1; KIP-858).
 """
@@ -31,7 +31,7 @@ MAX_ASSIGNMENTS_PER_REQUEST = 2250
 
 
 class DirectoryAssignments:
-    """What is still to be told."""
+    """Pending reports."""
 
     def __init__(
         self, env: Env, node_id: int, controller: RequestSubmitter, cache: MetadataCache, storage: LogDirs
@@ -45,16 +45,16 @@ class DirectoryAssignments:
         self._wakeup = trio.Event()
 
     def assign(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
-        """A replica lies elsewhere than the controller knows."""
+        """Queue the report of a replica's directory."""
         self._pending[topic_id, number] = directory_id
         self._wakeup.set()
 
     def wake(self) -> None:
-        """A directory was lost, or the broker has registered: look again at what is to be told."""
+        """Wake the sender after a directory failure or a registration."""
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Tell it, until cancelled."""
+        """Send reports until cancelled."""
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
@@ -66,7 +66,7 @@ class DirectoryAssignments:
                 self._wakeup.set()
 
     async def _send_pending(self) -> None:
-        """Tell what there is; a broker the controller does not know registers first, and then tells."""
+        """Send pending reports, once the broker is registered."""
         known = self._cache.image.brokers.get(self._node_id)
         if known is None:
             return
@@ -88,7 +88,7 @@ class DirectoryAssignments:
 
 
 def _check_response(answer: BrokerHeartbeatResponse | AssignReplicasToDirsResponse) -> None:
-    """Raise what the controller answered, so that it is told again."""
+    """Raise the error of a response, so that the report is repeated."""
     if answer.error_code:
         raise ProtocolError(ErrorCode(answer.error_code))
 

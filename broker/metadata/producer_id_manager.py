@@ -14,7 +14,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 PREFETCH_THRESHOLD = 0.9
-"""When so much of a block is used, the next one is asked for."""
+"""Used part of a block at which the next one is requested."""
 
 ProducerIdBlock = tuple[int, int]
 """The first id, and the one behind the last."""
@@ -31,7 +31,7 @@ class ProducerIdManager:
     """The block at hand, and the one that comes after it."""
 
     def __init__(self, controller: RequestSubmitter, node_id: int, beside: StartInBackground) -> None:
-        """``beside`` runs what nobody waits for."""
+        """Create a manager without a block; ``beside`` starts background tasks."""
         self._controller = controller
         self._node_id = node_id
         self._start_in_background = beside
@@ -49,7 +49,7 @@ class ProducerIdManager:
         self._broker_epoch = broker_epoch
 
     def try_generate(self) -> int | None:
-        """The next id, or None where there is none just now: then one is asked for, and who asks again may get it."""
+        """Return the next id; None if none is available: then a block is requested for later calls."""
         found = self._pop()
         if self._needs_prefetch and not self._is_prefetching:
             self._is_prefetching = True
@@ -57,10 +57,10 @@ class ProducerIdManager:
         return found
 
     def generate_nowait(self) -> int:
-        """The next id, for who cannot wait.
+        """Return the next id without waiting.
 
         Raises:
-            ProducerIdUnavailable: there is none.
+            ProducerIdUnavailable: none is available.
         """
         found = self.try_generate()
         if found is None:
@@ -68,7 +68,7 @@ class ProducerIdManager:
         return found
 
     async def generate(self) -> int:
-        """The next id; waits for a new block where needed.
+        """Return the next id; waits for a new block if needed.
 
         Raises:
             ProducerIdUnavailable: no block (this broker is not registered, or the controller has gone): the client asks
@@ -79,7 +79,7 @@ class ProducerIdManager:
         return self.generate_nowait()
 
     async def wait_available(self) -> None:
-        """Wait until there is an id to be had. All who wait for one answer of the controller are told of it.
+        """Wait until an id is available. All waiting tasks share one response of the controller.
 
         Raises:
             ProducerIdUnavailable, OSError: as `generate`.

@@ -1,7 +1,7 @@
-"""What a publication of metadata asks of this node's partitions: from a delta to steps, and nothing is done here.
+"""Plan of a metadata publication: the steps for this node's partitions, from a delta. It executes none.
 
-Steps come in the order they must be done: what goes makes room for what takes its name, and what is open is led before
-anything is made. A step's cost is that of one partition, so whoever does them may let others run between two.
+The steps are in the order of execution: removals precede creations of the same name, and open partitions are updated
+before others are created. Each step costs the work of one partition, so that other tasks can run between two.
 
 Source: ``TopicsDelta.localChanges``, ``ReplicaManager.applyDelta`` (apache/kafka 4.3.1).
 """
@@ -50,7 +50,7 @@ TopicIdLookup = Callable[[TopicPartition], bytes | None]
 
 
 def plan_actions(delta: MetadataDelta, node_id: int, id_of: TopicIdLookup) -> Iterator[PartitionAction]:
-    """The steps a delta asks for. Lazy: ``id_of`` is asked when the steps before have been done."""
+    """Yield the steps a delta asks for. Lazy: ``id_of`` is asked when the steps before have been done."""
     for name, topic in delta.topics.items():
         yield from _removals(name, topic, node_id)
     later: list[CreatePartitionLog] = []

@@ -68,7 +68,7 @@ class BrokerMetadataPublisher:
         self._wakeup.set()
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
-        """Call ``listener`` with the applied image now, and with each publication once the partitions are as it says.
+        """Call ``listener`` with the applied image now, and with each publication once it is applied.
 
         The contract is that of `MetadataSubscriptions.subscribe`; the result ends the subscription.
         """
@@ -86,18 +86,18 @@ class BrokerMetadataPublisher:
             await self._wakeup.wait()
 
     async def wait_applied(self) -> None:
-        """Wait until everything that is published by now is applied."""
+        """Wait until all current publications are applied."""
         target = self._published
         while self._applied < target:
             await self._progress.wait()
 
     async def wait_applied_and_created(self) -> None:
-        """Wait until it is applied, and the few partitions it asks for are there; for many nobody waits."""
+        """Wait until all are applied and their partitions are created, if these are few."""
         await self.wait_applied()
         await self._log_creator.wait_all_created(MAX_AWAITED_PARTITIONS, CREATION_WAIT_S)
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Make this node as the image says, in slices."""
+        """Apply an image to this node, in time slices."""
         self._replica_manager.image = image
         await run_in_background(self._env, self._apply_actions(image, delta))
         self._log_creator.is_starting = False

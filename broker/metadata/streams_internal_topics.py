@@ -18,14 +18,14 @@ MAX_FAILURES = 1_000
 
 
 class TopicCreationFailure(NamedTuple):
-    """Why a topic was not made, and until when that is told and nothing is tried."""
+    """Error of a topic's creation, and the time until which it is not retried."""
 
     error_message: str
     until_ms: int
 
 
 class StreamsInternalTopics:
-    """What is under way, and what has failed."""
+    """Creations in progress, and failed ones."""
 
     def __init__(
         self,
@@ -43,8 +43,9 @@ class StreamsInternalTopics:
         """By topic, in the order they happened: at most `MAX_FAILURES`."""
 
     def create(self, topics: Iterable[CreatableTopic], quiet_ms: int) -> None:
-        """Have topics made, but for those under way and those that failed not long ago; ``quiet_ms``: how long not to
-        try again.
+        """Have topics made, but for those under way and those that failed not long ago.
+
+        ``quiet_ms``: how long not to try again.
         """
         wanted = [x for x in topics if x.name not in self._in_creation and self.failure(x.name) is None]
         if wanted:
@@ -52,7 +53,7 @@ class StreamsInternalTopics:
             self._start_in_background(partial(self._create_now, wanted, quiet_ms))
 
     def failure(self, name: str) -> str | None:
-        """Why a topic could not be made a moment ago."""
+        """Return the error of a topic's recent failed creation."""
         failed = self._failures.get(name)
         return failed.error_message if failed is not None and failed.until_ms > self._now_ms() else None
 

@@ -31,10 +31,10 @@ _ACCEPTED_PER_STEP = 8
 
 
 class Acceptor:
-    """Everybody who is connected to one listener."""
+    """Connections of one listener."""
 
     def __init__(self, dispatcher: Dispatcher, door: ListenerSecurity | None = None) -> None:
-        """``door``: what is asked of who comes; None: nothing."""
+        """Create an acceptor; ``door``: its authentication; None: none."""
         self._dispatcher = dispatcher
         self._security = door
         self.node_acceptors: Sequence[Acceptor] = (self,)
@@ -53,12 +53,12 @@ class Acceptor:
 
     @property
     def connection_log(self) -> RateLimitedLog:
-        """What is said of them in the log."""
+        """Log of its connections."""
         return self._dispatcher.connection_log
 
     @property
     def connections(self) -> Iterable[Connection]:
-        """Everybody who is connected."""
+        """Return its connections."""
         return self._connections
 
     async def run(self, listener: StreamListener) -> None:
@@ -68,7 +68,7 @@ class Acceptor:
             nursery.start_soon(self._close_idle_connections)
             for number in count(1):
                 if number % _ACCEPTED_PER_STEP == 0:
-                    await trio.lowlevel.checkpoint()  # nobody is at the door yet: an end here forgets nobody
+                    await trio.lowlevel.checkpoint()  # no connection is accepted yet: cancellation loses none
                 stream = await listener.accept()
                 if self.connection_limiter is not None:
                     held_ms = await self.connection_limiter.admit(self._dispatcher.listener, stream)
@@ -105,9 +105,9 @@ class Acceptor:
         return SecureConnection(self._dispatcher, stream, self._security)
 
     async def _close_idle_connections(self) -> None:
-        """One look at all connections now and then costs less than a deadline for every wait.
+        """Close idle connections by a periodic scan, which costs less than a deadline for every wait.
 
-        A negative limit is none (``Selector.NO_IDLE_TIMEOUT_MS``), but for who has to say who he is.
+        A negative limit is unlimited (``Selector.NO_IDLE_TIMEOUT_MS``), except before authentication.
         """
         services = self._dispatcher.services
         limit_ms = services.config.number("connections.max.idle.ms")
@@ -119,5 +119,5 @@ class Acceptor:
             await services.env.sleep(min(max(limit_ms / 4000, _MIN_IDLE_CHECK_S), MAX_IDLE_CHECK_S))
             now_ms = services.env.monotonic_ms()
             for connection in list(self._connections):
-                if connection.idle_ms(now_ms) > limit_ms:  # infinite for who takes too long to log in
+                if connection.idle_ms(now_ms) > limit_ms:  # infinite after the authentication timeout
                     connection.close()

@@ -1,4 +1,4 @@
-"""Addresses to listen at, and what is said where one cannot be had."""
+"""Listeners of a node and the errors of binding them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ METRICS_LISTENER_NAME = "METRICS"
 
 
 class BindError(Exception):
-    """An address cannot be listened at; the message names it and says why. Nothing was changed."""
+    """Address cannot be bound; the message has the address and the reason. Nothing was changed."""
 
 
 class BoundListeners:
-    """Where a node listens: for clients and brokers, for controllers, and for whoever reads the metrics."""
+    """Bound listeners of a node: for clients and brokers, for controllers, for metrics."""
 
     def __init__(self, env: Env, config: NodeConfig) -> None:
         self._env, self._config = env, config
@@ -36,12 +36,12 @@ class BoundListeners:
 
     @property
     def ports(self) -> dict[str, int]:
-        """Where clients' listeners are bound, by name."""
+        """Ports of the client listeners, by name."""
         return {name: x.port for name, x in self.clients.items()}
 
     @property
     def controller_ports(self) -> tuple[int, ...]:
-        """Where controllers' listeners are bound."""
+        """Ports of the controller listeners."""
         return tuple(x.port for x in self.controllers.values())
 
     async def bind_clients(self) -> None:
@@ -54,10 +54,10 @@ class BoundListeners:
             self.clients[at.name] = await self.bind(at.host, at.port, at.name)
 
     async def bind_metrics(self) -> None:
-        """Listen for whoever reads the metrics, where that is configured.
+        """Bind the metrics listener, if configured.
 
         Raises:
-            BindError: the address is taken, or not this machine's.
+            BindError: the address is in use, or not local.
         """
         address = self._config.values.get(METRICS_LISTENER)
         if address:
@@ -79,7 +79,7 @@ class BoundListeners:
             try:
                 return await self.bind(at.host, before, at.name)
             except BindError:
-                pass  # the peers are told of the new one
+                pass  # the new port is sent to the other voters
         return await self.bind(at.host, at.port, at.name)
 
     async def bind(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> StreamListener:
@@ -100,7 +100,7 @@ class BoundListeners:
             raise BindError(f"Socket server failed to bind to {format_address(host or '*', port)}: {why}") from None
 
     def _check_keytab(self, name: str) -> None:
-        """Those of Kerberos, where a listener takes tickets. Raises InvalidKeytab: they cannot be used."""
+        """Check the Kerberos keytab of a listener with GSSAPI. Raises InvalidKeytab."""
         protocol = self._config.security_protocol(name)
         if protocol.startswith("SASL"):
             # lazy: 16.2 ms, 349 kB
@@ -109,7 +109,7 @@ class BoundListeners:
             check_keytab(self._config.values, name, protocol, self._env)
 
     def _tls(self, name: str) -> TlsConfig | None:
-        """What a listener encrypts with."""
+        """Return the TLS settings of a listener."""
         protocol = self._config.security_protocol(name)
         if not protocol.endswith("SSL"):
             return None
@@ -123,7 +123,7 @@ class BoundListeners:
             raise BindError(f"listener {name}: {error}") from None
 
     def close(self) -> None:
-        """Nobody may come any more."""
+        """Close all listening sockets."""
         every = [*self.clients.values(), *self.controllers.values()]
         for listener in [*every, *([self.metrics] if self.metrics is not None else [])]:
             listener.close()

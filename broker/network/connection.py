@@ -1,8 +1,8 @@
-"""One connection, one task: frames in, answers out, in order.
+"""Connection served by one task: requests in, responses out, in order.
 
-A request is answered before the next one is looked at, as Kafka mutes a channel while it works on its request.
-Answers to requests that arrived together leave together. The frame a handler works on lies in the receive buffer
-itself: a produced batch goes from there to the page cache without being copied.
+A request gets its response before the next one is processed, as Kafka mutes a channel meanwhile. Responses to requests
+that arrived together are sent together. The frame of a request stays in the receive buffer: a produced batch is written
+from there to the page cache without a copy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Connection:
     """A connection's buffer and its two ends."""
 
     _grows_to_bytes = _BUSY_BUFFER_BYTES
-    """How large a buffer becomes at once that does not suffice any more."""
+    """Size to which a buffer grows at once when it is too small."""
 
     def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream) -> None:
         services = dispatcher.services
@@ -87,7 +87,7 @@ class Connection:
 
     @property
     def host(self) -> str:
-        """Where it comes from."""
+        """Address of the client."""
         return self._peer.host
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Connection:
             pass
         except Exception as error:
             if is_broken_invariant(error):
-                raise  # a broken invariant: going on could lose data, and nobody is waited for before it ends the node
+                raise  # a broken invariant: continuing could lose data, and the node ends
             text = "Connection from %s closed: unexpected error while handling a request"
             self._log(logging.ERROR, text, self._peer.host, traceback=True)
         finally:
@@ -163,11 +163,11 @@ class Connection:
         return count > 0
 
     def _reserve_buffer(self) -> None:
-        """See that there is room behind what has been received.
+        """Ensure that there is room behind the received bytes.
 
-        The buffer grows as it fills, so a frame's memory is spent only as its bytes arrive, whatever size it
-        announces; it shrinks again once a large frame is done. From a mebibyte on it grows where it lies, by a few more
-        at a time: copying or clearing 100 MB would hold the loop.
+        The buffer grows as it fills, so a frame's memory is spent only as its bytes arrive, whatever size it announces;
+        it shrinks again once a large frame is done. From a mebibyte on it grows where it lies, by a few more at a time:
+        copying or clearing 100 MB would hold the loop.
         """
         have, size = self._end - self._start, len(self._buffer)
         if have == 0:
@@ -195,7 +195,7 @@ class Connection:
             self._buffer = grown
 
     def _next_frame(self) -> memoryview | None:
-        """The next whole frame, or None."""
+        """Return the next whole frame, or None."""
         have = self._end - self._start
         if have < 4:
             return None
@@ -288,7 +288,7 @@ class Connection:
             await waiting
 
     async def _mute(self) -> None:
-        """It went over a quota: it has its answer, and is not read for a while (KIP-219)."""
+        """Pause reading after a response to a client above its quota (KIP-219)."""
         await self._flush()
         delay_ms, self._peer.throttle_ms = self._peer.throttle_ms, 0
         self._time_slice.suspend()

@@ -1,4 +1,4 @@
-"""Carries out what `ConnectionQuotas` says: has newcomers wait, keeps them unread, and hangs up on who must leave.
+"""Enforcement of `ConnectionQuotas`: delays new connections, holds throttled ones unread, and closes excess ones.
 
 Loaded once there is a limit. Source: ``Acceptor``, ``Processor.closeExcessConnections`` in ``SocketServer.scala``
 (apache/kafka 4.3.1).
@@ -28,31 +28,31 @@ class LimitedConnection(Protocol):
 
     @property
     def host(self) -> str:
-        """Where it comes from."""
+        """Address of the client."""
 
     def idle_ms(self, now_ms: float) -> float:
-        """For how long it has said nothing."""
+        """Return its idle time."""
 
     def close(self) -> None:
         """Hang up."""
 
 
 class LimitedListener(Protocol):
-    """One listener's connections: `ottla.broker.network.acceptor.Acceptor`."""
+    """Connections of one listener: `ottla.broker.network.acceptor.Acceptor`."""
 
     connection_limiter: ConnectionLimiter | None
 
     @property
     def connection_log(self) -> RateLimitedLog:
-        """What is said of its connections in the log."""
+        """Log of its connections."""
 
     @property
     def connections(self) -> Iterable[LimitedConnection]:
-        """Everybody who is connected there."""
+        """Return its connections."""
 
 
 class ConnectionLimiter:
-    """Who may come in, over all listeners of one kind."""
+    """Limiter of connections over all listeners of one type."""
 
     def __init__(
         self, env: Env, config: NodeConfig, listeners: Mapping[str, LimitedListener], protected: str | None
@@ -68,7 +68,7 @@ class ConnectionLimiter:
                 self._quotas.add_existing(name, connection.host)
 
     def publish(self, image: MetadataImage) -> None:
-        """Settings or quotas have changed."""
+        """Apply changed settings or quotas."""
         try:
             self._quotas.limits = ConnectionLimits.from_config(self._config, image, self._listeners)
         except ValueError as error:
@@ -77,9 +77,9 @@ class ConnectionLimiter:
         self._notify()
 
     async def admit(self, listener: str, stream: AcceptedStream) -> int | None:
-        """Wait until somebody may come in, as long as it takes.
+        """Wait until a connection may be accepted.
 
-        Gives None where it may; else for how many milliseconds it is kept before it is hung up on.
+        Returns None if it may; else the delay in milliseconds before it is closed.
         """
         quotas, env = self._quotas, self._env
         try:
@@ -105,7 +105,7 @@ class ConnectionLimiter:
         return None
 
     async def close_later(self, stream: AcceptedStream, held_ms: int) -> None:
-        """Hang up on somebody after a while, unread."""
+        """Close a connection after a delay without reading from it."""
         try:
             if held_ms:
                 await self._env.sleep(held_ms / 1000)
@@ -113,7 +113,7 @@ class ConnectionLimiter:
             stream.close()
 
     def on_closed(self, listener: str, connection: LimitedConnection) -> None:
-        """Somebody is gone: the next may come."""
+        """Release the slot of a closed connection."""
         self._quotas.decrement(listener, connection.host)
         self._closing.discard(connection)
         self._notify()
@@ -123,7 +123,7 @@ class ConnectionLimiter:
         self._changed = trio.Event()
 
     def _close_excess(self) -> None:
-        """Hang up on whom nothing was heard from for longest, where there are too many."""
+        """Close the connections idle for longest above the limit."""
         excess = self._quotas.excess - len(self._closing)
         if excess <= 0:
             return

@@ -15,9 +15,9 @@ from heapq import nlargest
 from typing import Protocol
 
 UNUSED_IDLE_FACTOR = 1000
-"""By how much the idle time of a connection counts for more that has sent nothing, or has not authenticated, yet."""
+"""Factor on the idle time of a connection that has sent no byte or has not authenticated."""
 CLOSED_FRACTION = 64
-"""One of so many connections is closed at a time, so that looking at all of them is seldom."""
+"""Fraction of the connections that is closed at a time, so that scans are rare."""
 
 
 class ClosableConnection(Protocol):

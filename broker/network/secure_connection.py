@@ -1,8 +1,8 @@
-"""A connection whose other side must say who it is: TLS is agreed on first, then the gate lets it through or not.
+"""Connection with authentication: TLS handshake and SASL login.
 
-Before that a frame may have no more than ``sasl.server.max.receive.size`` bytes, as in each login later on, and all of
-it no more than half a minute. A failed login is answered late, so that guessing is slow. Loaded only where a listener
-asks for it.
+Before it is authenticated a frame is limited to ``sasl.server.max.receive.size`` bytes, as in each later login, and the
+login to 30 s. The response to a failed login is delayed, so that guessing is slow. Loaded only for listeners with
+authentication.
 
 Source: ``SaslChannelBuilder.java``, ``SslChannelBuilder.java``, ``KafkaChannel.java`` (apache/kafka 4.3.1).
 """
@@ -53,7 +53,7 @@ class SecureConnection(Connection):
             self._limit = self._authentication_limit = min(self._limit, door.max_receive_bytes)
 
     def idle_ms(self, now_ms: float) -> float:
-        """As of any connection; who takes too long to say who it is has been silent all the time there is."""
+        """Return the idle time; infinite after the authentication timeout."""
         if self._accepted_ms is not None and now_ms - self._accepted_ms > AUTHENTICATION_TIMEOUT_MS:
             return float("inf")
         if self._accepted_ms is not None and not self.has_received:
@@ -72,7 +72,7 @@ class SecureConnection(Connection):
             self._on_authenticated()
 
     def _on_authenticated(self) -> None:
-        """It has said who it is, or left: what it holds is no stranger's any more."""
+        """Release the limits of unauthenticated connections after authentication or disconnection."""
         self._accepted_ms = None
         self.is_authenticated = True
         self._security.pre_auth_memory.resize(self._held_bytes, 0)
@@ -90,7 +90,7 @@ class SecureConnection(Connection):
         self._held_bytes = len(self._buffer)
 
     async def _accept_tls(self) -> bool:
-        """Agree on keys. Whatever a stranger's bytes do to who reads them, it ends this connection only."""
+        """Make the TLS handshake; any error caused by the client's bytes ends this connection only."""
         agreed = False
         try:
             agreed = await self._handshake()
@@ -107,11 +107,11 @@ class SecureConnection(Connection):
         return agreed
 
     async def _handshake(self) -> bool:
-        """Make the TLS handshake; the certificate's name is who it is where no login follows."""
+        """Make the TLS handshake; the certificate's name is the principal unless a SASL login follows."""
         try:
             subject = await cast("SecureStream", self._stream).handshake()
         except (ConnectionError, trio.ClosedResourceError):
-            return False  # it left: somebody may only have looked whether anybody is here
+            return False  # disconnected, possibly by a port probe
         except OSError as error:
             why = getattr(error, "reason", None) or error  # an SSLError's own word for it
             text = "SSL handshake failed: connection from %s to listener %s: %s"
@@ -158,7 +158,7 @@ class SecureConnection(Connection):
         await self._apply_result(gate, said)
 
     async def _apply_result(self, gate: SaslAuthenticator, said: AuthResult) -> None:
-        """Say what the gate says, and end the connection where it does."""
+        """Send the authenticator's response, and close the connection after a failure."""
         if said.failure is not None:
             where, host = self._peer.listener, self._peer.host
             text = "Failed authentication with %s on listener %s: %s"
@@ -177,7 +177,7 @@ class SecureConnection(Connection):
         await self._flush()
         if said.failure is not None:
             raise CloseConnection
-        self._limit = self._authentication_limit  # of who logs in again, too, once that has begun
+        self._limit = self._authentication_limit  # also for a reauthentication
         if gate.state is SaslState.COMPLETE:
             self._on_authenticated()
             self._limit = self._usual_limit

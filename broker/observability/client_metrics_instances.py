@@ -1,9 +1,9 @@
-"""Clients that push metrics: what each shall push, when it may ask and push again, and how its requests are refused.
+"""Clients that push metrics: subscriptions, intervals, and errors of requests.
 
-Behaviour: at most 16,384 are remembered, whoever was not heard from for longest is forgotten first; each is forgotten
-after three of its intervals, a minute at least, and when its connection ends. Who asks or pushes before its interval is
-over is THROTTLING_QUOTA_EXCEEDED; the first push after an answer may come at any time, and so may the last one of a
-client that ends, after which there is none. Another subscription id is UNKNOWN_SUBSCRIPTION_ID, an unknown codec
+Behaviour: at most 16,384 are remembered, the least recently active is removed first; each is removed after three of its
+intervals, a minute at least, and when its connection ends. A request before the interval is over is
+THROTTLING_QUOTA_EXCEEDED; the first push after a subscription may come at any time, and so may the terminating push of
+a client, after which none may follow. Another subscription id is UNKNOWN_SUBSCRIPTION_ID, an unknown codec
 UNSUPPORTED_COMPRESSION_TYPE, more than ``telemetry.max.bytes`` TELEMETRY_TOO_LARGE.
 
 Source: ``ClientMetricsManager.java``, ``ClientMetricsInstance.java`` (apache/kafka 4.3.1).
@@ -36,14 +36,14 @@ _NEVER_MS = float("-inf")
 
 
 class DisconnectNotifier(Protocol):
-    """Whose connection it is: `ottla.broker.requests.peer.Peer`."""
+    """Connection: `ottla.broker.requests.peer.Peer`."""
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have ``callback`` called when it ends."""
 
 
 class ClientMetricsInstance:
-    """One client as it is known here."""
+    """Client that pushes metrics."""
 
     def __init__(self, ident: bytes, who: ClientAttributes, wanted: MergedSubscription, version: int) -> None:
         self.client_instance_id = ident
@@ -58,7 +58,7 @@ class ClientMetricsInstance:
         self.expires_ms = 0.0
 
     def check_get_request(self, now_ms: float) -> None:
-        """It asks what to push. Raises ProtocolError."""
+        """Check a GetTelemetrySubscriptions request. Raises ProtocolError."""
         if now_ms - max(self._last_get_ms, self._last_push_ms) >= self.subscription.interval_ms:
             self._last_get_ms = now_ms
         elif self.last_error not in _EARLY_GET_ERRORS:
@@ -66,7 +66,7 @@ class ClientMetricsInstance:
         self.last_error = ErrorCode.NONE
 
     def check_push_request(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
-        """It pushes. Raises ProtocolError."""
+        """Check a PushTelemetry request. Raises ProtocolError."""
         try:
             self._check_push(request, now_ms, most_bytes)
         except ProtocolError as error:
@@ -92,7 +92,7 @@ class ClientMetricsInstance:
 
 
 class ClientMetricsInstanceCache:
-    """All of them, in the order they were heard from last."""
+    """Clients in the order of their last request."""
 
     def __init__(self) -> None:
         self._instances: dict[bytes, ClientMetricsInstance] = {}
@@ -108,7 +108,7 @@ class ClientMetricsInstanceCache:
         return len(self._instances)
 
     def set_subscriptions(self, subscriptions: list[ClientMetricsSubscription]) -> None:
-        """There are other subscriptions: each client's are looked at again when it comes."""
+        """Set the subscriptions: each client's are matched again at its next request."""
         self._subscriptions = subscriptions
         self._merged_subscriptions.clear()
         self._version += 1
@@ -116,7 +116,7 @@ class ClientMetricsInstanceCache:
     def get_or_create(
         self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier, now_ms: float
     ) -> ClientMetricsInstance:
-        """The client of this id, as the subscriptions are now; who is new comes over this connection."""
+        """Return the client of this id with its current subscription; created for a new one of this connection."""
         found = self._instances.pop(ident, None)
         self._remove_expired(now_ms)
         if found is None or found.version < self._version:

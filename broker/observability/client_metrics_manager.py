@@ -1,7 +1,7 @@
-"""Clients' own metrics on one node: joins who pushes with what was pushed.
+"""Client metrics on one node: subscriptions of clients and the store of pushed values.
 
-Source: ``ClientMetricsManager.java`` (apache/kafka 4.3.1). Where Kafka hands what was pushed to a plug-in, here it is
-shown on the metrics page; a node without one takes it and forgets it.
+Source: ``ClientMetricsManager.java`` (apache/kafka 4.3.1). Kafka passes pushed metrics to a plug-in; here they are
+exported on the metrics page; a node without one discards them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.wire.record_batch.compression import CompressionType, decompress
 
 
 class ClientMetricsManager:
-    """What a node knows of its clients' metrics."""
+    """Client metrics of a node."""
 
     def __init__(self, env: Env, is_shown: bool) -> None:  # noqa: FBT001
         self._env = env
@@ -43,7 +43,7 @@ class ClientMetricsManager:
         return self._instances.get_or_create(ident, {**who, "client_instance_id": uuid_to_string(ident)}, peer, now_ms)
 
     def get_subscription(self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier) -> ClientMetricsInstance:
-        """A client asks what to push; one without an id gets one.
+        """Return a client's subscription; a new client gets an id.
 
         Raises:
             ProtocolError: THROTTLING_QUOTA_EXCEEDED.
@@ -56,7 +56,7 @@ class ClientMetricsManager:
     def push(
         self, request: PushTelemetryRequest, who: ClientAttributes, peer: DisconnectNotifier, most_bytes: int
     ) -> Job[None]:
-        """A client pushes.
+        """Process a push of metrics.
 
         Raises:
             ProtocolError: as `ClientMetricsInstance.check_push_request`; INVALID_RECORD: metrics cannot be read.

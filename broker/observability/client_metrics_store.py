@@ -1,8 +1,8 @@
-"""What clients pushed last, kept for whoever reads the metrics page.
+"""Store of the last values pushed by clients, for the metrics page.
 
-A value is shown under ``ottla_client_`` and its own name, with who pushed it; what came as a difference is added up. A
-client's values are forgotten three of its intervals after its last push, a minute at least. There are bounds to what is
-kept, as clients say what they like: so much of one client and so much of all; what is beyond is counted and dropped.
+A value is exported under ``ottla_client_`` and its own name, labelled with its client; deltas are summed up. A client's
+values are removed three of its intervals after its last push, a minute at least. The store is bounded, as clients
+choose its contents: a limit for each client and for all; values beyond are counted and dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _SeriesValue(NamedTuple):
 
 
 class _ClientValues:
-    """One client's."""
+    """Values of one client."""
 
     def __init__(self, who: str) -> None:
         self.identity_labels = who
@@ -41,7 +41,7 @@ class _ClientValues:
 
 
 class ClientMetricsStore:
-    """Everybody's of whom there is a value."""
+    """Values of all clients."""
 
     def __init__(self) -> None:
         self._clients: dict[bytes, _ClientValues] = {}
@@ -68,7 +68,7 @@ class ClientMetricsStore:
             yield None
 
     def _add_sample(self, instance: ClientMetricsInstance, sample: OtlpSample, until_ms: float) -> None:
-        """Who has no value that is kept is not kept either: clients give themselves as many ids as they like."""
+        """Add a sample; a client without a stored value is not stored: clients choose their ids."""
         kept = self._clients.get(instance.client_instance_id) or _ClientValues(
             _format_labels(_identity_labels(instance))
         )
@@ -95,7 +95,7 @@ class ClientMetricsStore:
             self._size_bytes -= self._clients.pop(ident).size_bytes
 
     def render(self, now_ms: float) -> Generator[None, None, list[str]]:
-        """All of it in Prometheus' text form, in steps: a name's values stand together."""
+        """Yield all of it in Prometheus' text form, in steps: a name's values stand together."""
         self._remove_expired(now_ms)
         by_name: dict[str, list[tuple[str, Labels, _SeriesValue]]] = {}
         for kept in list(self._clients.values()):

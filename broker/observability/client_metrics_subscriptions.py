@@ -1,8 +1,8 @@
-"""Which metrics a client shall push, and how often: what the cluster's subscriptions make of who it is.
+"""Subscriptions of client metrics: the metrics and interval of a client, by its attributes.
 
-Behaviour: a subscription without patterns is everybody's; the metrics of all that match are joined, ``*`` stands for
-all others, and the shortest interval counts. The subscription's id is a checksum of that, in the order of Java's hash
-set, mixed with the client's id: whoever pushes under another one must ask again.
+Behaviour: a subscription without patterns matches every client; the metrics of all that match are joined, ``*`` means
+all metrics, and the shortest interval counts. The subscription's id is a checksum of that, in the order of Java's hash
+set, mixed with the client's id: a push with another id is rejected.
 
 Source: ``ClientMetricsManager.createClientInstance``, ``ClientMetricsConfigs.java``,
 ``ClientMetricsInstanceMetadata.java`` (apache/kafka 4.3.1).
@@ -30,30 +30,30 @@ DEFAULT_INTERVAL_MS = 300_000
 MIN_INTERVAL_MS = 100
 ALL_METRICS = "*"
 ClientAttributes = Mapping[str, str | None]
-"""What a client is, by the names patterns have for it."""
+"""Attributes of a client, by their names in patterns."""
 
 
 class MergedSubscription(NamedTuple):
-    """What one client shall push."""
+    """Merged subscription of a client."""
 
     metrics: tuple[str, ...]
     """Beginnings of names, in the order of Java's set."""
     interval_ms: int
 
     def subscription_id(self, instance_id: bytes) -> int:
-        """The id of this subscription, as a signed number of 32 bits."""
+        """Return the id of this subscription, as a signed number of 32 bits."""
         text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
         mixed = crc32c(text.encode()) ^ uuid_hash(instance_id)
         return mixed - (1 << 32) if mixed >> 31 else mixed
 
 
 class ClientMetricsSubscription(NamedTuple):
-    """One of the cluster's."""
+    """Subscription of the cluster."""
 
     metrics: tuple[str, ...]
     interval_ms: int
     patterns: Mapping[str, Any]
-    """What each attribute must look like; None matches nobody."""
+    """Pattern of each attribute; None matches no client."""
 
     def matches(self, who: ClientAttributes) -> bool:
         """Return whether a client is meant."""
@@ -69,7 +69,7 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 
 def _compile_pattern(name: str, text: str) -> Any:
-    """A pattern that takes no longer for what a client thought out to make it take long."""
+    """Compile a pattern for an engine with linear time, since clients choose the matched text."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -89,7 +89,7 @@ def _interval_ms(name: str, text: str | None) -> int:
 
 
 def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
-    """Those the cluster has."""
+    """Return the subscriptions of the cluster."""
     out = []
     for kind, name in image.configs:
         if kind == RESOURCE_CLIENT_METRICS:
@@ -102,7 +102,7 @@ def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
 
 
 def merge_subscriptions(subscriptions: Iterable[ClientMetricsSubscription]) -> MergedSubscription:
-    """What a client shall push for whom these are meant; nothing, each five minutes, where there are none."""
+    """Merge matching subscriptions; without any, no metrics every five minutes."""
     interval_ms, metrics = DEFAULT_INTERVAL_MS, JavaHashMap[str, None](string_hash)
     for each in subscriptions:
         interval_ms = min(interval_ms, each.interval_ms)

@@ -1,7 +1,7 @@
-"""What a client's metrics say: a reader of the few fields of OpenTelemetry's protobuf that clients fill.
+"""Parser of client metrics: a reader of the OpenTelemetry protobuf fields that clients use.
 
-It goes through the bytes a field at a time, yields often, and makes nothing of what it does not know; whatever claims
-more than there is ends it with a `WireError`. Gauges and sums are read, histograms are passed over.
+It processes the bytes field by field, yields often, and skips unknown fields; a length beyond the data raises
+`WireError`. Gauges and sums are read, histograms are skipped.
 
 Source: ``opentelemetry/proto/metrics/v1/metrics.proto``; ``SinglePointMetric.java`` (apache/kafka 4.3.1).
 """
@@ -27,7 +27,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class OtlpSample(NamedTuple):
-    """One value."""
+    """Value of a metric."""
 
     name: str
     labels: Labels
@@ -51,7 +51,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
-    """Number, kind and value of each field of a message."""
+    """Yield number, wire type and value of each field of a message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -73,14 +73,15 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
 
 
 def _parts(data: memoryview, wanted: int) -> Iterator[memoryview | None]:
-    """The messages in a field; None for each other field, of which there may be very many."""
+    """Yield the messages of a field; None for each other field, of which there may be many."""
     for number, _, value in _fields(data):
         yield value if number == wanted and isinstance(value, memoryview) else None
 
 
 def _bounded_fields(data: memoryview, left: Iterator[int]) -> Iterator[tuple[int, int, memoryview | int]]:
-    """The fields of a small message, within which nobody stops to let others in; ``left``: one for each there may be,
-    here and in what it lies in.
+    """Yield the fields of a small message without pauses.
+
+    ``left``: an item for each field allowed in it and its parents.
     """
     for found in _fields(data):
         if next(left, None) is None:
@@ -156,10 +157,10 @@ def _metric(data: memoryview) -> Generator[OtlpSample | None, None, None]:
 
 
 def parse_samples(data: bytes) -> Generator[OtlpSample | None, None, None]:
-    """Everything in a message of metrics; None now and then, where nothing was found yet.
+    """Yield all samples of a message; None now and then as a pause.
 
     Raises:
-        WireError: the bytes are none.
+        WireError: invalid message.
     """
     nothing = memoryview(b"")
     for resource in _parts(memoryview(data), 1):

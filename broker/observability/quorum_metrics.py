@@ -52,7 +52,7 @@ class QuorumMetricsSource(Protocol):
 
 
 def raft_state_name(raft: Any) -> str:
-    """One of `RAFT_STATES`: who follows and has no vote is an observer."""
+    """Return one of `RAFT_STATES`: a follower without a vote is an observer."""
     name = _STATE_NAMES[type(raft.state)]
     return "observer" if name in ("follower", "unattached") and not raft.voters.is_voter(raft.local_replica) else name
 

@@ -1,4 +1,4 @@
-"""Who watches requests come and answers go: the counts behind the metrics, and whatever else is to be told of them."""
+"""Observers of requests and responses: counters for metrics, and others."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ottla.wire.framing import RequestFrame
 
 
 class RequestObserver(Protocol):
-    """Told of each request whose header could be read, and of each answer; it must be quick, and may not fail."""
+    """Observer of each request with a readable header, and of each response; it must be quick and must not fail."""
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """A request came; it may still be refused."""
+        """Observe a request, which may still be rejected."""
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
         """Its response is complete and not encoded yet; not called for Produce and Fetch."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Its answer, of so many bytes with their length, is ready to leave. Not all requests are answered."""
+        """Observe a response of ``size_bytes``, with its length, before it is sent. Not all requests have one."""
 
 
 request_observer_factories: list[Callable[[Any], RequestObserver]] = []
@@ -160,7 +160,7 @@ class RequestMetrics:
             peer.request_errors = None
 
     def __iter__(self) -> Iterator[ApiMetrics]:
-        """Those APIs that were asked, by number."""
+        """Iterate over the APIs with requests, by key."""
         return (count for count in self._by_key if count is not None)
 
 

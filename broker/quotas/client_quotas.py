@@ -1,8 +1,8 @@
-"""What clients may bring, take and have done in a second: who goes over a quota waits until the rate is back at it.
+"""Client quotas: a client above its quota is throttled until its rate is back at the limit.
 
-Behaviour (S-345 to S-349): over the bound after counting, a client waits (rate - bound) / bound of the time the rate
-was taken over. Nothing is counted while there is no quota of that kind. Time that requests take counts in hundredths of
-a second (``request_percentage``), and nobody waits longer than a second for it.
+Behaviour (S-345 to S-349): above the limit after counting, the delay is (rate - limit) / limit of the window of the
+rate. Without a quota of the type nothing is counted. Request time counts in percent of a second
+(``request_percentage``), with a maximum delay of 1 s.
 
 Source: ``QuotaUtils.java``, ``ClientQuotaManager.java``, ``ClientRequestQuotaManager.java`` (apache/kafka 4.3.1).
 
@@ -37,7 +37,7 @@ class ClientQuotaManager(QuotaTable[Rate]):
     """Quotas of so much a second."""
 
     def __init__(self, env: Env, most_delay_ms: int = MAX_THROTTLE_MS, *, keeps: bool = True) -> None:
-        """``keeps``: whether what somebody has to wait for counts."""
+        """Create a manager; ``keeps``: True if throttled values count."""
         super().__init__(Rate)
         self._env = env
         self._most_delay_ms = most_delay_ms
@@ -47,10 +47,10 @@ class ClientQuotaManager(QuotaTable[Rate]):
         self._unlimited_counter.remove_limit()
 
     def maybe_record_and_get_throttle_ms(self, who: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
-        """Count something: how long somebody has to wait now, in milliseconds; for so long he is not read.
+        """Record a value and return the throttle time in milliseconds.
 
-        ``about_ms``: when his request came, by the wall clock; the time is asked for only where it decides. Who asks
-        often comes here only when what he holds does not cover it.
+        ``about_ms``: arrival of the request, wall clock; the current time is only read where it matters. Frequent
+        callers try their cached binding first.
         """
         bound = self.binding(who.principal, client_id)
         if self.binding_attribute is not None and len(client_id) <= MAX_QUOTA_CLIENT_ID_CHARS:
@@ -83,14 +83,14 @@ class ClientQuotaManager(QuotaTable[Rate]):
         return delay_ms
 
     def record_no_throttle(self, who: QuotaClient, client_id: str, value: float) -> None:
-        """Count something nobody waits for; a negative value takes back what was counted."""
+        """Record a value without throttling; a negative value takes one back."""
         bound, now_ms = self.binding(who.principal, client_id), self._env.monotonic_ms()
         if bound.limit != UNLIMITED:
             self.counter(bound.counter_key, now_ms).record(value, now_ms)
 
 
 class QuotaManagers:
-    """What clients may have of this node."""
+    """Quota managers of this node."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -136,8 +136,9 @@ class QuotaManagers:
         return self._controller_mutation
 
     def fetch_throttle_ms(self, peer: QuotaClient, client_id: str, size_bytes: int, about_ms: float) -> int:
-        """Somebody would get so much, and its request took time: how long it has to wait; then it gets nothing, and
-        that does not count. ``about_ms``: as of `ClientQuotaManager.maybe_record_and_get_throttle_ms`.
+        """Return the throttle time of a fetch of so many bytes.
+
+        If positive it returns no records, and they do not count.
         """
         requested_ms = self.request_throttle_ms(peer, client_id)
         delay_ms = self.fetch.maybe_record_and_get_throttle_ms(peer, client_id, size_bytes, about_ms)
@@ -150,7 +151,7 @@ class QuotaManagers:
         return min(most_bytes, self.fetch.binding(peer.principal, client_id).max_in_window)
 
     def request_throttle_ms(self, peer: QuotaClient, client_id: str) -> int:
-        """A request is about to be answered: how long who asked has to wait for the time it took (S-346)."""
+        """Return the throttle time for the time a request has taken (S-346)."""
         if peer.request_timer is None:
             return 0
         return self._request.maybe_record_and_get_throttle_ms(
@@ -158,7 +159,7 @@ class QuotaManagers:
         )
 
     def record_response(self, peer: QuotaClient, client_id: str) -> None:
-        """Its answer left: what that took counts for the next request."""
+        """Record the time of the response, which counts for the next request."""
         if peer.request_timer is not None:
             self._request.record_no_throttle(peer, client_id, peer.request_timer.lap_ms() / 10)
 

@@ -1,12 +1,12 @@
-"""How many connections there may be, and how fast new ones may come: of one node's clients, or of its controllers.
+"""Limits of connections and of their rate: for clients of a node, or for its controllers' listeners.
 
-Behaviour (S-355, S-356): who comes waits for a place among all connections and among its listener's, and for the rate
-of both; over the rate of its own address it is kept unread for the delay, then closed, and counts for nothing; over the
-number of its address it is closed at once. No delay is longer than a second. The brokers' own listener, where there is
-another, is not held up by what is for all; where that leads to too many, others must leave.
+Behaviour (S-355, S-356): a new connection waits for a slot among all connections and among its listener's, and for the
+rate of both; above the rate of its IP address it is held unread for the delay, then closed, and does not count; above
+the number of its address it is closed at once. No delay exceeds 1 s. The inter-broker listener, if separate, is not
+subject to the common limits; if they are exceeded, other connections are closed.
 
-Source: ``ConnectionQuotas`` in ``SocketServer.scala`` (apache/kafka 4.3.1). Deviation: rates count from when
-there is a limit.
+Source: ``ConnectionQuotas`` in ``SocketServer.scala`` (apache/kafka 4.3.1). Deviation: rates count from when there is a
+limit.
 
 From KIP-402, KIP-612.
 """
@@ -34,7 +34,7 @@ CONNECTION_LIMIT_KEYS = (MAX_CONNECTIONS, MAX_CREATION_RATE, MAX_CONNECTIONS_PER
 
 
 def normalize_host(text: str) -> str:
-    """An address however it is written; a name is itself."""
+    """Return the canonical form of an address; a name stays unchanged."""
     try:
         address = ip_address(text.strip())
     except ValueError:
@@ -43,7 +43,7 @@ def normalize_host(text: str) -> str:
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """The number for each address, of ``HOST:NUMBER,...``.
+    """Return the number for each address, of ``HOST:NUMBER,...``.
 
     Raises:
         ValueError: it is not that.
@@ -53,7 +53,7 @@ def parse_overrides(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What the settings and quotas say."""
+    """Limits by settings and quotas."""
 
     total: int = NO_LIMIT
     rate: int = NO_LIMIT
@@ -62,7 +62,7 @@ class ConnectionLimits:
     listeners: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Number and rate by listener, where they are not those of all."""
     ip_rates: Mapping[str | None, float] = field(default_factory=dict)
-    """None is the rate of any other address."""
+    """Rates by IP address; None is the default."""
 
     @classmethod
     def from_config(cls, config: NodeConfig, image: MetadataImage, names: Iterable[str]) -> ConnectionLimits:
@@ -95,12 +95,12 @@ class ConnectionLimits:
         return cls(total, rate, per_host, overrides, listeners, rates)
 
     def listener_limits(self, name: str) -> tuple[int, int]:
-        """Number and rate of one listener."""
+        """Return maximum number and rate of a listener."""
         return self.listeners.get(name, (self.total, self.rate))
 
 
 class ConnectionQuotas:
-    """Who is connected, counted; and who may come."""
+    """Counters of connections, and their checks."""
 
     def __init__(self, protected: str | None = None) -> None:
         """``protected``: the brokers' own listener, where there is another."""
@@ -118,7 +118,7 @@ class ConnectionQuotas:
         return listener == self._protected
 
     def record_and_get_throttle_ms(self, listener: str, now_ms: float) -> int:
-        """Somebody came: how long it must wait for the rates, in milliseconds."""
+        """Record a new connection; return its delay by the rates, in milliseconds."""
         delay_ms = 0
         if not self.is_protected(listener):
             delay_ms = _record_and_get_throttle_ms(self._rate, self.limits.rate, now_ms)
@@ -132,7 +132,7 @@ class ConnectionQuotas:
         return self.is_protected(listener) or self._total < self.limits.total
 
     def ip_throttle_ms(self, listener: str, host: str, now_ms: float) -> int:
-        """How long somebody is kept before it is closed, as its address comes too often; 0 where it does not."""
+        """Return the delay of a connection above the rate of its IP address; 0 within it."""
         host = normalize_host(host)
         rates = self.limits.ip_rates
         bound = rates.get(host, rates.get(None)) if rates else None
@@ -148,7 +148,7 @@ class ConnectionQuotas:
         return delay_ms
 
     def increment(self, listener: str, host: str) -> bool:
-        """Count somebody in; False, and nothing counted, where there are too many of its address."""
+        """Count a connection; return False, without counting, above the limit of its address."""
         host = normalize_host(host)
         if self._count_by_ip[host] >= self.limits.overrides.get(host, self.limits.per_ip):
             return False
@@ -156,7 +156,7 @@ class ConnectionQuotas:
         return True
 
     def add_existing(self, listener: str, host: str) -> None:
-        """Count somebody who was there before there was a limit."""
+        """Count a connection that exists when a limit is set."""
         self._count(listener, normalize_host(host))
 
     def _count(self, listener: str, host: str) -> None:
@@ -165,7 +165,7 @@ class ConnectionQuotas:
         self._total += 1
 
     def decrement(self, listener: str, host: str) -> None:
-        """Somebody is gone."""
+        """Remove a closed connection."""
         host = normalize_host(host)
         self._count_by_ip[host] -= 1
         if not self._count_by_ip[host]:

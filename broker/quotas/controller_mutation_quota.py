@@ -1,9 +1,9 @@
-"""How many partitions a client may have made or removed in a second, counted by the active controller.
+"""Controller mutation quota: partitions created or deleted per second, counted by the active controller.
 
-Behaviour (S-350, S-351): a bucket of eleven seconds' tokens, full at first, that fills by the second; a partition
-costs one. While there are less than none, versions that know the error are refused topic by topic with
-THROTTLING_QUOTA_EXCEEDED, before that topic is counted; older ones are carried out and counted. Both wait until the
-bucket is back at none, less what has passed since. A client that a broker speaks for is held up there, not here.
+Behaviour (S-350, S-351): a token bucket with the tokens of eleven seconds, initially full, refilled each second; a
+partition costs one. While it is negative, versions with the error are rejected topic by topic with
+THROTTLING_QUOTA_EXCEEDED, before the topic is counted; older ones are executed and counted. The throttle time lasts
+until the bucket is at zero. A forwarded client is throttled at its broker, not here.
 
 Source: ``TokenBucket.java``, ``ControllerMutationQuotaManager.java``, ``StrictControllerMutationQuota.java``,
 ``PermissiveControllerMutationQuota.java`` (apache/kafka 4.3.1).
@@ -21,7 +21,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class TokenBucket:
-    """What somebody may still have done."""
+    """Token bucket of a client."""
 
     __slots__ = ("_tokens", "_updated_ms")
 
@@ -30,7 +30,7 @@ class TokenBucket:
         self._updated_ms: float | None = None
 
     def measure(self, rate: float, now_ms: float) -> float:
-        """The tokens there are now; ``rate``: so many come a second."""
+        """Return the current tokens; ``rate``: tokens per second."""
         most = SAMPLES * rate
         if self._updated_ms is None:
             self._tokens = most
@@ -45,12 +45,12 @@ class TokenBucket:
         return self._tokens
 
     def last_recorded_ms(self) -> float:
-        """When it was looked at last."""
+        """Time of the last update."""
         return self._updated_ms or 0.0
 
 
 class ControllerMutationQuota:
-    """What one request changes, and how long who asked has to wait for it."""
+    """Mutations of one request and its throttle time."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ControllerMutationQuota:
         return True
 
     def set_throttle_time(self, answer: Any) -> None:
-        """Say in the answer how long to wait; who is connected here is not read meanwhile."""
+        """Set the throttle time of the response; a directly connected client is muted meanwhile."""
         wait_ms = max(0, int(self._wait_ms - (self._now_ms() - self._measured_ms))) if self._wait_ms else 0
         answer.throttle_time_ms = max(answer.throttle_time_ms, wait_ms)
         self._peer.throttle_ms = max(self._peer.throttle_ms, wait_ms)

@@ -1,9 +1,9 @@
-"""Whose quota counts for somebody, and the counters under it.
+"""Lookup of the most specific quota of a client, and its rate counter.
 
 Behaviour (P-99, S-345, S-347, S-348): the most specific quota counts: of user and client, the client of any user, the
-user, and so on; clients under a default have counters of their own. A rate is the sum of the kept samples over their
-time, counted as ten whole seconds and what has passed of the last one; a sample lasts a second from its first use, and
-one that was silent for eleven begins anew. Counters nobody used for an hour are forgotten.
+user, and so on; clients under a default have counters of their own. A rate is the sum of the samples over their window:
+ten whole seconds and the elapsed part of the last one; a sample lasts a second from its first use, and one idle for
+eleven is reset. Counters unused for an hour are removed.
 
 Source: ``Rate.java``, ``SampledStat.java``, ``ClientQuotaManager.java`` (apache/kafka 4.3.1).
 
@@ -23,26 +23,26 @@ SAMPLE_MS = 1000.0
 SAMPLES = 11
 COUNTER_EXPIRY_MS = 3_600_000.0
 MAX_THROTTLE_MS = 2**31 - 1
-"""What an answer can say."""
+"""Maximum throttle time in a response."""
 UNLIMITED = math.inf
-"""The rate of whoever has no quota."""
+"""Limit without a quota."""
 _MAX_BINDINGS = 10_000
 _SWEEP_MS = 60_000.0
 _MAX_LIMIT = 10**15
 ClientQuotaEntity = tuple[str | None, str | None]
-"""Whose quota: a user's and a client's name; None is the default of its kind, an empty name none at all."""
+"""User and client id of a quota; None is the default of its type, an empty name none."""
 UNSPECIFIED = ""
 
 
 class RequestClock(Protocol):
-    """What a request has taken so far: `ottla.broker.quotas.request_timer.RequestTimer`."""
+    """Processing time of a request: `ottla.broker.quotas.request_timer.RequestTimer`."""
 
     def lap_ms(self) -> float:
-        """How long the loop was at work for it since this was asked last."""
+        """Return the event loop time used since the last call."""
 
 
 class QuotaClient(Protocol):
-    """Who is counted: `ottla.broker.requests.peer.Peer`."""
+    """Client of a quota: `ottla.broker.requests.peer.Peer`."""
 
     principal: str
     throttle_ms: int
@@ -57,17 +57,17 @@ class QuotaClient(Protocol):
 
 
 class QuotaCounter(Protocol):
-    """Somebody's."""
+    """Counter of a client."""
 
     def last_recorded_ms(self) -> float:
-        """When something was counted last."""
+        """Time of the last recorded value."""
 
 
 C = TypeVar("C", bound=QuotaCounter)
 
 
 class _RateSample:
-    """What was counted within a second."""
+    """Sum of one second."""
 
     __slots__ = ("began_ms", "last_ms", "value")
 
@@ -82,9 +82,8 @@ class _RateSample:
 class Rate:
     """Rate over a window of samples of one second (S-345). Recording and reading touch one sample, once a second all.
 
-    Between two looks who counts may do it by itself, from the time `fast_from_ms` up to `fast_until_ms`: what it adds
-    to `recorded` counts as long as that is no more than `remaining`, and it notes when that was. These times are of
-    another clock; like `remaining` they are whole numbers, as what is compared with them is: that takes half as long.
+    Fast path: from `fast_from_ms` to `fast_until_ms` a caller may add to `recorded` directly, up to `remaining`, and
+    store the time. These times are wall clock; like `remaining` they are integers, which compare twice as fast.
     """
 
     __slots__ = (
@@ -110,8 +109,9 @@ class Rate:
         """So much is the clock of looks ahead of the other."""
 
     def open_fast_path(self, most: float, now_ms: float, about_ms: float) -> None:
-        """Have the current sample counted at directly as long as all samples together hold ``most``. It was just looked
-        at. ``about_ms``: the time by another clock; where that is set back, this ends.
+        """Have the current sample counted at directly as long as all samples together hold ``most``.
+
+        It was just looked at. ``about_ms``: the time by another clock; where that is set back, this ends.
         """
         current = self._samples[self._current]
         self.remaining = math.floor(min(most - self._others - current.value, _MAX_LIMIT))
@@ -120,11 +120,11 @@ class Rate:
         self.fast_until_ms = math.floor(min(self._recompute_ms, current.began_ms + SAMPLE_MS) - self._shift_ms)
 
     def remove_limit(self) -> None:
-        """Have it counted at directly whatever comes: nobody looks here."""
+        """Open the fast path without a limit."""
         self.remaining, self.fast_until_ms = UNLIMITED, UNLIMITED
 
     def _close_fast_path(self) -> None:
-        """What was counted directly is in the sample."""
+        """Move directly recorded values into the sample."""
         self.fast_until_ms = 0
         if self.recorded:
             current = self._samples[self._current]
@@ -133,7 +133,7 @@ class Rate:
             self.recorded = 0
 
     def record(self, value: float, now_ms: float) -> None:
-        """Count something that happened now."""
+        """Record a value now."""
         self._close_fast_path()
         samples = self._samples
         if not samples:
@@ -151,7 +151,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: float) -> tuple[float, float]:
-        """What a second brings, and over how many milliseconds that was taken."""
+        """Return the rate per second, and its window in milliseconds."""
         self._close_fast_path()
         samples = self._samples
         if not samples:
@@ -176,15 +176,15 @@ class Rate:
         self._recompute_ms = min((s.last_ms for s in others), default=float("inf")) + SAMPLES * SAMPLE_MS
 
     def last_recorded_ms(self) -> float:
-        """When something was counted last."""
+        """Return the time of the last recorded value."""
         self._close_fast_path()
         return max((s.last_ms for s in self._samples), default=0.0)
 
 
 class QuotaBinding(Generic[C]):
-    """Whose counter it is, and how much a second it may be.
+    """Counter and limit of a client.
 
-    A connection holds the one it counted under last: most requests count there, without anything being looked for.
+    A connection keeps its last one, so that most requests need no lookup.
     """
 
     __slots__ = ("client_id", "counter", "counter_key", "limit", "max_in_window")
@@ -200,7 +200,7 @@ class QuotaBinding(Generic[C]):
         """The one that `QuotaTable.counter` gave last, if it gave any."""
 
     def try_record(self: QuotaBinding[Rate], value: float, about_ms: float) -> bool:
-        """Count something that cannot be over; False: it was not counted, and what it comes to has to be looked at."""
+        """Record a value within the limit; return False, without recording, if the rate must be computed."""
         rate = self.counter
         if rate.fast_from_ms <= about_ms < rate.fast_until_ms:
             taken = rate.recorded + value
@@ -227,13 +227,13 @@ class QuotaTable(Generic[C]):
         self._swept_ms = 0.0
 
     def invalidate_bindings(self) -> None:
-        """There are other quotas: the counters go on."""
+        """Invalidate cached bindings after a change of quotas; counters stay."""
         for bound in self.bindings.values():
             bound.client_id, bound.counter = None, self._unused_counter  # connections hold it
         self.bindings.clear()
 
     def binding(self, principal: str, client_id: str) -> QuotaBinding[C]:
-        """The most specific quota of somebody (P-99 and S-347); who has none is FREE."""
+        """Return the most specific quota of a client (P-99 and S-347); FREE without one."""
         try:
             return self.bindings[principal, client_id]
         except KeyError:
@@ -248,7 +248,7 @@ class QuotaTable(Generic[C]):
         return found
 
     def _resolve_binding(self, user: str, client_id: str) -> QuotaBinding[C]:
-        """Who comes without a name for itself has its user's quota alone."""
+        """Return the binding; a client without a client id has its user's quota only."""
         limits = self.limits
         order: tuple[tuple[ClientQuotaEntity, tuple[str, str]], ...] = (
             ((user, client_id), (user, client_id)),
@@ -269,7 +269,7 @@ class QuotaTable(Generic[C]):
         return QuotaBinding((UNSPECIFIED, UNSPECIFIED), client_id, UNLIMITED, self._unlimited_counter)
 
     def counter(self, who: tuple[str, str], now_ms: float) -> C:
-        """Somebody's counter; those nobody used for long are forgotten."""
+        """Return the counter of a client, and remove expired ones."""
         found = self._counters.pop(who, None)
         self._remove_expired(now_ms)
         if found is None:
@@ -280,7 +280,7 @@ class QuotaTable(Generic[C]):
         return found
 
     def _remove_expired(self, now_ms: float) -> None:
-        """They stand in the order of their last use."""
+        """Remove expired counters, which are in order of last use."""
         if now_ms - self._swept_ms >= _SWEEP_MS:
             self._swept_ms = now_ms
             while self._counters:
@@ -291,7 +291,7 @@ class QuotaTable(Generic[C]):
 
 
 def quota_entity(entity: QuotaEntity) -> ClientQuotaEntity | None:
-    """Where a quota of users and clients stands; None for one of another kind."""
+    """Return user and client id of a quota entity; None for another type."""
     kinds = dict(entity)
     if not kinds.keys() <= {USER, CLIENT_ID}:
         return None

@@ -1,7 +1,7 @@
-"""How fast replicas that are behind may be filled: bytes a second, of those partitions whose topics name them.
+"""Replication quotas: bytes per second for replicas that are not in sync, of the partitions that topics list.
 
-Two of them, the leader's side and the follower's, each with a rate for the node and a list of replicas for the topic:
-what `kafka-reassign-partitions --throttle` sets. A replica in sync is never held back.
+There are two, of leaders and followers, each with a rate of the node and a list of replicas of the topic, as
+`kafka-reassign-partitions --throttle` sets them. Replicas in sync are never throttled.
 
 Source: ``ReplicationQuotaManager.java``, ``ReplicaManager.shouldLeaderThrottle``, ``RemoteLeaderEndPoint.scala``
 (apache/kafka 4.3.1); KIP-73.
@@ -22,7 +22,7 @@ ALL_REPLICAS = "*"
 
 
 class ReplicationQuota:
-    """One side's. ``now_ms`` is of a clock that never goes back."""
+    """Replication quota of leaders or followers. ``now_ms`` is monotonic."""
 
     def __init__(self, side: str, node_id: int, rate_key: str | None = None) -> None:
         self._rate_key = rate_key or f"{side}.replication.throttled.rate"
@@ -33,7 +33,7 @@ class ReplicationQuota:
         self._throttled_replicas: dict[str, tuple[Mapping[str, str], frozenset[int] | None]] = {}
 
     def bytes_per_second(self, image: MetadataImage) -> int | None:
-        """The rate that is set for this node; None for none."""
+        """Return the rate that is set for this node; None for none."""
         for name in (self._node_id, ""):
             text = image.config(RESOURCE_BROKER, name).get(self._rate_key)
             rate = None if text is None else valid_canonical_value(broker_key(self._rate_key), text)

@@ -1,10 +1,9 @@
-"""How long the event loop is at work for one request: waiting does not count, nor what others do meanwhile.
+"""Event loop time of a request: without waiting and without the time of other tasks.
 
-It stands around a coroutine and looks at the clock whenever that one begins or stops to run. Loaded once requests are
-timed.
+It wraps a coroutine and reads the clock whenever that one starts or stops to run. Loaded once requests are timed.
 
 Source: ``RequestChannel.Request.requestThreadTimeNanos``, ``KafkaChannel.addNetworkThreadTimeNanos`` (apache/kafka
-4.3.1); there it is the time of threads.
+4.3.1), which measure threads.
 
 From KIP-124.
 """
@@ -27,10 +26,10 @@ class RequestTimeQuota(Protocol):
     """`ottla.broker.quotas.client_quotas.QuotaManagers`."""
 
     def request_throttle_ms(self, peer: Peer, client_id: str) -> int:
-        """A request is about to be answered: how long who asked has to wait."""
+        """Return the throttle time of a request before its response is sent."""
 
     def record_response(self, peer: Peer, client_id: str) -> None:
-        """Its answer left."""
+        """Record a sent response."""
 
 
 class RequestQuotaSource(Protocol):
@@ -38,11 +37,11 @@ class RequestQuotaSource(Protocol):
 
     @property
     def quotas(self) -> RequestTimeQuota | None:
-        """None: there is no quota any more."""
+        """None: no quotas."""
 
 
 class RequestTimer:
-    """One request's."""
+    """Timer of one request."""
 
     __slots__ = ("_now_ms", "_quota_source", "_since_ms", "_spent_ms", "client_id", "is_exempt")
 
@@ -57,7 +56,7 @@ class RequestTimer:
         """True if it came from another broker, in its own affairs."""
 
     def lap_ms(self) -> float:
-        """How long the loop was at work since this was asked last."""
+        """Return the event loop time used since the last call."""
         spent_ms, self._spent_ms = self._spent_ms, 0.0
         if self._since_ms is not None:
             now_ms = self._now_ms()
@@ -79,7 +78,7 @@ class RequestTimer:
                 answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)
 
     def stop(self, peer: Peer) -> None:
-        """The answer has left: what that took counts too, for what comes next."""
+        """Stop after the response; its time counts for the next request."""
         if self._quota_source.quotas is not None and self.client_id is not None:
             self._quota_source.quotas.record_response(peer, self.client_id)
 

@@ -1,1 +1,1 @@
-"""What every layer needs of a request: its peer, delayed operations, error responses, the decompression limit."""
+"""Common parts of requests: peers, delayed operations, error responses, the decompression limit."""

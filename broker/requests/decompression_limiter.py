@@ -1,8 +1,8 @@
-"""Who may unpack much of what others sent: a few at a time in a whole node, everybody else waits.
+"""Limiter of memory-heavy decompression: a few at a time on a node, others wait.
 
-A batch of a few kilobytes may unpack to very much. Nothing of that is kept where its records are only looked at, but
-between two pieces the codec keeps what it needs to go on: zstd a window of up to 128 MiB, snappy a whole block. A
-hundred connections that are at it, each in its turns, would keep a hundred times that.
+A batch of a few kilobytes may expand to very much. Its validation keeps no records, but between two pieces the codec
+keeps its state: zstd a window of up to 128 MiB, snappy a whole block. A hundred connections at once would keep a
+hundred times that.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from ottla.jobs.job import Job
 
 T = TypeVar("T")
 DecompressionJob = Generator[bool | None, None, T]
-"""Work that is cut into steps, and says True once it keeps much, or will with the next step
-(`compression.StreamDecompressor`): then it goes on when it is its turn. What unpacks little never waits."""
+"""Job that yields True once it holds much memory, or will with the next step (`compression.StreamDecompressor`): then
+it waits for the limiter. Others never wait.
+"""
 
 
 class DecompressionLimiter:
-    """Those of a node."""
+    """Limiter of a node."""
 
     def __init__(self) -> None:
         self._limiter = trio.CapacityLimiter(MAX_CONCURRENT_DECOMPRESSIONS)
 
     @property
     def active_count(self) -> int:
-        """How many unpack much."""
+        """Number of memory-heavy decompressions."""
         return self._limiter.borrowed_tokens
 
     def as_job(self, work: DecompressionJob[T]) -> Job[T]:

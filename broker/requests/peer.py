@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.connection")
 ANONYMOUS = "User:ANONYMOUS"
-"""Kafka's principal of a connection that proved nothing (``KafkaPrincipal.java``)."""
+"""Kafka's principal of an unauthenticated connection (``KafkaPrincipal.java``)."""
 
 
 class CachedQuota(Protocol):
-    """What somebody may have under a quota: `ottla.broker.quotas.quota_table.QuotaBinding`."""
+    """Quota of a client: `ottla.broker.quotas.quota_table.QuotaBinding`."""
 
     client_id: str | None
-    """It is for who calls itself so."""
+    """Client id of the binding."""
     max_in_window: int
     """In bytes: more at once would be over it."""
 
     def try_record(self, value: float, about_ms: float) -> bool:
-        """Count something that cannot be over; False: it was not counted."""
+        """Record a value within the limit; return False if it was not recorded."""
 
 
 class _UnknownQuota:
-    """Nobody has looked yet what it may have."""
+    """Binding that is not looked up yet."""
 
     client_id: str | None = None
     max_in_window = 0
@@ -40,10 +40,10 @@ UNKNOWN_QUOTA: CachedQuota = _UnknownQuota()
 
 
 class QuotaBindings:
-    """Bindings of a client to its byte-rate quotas, looked at before the quota tables.
+    """Bindings of a client to its byte-rate quotas, checked before the quota tables.
 
     Life time: a binding is of the principal and of the client id of the request that looked it up last. It is replaced
-    when a request has another client id, and covers nothing any more once the quotas change.
+    when a request has another client id, and invalid once the quotas change.
     """
 
     __slots__ = ("fetch", "produce")
@@ -149,7 +149,7 @@ class Peer:
         return cancel
 
     def mark_disconnected(self) -> None:
-        """It has left; only the first call does anything."""
+        """Mark as disconnected; later calls have no effect."""
         if not self.is_disconnected:
             self.is_disconnected = True
             while self._callbacks:
@@ -175,4 +175,4 @@ class Peer:
 
 
 def _no_cancellation() -> None:
-    """Takes back what was called at once."""
+    """Do nothing, since the callback was called at once."""

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class PeerDisconnectedError(Exception):
-    """The client disconnected while its request waited: there is nothing to answer."""
+    """Client disconnected while its request waited: no response is needed."""
 
 
 async def wait_while_connected(peer: Peer, awaitable: Awaitable[T]) -> T:

@@ -1,7 +1,7 @@
-"""Requests that must wait: one table of parked work, woken by what it waits for or by its deadline.
+"""Purgatory: one table of delayed operations, completed by changes or by their deadline.
 
-A parked entry names the keys it waits on (a partition, a group). Whoever changes something under a key calls
-`Purgatory.check_and_complete`, and each entry parked there looks for itself whether it can go on.
+A delayed operation has keys (a partition, a group). A change under a key calls `Purgatory.check_and_complete`, and each
+operation with that key checks whether it can complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEYS_PER_STEP = 1000
 
 
 class DelayedOperation:
-    """One waiting request."""
+    """Delayed operation."""
 
     __slots__ = ("event", "is_ready_after", "keys")
 
@@ -38,15 +38,15 @@ class Purgatory:
         return len({id(p) for parked in self._operations_by_key.values() for p in parked})
 
     async def wait(self, keys: Iterable[Hashable], is_ready: Callable[[], bool], timeout_ms: float) -> bool:
-        """Wait until ``is_ready`` or the time is over; says which. ``is_ready`` is asked at each wake-up."""
+        """Wait until ``is_ready`` or the timeout; return True if ready. ``is_ready`` is called at each wake-up."""
         return is_ready() or await self.wait_for_change(keys, lambda _: is_ready(), timeout_ms)
 
     async def wait_for_change(
         self, keys: Iterable[Hashable], is_ready_after: Callable[[Hashable], bool], timeout_ms: float
     ) -> bool:
-        """Wait until ``is_ready_after`` says so of a key that was woken, or the time is over; says which.
+        """Wait until ``is_ready_after`` returns True for a changed key, or the timeout; return True if ready.
 
-        Who waits on many keys looks at that one only: a change costs its own size.
+        With many keys only the changed one is checked.
         """
         parked = DelayedOperation(is_ready_after)
         parked.keys = list(keys)
@@ -58,14 +58,12 @@ class Purgatory:
             self.forget(parked)
 
     def watch(self, parked: DelayedOperation, key: Hashable) -> None:
-        """Have an entry hear of changes under a key from now on, until it is to be forgotten: whoever has very many to
-        look at first watches each, then looks at it.
-        """
+        """Add a key to an operation from now on: callers with many keys watch each before they read it."""
         parked.keys.append(key)
         self._operations_by_key.setdefault(key, {})[parked] = None
 
     async def wait_for(self, parked: DelayedOperation, timeout_ms: float) -> bool:
-        """Wait until an entry was woken and ready, or the time is over; says which."""
+        """Wait until an operation completes, or the timeout; return True if completed."""
         with self._env.timeout(timeout_ms / 1000):
             await parked.event.wait()
         return parked.event.is_set()
@@ -82,7 +80,7 @@ class Purgatory:
             self.forget(parked)
 
     def forget(self, parked: DelayedOperation) -> None:
-        """An entry does not wait any more."""
+        """Remove an operation."""
         self._remove(parked, parked.keys)
 
     def _remove(self, parked: DelayedOperation, keys: Iterable[Hashable]) -> None:
@@ -94,7 +92,7 @@ class Purgatory:
                     del self._operations_by_key[key]
 
     def check_and_complete(self, key: Hashable) -> None:
-        """Something under ``key`` has changed."""
+        """Check the operations waiting for ``key``, which has changed."""
         entries = self._operations_by_key.get(key)
         if entries:
             for parked in list(entries):

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): what is delivered to whom, and the coordinator that remembers it."""
+"""Share groups (KIP-932): delivery of records to members, and its state."""

@@ -1,8 +1,8 @@
-"""Records of a share partition that come back: acknowledged, released with their session, or when their lock is over.
+"""Releases of acquired records of a share partition: acknowledgement, closed session, or expired lock.
 
-What a member says is first *pending*, then written by the persister, then final; where the write fails, or one batch
-of a request is refused, everything of that request is as it was. A lock that is over is not taken back: the record may
-be delivered again whether or not that could be written.
+An acknowledgement is first *pending*, then written by the persister, then final; if the write fails, or one batch of a
+request is invalid, all changes of the request are rolled back. An expired lock is not rolled back: the record may be
+delivered again whether or not that could be written.
 
 Source: ``SharePartition.acknowledge``, ``releaseAcquiredRecords``, ``releaseAcquisitionLockOnTimeout`` (apache/kafka
 4.3.1), KIP-932, KIP-1222.
@@ -32,14 +32,14 @@ _STATE_BY_ACKNOWLEDGE_TYPE = {
 
 
 class ShareAcknowledgementBatch(NamedTuple):
-    """What a member says of some records: one type for all of them, or one for each."""
+    """Acknowledgement of a range of records: one type for all of them, or one for each."""
 
     first_offset: int
     last_offset: int
     acknowledge_types: Sequence[int]
 
     def type_at(self, offset: int) -> int:
-        """What is said of one record."""
+        """Return the type of one record."""
         return (
             self.acknowledge_types[offset - self.first_offset]
             if len(self.acknowledge_types) > 1
@@ -47,8 +47,9 @@ class ShareAcknowledgementBatch(NamedTuple):
         )
 
     def type_boundaries(self, first: int, last: int) -> list[int]:
-        """Where among some of its records another thing is said than of the one before; the first of them, and the one
-        behind them. No more than can be taken, and one.
+        """Return the boundaries of equal types among some of its records, with the first offset and the end.
+
+        At most one more than allowed.
         """
         if len(self.acknowledge_types) == 1 or first > last:
             return [first, last + 1]
@@ -61,7 +62,7 @@ _SAME_TYPE_RUN = re.compile(b"|".join(b"%c+" % kind for kind in range(5)))
 
 
 class RecordStateChange(NamedTuple):
-    """Records whose state changes, and what is to be written of it."""
+    """Change of state of records, and the batch to write."""
 
     batch: InFlightBatch
     first_offset: int
@@ -70,7 +71,7 @@ class RecordStateChange(NamedTuple):
     state_batch: PersisterStateBatch
 
     def runs(self) -> list[InFlightRun]:
-        """The same records now: they may have been cut, and their batch split, meanwhile."""
+        """Return the same records now: they may have been cut, and their batch split, meanwhile."""
         if self.batch.is_whole_run(self.first_offset, self.last_offset):
             return [InFlightRun(self.first_offset, self.last_offset, self.state)]
         before = self.state.rollback_state
@@ -82,7 +83,7 @@ class RecordStateChange(NamedTuple):
 
 @dataclass(slots=True)
 class RecordStateChanges:
-    """What is to be written before it holds; `complete_changes` it when that is known."""
+    """Changes to write before they take effect; `complete_changes` then completes them."""
 
     changes: list[RecordStateChange] = field(default_factory=list)
 
@@ -103,12 +104,12 @@ def _invalid_record_state(text: str) -> ProtocolError:
 def acknowledge_records(
     share: SharePartition, member_id: str, said: Sequence[ShareAcknowledgementBatch], now_ms: int
 ) -> RecordStateChanges:
-    """Take a member's word for its records: pending until `complete_changes`.
+    """Acknowledge a member's records: pending until `complete_changes`.
 
-    What lies before the start offset is long done.
+    Records before the start offset are final already.
 
     Raises:
-        ProtocolError: INVALID_RECORD_STATE, INVALID_REQUEST: nothing of it was taken.
+        ProtocolError: INVALID_RECORD_STATE, INVALID_REQUEST: no record was changed.
     """
     changes = RecordStateChanges()
     try:
@@ -170,7 +171,7 @@ def _acknowledge_batch(
     for run in batch.runs(first, last):
         refused = _acknowledgement_error(run.state, member_id)
         if refused is not None:
-            last = run.first_offset - 1  # what is said of those before it is taken, until it is undone
+            last = run.first_offset - 1  # earlier records of the batch are changed until the rollback
             break
     begins = one.type_boundaries(first, last)
     if len(begins) > MAX_SHARE_BATCH_CUTS + 2 or (
@@ -220,7 +221,7 @@ def _apply_acknowledge_type(
 
 
 def release_acquired_records(share: SharePartition, member_id: str) -> RecordStateChanges:
-    """A member is gone: whatever it holds may go to others; pending until `complete_changes`."""
+    """Release all records of a member; pending until `complete_changes`."""
     changes = RecordStateChanges()
     for batch, (first, last, state) in _split_releasable(share, lambda state: _is_acquired_by(state, member_id)):
         gone = last < share.start_offset
@@ -236,8 +237,9 @@ def release_acquired_records(share: SharePartition, member_id: str) -> RecordSta
 def _split_releasable(
     share: SharePartition, goes: Callable[[InFlightState], bool]
 ) -> Iterator[tuple[InFlightBatch, InFlightRun]]:
-    """What goes, with its batch: all of it, or runs of its records. One the start offset lies in is cut there: what
-    lies before it has another end.
+    """Yield the affected batches: whole, or as runs of their records.
+
+    One that contains the start offset is cut there, since earlier records have another state.
     """
     for batch in share:
         if batch.batch_state is not None and not goes(batch.batch_state):
@@ -255,7 +257,7 @@ def _is_acquired_by(state: InFlightState, member_id: str) -> bool:
 
 
 def complete_changes(share: SharePartition, changes: RecordStateChanges, now_ms: int, *, written: bool) -> bool:
-    """The fate of pending changes is known; says whether the start offset moved on."""
+    """Complete pending changes or roll them back; return True if the start offset advanced."""
     for row in changes.changes:
         for first, last, state in row.runs():
             state.complete_state_transition(now_ms, written=written)
@@ -271,7 +273,7 @@ def complete_changes(share: SharePartition, changes: RecordStateChanges, now_ms:
 
 
 def next_lock_expiry_ms(share: SharePartition) -> int | None:
-    """When the first lock in force is over, by the clock of `acquire_records`; None where nothing is locked."""
+    """Return the expiry of the first lock, by the clock of `acquire_records`; None without locks."""
     ends = (state.lock_until_ms for batch in share for state in batch.states() if _is_locked(state))
     return min((end for end in ends if end is not None), default=None)
 

@@ -29,7 +29,7 @@ class AcquiredRange(NamedTuple):
 
 
 class AcquireRequest(NamedTuple):
-    """What a member wants."""
+    """Parameters of an acquisition."""
 
     member_id: str
     max_records: int
@@ -39,12 +39,12 @@ class AcquireRequest(NamedTuple):
 
 
 class FetchedOffsets(NamedTuple):
-    """What was read of the log: where the read began, and the first and last offset of each record batch in it."""
+    """Offsets of a read: its start, and first and last offset of each record batch."""
 
     fetch_offset: int
     batch_offsets: Sequence[tuple[int, int]]
     aborted_offsets: Sequence[tuple[int, int]] = ()
-    """Those of them that belong to aborted transactions, where the group reads only committed ones."""
+    """Ranges of aborted transactions, if the group is read_committed."""
 
 
 def acquire_records(
@@ -65,7 +65,7 @@ def acquire_records(
 
 
 def _acquisition_bounds(share: SharePartition, max_records: int, fetched: FetchedOffsets) -> tuple[int, int]:
-    """The last offset to hand out, and how many records at most."""
+    """Return the last offset to acquire, and the maximum number of records."""
     last = fetched.batch_offsets[-1][1]
     most = min(max_records, share.limits.max_record_locks - share.in_flight_count)
     if most <= 0 and fetched.fetch_offset <= share.end_offset:  # no new ones, but free ones may go out again
@@ -75,7 +75,7 @@ def _acquisition_bounds(share: SharePartition, max_records: int, fetched: Fetche
 
 
 class _RecordAcquisition:
-    """One member's turn."""
+    """Acquisition for one member."""
 
     def __init__(
         self, share: SharePartition, asked: AcquireRequest, fetched: FetchedOffsets, last: int, most: int, now_ms: int
@@ -95,7 +95,7 @@ class _RecordAcquisition:
     def run(self) -> list[AcquiredRange]:
         share, base = self._share, self._read[0][0]
         self._archive_gap_before(base)
-        if base > self._last:  # nothing is left of the window, which is full: what was read lies behind it
+        if base > self._last:  # the window is full: the read is beyond it
             return self._out
         first, floor = base, share.last_batch_at_or_before(base)
         if floor is None:
@@ -113,7 +113,7 @@ class _RecordAcquisition:
         return self._out
 
     def _archive_gap_before(self, base: int) -> None:
-        """The log has nothing between where the read began and its first batch: compacted away, or deleted."""
+        """Archive the gap between the start of the read and its first batch, which was compacted or deleted."""
         share = self._share
         if not len(share) or self._from >= base:
             return
@@ -206,7 +206,7 @@ class _RecordAcquisition:
     # ------------------------------------------------------------------ what is new
 
     def _acquire_new(self, first: int, last: int) -> None:
-        """Hand out records nobody had yet, to the end of the record batch the last one lies in."""
+        """Acquire new records, to the end of the record batch of the last one."""
         share, most = self._share, self._most - self._count
         if not len(share):
             first = max(first, share.end_offset)
@@ -251,7 +251,7 @@ class _RecordAcquisition:
         return AcquiredRange(first, last, 1)
 
     def _acquire_strictly(self, first: int, last: int, most: int) -> AcquiredRange:
-        """A whole record batch comes into flight, and only so much of it goes to the member."""
+        """Return a whole record batch comes into flight, and only so much of it goes to the member."""
         batch = InFlightBatch(first, last, InFlightState(RecordState.AVAILABLE, 0))
         batch.track_offset_states()
         self._share.add_batch(batch)
@@ -263,7 +263,7 @@ class _RecordAcquisition:
 def _archive_aborted(
     share: SharePartition, acquired: list[AcquiredRange], aborted: Sequence[tuple[int, int]]
 ) -> list[AcquiredRange]:
-    """Give up what aborted transactions wrote; nobody sees it."""
+    """Archive the records of aborted transactions, which are not delivered."""
     for base, last in aborted:
         floor = share.last_batch_at_or_before(base)  # None: the start offset lies inside that batch
         first = base if floor is None else floor.first_offset

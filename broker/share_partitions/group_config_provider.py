@@ -1,4 +1,4 @@
-"""What a share group's settings say, as they are now: the group's own, else the broker's, within the broker's limits.
+"""Current settings of a share group: the group's own, else the broker's, within the broker's limits.
 
 Source: ``ShareGroupConfigProvider.java``, ``GroupConfig.java``, ``ShareGroupAutoOffsetResetStrategy.java``
 (apache/kafka 4.3.1).
@@ -45,7 +45,7 @@ class ShareGroupConfigProvider:
         return self._config.text(broker) if broker in BROKER_KEYS else GROUP_KEYS[name].default or ""
 
     def number(self, group_id: str, name: str) -> int:
-        """A number; one that the broker's limits have come to exclude counts as the limit."""
+        """Return a number, moved into the broker's current limits."""
         value = int(self._text(group_id, name))
         for bound, limit in group_bounds(name):
             end = self._config.number(limit)
@@ -53,7 +53,7 @@ class ShareGroupConfigProvider:
         return value
 
     def limits(self, group_id: str) -> SharePartitionLimits:
-        """How its records go out; kept until the metadata goes on: it is asked for each partition of each fetch."""
+        """Return the group's delivery limits; cached per image, since each partition of each fetch needs them."""
         image = self._image()
         if image is not self._limits_of or len(self._limits) > self.MAX_CACHED_GROUPS:
             self._limits, self._limits_of = {}, image
@@ -75,11 +75,11 @@ class ShareGroupConfigProvider:
         return self._text(group_id, "share.isolation.level") == "read_committed"
 
     def start_offset(self, group_id: str, replica: HostedPartition) -> int:
-        """Where it begins in a partition it has never read.
+        """Return the initial start offset of a partition.
 
         Raises:
-            ProtocolError: OFFSET_NOT_AVAILABLE: there is no record as late, or the latest offset of a new leader is not
-                known yet; CORRUPT_MESSAGE.
+            ProtocolError: OFFSET_NOT_AVAILABLE: no record at or after the time, or the latest offset of a new leader is
+                not known yet; CORRUPT_MESSAGE.
         """
         reset, log = self._text(group_id, "share.auto.offset.reset"), replica.log
         if reset == "earliest":

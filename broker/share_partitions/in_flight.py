@@ -1,5 +1,6 @@
-"""Records on their way to consumers: the state of each, kept by whole batches until one of a batch goes its own way,
-and then by runs of neighbours that are alike. A batch's header says how many records it has, and may lie.
+"""States of in-flight records, stored per batch while all its records are equal, then per run of equal neighbours.
+
+The record count in a batch's header is not trusted.
 
 | from | to | when |
 |---|---|---|
@@ -9,7 +10,7 @@ and then by runs of neighbours that are alike. A batch's header says how many re
 | Acquired | Acknowledged | accepted |
 | Available | Archived | the log starts behind it, it is a gap, or its transaction was aborted |
 
-A change that is being written is *pending*: it is taken back where the write fails.
+A change that is being written is *pending*: it is rolled back if the write fails.
 
 Source: ``InFlightState.java``, ``InFlightBatch.java``, ``RecordState.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -25,7 +26,7 @@ NO_MEMBER = ""
 
 
 class RecordState(IntEnum):
-    """What becomes of a record; the numbers are stored."""
+    """State of a record; the numbers are stored."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -34,12 +35,12 @@ class RecordState(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """True if nothing changes it any more."""
+        """True for a final state."""
         return self >= RecordState.ACKNOWLEDGED
 
 
 class RollbackState(NamedTuple):
-    """What a pending change is taken back to."""
+    """State before a pending change."""
 
     state: RecordState
     member_id: str
@@ -64,17 +65,17 @@ class InFlightState:
         self._archived = False
 
     def copy(self) -> InFlightState:
-        """The same for some records of a batch, with nothing pending."""
+        """Return a copy for some records of a batch, without a pending change."""
         return InFlightState(self.state, self.delivery_count, self.member_id, self.lock_until_ms)
 
     def copy_with_pending(self) -> InFlightState:
-        """The same for some records of a run; a pending change is theirs as well."""
+        """Return the same for some records of a run; a pending change is theirs as well."""
         out = self.copy()
         out.rollback_state, out._archived = self.rollback_state, self._archived
         return out
 
     def is_equivalent(self, other: InFlightState) -> bool:
-        """Return whether nothing tells the two apart any more, and nothing is pending."""
+        """Return True if both are equal without a pending change."""
         return (
             self.rollback_state is other.rollback_state is None
             and self.state is other.state
@@ -97,7 +98,7 @@ class InFlightState:
         self.lock_until_ms = lock_until_ms
 
     def try_update_state(self, state: RecordState, delivery_limit: int) -> bool:
-        """Let an acquired record go; says whether that was possible."""
+        """Release an acquired record; return True if that was possible."""
         if self.rollback_state is not None or self.state is not RecordState.ACQUIRED:
             return False
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_limit:
@@ -107,7 +108,7 @@ class InFlightState:
         return True
 
     def start_state_transition(self, state: RecordState, delivery_limit: int) -> bool:
-        """The same, to be taken back should the write of it fail; the lock runs on meanwhile."""
+        """Return the same, to be taken back should the write of it fail; the lock runs on meanwhile."""
         before = RollbackState(self.state, self.member_id, delivery_limit)
         if not self.try_update_state(state, delivery_limit):
             return False
@@ -115,7 +116,7 @@ class InFlightState:
         return True
 
     def complete_state_transition(self, now_ms: int, *, written: bool) -> None:
-        """The write of a pending change has succeeded or failed. A lock that ran out meanwhile ends where it would."""
+        """Complete or roll back a pending change. An expired lock ends as without it."""
         before, self.rollback_state = self.rollback_state, None
         assert before is not None
         if written or self._archived:
@@ -129,7 +130,7 @@ class InFlightState:
             self.state, self.member_id = before.state, before.member_id
 
     def archive(self) -> None:
-        """It is gone from the log, or must not be seen: whatever is pending, this stays."""
+        """Archive a record that was deleted or must not be delivered, overriding pending changes."""
         self._archived = True
         self.state = RecordState.ARCHIVED
         self.member_id = NO_MEMBER
@@ -145,12 +146,12 @@ class InFlightRun(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """How many they are."""
+        """Number of records."""
         return self.last_offset - self.first_offset + 1
 
 
 class InFlightBatch:
-    """Neighbouring records that were acquired together. Costs as much as it has runs, whatever number of records."""
+    """Batch of neighbouring records that were acquired together. Its cost is that of its runs, not its records."""
 
     __slots__ = ("_run_starts", "_states", "batch_state", "first_offset", "last_offset")
 
@@ -168,11 +169,11 @@ class InFlightBatch:
 
     @property
     def cut_count(self) -> int:
-        """How often it is cut: its runs but one."""
+        """Number of cuts: its runs but one."""
         return len(self._run_starts) - 1
 
     def track_offset_states(self) -> None:
-        """Its records may have states of their own from now on. A change of the whole that is pending is not theirs."""
+        """Track the state of each record from now on. A pending change of the whole batch does not apply to them."""
         if self.batch_state is not None:
             self._states, self.batch_state = [self.batch_state.copy()], None
 
@@ -180,11 +181,11 @@ class InFlightBatch:
         return self._run_starts[at + 1] - 1 if at + 1 < len(self._run_starts) else self.last_offset
 
     def state_at(self, offset: int) -> InFlightState:
-        """The state of a record."""
+        """Return the state of a record."""
         return self._states[bisect_right(self._run_starts, offset) - 1]
 
     def runs(self, first: int, last: int) -> list[InFlightRun]:
-        """The runs that lie among these offsets, and of a run that reaches further what lies among them."""
+        """Return the runs that lie among these offsets, and of a run that reaches further what lies among them."""
         if self.batch_state is not None:
             first, last = max(first, self.first_offset), min(last, self.last_offset)
             return [InFlightRun(first, last, self.batch_state)] if first <= last else []
@@ -198,7 +199,7 @@ class InFlightBatch:
         ]
 
     def iterate_runs(self) -> Iterator[InFlightRun]:
-        """Its runs, one after the other, for who may stop at the first; none may be cut meanwhile."""
+        """Yield its runs one by one, for callers that may stop at the first; no run may be split meanwhile."""
         for at, first in enumerate(self._run_starts):
             yield InFlightRun(first, self._run_end(at), self._states[at])
 
@@ -235,5 +236,5 @@ class InFlightBatch:
         self._run_starts, self._states = firsts, states
 
     def states(self) -> list[InFlightState]:
-        """The states of its runs."""
+        """Return the states of its runs."""
         return self._states

@@ -23,7 +23,7 @@ class PartitionMetadataClient:
         self.close = self._connections.close
 
     async def high_watermark(self, topic: str, partition: int) -> int:
-        """A partition's high watermark.
+        """Return a partition's high watermark.
 
         Raises:
             ProtocolError: it has no leader, or that one does not answer.

@@ -1,4 +1,4 @@
-"""Which record batches a range of a file holds: what a share partition must know of the bytes it hands out.
+"""Record batches in a range of a file, as a share partition needs them.
 
 Source: ``ShareFetchUtils.maybeSliceFetchRecords``, ``SharePartition.fetchAbortedTransactionRecordBatches``
 (apache/kafka 4.3.1).
@@ -19,7 +19,7 @@ WINDOW_BYTES = 16 * 1024
 
 
 class RecordBatchPosition(NamedTuple):
-    """A whole record batch in a range: where in it, and what its header says."""
+    """Whole record batch in a range: position and header."""
 
     position: int
     header: BatchHeader
@@ -31,13 +31,15 @@ class RecordBatchPosition(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next one begins."""
+        """Position of the next batch."""
         return self.position + self.header.size_bytes
 
 
 def find_batches(part: FileSlice, new_from: int, max_records: int) -> list[RecordBatchPosition]:
-    """The whole batches of a range, header by header; one that is cut off at the end is left out, and so is what no
-    request for so many records can reach: new ones begin at ``new_from``, or with the range.
+    """Return the whole batches of a range, header by header.
+
+    One that is cut off at the end is left out, and so is what no request for so many records can reach: new ones begin
+    at ``new_from``, or with the range.
 
     Raises:
         WireError: what lies there is no batch.

@@ -1,8 +1,8 @@
-"""A partition as one group shares it: which of its records are with whom, and from where on anything is open.
+"""Share partition: states and owners of the in-flight records of one group.
 
-In flight is what lies between the *start offset* (all before it is final) and the *end offset* (the last record ever
-handed out). Records are handed out by `ottla.broker.share_partitions.acquisition` and come back by
-`ottla.broker.share_partitions.acknowledgement`; here is what both stand on. Pure: no clock, no log, no persister.
+In flight are the records between the *start offset* (all before it are final) and the *end offset* (the last record
+acquired so far). Records are acquired in `ottla.broker.share_partitions.acquisition` and released in
+`ottla.broker.share_partitions.acknowledgement`; here is their common state. Pure: no clock, no log, no persister.
 
 Source: ``SharePartition.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -18,7 +18,7 @@ from ottla.broker.share_state.state_batches import PersisterStateBatch
 
 
 class SharePartitionLimits(NamedTuple):
-    """What a group may; each may change while it runs (``share.*`` of the group)."""
+    """Limits of a group; each may change at run time (``share.*`` of the group)."""
 
     max_delivery_count: int = 5
     max_record_locks: int = 2000
@@ -27,13 +27,13 @@ class SharePartitionLimits(NamedTuple):
 
 
 MAX_BATCH_RECORDS = 1 << 32
-"""So many at most are remembered as one batch: no record batch says that it has half as many."""
+"""Maximum number of records of a batch: no record batch has half as many."""
 _PERSISTED_STATES = frozenset(RecordState) - {RecordState.ACQUIRED}
-"""What is written of a record: never that somebody has it."""
+"""States that are stored: all but ACQUIRED."""
 
 
 class InvalidShareState(Exception):
-    """What is remembered of a share partition cannot be."""
+    """Invalid stored state of a share partition."""
 
 
 class SharePartition:
@@ -45,7 +45,7 @@ class SharePartition:
         remembered: Iterable[PersisterStateBatch] = (),
         limits: SharePartitionLimits | None = None,
     ) -> None:
-        """Begin where the persister says, or at the log offset that the group's settings name where it says nothing.
+        """Start with the persister's state, or at the offset of the group's settings without one.
 
         Raises:
             InvalidShareState: a batch begins before the start offset, ends before it begins or never, or has no state.
@@ -66,7 +66,7 @@ class SharePartition:
         self._load_state_batches(remembered)
 
     def _load_state_batches(self, remembered: Iterable[PersisterStateBatch]) -> None:
-        """Take over what is stored. Between its batches there may be gaps, whose records are fetched as new ones."""
+        """Load the stored state. Gaps between its batches are fetched as new records."""
         expected, gap = self.start_offset, None
         for first, last, count, state in remembered:
             if first < self.start_offset or last < first:
@@ -111,12 +111,12 @@ class SharePartition:
         self._batches[batch.first_offset] = batch
 
     def last_batch_at_or_before(self, offset: int) -> InFlightBatch | None:
-        """The last batch that begins at an offset or before it."""
+        """Return the last batch that begins at an offset or before it."""
         at = bisect_right(self._firsts, offset)
         return self._batches[self._firsts[at - 1]] if at else None
 
     def batches_between(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches that begin at these offsets."""
+        """Return the batches that begin at these offsets."""
         begin, end = bisect_left(self._firsts, first), bisect_right(self._firsts, last)
         return [self._batches[at] for at in self._firsts[begin:end]]
 
@@ -124,8 +124,9 @@ class SharePartition:
         return (self._batches[first] for first in self._firsts)
 
     def split_runs_at(self, batch: InFlightBatch, begins: Sequence[int], most: int | None = None) -> bool:
-        """Have runs of a batch begin at these ascending offsets, as `InFlightBatch.split_runs_at`; undone, and False,
-        where ``most`` does not allow for it.
+        """Have runs of a batch begin at these ascending offsets, as `InFlightBatch.split_runs_at`.
+
+        Undone, and False, where ``most`` does not allow for it.
         """
         before = batch.cut_count
         batch.split_runs_at(begins)
@@ -136,7 +137,7 @@ class SharePartition:
         return False
 
     def split_run(self, batch: InFlightBatch, first: int, last: int) -> InFlightState:
-        """The state of records that lie in one run, of which they are cut."""
+        """Return the state of records that lie in one run, of which they are cut."""
         self.split_runs_at(batch, (first, last + 1))
         return batch.state_at(first)
 
@@ -152,18 +153,18 @@ class SharePartition:
         return batch.first_offset < self.start_offset <= batch.last_offset
 
     def count_from_start_offset(self, first: int, last: int) -> int:
-        """How many of these records lie at the start offset or behind it."""
+        """Return the number of these records at or after the start offset."""
         return max(0, last - max(self.start_offset, first) + 1)
 
     @property
     def in_flight_count(self) -> int:
-        """How many records are in flight, final ones among them."""
+        """Number of in-flight records, including final ones."""
         return self.end_offset - self.start_offset + 1 if self._firsts else 0
 
     # ------------------------------------------------------------------ what comes next
 
     def mark_available(self) -> None:
-        """Something in flight has become free."""
+        """Mark in-flight records as available."""
         self._has_available_records = True
 
     @property
@@ -172,12 +173,12 @@ class SharePartition:
         return self._gap_start is not None and self._gap_end == self.end_offset
 
     def advance_gap(self, offset: int) -> None:
-        """Everything before ``offset`` has been looked at."""
+        """Mark all records before ``offset`` as processed."""
         if self._gap_start is not None:
             self._gap_start = offset if self.has_gap and offset <= self._gap_end else None
 
     def next_fetch_offset(self) -> int:
-        """Where the next fetch of this group begins: at the first free record, else behind the end."""
+        """Return the offset of the group's next fetch: the first available record, else behind the end."""
         if not self._firsts or self.start_offset > self.last_batch.last_offset:
             self._has_available_records = False
             return self.end_offset
@@ -200,13 +201,13 @@ class SharePartition:
         return self.end_offset + 1
 
     def can_acquire(self) -> bool:
-        """Return whether a fetch may bring anything: something is free, or more may be in flight."""
+        """Return True if a fetch may acquire records: some are available, or more may be in flight."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < self.limits.max_record_locks
 
     # ------------------------------------------------------------------ the start moves on
 
     def advance_past_archived(self) -> bool:
-        """Move on where nothing else will: the window is full, and nobody holds anything of it. Kafka stands still."""
+        """Advance a full window without acquired records, in which Kafka would be stuck."""
         if self.can_acquire():
             return False
         states = (state for batch in self for state in batch.states())
@@ -216,7 +217,7 @@ class SharePartition:
         )
 
     def advance_start_offset(self) -> bool:
-        """Move the start offset over what is final, and forget whole batches of it; says whether it did."""
+        """Advance the start offset over final records, and remove whole batches; return True if it moved."""
         if not self._is_start_final():
             return False
         last_final, counted = self._final_prefix()
@@ -248,12 +249,12 @@ class SharePartition:
     def _is_start_final(self) -> bool:
         batch = self.last_batch_at_or_before(self.start_offset)
         if batch is None:
-            return False  # nothing is in flight, or it begins with a gap
+            return False  # nothing is in flight, or the first records are a gap
         state = batch.state_at(min(self.start_offset, batch.last_offset))  # which lies behind it where the log was cut
         return state.rollback_state is None and state.state.is_final
 
     def _final_prefix(self) -> tuple[int, int]:
-        """The last of the records that are all final, -1 for none, and how many count as complete."""
+        """Return the last of the records that are all final, -1 for none, and how many count as complete."""
         last, counted = -1, 0
         for batch in self:
             if self._gap_start is not None and self.has_gap and batch.last_offset >= self._gap_start:
@@ -268,7 +269,7 @@ class SharePartition:
     # ------------------------------------------------------------------ what is gone from the log
 
     def update_log_start_offset(self, offset: int) -> None:
-        """The log begins here now: what lies before it and is with nobody is given up.
+        """Adapt to a new log start: earlier records that are not acquired are archived.
 
         Acquired records before it end by release or by the expiry of their lock; acknowledgements do not change them.
         """
@@ -293,7 +294,7 @@ class SharePartition:
     def archive_records(
         self, first: int, end: int, batches: Iterable[InFlightBatch], only: RecordState, *, counts: bool
     ) -> bool:
-        """Give up records from ``first`` to before ``end`` that are in one state; says whether there were any."""
+        """Archive the records in ``[first, end)`` with one state; return True if there were any."""
         found = False
         for batch in batches:
             if batch.first_offset >= end:

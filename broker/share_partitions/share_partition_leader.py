@@ -28,7 +28,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 logger = logging.getLogger("ottla.share")
 WRITTEN = True
-"""What a ticket is given where nothing went wrong."""
+"""Result of a pending request that succeeded."""
 _COORDINATOR_ERRORS = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -44,34 +44,34 @@ _PASSED_THROUGH_ERRORS = (
 
 
 class ShareGroupConfig(Protocol):
-    """What a group's settings say."""
+    """Settings of share groups."""
 
     def limits(self, group_id: str) -> SharePartitionLimits:
-        """How its records go out."""
+        """Return the group's delivery limits."""
 
     def start_offset(self, group_id: str, replica: HostedPartition) -> int:
-        """Where it begins in a partition it has never read (``share.auto.offset.reset``)."""
+        """Return the initial start offset of a partition (``share.auto.offset.reset``)."""
 
 
 class SharePartitionDependencies(NamedTuple):
-    """What all share partitions of a node have in common."""
+    """Common dependencies of the share partitions of a node."""
 
     env: Env
     timers: Timers
     persister: Persister
     group_config: ShareGroupConfig
     start_task: Callable[[Callable[[], Awaitable[None]]], None]
-    """Runs something beside the requests."""
+    """Function that starts a background task."""
     wake_purgatory: Callable[[object], None]
-    """Something may be fetched, or is decided, under a key."""
+    """Callback to complete delayed operations of a key."""
     on_removed: Callable[[SharePartitionLeader], None]
-    """This one is of no use any more."""
+    """Callback for a closed share partition."""
     fail: DiskErrorHandler
     """A log could not be read."""
 
 
 def to_consumer_error(error: ProtocolError) -> ProtocolError:
-    """What the persister's refusal is to a consumer (C-232)."""
+    """Return the consumer's error for an error of the persister (C-232)."""
     if error.code in _COORDINATOR_ERRORS:
         return ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in _FENCED_ERRORS:
@@ -82,7 +82,7 @@ def to_consumer_error(error: ProtocolError) -> ProtocolError:
 
 
 async def _read_state(reading: Awaitable[ShareGroupOffset]) -> ShareGroupOffset:
-    """What the persister says. Raises: ProtocolError: in a consumer's words."""
+    """Await the persister's state. Raises ProtocolError: the consumer's error."""
     try:
         return await reading
     except ProtocolError as error:
@@ -90,7 +90,7 @@ async def _read_state(reading: Awaitable[ShareGroupOffset]) -> ShareGroupOffset:
 
 
 class SharePartitionLeader:
-    """One share partition at its leader."""
+    """Share partition at its leader."""
 
     def __init__(self, ground: SharePartitionDependencies, key: SharePartitionKey, replica: HostedPartition) -> None:
         self._dependencies = ground
@@ -109,11 +109,11 @@ class SharePartitionLeader:
 
     @property
     def purgatory_key(self) -> tuple[str, SharePartitionKey]:
-        """What whoever waits for its records waits on, besides the log."""
+        """Key of delayed operations for its records, besides the log."""
         return "share", self.key
 
     async def _load(self, reading: Awaitable[ShareGroupOffset]) -> None:
-        """Fetch its state; older leaders are fenced by that. It comes behind what was said of it here before."""
+        """Load the state, which fences older leaders, after pending calls of this broker."""
         try:
             state = await _read_state(reading)
             start = state.start_offset
@@ -142,7 +142,7 @@ class SharePartitionLeader:
     # ------------------------------------------------------------------ records go out
 
     def next_fetch_offset(self) -> int | None:
-        """Where a fetch begins now; None where nothing may go out."""
+        """Return the offset of the next fetch; None if none can be acquired."""
         rules = self.share_partition
         if rules is None or self.is_closed:
             return None
@@ -152,7 +152,7 @@ class SharePartitionLeader:
 
     @property
     def first_new_offset(self) -> int:
-        """Nothing from here on has been handed out yet."""
+        """Return the first offset that was never acquired."""
         return (
             0
             if self.share_partition is None
@@ -169,7 +169,7 @@ class SharePartitionLeader:
         return out
 
     def update_log_start_offset(self, offset: int) -> None:
-        """What the log does not have any more is nobody's."""
+        """Adapt to a new log start."""
         if self.share_partition is not None:
             self.share_partition.update_log_start_offset(offset)
 
@@ -193,7 +193,7 @@ class SharePartitionLeader:
         return ticket
 
     def release(self, member_id: str) -> None:
-        """A member is gone: others may have what it holds."""
+        """Release the records of a member."""
         if self.share_partition is not None and not self.is_closed:
             self._write(
                 acknowledgement.release_acquired_records(self.share_partition, member_id), PendingBrokerRequest()
@@ -219,14 +219,14 @@ class SharePartitionLeader:
         self._dependencies.wake_purgatory(self.purgatory_key)
 
     def _start_write(self, batches: tuple[PersisterStateBatch, ...]) -> Awaitable[None]:
-        """Have the persister write, behind all it was asked for before: whoever reads next reads this."""
+        """Start a write by the persister, after all earlier calls: the next read returns it."""
         rules = self.share_partition
         assert rules is not None
         said = (rules.start_offset, rules.delivery_complete_count, batches)
         return self._dependencies.persister.write(self.key, self._state_epoch, self.leader_epoch, *said)
 
     async def _await_persisted(self, writing: Awaitable[None]) -> ProtocolError | None:
-        """Gives what went wrong, in a consumer's words."""
+        """Wait for a write; return the consumer's error, or None."""
         try:
             await writing
         except ProtocolError as error:
@@ -239,11 +239,11 @@ class SharePartitionLeader:
     # ------------------------------------------------------------------ locks
 
     def _now_ms(self) -> int:
-        """The clock that locks are measured by: nobody sets it, forward or back."""
+        """Return the time of locks, which is monotonic."""
         return int(self._dependencies.env.monotonic_ms())
 
     def _arm_lock_timer(self, end_ms: int) -> None:
-        """Look when the first lock may be over; one that was let go or renewed before costs a look for nothing."""
+        """Set the timer for the first lock's expiry; a lock released or renewed before only causes an empty check."""
         if self._lock_timer_ms is None or end_ms < self._lock_timer_ms:
             self._lock_timer_ms = end_ms
             env = self._dependencies.env
@@ -279,7 +279,7 @@ class SharePartitionLeader:
             self._dependencies.wake_purgatory(self.purgatory_key)  # more may be in flight
 
     def close(self) -> None:
-        """It is served here no longer: whoever waits looks for its new leader. Its successor has the same timer."""
+        """Close the share partition: waiting requests look up the new leader. Its successor uses the same timer."""
         if self.is_closed:
             return
         self.is_closed = True

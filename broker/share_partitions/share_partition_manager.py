@@ -1,4 +1,4 @@
-"""Everything of share groups that this node serves: its sessions, the partitions it leads for them, their settings.
+"""Share groups of this node: sessions, share partitions that it leads, settings.
 
 Source: ``SharePartitionManager.java``, ``SharePartitionCache.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -87,11 +87,11 @@ class SharePartitionManager:
             self.metadata_client.close()
 
     def get(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader | None:
-        """A share partition that is served here now."""
+        """Return a share partition that is served here now."""
         return self._by_key.get(SharePartitionKey(group_id, *place))
 
     def get_or_load(self, group_id: str, place: TopicIdPartition) -> SharePartitionLeader:
-        """The same; it is fetched from the persister if it is not here yet.
+        """Return the share partition; load it from the persister if needed.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
@@ -109,14 +109,14 @@ class SharePartitionManager:
         return made
 
     def leader_replica(self, place: TopicIdPartition) -> HostedPartition:
-        """The partition itself, led here. Raises: ProtocolError, as `get_or_load`."""
+        """Return the partition itself, led here. Raises: ProtocolError, as `get_or_load`."""
         name = self.topic_name(place)
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self._replicas.leader(name, place.partition)
 
     def topic_name(self, place: TopicIdPartition) -> str | None:
-        """The name of its topic; None where the id is unknown."""
+        """Return the name of its topic; None where the id is unknown."""
         return self._replicas.image.topic_names.get(place.topic_id)
 
     def partition_exists(self, place: TopicIdPartition) -> bool:
@@ -143,9 +143,9 @@ class SharePartitionManager:
         starts: Iterable[tuple[SharePartitionKey, int]],
         failed: Callable[[SharePartitionKey, ProtocolError], None],
     ) -> None:
-        """Have the persister begin partitions of a group, each at an offset; ``failed`` hears of those it does not.
+        """Initialize partitions of a group at individual offsets; ``failed`` gets the failures.
 
-        What is deleted of the group meanwhile refuses the rest, which would come behind the deletion.
+        A deletion in the group meanwhile rejects the rest, which would follow the deletion.
         """
         overtaken: list[ProtocolError] = []
 
@@ -225,7 +225,7 @@ class SharePartitionManager:
                 self._removals.popleft()
 
     def on_resignation(self, replica: HostedPartition) -> None:
-        """A partition is led here no longer, or gone."""
+        """Close the share partitions of a partition that is no longer led here."""
         for key in list(self._by_partition.get(TopicIdPartition(replica.topic_id, replica.partition), ())):
             if self._by_key[key].replica is replica:
                 self._remove(self._by_key[key])

@@ -1,7 +1,7 @@
-"""Share sessions: which partitions a member reads from this broker, and in what order its requests come.
+"""Share sessions: the partitions that a member fetches from this broker, and the order of its requests.
 
-A session is a member's of a group, and belongs to the connection it was opened on: with that goes everything the
-member holds here. Epoch 0 opens one, each request counts it up, -1 ends it.
+A session belongs to a member of a group, and to the connection on which it was opened: its end releases all the
+member's records here. Epoch 0 opens a session, each request increments it, -1 closes it.
 
 Source: ``ShareSession.java``, ``ShareSessionCache.java``, ``SharePartitionManager.newContext`` (apache/kafka 4.3.1),
 KIP-932.
@@ -28,7 +28,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class ShareSession:
-    """One member's session."""
+    """Session of one member."""
 
     __slots__ = ("cancel_close_listener", "epoch", "partitions")
 
@@ -42,7 +42,7 @@ class ShareSession:
         """Its connection's end does not matter any more."""
 
     def update(self, places: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """A request adds partitions, and takes others back."""
+        """Add and remove partitions by a request."""
         for place in places:
             self.partitions.setdefault(place, True)
         for place in forgotten:
@@ -59,7 +59,7 @@ class ShareSession:
 
 
 class ShareSessionCache:
-    """All share sessions of this broker, by group and member."""
+    """Share sessions of this broker, by group and member."""
 
     def __init__(self, most: int, released: Callable[[str, str, list[TopicIdPartition]], None]) -> None:
         self._max_sessions = most
@@ -79,11 +79,11 @@ class ShareSessionCache:
         return (group_id, member_id) in self._by_member
 
     def has_sessions(self, group_id: str) -> bool:
-        """Return whether anybody of a group has one."""
+        """Return True if a group has a session."""
         return group_id in self._session_counts
 
     def open(self, peer: Peer, group_id: str, member_id: str, places: Collection[TopicIdPartition]) -> ShareSession:
-        """Begin anew, whatever was there.
+        """Open a session, replacing an existing one.
 
         Raises:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
@@ -106,7 +106,7 @@ class ShareSessionCache:
         return session
 
     def continue_session(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """The next request of a session; ``epoch`` -1 may come at any time, and does not end it yet.
+        """Return the next request of a session; ``epoch`` -1 may come at any time, and does not end it yet.
 
         Raises:
             ProtocolError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
@@ -123,7 +123,7 @@ class ShareSessionCache:
     def update(
         self, session: ShareSession, places: Collection[TopicIdPartition], forgotten: Collection[TopicIdPartition]
     ) -> None:
-        """A request adds partitions to a session, and takes others back.
+        """Add and remove partitions of a session by a request.
 
         Raises:
             ProtocolError: SHARE_SESSION_LIMIT_REACHED.
@@ -142,7 +142,7 @@ class ShareSessionCache:
         return sum(len(session.partitions) for session in self._by_member.values())
 
     def close(self, group_id: str, member_id: str) -> None:
-        """A member is done here, or left its group: others may have what it holds."""
+        """Close the session of a member, releasing its records."""
         session = self._remove((group_id, member_id))
         if session is not None:
             self._on_released(group_id, member_id, list(session.partitions))

@@ -34,13 +34,13 @@ PRUNE_INTERVAL_MS = 300_000
 
 
 def as_coordinator_key(at: SharePartitionKey) -> str:
-    """What a share partition is hashed by, and what FindCoordinator asks for."""
+    """Return the key of a share partition for hashing and FindCoordinator."""
     topic_id = urlsafe_b64encode(at.topic_id).rstrip(b"=").decode()
     return f"{at.group_id}:{topic_id}:{at.partition}"
 
 
 class ShareCoordinator:
-    """All share partitions whose partition of the state topic this node leads."""
+    """Share partitions whose state partition this node leads."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ShareCoordinator:
         return 0 if topic is None else len(topic.partitions)
 
     def partition_for(self, at: SharePartitionKey) -> int:
-        """The partition of the state topic that remembers a share partition."""
+        """Return the partition of the state topic that remembers a share partition."""
         topic = self._image().topics.get(TOPIC)
         return partition_for_key(
             as_coordinator_key(at), self._configured_partitions if topic is None else len(topic.partitions)
@@ -93,7 +93,7 @@ class ShareCoordinator:
         return self._runtime.submit(self.partition_for(at), event_of)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Follow the image: nothing is remembered of a topic that is gone."""
+        """Follow the image: states of deleted topics are removed."""
         gone = frozenset(topic.id for topic in delta.deleted_topics())
         if gone:
             self._runtime.submit_to_all(TopicsDeleted(gone))
@@ -126,6 +126,6 @@ class ShareCoordinator:
 
 
 def state_machine_of(shard: Shard[ShareRecord]) -> ShareStateMachine:
-    """What a shard remembers, to be read."""
+    """Return the state machine of a shard, for reading."""
     assert isinstance(shard.machine, ShareStateMachine)
     return shard.machine

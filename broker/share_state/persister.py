@@ -1,12 +1,13 @@
-"""Where the leader of a share partition keeps its state: the share coordinator, here or at another broker.
+"""Persister of share partition states: the share coordinator, on this or another broker.
 
-Each call is one share partition. Where the coordinator is on its way, or cannot be reached, it is looked for again: up
-to five times, after 1, 2, 4, 8 and 16 seconds. What is asked again about a share partition is not overtaken, and what
-was overtaken is not asked again: it would bring back an older start, and records before it that are long done.
+Each call is for one share partition. If the coordinator is loading or unreachable, it is looked up again: up to five
+times, after 1, 2, 4, 8 and 16 seconds. A repeated call is not overtaken by later ones of the same share partition, and
+an overtaken call is not repeated: it would restore an older start offset with records that are final.
 
 Source: ``DefaultStatePersister.java``, ``PersisterStateManager.java`` (apache/kafka 4.3.1), KIP-932.
-Deviations: the coordinator is found in the metadata, which every broker has, and not asked for. Kafka's calls overtake
-one another.
+
+Deviations: the coordinator is found in the metadata, which every broker has, without a request. Kafka's calls overtake
+each other.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _RETRIABLE_ERRORS = frozenset(
 
 
 class _PersisterCall:
-    """One on its way."""
+    """Pending call."""
 
     __slots__ = (
         "attempts",
@@ -98,7 +99,7 @@ class Persister:
         )
 
     def read(self, at: SharePartitionKey, leader_epoch: int) -> Awaitable[ShareGroupOffset]:
-        """What is remembered; older leaders are fenced from now on. Its place is behind what was called for before.
+        """Read a state, fencing older leaders; executed after earlier calls.
 
         Raises (awaited): ProtocolError.
         """
@@ -165,10 +166,10 @@ class Persister:
         await self._call_in_order(at, lambda ticket: state_machine.DeleteShareState(ticket, at), request)
 
     async def read_summary(self, at: SharePartitionKey) -> tuple[int, int, int]:
-        """Start offset and how many records behind it are final, -1 where nothing is known; and the leader epoch.
+        """Read the start offset, the number of final records behind it, -1 without a state; and the leader epoch.
 
         Raises:
-            ProtocolError: nobody says.
+            ProtocolError: no response.
         """
         request = read_share_group_state_summary.ReadShareGroupStateSummaryRequest(
             at.group_id,
@@ -186,7 +187,7 @@ class Persister:
     # ------------------------------------------------------------------ the way there
 
     def _enqueue(self, at: SharePartitionKey) -> _PersisterCall:
-        """A place behind all that was called for about a share partition, whoever runs first."""
+        """Enqueue a call after all earlier ones of a share partition, independent of which task runs first."""
         calls = self._calls.setdefault(at, [])
         own = _PersisterCall(list(calls))
         calls.append(own)
@@ -199,7 +200,7 @@ class Persister:
         request: Message,
         own: _PersisterCall | None = None,
     ) -> Any:
-        """Ask until somebody answers for it; calls about one share partition in their order. Raises: ProtocolError."""
+        """Call the coordinator until it responds; calls of one share partition in order. Raises ProtocolError."""
         own = own or self._enqueue(at)
         calls = self._calls[at]
         try:
@@ -231,7 +232,7 @@ class Persister:
                 own.blocks_later_calls = True
                 for older in before:
                     await older.finished.wait()
-                    # nobody waits for each of those that fail before him
+                    # count the attempts of failed earlier calls, so that queued calls fail together
                     own.attempts = max(own.attempts, older.attempts - 1)
             if own.was_overtaken:
                 break

@@ -1,7 +1,7 @@
-"""What one partition of `__share_group_state` remembers: the delivery state of share partitions, folded from records.
+"""Replayed state of one partition of `__share_group_state`: delivery states of share partitions.
 
-A snapshot record is the whole state of a share partition, an update what changed since. Snapshots make what came
-before them superfluous: the lowest offset that still counts is where the log may be cut.
+A snapshot record has the whole state of a share partition, an update the changes since. Snapshots make earlier records
+obsolete: the log may be truncated below the lowest offset still needed.
 
 Source: ``ShareCoordinatorShard.java``, ``ShareGroupOffset.java``, ``ShareCoordinatorOffsetsManager.java`` (apache/kafka
 4.3.1), KIP-932.
@@ -30,7 +30,7 @@ class SharePartitionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupOffset:
-    """Where a group stands in a partition; times in wall-clock ms."""
+    """State of a group in a partition; times in wall-clock ms."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -43,11 +43,11 @@ class ShareGroupOffset:
 
 
 UNINITIALIZED_OFFSET = ShareGroupOffset(0, 0, 0, UNINITIALIZED, UNINITIALIZED, ())
-"""Of a share partition nobody ever began."""
+"""State of a share partition that was never initialized."""
 
 
 class SharePartitionStates:
-    """All share partitions of one shard; only `replay` changes them."""
+    """Share partitions of one shard; only `replay` changes them."""
 
     def __init__(self, updates_per_snapshot: int) -> None:
         self._updates_per_snapshot = updates_per_snapshot
@@ -128,7 +128,7 @@ class SharePartitionStates:
         return self.updates_since_snapshot.get(at, 0) >= self._updates_per_snapshot
 
     def lowest_needed_offset(self) -> int | None:
-        """The lowest offset that still says something; None where there is nothing to cut."""
+        """Return the lowest offset still needed; None if no record is obsolete."""
         lowest = min(self._snapshot_offsets.values(), default=self._first_snapshot_offset)
         return lowest if lowest else None
 
@@ -136,14 +136,14 @@ class SharePartitionStates:
 def to_state_batches(
     rows: list[share_state_records.ShareSnapshotValueStateBatch] | list[share_state_records.ShareUpdateValueStateBatch],
 ) -> tuple[PersisterStateBatch, ...]:
-    """Stored batches as they are compared."""
+    """Return stored batches in comparable form."""
     return tuple(
         PersisterStateBatch(row.first_offset, row.last_offset, row.delivery_count, row.delivery_state) for row in rows
     )
 
 
 def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
-    """The record that says a share partition's whole state."""
+    """Return the record with a share partition's whole state."""
     rows = [
         share_state_records.ShareSnapshotValueStateBatch(
             b.first_offset, b.last_offset, b.delivery_state, b.delivery_count
@@ -164,7 +164,7 @@ def snapshot_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareReco
 
 
 def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord:
-    """The record that says what changed since the last snapshot."""
+    """Return the record with the changes since the last snapshot."""
     rows = [
         share_state_records.ShareUpdateValueStateBatch(
             b.first_offset, b.last_offset, b.delivery_state, b.delivery_count
@@ -178,5 +178,5 @@ def update_record(at: SharePartitionKey, state: ShareGroupOffset) -> ShareRecord
 
 
 def tombstone_record(at: SharePartitionKey) -> ShareRecord:
-    """The record that forgets a share partition."""
+    """Return the record that forgets a share partition."""
     return ShareRecord(share_state_records.ShareSnapshotKey(*at), None)

@@ -1,8 +1,8 @@
-"""Delivery states of neighbouring records as few batches as can say them.
+"""Combination of delivery states of neighbouring records into a minimum of batches.
 
-What is remembered of a share partition is a list of batches `(first, last, state, count)`; each write brings some
-more, which may lie over older ones. Where two overlap, the one delivered more often is the newer truth, and at equal
-counts the one whose state is further on.
+The state of a share partition is a list of batches `(first, last, state, count)`; each write adds some, which may
+overlap older ones. Where two overlap, the one with the higher delivery count is newer, and at equal counts the one with
+the higher state.
 
 Source: ``PersisterStateBatchCombiner.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -24,7 +24,7 @@ class PersisterStateBatch(NamedTuple):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """What decides where two batches overlap."""
+        """Sort key that decides where two batches overlap."""
         return self.delivery_count, self.delivery_state
 
 

@@ -1,7 +1,7 @@
-"""The machine of one partition of `__share_group_state`: share partitions' states, written, read, fenced.
+"""State machine of one partition of `__share_group_state`: writes, reads and fencing of share partition states.
 
-The leader of a share partition writes here what became of records before it tells its consumers; whoever leads after
-it reads that first, with its own leader epoch, and what the old one still sends is refused.
+The leader of a share partition writes acknowledgements here before it confirms them to consumers; its successor reads
+them first, with its own leader epoch, and later requests of the old leader are rejected.
 
 Source: ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -42,7 +42,7 @@ class InitializeShareState(NamedTuple):
 
 
 class ReadShareState(NamedTuple):
-    """What is remembered, for a new leader; the answer is a `ShareGroupOffset` or a refusal."""
+    """Read of a state for a new leader; the reply is a `ShareGroupOffset` or an error."""
 
     pending_request: Any
     key: SharePartitionKey
@@ -50,7 +50,7 @@ class ReadShareState(NamedTuple):
 
 
 class WriteShareState(NamedTuple):
-    """What became of some records; the answer is True or a refusal."""
+    """Write of delivery states; the reply is True or an error."""
 
     pending_request: Any
     key: SharePartitionKey
@@ -69,9 +69,9 @@ class DeleteShareState(NamedTuple):
 
 
 class ReadShareStateSummary(NamedTuple):
-    """Where a group stands.
+    """Read of a summary.
 
-    The answer is a `ShareGroupOffset`, `UNINITIALIZED_OFFSET` where nothing is remembered, or a refusal.
+    The reply is a `ShareGroupOffset`, `UNINITIALIZED_OFFSET` without a state, or an error.
     """
 
     pending_request: Any
@@ -79,7 +79,7 @@ class ReadShareStateSummary(NamedTuple):
 
 
 class TopicsDeleted(NamedTuple):
-    """Topics were deleted: nothing about them is remembered any longer."""
+    """Deletion of topics, whose states are removed."""
 
     topic_ids: frozenset[bytes]
 
@@ -99,7 +99,7 @@ class ShareStateMachine:
         self.replay = self.states.replay
 
     def handle(self, now_ms: int, event: Any) -> ShareStateEffects:
-        """One event."""
+        """Decide on an event."""
         match event:
             case ShardLoaded():
                 return ShareStateEffects(timers=[self._arm_cold_snapshots(now_ms)])
@@ -219,7 +219,7 @@ class ShareStateMachine:
     def _update_or_snapshot(
         self, event: WriteShareState, state: ShareGroupOffset, leader_epoch: int, now_ms: int
     ) -> ShareRecord:
-        """An update, or a snapshot of everything where enough updates have come."""
+        """Return an update, or a snapshot after enough updates."""
         if not self.states.is_snapshot_due(event.key):
             changed = replace(
                 state,
@@ -253,7 +253,7 @@ class ShareStateMachine:
         return ScheduleTimer(_COLD_SNAPSHOT_TIMER, now_ms + self._settings.cold_snapshot_interval_ms)
 
     def _cold_snapshots(self, now_ms: int) -> Iterator[ShareRecord | None]:
-        """Snapshots of what nobody wrote for long: their old records would keep the log from being cut."""
+        """Yield snapshots of cold share partitions, whose old records would prevent truncation."""
         if all(state.create_timestamp_ms != state.write_timestamp_ms for state in self.states.by_key.values()):
             return
         for key, state in list(self.states.by_key.items()):

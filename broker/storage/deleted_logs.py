@@ -1,4 +1,4 @@
-"""Directories of deleted partitions: renamed already, and removed once nobody can still be reading them.
+"""Directories of deleted partitions: renamed, and removed after the delay for active reads.
 
 Source: ``LogManager.deleteLogs``, ``file.delete.delay.ms`` (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ logger = logging.getLogger("ottla.files")
 
 
 class DeletedLogRemover:
-    """What is to be removed, oldest first."""
+    """Directories to remove, oldest first."""
 
     def __init__(self, env: Env, delay_ms: int) -> None:
         self._env = env

@@ -22,13 +22,13 @@ logger = logging.getLogger("ottla.replicas")
 def quarantine_older(
     storage: LogDirs, one: PartitionLog, other: PartitionLog, told: PartitionRegistration, node_id: int, tag: str
 ) -> PartitionLog:
-    """Set the older of two logs aside, under a name with ``tag`` in it, and give it.
+    """Quarantine the older of two logs, under a name with ``tag``, and return it.
 
-    The one whose end is newer has all that may count on this node: as in an election of the quorum. Of two with one end
-    that counts which lies where the controller was told.
+    The one with the newer end (epoch, offset) has all records that count, as in an election of the quorum. If equal,
+    the one in the assigned directory counts.
 
     Raises:
-        CorruptFile: nobody else has a copy, and the controller knows of neither: somebody has to say which it is.
+        CorruptFile: no other replica exists, and neither is in the assigned directory: the operator must decide.
         OSError: the disk failed.
     """
     place = directory_id_of(told, node_id)

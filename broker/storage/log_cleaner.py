@@ -52,7 +52,7 @@ class LogCleaner:
 
     @property
     def uncleanable_count(self) -> int:
-        """How many logs cannot be compacted."""
+        """Number of logs that cannot be compacted."""
         return len(self._uncleanable)
 
     async def run(self) -> None:
@@ -63,7 +63,7 @@ class LogCleaner:
                 pass
 
     def _dirtiest(self) -> Job[LogToClean | None]:
-        """The log that needs it most, as it is now: while all were looked at others ran."""
+        """Return the log that needs it most, as it is now: while all were looked at others ran."""
         every: list[LogToClean] = []
         for log in self._log_dirs.logs():
             found = None if log in self._uncleanable else find_log_to_clean(log, self._env.now_ms())
@@ -74,10 +74,9 @@ class LogCleaner:
         return None if most is None else find_log_to_clean(most.log, self._env.now_ms())
 
     async def clean_dirtiest(self) -> bool:
-        """Compact the dirtiest log; says whether there was one.
+        """Compact the dirtiest log; return True if there was one.
 
-        A log that is cut meanwhile is another one: what was made of the old is thrown away. One that a copy is made of
-        stays as it is.
+        After a truncation of the log meanwhile the result is discarded. A log with a future log is not compacted.
         """
         found = await run_in_background(self._env, self._dirtiest())
         if found is None:
@@ -137,7 +136,7 @@ class LogCleaner:
         )
 
     async def _retry_while_short(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the disk; where the process is short of something now, until it is not."""
+        """Wait for the disk; retry while the process is out of resources."""
         while True:
             try:
                 return await wait()
@@ -147,7 +146,7 @@ class LogCleaner:
                 await self._env.sleep(RETRY_S)
 
     async def _replace_segments(self, found: LogToClean, outcome: CompactionResult) -> bool:
-        """Exchange the segments, and note how far the log is compacted; says whether it was done."""
+        """Replace the segments, and store the cleaner offset; return True if it was done."""
         # lazy: 3.5 ms, 135 kB
         from ottla.log.cleaner.compaction import delete_unfinished_files
         from ottla.log.cleaner.segment_swap import SegmentSwap
@@ -162,14 +161,14 @@ class LogCleaner:
         except OSError as error:
             if not is_transient(error):
                 raise
-            taken = False  # nothing was: another pass will
+            taken = False  # not replaced: another pass will
         if not taken:
             delete_unfinished_files(log.disk, log.directory)
             return False
         if work.removes_base_offsets:
             await self._sync_names(work)
         log.raise_cleaner_offset(max(outcome.end, found.first_dirty_offset))
-        # before the new segments lose their names: a hole of which nothing tells is a loss
+        # before the new segments lose their suffix: an unrecorded gap would look like a loss
         await self._write_checkpoint(log)
         work.remove_swap_suffix()
         names = log.start_flush(log.recovery_point)
@@ -187,7 +186,7 @@ class LogCleaner:
         return True
 
     def _warn_uncleaned_batches(self, log: PartitionLog, stats: CleanerStats) -> None:
-        """Say once of a log, and of what is new in it then, that not all of it could be looked into."""
+        """Log once per log and new batch that some batches were too large to compact."""
         if stats.last_oversized_offset <= self._warned_offsets.get(log, -1):
             return
         self._warned_offsets[log] = stats.last_oversized_offset

@@ -1,6 +1,6 @@
-"""A data directory fails: it goes out of service, or the node ends where it cannot be without it.
+"""Failure of a data directory: it goes offline, or the node ends if it needs the directory.
 
-Nothing more is acknowledged in a directory that has failed. Source: ``LogDirFailureChannel.java``,
+No write in a failed directory is acknowledged. Source: ``LogDirFailureChannel.java``,
 ``ReplicaManager.handleLogDirFailure`` (apache/kafka 4.3.1; KIP-112).
 """
 
@@ -18,7 +18,7 @@ logger = logging.getLogger("ottla.storage")
 
 
 class LogDirFailureHandler:
-    """Told of every error of a disk."""
+    """Handler of disk errors."""
 
     def __init__(self, storage: LogDirs, end: Callable[[], None]) -> None:
         self._log_dirs = storage
@@ -29,10 +29,9 @@ class LogDirFailureHandler:
         """Called with the logs of a directory that went out of service."""
 
     def handle_failure(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
-        """A directory, or a log's, failed; without ``where`` the one with the metadata log.
+        """Handle an error of a directory or log; without ``where`` of the metadata directory.
 
-        What only says that the process is short of something (descriptors) has changed nothing: the client is told,
-        and may try again.
+        A shortage of resources (descriptors) is no failure: the client gets an error and may retry.
         """
         storage = self._log_dirs
         if where is not None and is_transient(error):

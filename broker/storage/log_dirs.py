@@ -1,6 +1,6 @@
-"""A node's data directories: whose they are, which partition lies where, and which of them have failed.
+"""Data directories of a node: identity, locations of partitions, and failures.
 
-The directory with the metadata log is the node's own ground: without it the node stops. Any other may fail alone.
+The node cannot run without the directory of the metadata log. Any other may fail alone.
 
 Source: ``LogManager.scala``, ``KafkaRaftServer.initializeLogDirs`` (apache/kafka 4.3.1; KIP-112, KIP-858, KIP-1066).
 """
@@ -26,15 +26,15 @@ CORDONED_LOG_DIRS = "cordoned.log.dirs"
 EVERY_DIRECTORY = "*"
 NO_PARTITIONS: Mapping[str, int] = MappingProxyType({})
 DiskErrorHandler = Callable[[OSError, LogDirectory | PartitionLog | None], None]
-"""Told of an error with the directory or log it came from; None is the metadata directory."""
+"""Callback for an error with its directory or log; None is the metadata directory."""
 
 
 class LogDirMismatch(Exception):
-    """A data directory is not this node's; the message says which, and what to do. Nothing was changed."""
+    """Data directory of another node; the message has the path and the remedy. Nothing was changed."""
 
 
 class LogDirs:
-    """All data directories. ``metadata`` may be one of ``directories``, or one of its own without partitions."""
+    """Data directories. ``metadata`` may be one of ``directories``, or one of its own without partitions."""
 
     def __init__(self, disk: Disk, data_dirs: list[str], metadata_dir: str | None = None) -> None:
         self.directories = [LogDirectory(disk, path) for path in data_dirs]
@@ -60,12 +60,12 @@ class LogDirs:
 
     @property
     def online_ids(self) -> list[bytes]:
-        """What the controller is told: directories with partitions that can be used."""
+        """Directories reported to the controller: online ones with partitions."""
         return [d.id for d in self.online]
 
     @property
     def cordoned_ids(self) -> list[bytes]:
-        """What the controller is told: those of them that are to get no new partitions."""
+        """Cordoned directories reported to the controller: those without new partitions."""
         return [d.id for d in self.online if self.is_cordoned(d)]
 
     def is_cordoned(self, directory: LogDirectory) -> bool:
@@ -73,7 +73,7 @@ class LogDirs:
         return directory.path in self._cordoned
 
     def cordon(self, named: str) -> bool:
-        """Take ``cordoned.log.dirs`` over, paths with commas between or ``*``; says whether it is another than before.
+        """Set ``cordoned.log.dirs``, comma-separated paths or ``*``; return True if it changed.
 
         A path that is no directory of this node has no effect.
         """
@@ -93,11 +93,11 @@ class LogDirs:
         return epochs.pop() if len(epochs) == 1 and not self.offline else -1
 
     def logs(self) -> list[PartitionLog]:
-        """Every open log that is served from: a copy on its way to another directory is none of them."""
+        """Return every open log that is served from: a copy on its way to another directory is none of them."""
         return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
 
     def log_of(self, file: File) -> PartitionLog | None:
-        """Return the log one of whose segments has this file open; None for a file that was closed or replaced."""
+        """Return the log with this file open; None for a file that was closed or replaced."""
         return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
 
     # ------------------------------------------------------------------ start
@@ -119,10 +119,10 @@ class LogDirs:
             self.mark_offline_at_startup(directory, error)
 
     def identify(self, node_id: int, cluster_id: str | None) -> MetaProperties | None:
-        """Read whose the directories are; None where all are new.
+        """Read the identity of the directories; None if all are new.
 
         Raises:
-            LogDirMismatch: another node's or cluster's, one of two copies, or the metadata log is missing.
+            LogDirMismatch: of another node or cluster, a duplicate, or without the metadata log.
             CorruptFile, OSError: the identity cannot be read.
         """
         found: dict[bytes, LogDirectory] = {}
@@ -174,20 +174,20 @@ class LogDirs:
     # ------------------------------------------------------------------ partitions
 
     def select_directory(self, coming: Mapping[str, int] = NO_PARTITIONS) -> LogDirectory:
-        """Where the next partition goes: the first directory with the fewest (``LogManager.nextLogDirs``).
+        """Return the directory for the next partition: the first with the fewest (``LogManager.nextLogDirs``).
 
-        ``coming``: partitions that are being made, by directory. Where all are cordoned the first one gets it: the
-        controller had not heard of it yet.
+        ``coming``: pending creations, by directory. If all are cordoned the first one gets it: the controller did not
+        know yet.
         """
         free = [d for d in self.online if not self.is_cordoned(d)] or self.online[:1]
         return min(free, key=lambda d: len(d.logs) + coming.get(d.path, 0))
 
     def directory_at(self, path: str) -> LogDirectory | None:
-        """The directory with that absolute path."""
+        """Return the directory with that absolute path."""
         return next((d for d in self.directories if d.full_path == path), None)
 
     def directory_of(self, log: PartitionLog) -> LogDirectory:
-        """The directory a log lies in."""
+        """Return the directory a log lies in."""
         path = log.directory.rpartition("/")[0]
         return next(d for d in self.directories if d.path == path)
 
@@ -198,11 +198,11 @@ class LogDirs:
         return directory is not self.metadata and any(d is not directory for d in self.online)
 
     def mark_offline_at_startup(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
-        """The same, of one that cannot be read or written as a node starts.
+        """Take a directory offline that cannot be read or written at start.
 
         Raises:
-            OSError: the node cannot be without it; or the node is short of something (descriptors), which says nothing
-                of the directory: without it a copy made elsewhere, older by what was written since, would be the log.
+            OSError: the node needs it; or the node is out of resources (descriptors), which is no failure: without the
+                directory an older copy elsewhere would become the log.
         """
         if is_transient(error) or not self.can_go_offline(directory):
             raise error
@@ -223,7 +223,7 @@ class LogDirs:
         return lost
 
     def close(self, broker_epoch: int) -> None:
-        """A clean stop of every directory that still can: the metadata directory's mark comes last.
+        """Shut down every online directory cleanly: the metadata directory is the last.
 
         Raises:
             OSError: the metadata directory failed.
@@ -249,6 +249,6 @@ class LogDirs:
                 self.mark_offline(directory, error)
 
     def unlock(self) -> None:
-        """Let the locks go, and nothing else: what a crash would do."""
+        """Release the locks only, as after a crash."""
         for directory in self._all_directories():
             directory.unlock()

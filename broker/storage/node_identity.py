@@ -1,6 +1,6 @@
-"""Whose a node's directories are when it starts: what they remember of the quorum, and who makes new ones.
+"""Identity of a node's directories at start: the stored quorum, and formatting of new ones.
 
-A node formats its directories itself only where nobody else is named who might know better (KIP-853).
+A node formats its directories itself only if no other controller is configured (KIP-853).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ottla.log.directory.meta_properties import MetaProperties
 
 
 class LogDirsNotFormatted(Exception):
-    """The directories are new, and this node may not make them; the message says what to do. Nothing was changed."""
+    """Directories are new, and this node may not format them; the message has the remedy. Nothing was changed."""
 
 
 def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[ListenerEndpoint, ...]:
-    """Where this node's controller was before, as its directory has it; one that knows of others tells the settings.
+    """Return this node's previous controller endpoints from its directory; other known voters update the settings.
 
-    Call it for directories that have an identity.
+    Only for formatted directories.
     """
     voters = read_snapshot_voters(storage.metadata)
     if voters is None:

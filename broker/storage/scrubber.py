@@ -1,6 +1,6 @@
-"""Scrubbing in the background: every cold segment is read again, slowly, about once a day.
+"""Background scrubbing: every cold segment is read again, slowly, about once a day.
 
-``ottla.scrub.bytes.per.second`` says how fast; 0 turns it off. What is found stands in the log, with file and offset.
+``ottla.scrub.bytes.per.second`` sets the rate; 0 disables it. Damage is logged with file and offset.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Scrubber:
         self.damage_count = 0
 
     async def run(self) -> None:
-        """Work until cancelled: a little each second, and a pause once everything was read."""
+        """Scrub until cancelled: a little each second, and a pause after a full round."""
         while True:
             began_ms = self._env.monotonic_ms()
             for log, segment in self._cold_segments():

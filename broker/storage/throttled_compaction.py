@@ -1,6 +1,6 @@
-"""Compaction held to a rate: a disk that waits when too much was read and written in the last moments.
+"""Rate-limited compaction: a disk that waits after too many bytes.
 
-Runs in the child process of a pass, where waiting holds nobody up.
+Runs in the child process of a pass, where waiting blocks no other task.
 
 Source: ``Throttler.java``, ``log.cleaner.io.max.bytes.per.second`` (apache/kafka 4.3.1).
 """
@@ -44,7 +44,7 @@ class IoThrottler:
 
 
 class ThrottledFile:
-    """A file whose reads and writes are metered."""
+    """File with metered reads and writes."""
 
     def __init__(self, under: File, meter: IoThrottler) -> None:
         self._file = under
@@ -68,7 +68,7 @@ class ThrottledFile:
 
 
 class ThrottledDisk:
-    """A disk whose files are metered; everything else is the disk's own."""
+    """Disk with metered files."""
 
     def __init__(self, under: Disk, meter: IoThrottler) -> None:
         self._disk = under
@@ -93,7 +93,7 @@ class ThrottledDisk:
 
 
 def run_compaction(ground: WorkerContext, job: ThrottledCompaction) -> compaction.CompactionResult:
-    """One pass, at most so fast.
+    """Run one pass within its rate.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.

@@ -17,7 +17,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def check_producer(txn: TransactionMetadata | None, producer_id: int, epoch: int) -> TransactionMetadata:
-    """The transaction, if it is this producer's and may still be added to.
+    """Return the transaction, if it is this producer's and may still be added to.
 
     Raises:
         ProtocolError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -34,7 +34,7 @@ def check_producer(txn: TransactionMetadata | None, producer_id: int, epoch: int
 def prepare_add_partitions(
     txn: TransactionMetadata, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
 ) -> TransactionMetadata | None:
-    """The transaction with these partitions as well; None where it has them already."""
+    """Return the transaction with added partitions; None if it has them already."""
     if txn.state is S.ONGOING and partitions <= txn.partitions:
         return None
     return txn.transition_to(

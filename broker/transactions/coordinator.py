@@ -31,11 +31,11 @@ from ottla.wire.errors import ProtocolError
 
 TOPIC = "__transaction_state"
 WRITE_TIMEOUT_MS = 60_000
-"""What a record may take to be committed: a transaction's timeout where a producer does not set it."""
+"""Maximum time to commit a record; a transaction's timeout where a producer does not set it."""
 
 
 class TransactionCoordinator:
-    """All transactional ids whose partition this node leads."""
+    """Transactional ids whose partition this node leads."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------ leadership
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that holds an id."""
+        """Return the partition of `__transaction_state` that holds an id."""
         return partition_for_key(transactional_id, self._partition_count() or self._partitions)
 
     def on_election(self, replica: HostedPartition) -> None:
@@ -95,7 +95,7 @@ class TransactionCoordinator:
             self._runtime.on_election(replica)
 
     def on_high_watermark_updated(self, replica: HostedPartition) -> None:
-        """A partition's high watermark has moved."""
+        """Handle an advanced high watermark of a partition."""
         if replica.topic == TOPIC:
             self._runtime.on_high_watermark_updated(replica)
 
@@ -106,7 +106,7 @@ class TransactionCoordinator:
         return self._runtime.submit(self.partition_for(transactional_id), event_of)
 
     def shard_for(self, transactional_id: str) -> Shard[TransactionRecord]:
-        """The shard of an id: for reading, with `state_machine_of`.
+        """Return the shard of an id: for reading, with `state_machine_of`.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -116,7 +116,7 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------ markers
 
     def _shard_ending(self, due: MarkersRequested | MarkersWritten) -> Shard[TransactionRecord] | None:
-        """The shard that ends a transaction; None where that is not this node's business any more.
+        """Return the shard that ends a transaction; None where that is not this node's business any more.
 
         It is the one its id belongs to, unless the topic has got more partitions since.
         """
@@ -135,17 +135,17 @@ class TransactionCoordinator:
         return list(self._runtime)
 
     def _epoch_of(self, due: MarkersRequested) -> int | None:
-        """The leader epoch markers are sent under; None where nobody here ends the transaction any more."""
+        """Return the leader epoch of markers; None if this node no longer ends the transaction."""
         shard = self._shard_ending(due)
         return None if shard is None else shard.replica.leader_epoch
 
     def _on_markers_written(self, marked: MarkersWritten) -> None:
         shard = self._shard_ending(marked)
-        if shard is not None:  # else whoever leads the partition now sends them again
+        if shard is not None:  # otherwise the new leader of the partition sends them again
             shard.enqueue(marked)
 
 
 def state_machine_of(shard: Shard[TransactionRecord]) -> TransactionStateMachine:
-    """A shard's transactions, to be read."""
+    """Return a shard's transactions, to be read."""
     assert isinstance(shard.machine, TransactionStateMachine)
     return shard.machine

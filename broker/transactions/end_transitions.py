@@ -1,7 +1,7 @@
-"""How a transaction ends: what it becomes when that is decided, and when all its partitions know.
+"""Transitions that end a transaction: the decision, and the completion after all markers.
 
-Source: ``TransactionMetadata.prepareAbortOrCommit``, ``prepareComplete``, ``prepareFenceProducerEpoch``
-(apache/kafka 4.3.1).
+Source: ``TransactionMetadata.prepareAbortOrCommit``, ``prepareComplete``, ``prepareFenceProducerEpoch`` (apache/kafka
+4.3.1).
 
 An epoch of its own for every transaction: KIP-890.
 """
@@ -21,7 +21,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: bool) -> TransactionMetadata:
-    """The decision, for a producer whose epoch stays."""
+    """Return the decided transaction, with the same producer epoch."""
     return txn.transition_to(
         S.PREPARE_COMMIT if commits else S.PREPARE_ABORT,
         next_producer_id=NO_PRODUCER_ID,
@@ -33,12 +33,12 @@ def prepare_abort_or_commit(txn: TransactionMetadata, now_ms: int, *, commits: b
 def prepare_abort_or_commit_with_epoch_bump(
     txn: TransactionMetadata, now_ms: int, fresh: NewProducerId, *, commits: bool
 ) -> TransactionMetadata:
-    """The decision, with another epoch; with another producer id too where the epochs are used up.
+    """Return the decided transaction with the next producer epoch, or a new producer id after exhausted epochs.
 
-    What has no partitions, because nothing was ever written, begins now.
+    A transaction without partitions, which was never started, starts now.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR where no epoch follows the one that commits, as in Kafka; or as
+        ProtocolError: UNKNOWN_SERVER_ERROR for a commit with the last epoch, as in Kafka; or as
             `NewProducerId`.
     """
     if txn.producer_epoch >= MAX_PRODUCER_EPOCH and commits:
@@ -59,7 +59,7 @@ def prepare_abort_or_commit_with_epoch_bump(
 def prepare_fence_producer_epoch(
     txn: TransactionMetadata, now_ms: int, fresh: NewProducerId, *, bumps: bool
 ) -> TransactionMetadata:
-    """An abort that nobody asked for: whoever holds the epoch in force is not listened to any more.
+    """Return an abort by the coordinator, which fences the current producer epoch.
 
     Raises:
         ProtocolError: as `NewProducerId`.
@@ -73,7 +73,7 @@ def prepare_fence_producer_epoch(
 
 
 def prepare_complete(txn: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """What is left when all partitions know: with the next producer id, where there is to be one."""
+    """Return the completed transaction, with the next producer id if there is one."""
     goes_over = txn.client_transaction_version >= EPOCH_BUMP_VERSION and txn.next_producer_id != NO_PRODUCER_ID
     return txn.transition_to(
         S.COMPLETE_COMMIT if txn.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT,

@@ -1,8 +1,7 @@
-"""Whether a transaction may end as its producer wants, by the state it is in and the epoch that is named.
+"""Decision on EndTxn by the transaction's state and the producer epoch.
 
-Two tables, for the two versions of the protocol. What a producer asks for a second time, because it did not hear the
-first answer, is answered as if it had worked. Where each transaction has an epoch of its own that can be told by it;
-else only by the outcome.
+Two tables, for the two versions of the protocol. A repeated request, after a lost response, succeeds. With an epoch per
+transaction it is recognised by its epoch; else only by the outcome.
 
 Source: ``TransactionCoordinator.endTransactionWithTV1``, ``endTransaction`` (apache/kafka 4.3.1).
 """
@@ -23,7 +22,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class EndTxnDecision(Enum):
-    """What is to be done for a producer that is right."""
+    """Action for a valid request."""
 
     PREPARE = "the decision is written"
     ALREADY_COMPLETE = "it has ended like that already"
@@ -41,9 +40,7 @@ RETRY_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.COMPLETE_COMMIT, False): ErrorCode.INVALID_TXN_STATE,
     (S.COMPLETE_COMMIT, True): EndTxnDecision.ALREADY_COMPLETE,
 }
-"""Who asks once more for an end that is decided. With epochs of their own: the producer names the epoch before the one
-in force.
-"""
+"""Repeated requests with an epoch per transaction: the producer sends the epoch before the current one."""
 TV1_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     **RETRY_DECISIONS,
     (S.EMPTY, False): ErrorCode.INVALID_TXN_STATE,
@@ -51,7 +48,7 @@ TV1_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.ONGOING, False): EndTxnDecision.PREPARE,
     (S.ONGOING, True): EndTxnDecision.PREPARE,
 }
-"""Where the epoch stays, nothing tells the first time from the second."""
+"""Without epoch bumps a repeated request cannot be distinguished from the first."""
 TV2_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.EMPTY, False): EndTxnDecision.PREPARE,
     (S.EMPTY, True): ErrorCode.INVALID_TXN_STATE,
@@ -62,13 +59,15 @@ TV2_DECISIONS: Mapping[StateAndResult, EndTxnDecision | ErrorCode] = {
     (S.COMPLETE_COMMIT, False): EndTxnDecision.PREPARE,
     (S.COMPLETE_COMMIT, True): ErrorCode.INVALID_TXN_STATE,
 }
-"""With epochs of their own: the producer names the one in force. An abort of nothing gives it another one."""
+"""First requests with an epoch per transaction: the producer sends the current one. Aborting an empty transaction
+bumps it.
+"""
 
 
 def decide_without_epoch_bump(
     txn: TransactionMetadata, producer_id: int, epoch: int, *, commits: bool, is_pending: bool
 ) -> EndTxnDecision:
-    """The verdict for a producer whose epoch stays (EndTxn up to v4).
+    """Return the decision for a producer whose epoch stays (EndTxn up to v4).
 
     Raises:
         ProtocolError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -85,7 +84,7 @@ def decide_without_epoch_bump(
 def decide_with_epoch_bump(
     txn: TransactionMetadata, producer_id: int, epoch: int, *, commits: bool, is_pending: bool
 ) -> EndTxnDecision:
-    """The verdict for a producer that gets another epoch with each transaction (EndTxn v5).
+    """Return the verdict for a producer that gets another epoch with each transaction (EndTxn v5).
 
     Raises:
         ProtocolError: as `decide_without_epoch_bump`, but a transition on its way comes first: the producer may name

@@ -1,6 +1,6 @@
-"""What is asked of the machine of one partition of `__transaction_state`, and what it wants done.
+"""Events and effects of the state machine of one partition of `__transaction_state`.
 
-Every question carries a ticket; a refusal is a `ProtocolError` in it.
+Every request has a pending result; an error is a `ProtocolError` in it.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class EndTransaction(NamedTuple):
 
 
 class MarkersRequested(NamedTuple):
-    """The partitions of a transaction are to be told how it has ended."""
+    """Effect that requests the markers of a decided transaction."""
 
     transactional_id: str
     pending_transition: PendingTransition
 
 
 class MarkersWritten(NamedTuple):
-    """Partitions have been told, or are no more."""
+    """Event for partitions with written markers, or deleted ones."""
 
     transactional_id: str
     pending_transition: PendingTransition

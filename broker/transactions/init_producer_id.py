@@ -1,9 +1,9 @@
-"""What becomes of an id when its producer begins, or wants to go on after an error.
+"""Transitions of a transactional id by InitProducerId: a new producer, or recovery after an error (KIP-360).
 
 Source: ``TransactionCoordinator.handleInitProducerId``, ``prepareInitProducerIdTransit``,
 ``TransactionMetadata.prepareIncrementProducerEpoch`` (apache/kafka 4.3.1).
 
-Going on after an error: KIP-360.
+Recovery after an error: KIP-360.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NewProducerId = Callable[[], int]
 
 
 def check_request(transactional_id: str, timeout_ms: int, max_timeout_ms: int) -> ErrorCode:
-    """What is wrong with a request, whatever is known of the id."""
+    """Return the error of a request, independent of the id's state."""
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
     if not 0 < timeout_ms <= max_timeout_ms:
@@ -28,7 +28,7 @@ def check_request(transactional_id: str, timeout_ms: int, max_timeout_ms: int) -
 
 
 def new_transaction(timeout_ms: int, now_ms: int, fresh: NewProducerId) -> TransactionMetadata:
-    """An id that nobody has used yet: its first epoch is still to come.
+    """Return a new transactional id, before its first epoch.
 
     Raises:
         ProtocolError: as `NewProducerId`.
@@ -53,7 +53,7 @@ def check_expected_producer(txn: TransactionMetadata, expected: ExpectedProducer
 def prepare_init_producer_id(
     txn: TransactionMetadata, expected: ExpectedProducer, timeout_ms: int, now_ms: int, fresh: NewProducerId
 ) -> TransactionMetadata:
-    """The id at rest, with an epoch for the producer that asks.
+    """Return the id at rest, with an epoch for the producer that asks.
 
     Raises:
         ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR where the epochs are used up and it is not the last one

@@ -1,10 +1,10 @@
-"""How the partitions of a transaction hear of its end: one request at a time to each of their leaders, until all know.
+"""Sender of transaction markers: one request at a time to each partition leader, until all are written.
 
-A leader that moves is looked for again, one that does not answer is asked again, for as long as this node coordinates
-the transaction. Partitions that are no more need not know.
+A moved leader is looked up again, a failed request is repeated, as long as this node coordinates the transaction.
+Deleted partitions are skipped.
 
-Source: ``TransactionMarkerChannelManager.scala``, ``TransactionMarkerRequestCompletionHandler.scala``
-(apache/kafka 4.3.1).
+Source: ``TransactionMarkerChannelManager.scala``, ``TransactionMarkerRequestCompletionHandler.scala`` (apache/kafka
+4.3.1).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_PARTITIONS_PER_REQUEST = 2_000
 up at once.
 """
 MAX_BATCHES_PER_SLICE = 100
-"""Whose transaction has moved away is looked for among all of this node's: some 20 us each."""
+"""Maximum number of batches per time slice: a lookup of moved transactions costs about 20 us each."""
 FINAL_ERRORS = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """The partition knows, or can never have taken a record of the transaction."""
 RETRIABLE_ERRORS = frozenset(
@@ -52,13 +52,13 @@ RETRIABLE_ERRORS = frozenset(
     }
 )
 FENCED_ERRORS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Somebody newer has spoken: the transaction stays as it is until its coordinator is another."""
+"""Errors by a newer coordinator: this one stops sending."""
 
 SendMarkers = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
 
 
 class MarkerBatch(NamedTuple):
-    """Partitions that are to hear of one transaction, and how often it was tried in vain."""
+    """Partitions without the marker of one transaction, and the number of failed attempts."""
 
     markers: MarkersRequested
     partitions: tuple[TopicPartition, ...]
@@ -66,22 +66,22 @@ class MarkerBatch(NamedTuple):
 
 
 class MarkerSenderDependencies(NamedTuple):
-    """What the sender sees of its node."""
+    """Dependencies of the sender on its node."""
 
     node_id: int
     image: Callable[[], MetadataImage]
     address: Callable[[int], tuple[str, int] | None]
-    """Where a broker listens for brokers; None where nobody knows."""
+    """Function that returns a broker's inter-broker address; None if unknown."""
     write_local: SendMarkers
     """Writes markers into partitions that are led from this node."""
     timeout_s: float
     """``request.timeout.ms``: for one answer."""
     access: Callable[[], ConnectionSecurity | None] = lambda: None
-    """What the listener brokers reach each other at wants."""
+    """Security settings of the inter-broker listener."""
 
 
 class TxnMarkerSender:
-    """Queues of what is to be told, one for each leader."""
+    """Queues of markers, one for each leader."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class TxnMarkerSender:
         self._batch_enqueued = trio.Event()
 
     def deliver(self, due: MarkersRequested) -> None:
-        """All that are to be told of a transaction are to be told now."""
+        """Enqueue the markers of a transaction."""
         self._enqueue(MarkerBatch(due, tuple(sorted(due.pending_transition.remaining_partitions))))
 
     def _enqueue(self, letter: MarkerBatch) -> None:
@@ -114,7 +114,7 @@ class TxnMarkerSender:
         self._batch_enqueued.set()
 
     async def run(self) -> None:
-        """Tell them, until cancelled."""
+        """Send markers until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 while True:
@@ -127,7 +127,7 @@ class TxnMarkerSender:
             self._queues.clear()
             self._connections.close()
 
-    # ------------------------------------------------------------------ who leads
+    # ------------------------------------------------------------------ leaders
 
     def _route(self, letter: MarkerBatch, nursery: trio.Nursery) -> None:
         """Give each partition to its leader's queue."""
@@ -170,10 +170,10 @@ class TxnMarkerSender:
         await self._env.sleep(min(MIN_RETRY_BACKOFF_S * 2 ** min(letter.attempts, 16), MAX_RETRY_BACKOFF_S))
         self._enqueue(MarkerBatch(letter.markers, tuple(partitions), letter.attempts + 1))
 
-    # ------------------------------------------------------------------ what is said
+    # ------------------------------------------------------------------ requests
 
     async def _send_queued(self, leader: int, nursery: trio.Nursery) -> None:
-        """Tell a leader what is queued for it, one request after the other."""
+        """Send a leader its queued markers, one request after the other."""
         queue = self._queues[leader]
         while queue:
             letters, count = [], 0
@@ -192,7 +192,7 @@ class TxnMarkerSender:
         del self._queues[leader]
 
     async def _request(self, letters: list[MarkerBatch]) -> WriteTxnMarkersRequest:
-        """One marker for each transaction that is still to end."""
+        """Build a request with one marker for each transaction that is still to end."""
         markers: dict[int, WritableTxnMarker] = {}
         for number, (due, partitions, _) in enumerate(letters, 1):
             if not number % MAX_BATCHES_PER_SLICE:
@@ -220,7 +220,7 @@ class TxnMarkerSender:
         return WriteTxnMarkersRequest(list(markers.values()))
 
     async def _send(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """The leader's answer.
+        """Return the leader's answer.
 
         Raises:
             OSError, WireError: there is none.
@@ -233,7 +233,7 @@ class TxnMarkerSender:
     async def _process_response(
         self, letters: list[MarkerBatch], answer: WriteTxnMarkersResponse | None, nursery: trio.Nursery
     ) -> None:
-        """What became of it; a row that is missing is no answer."""
+        """Process the response; a missing row counts as no response."""
         codes: dict[tuple[int, str, int], int] = {}
         for marker in () if answer is None else answer.markers:
             for topic in marker.topics:

@@ -1,4 +1,4 @@
-"""A transition on its way: from when it is decided until the log has it for good, everybody sees what was before.
+"""Pending transition: until it is committed, readers see the state before it.
 
 Source: ``TransactionMetadata.pendingState``, ``TxnTransitMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -9,7 +9,7 @@ from ottla.broker.transactions.transaction_metadata import PREPARED_STATES, Topi
 
 
 class PendingTransition:
-    """What a transactional id was and is to be. As long as there is one, no other transition begins."""
+    """State of a transactional id before and after a transition. While it is pending, no other transition starts."""
 
     __slots__ = ("after", "before", "is_written", "remaining_partitions")
 
@@ -25,7 +25,7 @@ class PendingTransition:
         """The partitions that do not know yet how the transaction has ended; its record waits for them."""
 
     def visible_transaction(self) -> TransactionMetadata:
-        """What everybody sees meanwhile."""
+        """Transaction that readers see meanwhile."""
         if self.before.state in PREPARED_STATES:
             return self.before._replace(partitions=frozenset(self.remaining_partitions))
         return self.before

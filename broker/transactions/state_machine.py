@@ -1,8 +1,8 @@
-"""The machine of one partition of `__transaction_state`: transactional ids and their transactions, driven by events.
+"""State machine of one partition of `__transaction_state`: transactional ids and their transactions.
 
-A transition is decided, appended and replayed, and everybody goes on seeing what was before until the log has it for
-good; whoever asks for another one meanwhile is told to come again. When it is decided how a transaction ends, and only
-once that cannot be lost any more, its partitions are told, and when all of them know it is complete.
+A transition is decided, appended and replayed, and readers see the previous state until it is committed; other
+transitions meanwhile get CONCURRENT_TRANSACTIONS. Once the end of a transaction is committed, markers are written to
+its partitions, and after all of them it is complete.
 
 Source: ``TransactionCoordinator.scala``, ``TransactionStateManager.scala`` (apache/kafka 4.3.1).
 """
@@ -38,7 +38,7 @@ MAX_RESULTS_PER_SLICE = 200
 
 
 class TransactionSettings(NamedTuple):
-    """What an operator may set; all in milliseconds."""
+    """Settings of transactions; all in milliseconds."""
 
     max_timeout_ms: int
     abort_timed_out_interval_ms: int
@@ -65,18 +65,18 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ reading
 
     def committed_transaction(self, transactional_id: str) -> TransactionMetadata | None:
-        """What is known of an id for good."""
+        """Return the committed state of an id."""
         pending = self.pending_transitions.get(transactional_id)
         return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
 
     def transactional_ids(self) -> list[str]:
-        """All ids there are, those on their way among them."""
+        """Return all ids there are, those on their way among them."""
         return [*self._transactions, *(x for x in self.pending_transitions if x not in self._transactions)]
 
     # ------------------------------------------------------------------ the contract
 
     def handle(self, now_ms: int, event: Any) -> TransactionEffects:
-        """One event."""
+        """Decide on an event."""
         match event:
             case ShardLoaded():
                 return self._on_loaded(now_ms)
@@ -87,7 +87,7 @@ class TransactionStateMachine:
             case events.MarkersWritten():
                 return self._on_markers_written(event)
             case ShardUnloaded() | RequestDisconnected():
-                return TransactionEffects()  # nobody is parked here: whoever waits, waits for a record
+                return TransactionEffects()  # no request waits here except for a record
         try:
             match event:
                 case events.InitProducerId():
@@ -203,7 +203,7 @@ class TransactionStateMachine:
     def _on_write_result(
         self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
-        """The fate of transitions is known; of very many it is looked at in slices."""
+        """Return the fate of transitions is known; of very many it is looked at in slices."""
         if len(what) <= MAX_RESULTS_PER_SLICE:
             return self._apply_results(what, error, now_ms)
         left = list(what)
@@ -214,7 +214,7 @@ class TransactionStateMachine:
     def _apply_results_in_slices(
         self, left: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> Iterator[TransactionEffects]:
-        """What was not looked at, as the log has refused something of a slice, is left and told of that."""
+        """Yield the rest of the results after a failed append of an earlier part."""
         done: list[tuple[str, PendingTransition]] = []
         what = list(left)
         for first in range(0, len(what), MAX_RESULTS_PER_SLICE):
@@ -227,7 +227,7 @@ class TransactionStateMachine:
     def _apply_results(
         self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
-        """What stands in the log and may get lost is waited for again."""
+        """Apply the results; those appended but not committed are awaited again."""
         fx = TransactionEffects()
         again = []
         for transactional_id, pending in what:
@@ -240,7 +240,7 @@ class TransactionStateMachine:
             elif pending.before.state in PREPARED_STATES:
                 fx.timers.append(ScheduleTimer(("complete", transactional_id), now_ms + RETRY_MS))
             else:
-                del self.pending_transitions[transactional_id]  # refused: nothing has changed
+                del self.pending_transitions[transactional_id]  # rejected: the state is unchanged
         if again:
             fx.on_commit_outcome = again
         return fx
@@ -248,7 +248,7 @@ class TransactionStateMachine:
     def _on_committed(
         self, transactional_id: str, pending: PendingTransition, now_ms: int, fx: TransactionEffects
     ) -> None:
-        """A transition cannot be lost any more, or what it begins with cannot."""
+        """Handle a committed transition."""
         if pending.is_written:
             del self.pending_transitions[transactional_id]
             after = pending.after
@@ -279,7 +279,7 @@ class TransactionStateMachine:
     # ------------------------------------------------------------------ timers
 
     def _on_loaded(self, now_ms: int) -> TransactionEffects:
-        """What was decided before is carried on with; it waits until what was read cannot be lost."""
+        """Continue decided transactions after loading, once the replayed log is committed."""
         settings = self.settings
         timers: list[Any] = [
             ScheduleTimer(("abort",), now_ms + settings.abort_timed_out_interval_ms),
@@ -342,7 +342,7 @@ class TransactionStateMachine:
     def _remove_expired(
         self, now_ms: int, settle: list[tuple[str, PendingTransition]]
     ) -> Iterator[TransactionRecord | None]:
-        """Forget ids that nobody has used for long; the rest is left to the next look where there are very many."""
+        """Remove expired ids; the rest of very many is left to the next run."""
         since_ms = now_ms - self.settings.expiration_ms
         for transactional_id, txn in list(self._transactions.items()):
             unused = txn.state in IDLE_STATES and txn.last_update_ms <= since_ms

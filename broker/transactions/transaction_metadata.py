@@ -53,7 +53,7 @@ VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = 
 }
 """After which states a state may come; the diagram in the documentation is drawn from this."""
 PREPARED_STATES = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
-"""It is decided how the transaction ends, and its partitions are being told."""
+"""States in which the end of the transaction is decided, and markers are being written."""
 UNPERSISTED_STATES = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
 """The log never has them: a tombstone stands for the first, and the second is replaced before it is written."""
 IDLE_STATES = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
@@ -61,7 +61,7 @@ IDLE_STATES = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
 
 
 class TransactionMetadata(NamedTuple):
-    """What is known of a transactional id. Nothing changes in it: a transition makes another one."""
+    """Immutable state of a transactional id: a transition creates another one."""
 
     producer_id: int
     producer_epoch: int
@@ -69,12 +69,12 @@ class TransactionMetadata(NamedTuple):
     state: TransactionState
     partitions: frozenset[TopicPartition]
     start_ms: int
-    """When its first partition was added; -1 where nothing was since the id was initialised."""
+    """Time at which the first partition was added; -1 if none was since initialization."""
     last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
     """The id in force when this transition was prepared."""
     next_producer_id: int = NO_PRODUCER_ID
-    """What the id becomes when the transaction is complete, where its epochs are used up."""
+    """Producer id after completion, if the epochs are exhausted."""
     last_producer_epoch: int = NO_EPOCH
     """The epoch before the producer's last own step: never written, so unknown after the coordinator has moved."""
     client_transaction_version: int = 0
@@ -86,7 +86,7 @@ class TransactionMetadata(NamedTuple):
         return is_epoch_exhausted(self.producer_epoch)
 
     def transition_to(self, state: TransactionState, **changes: Any) -> TransactionMetadata:
-        """The same id one transition further. Not to be there yet where the table does not allow it is our bug."""
+        """Return the id after a transition. An illegal transition is a bug."""
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.state.state_name} -> {state.state_name}"
         made = self._replace(state=state, previous_producer_id=self.producer_id, **changes)
         assert made.producer_id >= 0, made

@@ -44,17 +44,17 @@ MAX_PARTITIONS_PER_REQUEST = 1_000
 
 
 class TransactionSupportedOperation(Enum):
-    """What is asked: by the version of the producer's request."""
+    """Operation of the coordinator, by version of the producer's request."""
 
     VERIFY = "verify"
-    """True if the partition was added; an old producer is told INVALID_TXN_STATE where it was not."""
+    """Verify that the partition was added; an old producer gets INVALID_TXN_STATE otherwise."""
     VERIFY_ABORTABLE = "verify, abortable"
     ADD = "add"
     """Add it: each transaction has an epoch of its own."""
 
 
 class VerificationRequest(NamedTuple):
-    """A question: whose transaction, and the first sequence of what is written to each partition (-1 for none)."""
+    """Request to verify a transaction, with the first sequence for each partition (-1 for none)."""
 
     transactional_id: str
     producer_id: int
@@ -71,7 +71,7 @@ class VerificationResult(NamedTuple):
 
 
 class TransactionVerifierDependencies(NamedTuple):
-    """What a verifier has of its node."""
+    """Dependencies of a verifier on its node."""
 
     env: Env
     config: NodeConfig
@@ -180,7 +180,7 @@ class TransactionVerifier:
         return next(_errors_by_transaction(answer, [transaction]))
 
     def _coordinator(self, transactional_id: str) -> int | None:
-        """The broker that leads a transactional id's partition; None where nobody does, or it is gone."""
+        """Return the leader of a transactional id's partition; None if there is none."""
         image = self._dependencies.metadata.image
         topic = image.topics.get(TOPIC)
         if topic is None:
@@ -192,7 +192,7 @@ class TransactionVerifier:
 
 
 def _to_producer_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
-    """A coordinator's word, as a producer of that age understands it."""
+    """Return a coordinator's word, as a producer of that age understands it."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and operation is TransactionSupportedOperation.VERIFY:
@@ -210,10 +210,10 @@ def _errors_by_transaction(
     answer: add_partitions_to_txn.AddPartitionsToTxnResponse,
     transactions: Iterable[add_partitions_to_txn.AddPartitionsToTxnTransaction],
 ) -> Iterator[ErrorsByPartition]:
-    """What an answer says is wrong with each transaction's partitions; what it does not name is right."""
+    """Yield the errors of each transaction's partitions in a response; others succeeded."""
     if answer.error_code:
         code = ErrorCode(answer.error_code)
-        hidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # nothing a producer could make sense of
+        hidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # not meaningful to a producer
         for transaction in transactions:
             yield _same_error_for_all(transaction, ErrorCode.INVALID_TXN_STATE if hidden else code)
         return
@@ -238,7 +238,10 @@ class _QueuedTransaction(NamedTuple):
 
 
 class _CoordinatorQueue:
-    """Requests to the coordinator on another broker. Whoever finds it free sends what waits, the oldest first."""
+    """Queue of requests to another broker's coordinator.
+
+    The task that finds it idle sends the waiting ones, oldest first.
+    """
 
     def __init__(self, connections: BrokerConnections, broker: int) -> None:
         self._connections = connections
@@ -247,7 +250,7 @@ class _CoordinatorQueue:
         self._sending: trio.Event | None = None
 
     async def verify(self, transaction: add_partitions_to_txn.AddPartitionsToTxnTransaction) -> ErrorsByPartition:
-        """What is wrong with a transaction's partitions."""
+        """Return the errors of a transaction's partitions."""
         mine = _QueuedTransaction(transaction, PendingBrokerRequest())
         self._enqueue(mine)
         while mine.pending_request.answer is None:
@@ -304,10 +307,10 @@ class _CoordinatorQueue:
     async def _call(
         self, channel: Channel, request: add_partitions_to_txn.AddPartitionsToTxnRequest
     ) -> add_partitions_to_txn.AddPartitionsToTxnResponse | None:
-        """Its answer; None where it is too old to be asked: nothing is confirmed then.
+        """Return the response; None if the broker is too old: then no transaction is confirmed.
 
         Raises:
-            OSError: it is not there; WireError: its answer does not parse.
+            OSError: no connection; WireError: invalid response.
         """
         if channel.versions.get(ApiKey.ADD_PARTITIONS_TO_TXN, (0, -1))[1] < _MIN_BATCHED_VERSION:
             logger.warning(

@@ -1,7 +1,7 @@
 """One HTTP request and its response on a connection, with h11.
 
-Each connection serves one request: scrapers and health checks come seconds apart, and the connection of a client that
-went away would hold a place until a timeout.
+Each connection serves one request: scrapers and health checks come seconds apart, and an abandoned connection would
+occupy a slot until a timeout.
 """
 
 from __future__ import annotations
