@@ -1,0 +1,1 @@
+"""Development tools: generators of documentation, mutation tests, long campaigns, measures of prose."""

@@ -80,6 +80,6 @@ class ForkPool:
 
 
 def _end_group(pid: int) -> None:
-    """The fork and whatever it started."""
+    """Kill the fork and its descendants."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)

@@ -85,14 +85,14 @@ class MutantResult(NamedTuple):
 
 
 def unit_files(unit: str) -> list[str]:
-    """The unit's sources, from the repository's root."""
+    """Return the unit's sources, from the repository's root."""
     start = ROOT / unit
     found = [start] if start.is_file() else sorted(start.rglob("*.py"))
     return [str(p.relative_to(ROOT)) for p in found if "tests" not in p.relative_to(ROOT).parts]
 
 
 def unit_tests(unit: str) -> list[str]:
-    """The test files of the unit's room, and the golden peer file."""
+    """Return the test files of the unit's room, and the golden peer file."""
     room = ROOT / unit.split("/", maxsplit=1)[0]
     found = sorted(p for p in room.rglob("test_*.py") if p.parent.name == "tests")
     return [str(p.relative_to(ROOT)) for p in [*found, GOLDEN] if p.exists()]
@@ -223,7 +223,7 @@ def run_baseline(unit: str, test_files: list[str], pool: ForkPool, folder: Path)
 
 
 def tests_for(change: Mutant, seen: BaselineRun, spans: dict[int, range]) -> list[str]:
-    """The tests that pass the changed line, the fastest first; all of them where it runs at import."""
+    """Return the tests that pass the changed line, the fastest first; all of them where it runs at import."""
     by_line = seen.covering_tests.get(change.path, {})
     passing = set[str]()
     for line in spans.get(change.lineno, range(change.lineno, change.lineno + 1)):
@@ -301,7 +301,7 @@ def load(unit: str) -> None:
 
 
 def _name(path: str) -> str:
-    """A source's import name."""
+    """Return a source's import name."""
     return "ottla." + path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 

@@ -53,11 +53,11 @@ class Mutant(NamedTuple):
     text: str
 
     def apply_to(self, source: bytes) -> bytes:
-        """The whole file with the change in it."""
+        """Return the whole file with the change in it."""
         return source[: self.start] + self.text.encode() + source[self.end :]
 
     def source_diff(self, source: bytes) -> tuple[str, str]:
-        """The changed line, before and after, without its indentation; of several only the first is shown."""
+        """Return the changed line, before and after, without its indentation; of several only the first is shown."""
         first, last = source.rfind(b"\n", 0, self.start) + 1, source.find(b"\n", self.end)
         before = source[first : last if last >= 0 else len(source)].decode()
         after = (source[first : self.start] + self.text.encode() + source[self.end : last]).decode()
@@ -268,7 +268,7 @@ def _is_silent(call: ast.Call) -> bool:
 
 
 def _is_no_number(side: ast.expr) -> bool:
-    """A text, or an alternative of types (`int | None`)."""
+    """Return a text, or an alternative of types (`int | None`)."""
     if isinstance(side, ast.Constant):
         return not isinstance(side.value, int | float)
     if isinstance(side, ast.Name):

@@ -204,7 +204,7 @@ def run_simulator(campaign: Campaign, first: int, seeds: int, jobs: int) -> Camp
 
 
 def evaluate_outcome(campaign: Campaign, outcome: CampaignOutcome) -> CampaignOutcome:
-    """The same, where something had to be found: that is counted, and what is bad is anything else, or nothing."""
+    """Return whether a run with a planted fault failed as expected."""
     if not campaign.expected_violations:
         return outcome
     counted: Counter[str] = Counter()
@@ -238,7 +238,7 @@ def run_pytest(campaign: Campaign) -> CampaignOutcome:
 
 
 def read_results() -> Iterator[tuple[str, str]]:
-    """The rows the page has, by campaign."""
+    """Yield the rows the page has, by campaign."""
     for line in PAGE.read_text().splitlines() if PAGE.exists() else ():
         if match := re.match(r"\| ([a-z-]+) \| ", line):
             yield match[1], line

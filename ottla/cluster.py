@@ -42,19 +42,20 @@ STOP_WITHIN_S = 30.0
 QUORUM_SIZE = 3
 CONTROLLER = "CONTROLLER"
 CLIENT_PORTS, CONTROLLER_PORTS = range(15_000, 23_000), range(23_000, 31_000)
-"""Where free ports are taken: below those a system gives to who dials, since a node binds its own only a while later.
-Apart, since a controller keeps the port its directory has, and a cluster started again draws its clients' anew."""
+"""Ranges of free ports: below the system's ephemeral ports, since a node binds its port only later. Separate, since a
+controller keeps the port in its directory, and a restarted cluster draws its client ports again.
+"""
 
 
 class ClusterFailed(Exception):
-    """A node could not start; the message says which, and its last words."""
+    """A node failed to start; the message names the node and has its last log lines."""
 
 
 def free_ports(host: str, count: int, among: range) -> list[int]:
-    """Ports nobody listens at, all different.
+    """Return different ports without a listener.
 
     Raises:
-        OSError: no node of this machine could listen there: the address is another's.
+        OSError: the address does not belong to this machine.
     """
     found: list[int] = []
     first = int(SystemEnv().random() * len(among))
@@ -73,7 +74,7 @@ def free_ports(host: str, count: int, among: range) -> list[int]:
 
 
 class ClusterNode:
-    """One node of a cluster, and its process while there is one."""
+    """Node of a cluster, and its process while it runs."""
 
     def __init__(self, node_id: int, data_dir: str, host: str, port: int) -> None:
         self.id = node_id
@@ -105,7 +106,7 @@ class ClusterNode:
         return None if self._process is None else self._process.poll()
 
     def start(self, settings: Mapping[str, str]) -> None:
-        """Write its settings down and start the process; `wait` tells when it serves."""
+        """Write the settings and start the process; `wait` waits until it serves."""
         with open(open_private(self.config), "w", encoding="utf-8") as file:
             file.write(dumps_settings(settings))
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--config", self.config]
@@ -115,7 +116,7 @@ class ClusterNode:
         threading.Thread(target=self._listen, args=(self._process, self._told), daemon=True).start()
 
     def _listen(self, process: subprocess.Popen[str], told: threading.Event) -> None:
-        """Read what the process says, to its end."""
+        """Read the output of the process to its end."""
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
@@ -218,7 +219,7 @@ class Cluster:
         return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
 
     def node(self, node_id: int) -> ClusterNode:
-        """A node by its id; the first is 1."""
+        """Return a node by its id; the first is 1."""
         return self.nodes[node_id - 1]
 
     # ------------------------------------------------------------------ start and stop
@@ -286,7 +287,7 @@ class Cluster:
                 format_directories([directory], directory, plan, machine.now_ms(), machine.uuid)
 
     def _settings_of(self, node: ClusterNode) -> dict[str, str]:
-        """What the node is started with; what the user has set wins."""
+        """Return the settings of a node; settings of the user take precedence."""
         copies, least = str(min(len(self.nodes), 3)), str(min(len(self.nodes), 2))
         controllers = ",".join(format_address(x.host, x.controller_port) for x in self.nodes)
         name, secured = "PLAINTEXT", dict[str, str]()

@@ -46,7 +46,7 @@ class BrokerFailed(Exception):
 
 
 class Broker:
-    """One embedded node.
+    """Embedded node.
 
     Args:
         data_dir: directory of the data; None: a temporary directory that is removed afterwards.
@@ -97,7 +97,7 @@ class Broker:
         return format_address(self.host, self.port)
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
-        """A client's settings in the words of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
+        """Return a client's settings in the words of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
 
         Raises:
             ValueError: an unknown kind.
@@ -140,7 +140,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """True between start and stop."""
         return self._thread is not None or self._child is not None
 
     def start(self) -> Broker:
@@ -300,7 +300,7 @@ class Broker:
 
 
 async def _run_to_end(work: Callable[[], T]) -> T:
-    """Run something in a thread, under trio or asyncio, and wait for its end even if the task is cancelled."""
+    """Run ``work`` in a thread, under trio or asyncio, and wait for its end even if the task is cancelled."""
     if trio.lowlevel.in_trio_task():
         with trio.CancelScope(shield=True):
             return await trio.to_thread.run_sync(work)
@@ -317,7 +317,7 @@ async def _run_to_end(work: Callable[[], T]) -> T:
 
 
 async def _run(work: Callable[[], T]) -> T:
-    """Run something in a thread, under trio or asyncio; a task that is cancelled does not wait for its end."""
+    """Run ``work`` in a thread, under trio or asyncio; a cancelled task does not wait for its end."""
     if trio.lowlevel.in_trio_task():
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
     return await asyncio.to_thread(work)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.tools.blocking_client import BlockingClient
 
     class TopicFactory(Protocol):
-        """What `kafka_topic_factory` gives."""
+        """Type of the fixture `kafka_topic_factory`."""
 
         def __call__(
             self, partitions: int | None = None, *, name: str | None = None, settings: Mapping[str, Any] | None = None
@@ -110,7 +110,7 @@ def kafka_broker_options(pytestconfig: pytest.Config) -> dict[str, Any]:
 
 @pytest.fixture(scope=_scope)
 def kafka_broker(kafka_broker_options: dict[str, Any]) -> Iterator[Broker | None]:
-    """The embedded broker; None where ``OTTLA_TEST_BOOTSTRAP`` names another cluster."""
+    """Yield the embedded broker; None where ``OTTLA_TEST_BOOTSTRAP`` names another cluster."""
     if os.environ.get(EXTERNAL):
         yield None
         return
@@ -163,7 +163,7 @@ def kafka_cluster(kafka_cluster_options: dict[str, Any]) -> Iterator[Cluster]:
 def kafka_topic_factory(
     kafka_client: BlockingClient, pytestconfig: pytest.Config, request: pytest.FixtureRequest
 ) -> Iterator[TopicFactory]:
-    """A function that creates topics, which are deleted after the test.
+    """Yield a function that creates topics, which are deleted after the test.
 
     Its arguments are ``partitions`` (default: the option ``ottla_partitions``), ``name`` (default: named after the
     test) and ``settings`` of the topic; it returns the name.
@@ -185,9 +185,9 @@ def kafka_topic_factory(
 
 @pytest.fixture
 def kafka_topic(kafka_topic_factory: TopicFactory, request: pytest.FixtureRequest) -> str:
-    """A fresh topic, named after the test, and deleted after it.
+    """Return a fresh topic, named after the test, and deleted after it.
 
-    It has one partition, unless the option ``ottla_partitions`` or the marker ``kafka_topic`` says otherwise.
+    It has one partition, unless the option ``ottla_partitions`` or the marker ``kafka_topic`` sets another number.
     """
     marker = request.node.get_closest_marker("kafka_topic")
     return kafka_topic_factory(*marker.args, **marker.kwargs) if marker is not None else kafka_topic_factory()
@@ -195,7 +195,7 @@ def kafka_topic(kafka_topic_factory: TopicFactory, request: pytest.FixtureReques
 
 @pytest.fixture
 def kafka_group(kafka_client: BlockingClient, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A group id that no other test has; on another cluster, the group is deleted after the test."""
+    """Yield a group id that no other test has; on another cluster, the group is deleted after the test."""
     name = _fresh(request, "group")
     yield name
     if os.environ.get(EXTERNAL):

@@ -1,0 +1,1 @@
+"""Generators of pages and figures of the documentation."""

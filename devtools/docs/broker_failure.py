@@ -40,7 +40,7 @@ HEARTBEAT_FIELDS = (
     "leads partitions",
     "other brokers lag",
 )
-"""What decides a heartbeat, in the order of `outcome`."""
+"""Inputs of the decision on a heartbeat, in the order of `outcome`."""
 
 # ---------------------------------------------------------------------- the states
 
@@ -48,7 +48,7 @@ HEARTBEAT_FIELDS = (
 def outcome(
     now: BrokerControlState, caught_up: bool, fence: bool, stop: bool, leads: bool, waits: bool
 ) -> BrokerControlState:
-    """What a broker in a state is after a heartbeat."""
+    """Return the state of a broker after a heartbeat."""
     contacts = BrokerHeartbeatState(registration_offsets={1: 10})
     broker = m.RegisterBrokerRecord(1, broker_epoch=10, fenced=now is BrokerControlState.FENCED)
     other = m.RegisterBrokerRecord(2, broker_epoch=11, fenced=False)
@@ -71,7 +71,7 @@ def outcome(
 
 
 def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
-    """Which state follows which, and what all heartbeats have in common that lead there."""
+    """Return the transitions of states, with the common conditions of their heartbeats."""
     for now in (BrokerControlState.FENCED, BrokerControlState.UNFENCED, BrokerControlState.CONTROLLED_SHUTDOWN):
         led: dict[BrokerControlState, list[tuple[bool, ...]]] = {}
         for wishes in product((False, True), repeat=len(HEARTBEAT_FIELDS)):
@@ -87,7 +87,7 @@ def edges() -> Iterator[tuple[BrokerControlState, BrokerControlState, str]]:
 
 
 def broker_state_diagram() -> list[str]:
-    """A broker's states as the controller has them: by what its heartbeats say, and without any."""
+    """Return the diagram of a broker's states in the controller."""
     names = {state: state.value.title().replace(" ", "") for state in BrokerControlState}
     out = ["stateDiagram-v2", f"    [*] --> {names[BrokerControlState.FENCED]}: registration"]
     out += [f"    {names[now]} --> {names[after]}: {why}" for now, after, why in edges()]
@@ -133,7 +133,7 @@ class BrokerFailureTrace(ClusterScenario):
             everything.cancel_scope.cancel()
 
     def _victim(self) -> str:
-        """A broker that does not decide: that is another story."""
+        """Return a broker that does not decide: that is another story."""
         active = {number for number, parts in self.live_nodes().items() if parts.controller.is_active}
         return next(name for name, number in self.numbers.items() if number not in active)
 
@@ -143,7 +143,7 @@ class BrokerFailureTrace(ClusterScenario):
             await trio.sleep(GONE_S)
 
     def add(self, text: str) -> None:
-        """One line."""
+        """Format a line."""
         self.trace_text.append(f"{(self.simulation.now_s() - self._since_s) * 1000:7.0f} ms  {text}")
 
     async def _listen(self) -> None:
@@ -166,7 +166,7 @@ class BrokerFailureTrace(ClusterScenario):
 
 
 def kill_broker(run: BrokerFailureTrace, name: str) -> None:
-    """Its process is gone."""
+    """Kill its process."""
     process = run.lifecycles[name].process
     assert process is not None
     run.add(f"broker {run.numbers[name]} is killed")
@@ -174,14 +174,14 @@ def kill_broker(run: BrokerFailureTrace, name: str) -> None:
 
 
 def isolate_broker(run: BrokerFailureTrace, name: str) -> None:
-    """Nobody hears it, and it hears nobody, for a while."""
+    """Isolate it for a while."""
     host = run.simulation.host(name)
     host.inbound_cut_until = host.outbound_cut_until = run.simulation.now_s() + GONE_S
     run.add(f"broker {run.numbers[name]} is isolated from the network for {GONE_S:.0f} s")
 
 
 def trace_of(dies: Callable[[BrokerFailureTrace, str], None]) -> Callable[[], list[str]]:
-    """A story, made in a process whose hashes are the same each time."""
+    """Return a trace, made in a process with fixed hash seeds."""
 
     def told() -> list[str]:
         if os.environ.get("PYTHONHASHSEED") == "0":
@@ -210,7 +210,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """The page with every block made anew.
+    """Return the page with every block made anew.
 
     Raises:
         KeyError: a block has a name nobody makes.

@@ -92,7 +92,7 @@ WAYS_IN: dict[type[IsrState], Callable[[LeaderState], None]] = {
 
 
 def states() -> list[str]:
-    """The states of the in-sync set: each event is tried in each of them."""
+    """Return the states of the in-sync set: each event is tried in each of them."""
     out = ["stateDiagram-v2", "    [*] --> CommittedIsr: leader elected"]
     for state, way_in in WAYS_IN.items():
         into: dict[str, list[str]] = {}
@@ -114,7 +114,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {"trace": trace, "states": states}
 
 
 def render_page(text: str) -> str:
-    """The page with every block made anew."""
+    """Return the page with every block made anew."""
     return BLOCK.sub(lambda b: f"```{b[1]} {b[2]}\n" + "".join(f"{x}\n" for x in MAKERS[b[2]]()) + "```", text)
 
 

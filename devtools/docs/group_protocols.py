@@ -42,7 +42,7 @@ def _places(numbers: Any) -> str:
 
 
 def _heard(answer: Any) -> str:
-    """What a member of a classic group is told."""
+    """Return the response to a member of a classic group."""
     if answer is None:
         return "waits"
     if answer.error_code:
@@ -55,7 +55,7 @@ def _heard(answer: Any) -> str:
 
 
 def classic() -> list[str]:
-    """All stop, and the leader shares out."""
+    """Return all stop, and the leader shares out."""
     stage, out, ids = GroupShardFixture(), [], {"a": "c-id-a", "b": "c-id-b"}
 
     def tell(what: str, answer: Any) -> None:
@@ -86,7 +86,7 @@ def classic() -> list[str]:
 
 
 def consumer() -> list[str]:
-    """The coordinator shares out; each gives up only what is another's now."""
+    """Trace a consumer group: each member revokes only partitions assigned to others."""
     shard, out = ConsumerGroupShard(TOPIC), []
     a, b = ConsumerMemberClient(shard, "a"), ConsumerMemberClient(shard, "b")
 
@@ -109,7 +109,7 @@ def consumer() -> list[str]:
 
 
 def share() -> list[str]:
-    """A partition may be with several; nobody waits for anybody."""
+    """Trace a share group: a partition may have several members."""
     stage, out = shares.ShareGroupShard({"t": 1}), []
 
     def tell(what: str, answer: Any) -> None:
@@ -128,7 +128,7 @@ def share() -> list[str]:
 
 
 def records() -> list[str]:
-    """What becomes of the records of one share partition."""
+    """Trace the states of the records of one share partition."""
     held = SharePartition(0, (), SharePartitionLimits(max_delivery_count=2, lock_duration_ms=LOCK_MS))
     out: list[str] = []
     letters = {
@@ -205,7 +205,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """The page with every block made anew."""
+    """Return the page with every block generated again."""
 
     def made(match: re.Match[str]) -> str:
         return f"```text {match[1]}\n" + "".join(f"{line}\n" for line in MAKERS[match[1]]()) + "```"

@@ -28,7 +28,7 @@ BLOCK = re.compile(r"^```text (\S+)\n(.*?)^```$", re.M | re.S)
 
 
 def example_files() -> dict[str, bytes]:
-    """A data directory with one partition: a plain record, an aborted transaction, a clean stop."""
+    """Return a data directory with one partition: a plain record, an aborted transaction, a clean stop."""
     memory = MemoryDisk(random.Random(1), lambda: NOW)
     directory = LogDirectory(memory.session(), "/data")
     directory.lock()
@@ -61,7 +61,7 @@ def example_files() -> dict[str, bytes]:
 
 
 def format_file(name: str, raw: bytes) -> list[str]:
-    """A file as the page shows it: its fields, or its text."""
+    """Return a file as the page shows it: its fields, or its text."""
     spans = file_spans(raw, "." + name.rpartition(".")[2])
     if spans is not None:
         return list(field_dump.format_spans(list(spans), raw))
@@ -71,7 +71,7 @@ def format_file(name: str, raw: bytes) -> list[str]:
 
 
 def render_page(text: str) -> str:
-    """The page with every block made anew.
+    """Return the page with every block made anew.
 
     Raises:
         KeyError: a block names a file that is not there.

@@ -1,4 +1,4 @@
-"""Everything that bounds what one client, or one request, may cost a node: `docs/reference/limits.md`."""
+"""Generator of `docs/reference/limits.md`: the limits of a client's or request's cost to a node."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def documented_limits(module: str) -> dict[str, tuple[str, str]]:
 
 
 def _value(source: str) -> Any:
-    """What a setting is by default, or a constant."""
+    """Return the default of a setting, or the value of a constant."""
     if source in BROKER_KEYS:
         assert source in BROKER_DOCS, f"{source} has no effect"
         return int(BROKER_KEYS[source].default or 0)
@@ -133,7 +133,7 @@ def _section(title: str, text: str) -> Iterator[str]:
 
 
 def limits_page() -> str:
-    """What one client, or one request, may cost a node."""
+    """Return the page of limits."""
     lines = ["# Limits", NOTE, "", INTRO]
     for title, text in SECTIONS.items():
         lines += _section(title, text)

@@ -113,7 +113,7 @@ def quorum_with_leader() -> tuple[QuorumTrace, int, list[str]]:
 
 
 def killed() -> list[str]:
-    """The leader is killed."""
+    """Trace a kill of the leader."""
     story, first, lines = quorum_with_leader()
     story.add(first, "is killed")
     story.crash(first)
@@ -122,7 +122,7 @@ def killed() -> list[str]:
 
 
 def stopped() -> list[str]:
-    """The leader is told to stop."""
+    """Trace a stop of the leader."""
     story, first, lines = quorum_with_leader()
     story.add(first, "shuts down")
     story.step(first, Resign())
@@ -139,7 +139,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """The page with every block made anew.
+    """Return the page with every block made anew.
 
     Raises:
         KeyError: a block has a name nobody makes.

@@ -65,7 +65,7 @@ def api_row(spec: ApiSpec) -> str:
 
 
 def apis() -> str:
-    """Every API: its versions, the listeners that serve it, its quota and the permissions it needs."""
+    """Return every API: its versions, the listeners that serve it, its quota and the permissions it needs."""
     lines = [
         "# APIs and versions",
         NOTE,

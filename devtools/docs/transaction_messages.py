@@ -40,7 +40,7 @@ STEP_TEXTS = {
 
 
 def describe_request(request: Any) -> str | None:
-    """A request in words; nothing for one that is not of transactions."""
+    """Return a request in words; nothing for one that is not of transactions."""
     match request:
         case ip.InitProducerIdRequest():
             return "InitProducerId"
@@ -61,7 +61,7 @@ def describe_request(request: Any) -> str | None:
 
 
 def describe_response(answer: Any) -> str:
-    """An answer in words."""
+    """Return an answer in words."""
     match answer:
         case ip.InitProducerIdResponse() | et.EndTxnResponse():
             return f"{_name(answer.error_code)}, epoch {answer.producer_epoch}"
@@ -112,7 +112,7 @@ class TransactionTrace(ClusterScenario):
             self.trace_text += [[f"{f'n{node_id}':<16} {STEP_TEXTS[step]}"], []]
 
     def on_message(self, channel: Any, text: str, *, answers: bool) -> None:
-        """A request, or the answer to one."""
+        """Record a request or response."""
         here, there = channel.stream._owner.host.name, channel.stream.peer
         ends = f"{there} -> {here}" if answers else f"{here} -> {there}"
         self.trace_text[-1].append(f"{ends:<16} {text}")
@@ -130,7 +130,7 @@ class TransactionTrace(ClusterScenario):
 
 
 def trace_messages() -> list[str]:
-    """The story, line by line."""
+    """Return the story, line by line."""
     run = TransactionTrace()
     call = Channel.call
 

@@ -31,7 +31,7 @@ NEVER_ON_DISK = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
 
 
 def state_diagram() -> list[str]:
-    """The same as a picture, of what stands in the log."""
+    """Return the same as a picture, of what stands in the log."""
     out = ["stateDiagram-v2", "    [*] --> Empty"]
     for state in S:
         if state not in NEVER_ON_DISK:
@@ -44,7 +44,7 @@ def state_diagram() -> list[str]:
 
 
 def message_trace() -> list[str]:
-    """What three nodes say to one another, by the simulator: in a process whose hashes are the same each time."""
+    """Return the messages between three simulated nodes, from a process with fixed hash seeds."""
     done = subprocess.run(
         [sys.executable, "-m", "devtools.docs.transaction_messages"],
         cwd=ROOT,
@@ -68,7 +68,7 @@ def state_table() -> list[str]:
 
 
 def transaction_trace() -> list[str]:
-    """A transaction of two partitions, and a retry."""
+    """Return a transaction of two partitions, and a retry."""
     node, out = TransactionCoordinatorNode(), []
 
     def tell(what: str, ticket: PendingBrokerRequest) -> None:
@@ -109,7 +109,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """The page with every block made anew."""
+    """Return the page with every block made anew."""
 
     def made(match: re.Match[str]) -> str:
         lines = MAKERS[match[2]]()

@@ -1,0 +1,177 @@
+"""Measures of the prose of the project: opening words of docstrings, counted words, words a page no longer uses.
+
+`python -m devtools.prose [PATH...]` prints the measures of each package, `--show NAME` the places of one measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PRONOUNS = frozenset(
+    """
+    what whatever who whom whose whoever which whichever whether how when where why while one it its they their them
+    that this these those he his she her we our you your i there here some somebody someone something any anybody
+    anything everybody everyone everything nobody nothing none each all both such same another other others
+    """.split()
+)
+"""First words of a docstring that name no thing: pronouns, interrogatives and bare determiners used as pronouns."""
+DETERMINERS = frozenset(
+    "this each all both such another other our its their any some here when where while none".split()
+)
+"""Of these, those that may stand before the noun they belong to."""
+COUNTED = {
+    "who": re.compile(r"\b(?:who|whom|whose|whoever|whatever)\b", re.I),
+    "nobody": re.compile(r"\b(?:nobody|somebody|nothing|everybody|anybody|something|anything|everything)\b", re.I),
+    "tell": re.compile(r"\b(?:tell|tells|told|telling|say|says|said|saying|hear|hears|heard|hearing)\b", re.I),
+}
+CODE = re.compile(r"`+[^`]*`+|https?://\S+|\"[^\"]*\"")
+WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A docstring or a comment."""
+
+    path: str
+    line: int
+    kind: str
+    """`module`, `class`, `function`, `attribute` or `comment`."""
+    text: str
+
+
+def _attributes(body: list[ast.stmt]) -> Iterator[ast.Constant]:
+    """Yield the strings below an assignment, which describe it."""
+    for before, node in zip(body, body[1:], strict=False):
+        if (
+            isinstance(before, ast.Assign | ast.AnnAssign)
+            and isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.value
+
+
+def docstrings(path: str, source: str) -> Iterator[Text]:
+    """Yield the docstrings of a module, those of attributes among them."""
+    kinds = {ast.Module: "module", ast.ClassDef: "class", ast.FunctionDef: "function", ast.AsyncFunctionDef: "function"}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                first = node.body[0]
+                yield Text(path, first.lineno, kinds[type(node)], text)
+            if isinstance(node, ast.Module | ast.ClassDef):
+                for each in _attributes(node.body):
+                    yield Text(path, each.lineno, "attribute", str(each.value))
+
+
+NOTES = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:|ruff:|mypy:|!|nosec)")
+
+
+def comments(path: str, source: str) -> Iterator[Text]:
+    """Yield the comments of a module; comments on lines that follow each other are one text."""
+    start, last, words = 0, -1, list[str]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT or NOTES.match(token.string):
+            continue
+        if words and token.start[0] != last + 1:
+            yield Text(path, start, "comment", " ".join(words))
+            words = []
+        if not words:
+            start = token.start[0]
+        last = token.start[0]
+        words.append(token.string.lstrip("#: ").strip())
+    if words:
+        yield Text(path, start, "comment", " ".join(words))
+
+
+def files(*suffixes: str) -> list[str]:
+    """Return the names of the project's files that end in one of `suffixes`."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    return sorted({name for name in listed if name.endswith(suffixes) and (ROOT / name).is_file()})
+
+
+@cache
+def texts(name: str) -> tuple[Text, ...]:
+    """Return the docstrings and comments of a module."""
+    source = (ROOT / name).read_text()
+    return (*docstrings(name, source), *comments(name, source))
+
+
+def is_test(name: str) -> bool:
+    """Return True for a module of tests or their support."""
+    return "/tests/" in name or name.startswith(("tests/", "compat_tests/", "spark_it/", "conftest"))
+
+
+def opens_with_pronoun(text: str) -> bool:
+    """Return True when the first word of a docstring is a pronoun."""
+    words = WORD.findall(text[:200])
+    return bool(words) and text[:1].isalpha() and words[0].lower() in PRONOUNS
+
+
+def plain(text: str) -> str:
+    """Return a text without quoted code, addresses and quotations."""
+    return CODE.sub(" ", text)
+
+
+def per_thousand(items: Iterable[Text], pattern: re.Pattern[str]) -> float:
+    """Return the matches of a pattern per 1,000 words of prose."""
+    words = found = 0
+    for each in items:
+        prose = plain(each.text)
+        words += len(WORD.findall(prose))
+        found += len(pattern.findall(prose))
+    return 1000 * found / max(words, 1)
+
+
+def package(name: str) -> str:
+    """Return the part of the tree that a module is counted in."""
+    if is_test(name):
+        return "compat_tests" if name.startswith("compat_tests") else "tests"
+    parts = name.split("/")
+    return "/".join(parts[:2]) if parts[0] == "ottla" else parts[0]
+
+
+def main() -> None:
+    """Print the measures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("paths", nargs="*", default=[""])
+    parser.add_argument("--show", choices=["pronoun", *COUNTED])
+    options = parser.parse_args()
+    names = [name for name in files(".py") if name.startswith(tuple(options.paths))]
+    if options.show:
+        for name in names:
+            for each in texts(name):
+                if options.show == "pronoun":
+                    if each.kind != "comment" and opens_with_pronoun(each.text):
+                        print(f"{name}:{each.line}: {each.text.splitlines()[0]}")
+                elif COUNTED[options.show].search(plain(each.text)):
+                    print(f"{name}:{each.line}: {each.text}")
+        return
+    groups: dict[str, list[Text]] = {}
+    for name in names:
+        groups.setdefault(package(name), []).extend(texts(name))
+    print(f"{'package':28}{'docs':>7}{'pronoun':>9}{'words':>9}" + "".join(f"{key:>9}" for key in COUNTED))
+    for key, items in sorted(groups.items()):
+        docs = [each for each in items if each.kind != "comment"]
+        openings = sum(opens_with_pronoun(each.text) for each in docs)
+        words = sum(len(WORD.findall(plain(each.text))) for each in items)
+        rates = "".join(f"{per_thousand(items, pattern):9.2f}" for pattern in COUNTED.values())
+        print(f"{key:28}{len(docs):7}{openings:9}{words:9}{rates}")
+
+
+if __name__ == "__main__":
+    main()
