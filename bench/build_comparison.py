@@ -1,4 +1,4 @@
-"""Another build of Ottla and this one in turn: what a request costs and how many a second there are.
+"""Comparison with another build of Ottla: cost and rate of requests.
 
 ``python -m bench.build_comparison TREE``, where TREE is a checkout (``git worktree add TREE REVISION``). Rounds
 alternate, so that both see the same machine; medians count. Requests are the smallest there are, so that the broker is
@@ -40,7 +40,7 @@ class BuildUnderTest(OttlaProcess):
 
 
 def produce_frame() -> bytes:
-    """One record of 100 bytes."""
+    """Record of 100 bytes."""
     raw = records.build_batch([records.NewRecord(None, bytes(100), int(time.time() * 1000))])
     data = p.TopicProduceData("small", partition_data=[p.PartitionProduceData(0, raw)])
     return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))

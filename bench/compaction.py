@@ -1,4 +1,4 @@
-"""How fast a compacted log is compacted, beside a real Kafka with the same records; and what a pass costs the clients.
+"""Speed of compaction, compared with Kafka on the same records, and its effect on clients.
 
 The log is filled while nothing is dirty enough; then the ratio is lowered, and the time until the checkpoint has moved
 is taken. With ``--beside`` Kafka's load tool runs against another topic before and during a pass.

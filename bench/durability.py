@@ -1,4 +1,4 @@
-"""What a sync before each acknowledgement costs: the load tool's rate, and the round trip of a single record."""
+"""Cost of a sync before each acknowledgement: rate of the load tool, round trip of a single record."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def fill(node: NodeProcess, topic: str) -> None:
 
 
 class FetchingConnection(threading.Thread):
-    """One connection that fetches one partition again and again."""
+    """Connection that fetches one partition again and again."""
 
     def __init__(self, node: NodeProcess, topic: str, partition: int, answer_bytes: int, until: float) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ def memory_mb(node: OttlaProcess) -> float:
 
 
 def data_files(node: OttlaProcess) -> int:
-    """How many files of partitions the node holds open."""
+    """Return the number of open files of partitions."""
     count = 0
     for fd in Path(f"/proc/{node.pid}/fd").iterdir():
         try:
@@ -56,7 +56,7 @@ class PartitionSet:
             assert peer.call(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
 
     def write(self, node: OttlaProcess, value_bytes: int) -> None:
-        """One batch to every partition."""
+        """Produce one batch to every partition."""
         peer = RawClient(node.port, timeout_s=300)
         raw = records.build_batch([records.NewRecord(None, bytes(value_bytes), time.time_ns() // 10**6)])
         at_once = max(min((32 << 20) // len(raw), self.partitions), 1)

@@ -22,7 +22,7 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ProduceRound(NamedTuple):
-    """One run of the load tool."""
+    """Run the load tool once."""
 
     records_a_second: float
     broker_cpu_s: float

@@ -1,10 +1,10 @@
-"""How long from ``ottla serve`` on an empty directory to the first answered ApiVersions, and the memory when idle.
+"""Time from ``ottla serve`` on an empty directory to the first ApiVersions response, and idle memory.
 
 ``--secure``: how long ``ottla serve --secure`` takes until it has said where clients' settings are, and until a
 producer of confluent-kafka with these settings has its first record acknowledged.
 
-With bytecode kept, as an installed Ottla has it, whatever ``PYTHONDONTWRITEBYTECODE`` says here: the first round
-makes it and is not counted.
+With bytecode kept, as an installed Ottla has it, whatever ``PYTHONDONTWRITEBYTECODE`` says here: the first round makes
+it and is not counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What connections nobody knows cost a node in memory, and the clients that are logged in, in waiting.
+"""Memory cost of unauthenticated connections, and the delay for authenticated clients.
 
 ``python -m bench.unauthenticated_connections [--strangers 1000] [--seconds 10]``. A client that has logged in writes a
 record each five milliseconds: alone, while strangers come, while they stay, and when they have gone. A third of them
@@ -89,7 +89,7 @@ def authenticated_client(node: AuthenticatingNode, listener: str) -> RawClient:
 
 
 class ClientLatency:
-    """How long a client waits for each of its answers."""
+    """Latencies of a client's requests."""
 
     def __init__(self, client: RawClient) -> None:
         self._client, self._frame = client, produce_frame()
@@ -159,7 +159,7 @@ def attack(port: int, count: int, trusted: str) -> None:
 
 
 def measure(node: AuthenticatingNode, listener: str, count: int, seconds: float) -> None:
-    """One listener's strangers."""
+    """Measure the connections of one listener without authentication."""
     client = authenticated_client(node, listener)
     with client.sock:
         waits = ClientLatency(client)

@@ -1,8 +1,8 @@
-"""Do the tests of a room notice when its rules are wrong? `python -m devtools.mutate log` changes 100 of them to see.
+"""Mutation testing of a package. `python -m devtools.mutate log` changes 100 of them to see.
 
 Each change runs in a process forked from one that has pytest and the rooms below already loaded; there the changed
-module is compiled from the changed source, and of the room's own tests (and the golden peer file) those run that
-pass through the changed line, the fastest first, until one fails. A change that no test notices survives. Changes that
+module is compiled from the changed source, and of the room's own tests (and the golden peer file) those run that pass
+through the changed line, the fastest first, until one fails. A change that no test notices survives. Changes that
 cannot matter stand in `equivalent_mutants.txt`, each with its reason, and are not made.
 """
 
@@ -69,7 +69,7 @@ PYTEST += ["--assert=plain"]  # pytest would load our modules in its own way, pa
 
 
 class BaselineRun(NamedTuple):
-    """What the tests did before any change: who passes each line, and how long each test takes."""
+    """Results of the tests before any change: tests by executed line, and their durations."""
 
     covering_tests: dict[str, dict[int, set[str]]]
     seconds: dict[str, float]
@@ -92,7 +92,7 @@ def unit_files(unit: str) -> list[str]:
 
 
 def unit_tests(unit: str) -> list[str]:
-    """Return the test files of the unit's room, and the golden peer file."""
+    """Return the test files of the unit's package, and the golden peer file."""
     room = ROOT / unit.split("/", maxsplit=1)[0]
     found = sorted(p for p in room.rglob("test_*.py") if p.parent.name == "tests")
     return [str(p.relative_to(ROOT)) for p in [*found, GOLDEN] if p.exists()]
@@ -289,7 +289,7 @@ def run_mutants(
 
 
 def load(unit: str) -> None:
-    """Everything a fork needs that no change touches."""
+    """Import the modules that a fork needs and no change touches."""
     for name in PRELOADED_MODULES:
         import_module(name)
     for room in LOWER_UNITS.get(unit.split("/", maxsplit=1)[0], ()):

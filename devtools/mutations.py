@@ -43,7 +43,7 @@ KINDS = ("comparison", "constant", "dropped", "result", "condition", "arithmetic
 
 
 class Mutant(NamedTuple):
-    """One wrong change: bytes [start, end) of the file become `text`."""
+    """Mutation: bytes [start, end) of the file become `text`."""
 
     path: str
     kind: str

@@ -11,41 +11,42 @@ import io
 import re
 import subprocess
 import tokenize
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PRONOUNS = frozenset(
-    """
-    what whatever who whom whose whoever which whichever whether how when where why while one it its they their them
-    that this these those he his she her we our you your i there here some somebody someone something any anybody
-    anything everybody everyone everything nobody nothing none each all both such same another other others
-    """.split()
+_WORDS = (
+    "what whatever who whom whose whoever which whichever whether how when where why while one it its "
+    "they their them that this these those he she his her we us our you your i there here some somebody "
+    "someone something any anybody anything everybody everyone everything nobody nothing another"
 )
-"""First words of a docstring that name no thing: pronouns, interrogatives and bare determiners used as pronouns."""
-DETERMINERS = frozenset(
-    "this each all both such another other our its their any some here when where while none".split()
-)
-"""Of these, those that may stand before the noun they belong to."""
+OPENINGS = frozenset(_WORDS.split())
+"""First words of a docstring that name no thing: pronouns, interrogatives and their like."""
 COUNTED = {
-    "who": re.compile(r"\b(?:who|whom|whose|whoever|whatever)\b", re.I),
-    "nobody": re.compile(r"\b(?:nobody|somebody|nothing|everybody|anybody|something|anything|everything)\b", re.I),
-    "tell": re.compile(r"\b(?:tell|tells|told|telling|say|says|said|saying|hear|hears|heard|hearing)\b", re.I),
+    "who": re.compile(r"\b(?:who|whom|whose|whoever|whatever)\b", re.IGNORECASE),
+    "nobody": re.compile(r"\b(?:no|some|every|any)body\b|\bnothing\b", re.IGNORECASE),
+    "tell": re.compile(r"\b(?:tell|tells|told|telling|say|says|said|saying|hear|hears|heard|hearing)\b", re.IGNORECASE),
 }
+"""Families of words with a limit per 1,000 words."""
+REPLACED = re.compile(
+    r"\b(?:strangers?|houses?|rooms|doors?|twins?|bells?|chores?|fates?|peace|news|worlds?|floors?|wings?)\b",
+    re.IGNORECASE,
+)
+"""Words of everyday life for technical things, and terms that others have replaced."""
 CODE = re.compile(r"`+[^`]*`+|https?://\S+|\"[^\"]*\"")
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ProseText:
     """A docstring or a comment."""
 
     path: str
-    line: int
+    lineno: int
     kind: str
     """`module`, `class`, `function`, `attribute` or `comment`."""
     text: str
@@ -53,7 +54,7 @@ class Text:
 
 def _attributes(body: list[ast.stmt]) -> Iterator[ast.Constant]:
     """Yield the strings below an assignment, which describe it."""
-    for before, node in zip(body, body[1:], strict=False):
+    for before, node in pairwise(body):
         if (
             isinstance(before, ast.Assign | ast.AnnAssign)
             and isinstance(node, ast.Expr)
@@ -63,7 +64,7 @@ def _attributes(body: list[ast.stmt]) -> Iterator[ast.Constant]:
             yield node.value
 
 
-def docstrings(path: str, source: str) -> Iterator[Text]:
+def docstrings(path: str, source: str) -> Iterator[ProseText]:
     """Yield the docstrings of a module, those of attributes among them."""
     kinds = {ast.Module: "module", ast.ClassDef: "class", ast.FunctionDef: "function", ast.AsyncFunctionDef: "function"}
     for node in ast.walk(ast.parse(source)):
@@ -71,30 +72,30 @@ def docstrings(path: str, source: str) -> Iterator[Text]:
             text = ast.get_docstring(node)
             if text:
                 first = node.body[0]
-                yield Text(path, first.lineno, kinds[type(node)], text)
+                yield ProseText(path, first.lineno, kinds[type(node)], text)
             if isinstance(node, ast.Module | ast.ClassDef):
                 for each in _attributes(node.body):
-                    yield Text(path, each.lineno, "attribute", str(each.value))
+                    yield ProseText(path, each.lineno, "attribute", str(each.value))
 
 
 NOTES = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:|ruff:|mypy:|!|nosec)")
 
 
-def comments(path: str, source: str) -> Iterator[Text]:
+def comments(path: str, source: str) -> Iterator[ProseText]:
     """Yield the comments of a module; comments on lines that follow each other are one text."""
     start, last, words = 0, -1, list[str]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT or NOTES.match(token.string):
             continue
         if words and token.start[0] != last + 1:
-            yield Text(path, start, "comment", " ".join(words))
+            yield ProseText(path, start, "comment", " ".join(words))
             words = []
         if not words:
             start = token.start[0]
         last = token.start[0]
         words.append(token.string.lstrip("#: ").strip())
     if words:
-        yield Text(path, start, "comment", " ".join(words))
+        yield ProseText(path, start, "comment", " ".join(words))
 
 
 def files(*suffixes: str) -> list[str]:
@@ -105,7 +106,7 @@ def files(*suffixes: str) -> list[str]:
 
 
 @cache
-def texts(name: str) -> tuple[Text, ...]:
+def texts(name: str) -> tuple[ProseText, ...]:
     """Return the docstrings and comments of a module."""
     source = (ROOT / name).read_text()
     return (*docstrings(name, source), *comments(name, source))
@@ -119,15 +120,16 @@ def is_test(name: str) -> bool:
 def opens_with_pronoun(text: str) -> bool:
     """Return True when the first word of a docstring is a pronoun."""
     words = WORD.findall(text[:200])
-    return bool(words) and text[:1].isalpha() and words[0].lower() in PRONOUNS
+    return bool(words) and text[:1].isalpha() and words[0].lower() in OPENINGS
 
 
+@cache
 def plain(text: str) -> str:
     """Return a text without quoted code, addresses and quotations."""
     return CODE.sub(" ", text)
 
 
-def per_thousand(items: Iterable[Text], pattern: re.Pattern[str]) -> float:
+def per_thousand(items: Iterable[ProseText], pattern: re.Pattern[str]) -> float:
     """Return the matches of a pattern per 1,000 words of prose."""
     words = found = 0
     for each in items:
@@ -135,6 +137,18 @@ def per_thousand(items: Iterable[Text], pattern: re.Pattern[str]) -> float:
         words += len(WORD.findall(prose))
         found += len(pattern.findall(prose))
     return 1000 * found / max(words, 1)
+
+
+def sentence_lengths(page: str) -> list[int]:
+    """Return the words of each sentence of a Markdown page, without code, tables, headings and quotations."""
+    text = re.sub(r"^```.*?^```|<!--.*?-->", "", page, flags=re.DOTALL | re.MULTILINE)
+    lengths = []
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+>|#]|\d+\.) ?)", text):
+        if block.lstrip().startswith(("#", "|")):
+            continue
+        prose = re.sub(r"\]\([^)]*\)|[`*_\[\]]", "", block)
+        lengths += [len(words) for words in map(WORD.findall, re.split(r"[.!?:;](?:\s|$)", prose)) if words]
+    return lengths
 
 
 def package(name: str) -> str:
@@ -149,19 +163,20 @@ def main() -> None:
     """Print the measures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("paths", nargs="*", default=[""])
-    parser.add_argument("--show", choices=["pronoun", *COUNTED])
+    parser.add_argument("--show", choices=["pronoun", "replaced", *COUNTED])
     options = parser.parse_args()
     names = [name for name in files(".py") if name.startswith(tuple(options.paths))]
+    patterns = {**COUNTED, "replaced": REPLACED}
     if options.show:
         for name in names:
             for each in texts(name):
                 if options.show == "pronoun":
                     if each.kind != "comment" and opens_with_pronoun(each.text):
-                        print(f"{name}:{each.line}: {each.text.splitlines()[0]}")
-                elif COUNTED[options.show].search(plain(each.text)):
-                    print(f"{name}:{each.line}: {each.text}")
+                        print(f"{name}:{each.lineno}: {each.text.splitlines()[0]}")
+                elif patterns[options.show].search(plain(each.text)):
+                    print(f"{name}:{each.lineno}: {each.text}")
         return
-    groups: dict[str, list[Text]] = {}
+    groups: dict[str, list[ProseText]] = {}
     for name in names:
         groups.setdefault(package(name), []).extend(texts(name))
     print(f"{'package':28}{'docs':>7}{'pronoun':>9}{'words':>9}" + "".join(f"{key:>9}" for key in COUNTED))

@@ -41,14 +41,14 @@ class Campaign(NamedTuple):
     seeds: int = 0
     settings: str = ""
     expected_violations: str = ""
-    """What some seed must find, and no seed anything else: where Kafka, too, breaks a promise."""
+    """Violation that some seeds must find, and no other: Kafka violates the guarantee, too."""
 
 
 DELAY_VIOLATIONS = (
     "G1a precommitted-read torn-txn unseen lost-write poll-skip int-poll-skip copy-twice copy-lost copy-ghost "
     + ("lso-stuck txn-refused undecided-read")
 )
-"""What a delayed request does to transactions of version 1: that is why there is version 2 (KIP-890)."""
+"""Known effect of a delayed request on transactions of version 1, the reason for version 2 (KIP-890)."""
 SEEDED_FAULTS = "sim/scenarios/tests/test_single_node.py sim/scenarios/tests/test_cluster.py"
 SEEDED_FAULTS += " sim/checkers/tests/test_group_checkers.py -k planted"
 SEPARATE_CONTROLLERS = "--cluster --nodes 4 --apart 3 --moves --transactions 2"
@@ -173,7 +173,7 @@ CAMPAIGNS = (
 
 
 class CampaignOutcome(NamedTuple):
-    """How a campaign ended."""
+    """Result of a campaign."""
 
     summary: str
     failures: list[str]

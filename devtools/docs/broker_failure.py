@@ -1,7 +1,7 @@
-"""What is drawn and told in ``docs/explanation/broker-failure.md``, by the rules themselves and by the simulator.
+"""Generator of the diagrams and traces in ``docs/explanation/broker-failure.md``, by rules and simulator.
 
-``python -m devtools.docs.broker_failure`` writes it into the page: into each block that begins so:
-```` ```text NAME ````, or with ``mermaid`` for ``text``. ``python -m devtools.docs.broker_failure NAME`` prints one.
+``python -m devtools.docs.broker_failure`` writes it into the page: into each block that begins so: ```` ```text NAME
+````, or with ``mermaid`` for ``text``. ``python -m devtools.docs.broker_failure NAME`` prints one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is drawn and told in ``docs/explanation/replication.md``, made by the machine it tells of.
+"""Generator of the figures in ``docs/explanation/replication.md``, by the state machine.
 
 ``python -m devtools.docs.durability`` writes it into the page: into each block that begins so: ```` ```text NAME ````,
 or with ``mermaid`` for ``text``.

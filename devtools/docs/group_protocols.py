@@ -1,7 +1,7 @@
-"""What is told in ``docs/explanation/group-protocols.md``, made by the machines it tells of.
+"""Generator of the traces in ``docs/explanation/group-protocols.md``, by the state machines.
 
-``python -m devtools.docs.group_protocols`` writes it into the page: into each block that begins so:
-```` ```text NAME ````.
+``python -m devtools.docs.group_protocols`` writes it into the page: into each block that begins so: ```` ```text NAME
+````.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ class QuorumTrace(SimulatedQuorum):
         return self.trace_text
 
     def add(self, number: int, text: str) -> None:
-        """One line."""
+        """Format a line."""
         self.trace_text.append(f"{self.now_ms - self._since_ms:6.0f} ms  node {number}  {text}")
 
     def add_distinct(self, number: int, text: str) -> None:
-        """One line, unless it was told already: what is not answered is said again and again."""
+        """Format a line, unless it repeats an earlier request."""
         if not any(line.endswith(f"node {number}  {text}") for line in self.trace_text):
             self.add(number, text)
 
@@ -86,7 +86,7 @@ class QuorumTrace(SimulatedQuorum):
 
 
 def states() -> list[str]:
-    """Which state follows which."""
+    """Transitions between the states."""
     out = [f"{'state':<12} {'on disk':<8} may become"]
     for state, following in LEGAL_TRANSITIONS.items():
         names = sorted(state_label(x) for x in following if x is not state)

@@ -1,4 +1,4 @@
-"""One transaction across three nodes, as they say it to one another: for ``docs/explanation/exactly-once.md``.
+"""Trace of one transaction across three nodes, for ``docs/explanation/exactly-once.md``.
 
 ``python -m devtools.docs.transaction_messages`` prints it. Three nodes of the simulator: n1 and n2 lead a partition
 each, n3 coordinates. What goes on at once stands in one order, whichever came first.

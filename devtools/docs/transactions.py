@@ -1,7 +1,7 @@
-"""What is drawn and told in ``docs/explanation/exactly-once.md``, made by the machine it tells of.
+"""Generator of the figures in ``docs/explanation/exactly-once.md``, by the state machine.
 
-``python -m devtools.docs.transactions`` writes it into the page: into each block that begins so:
-```` ```text NAME ````, or with ``mermaid`` for ``text``.
+``python -m devtools.docs.transactions`` writes it into the page: into each block that begins so: ```` ```text NAME
+````, or with ``mermaid`` for ``text``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def message_trace() -> list[str]:
 
 
 def state_table() -> list[str]:
-    """Which state may become which."""
+    """Transitions between the states."""
     out = [f"{'state':<18} {'on disk':<8} {'may expire':<11} may become"]
     for state in S:
         after = ", ".join(x.state_name for x in S if state in VALID_PREVIOUS_STATES[x])

@@ -104,7 +104,7 @@ _INT16 = struct.Struct(">h")
 
 
 class RandomBatchOfRecords(NamedTuple):
-    """What a log is filled with."""
+    """Contents of a log."""
 
     raw: bytes
     origin: AppendOrigin
@@ -214,15 +214,15 @@ class CoordinatorFixture(NamedTuple):
     advance: Callable[[Any], None]
     apis: tuple[ApiKey, ...]
     serves: Callable[[], Any]
-    """What the second partition answers; a `ProtocolError` where it does not serve."""
+    """Response of the second partition; a `ProtocolError` if it does not serve."""
     is_failed: Callable[[], bool]
-    """Whether the partition with the drawn records could not be loaded."""
+    """True if the partition with the drawn records could not be loaded."""
     disturb: Callable[[RandomRequestGenerator], None]
-    """Something that is no request: the metadata changes, say."""
+    """Event that is not a request, such as a metadata change."""
 
 
 class FuzzingResult:
-    """What became of the cases so far."""
+    """Results of the cases so far."""
 
     def __init__(self) -> None:
         self.cases = self.records = self.requests = 0

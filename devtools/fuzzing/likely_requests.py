@@ -93,4 +93,4 @@ LIKELY: Mapping[ApiKey, Callable[[random.Random], Message]] = {
     ApiKey.SHARE_FETCH: _fetch,
     ApiKey.SHARE_ACKNOWLEDGE: _acknowledge,
 }
-"""How such a request is drawn."""
+"""Generator of such a request."""

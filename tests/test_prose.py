@@ -1,0 +1,111 @@
+"""Prose: docstrings, comments and pages keep to the project's rules of language, measured by `devtools.prose`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devtools import prose
+
+ROOT = prose.ROOT
+MAX_OPENINGS = 0.005
+"""Share of docstrings of the product that may open with a pronoun."""
+MAX_COUNTED_PER_THOUSAND = 1.2
+MAX_WORDS_PER_SENTENCE = 30.0
+MAX_REPLACED_PER_THOUSAND = 0.3
+# Of tests and their support, which are still being rewritten: the limits may only be lowered.
+MAX_TEST_OPENINGS = 0.225
+MAX_TEST_COUNTED_PER_THOUSAND = {"who": 9.0, "nobody": 10.5, "tell": 10.0}
+
+
+def modules(*, tests: bool) -> list[str]:
+    """Return the modules of the product, or those of tests and their support."""
+    return [name for name in prose.files(".py") if prose.is_test(name) == tests]
+
+
+def texts(*, tests: bool) -> list[prose.ProseText]:
+    """Return the docstrings and comments of the product or of the tests."""
+    return [text for name in modules(tests=tests) for text in prose.texts(name)]
+
+
+def openings(*, tests: bool) -> tuple[list[str], int]:
+    """Return the docstrings that open with a pronoun, and the number of all docstrings."""
+    docs = [text for text in texts(tests=tests) if text.kind != "comment"]
+    found = [f"{x.path}:{x.lineno}: {x.text.splitlines()[0]}" for x in docs if prose.opens_with_pronoun(x.text)]
+    return found, len(docs)
+
+
+def test_docstrings_open_with_a_noun_phrase_or_an_imperative() -> None:
+    found, count = openings(tests=False)
+    assert len(found) <= MAX_OPENINGS * count, "\n".join(found)
+
+
+def test_docstrings_of_tests_open_no_more_often_with_a_pronoun() -> None:
+    found, count = openings(tests=True)
+    assert len(found) <= MAX_TEST_OPENINGS * count, f"{len(found)} of {count}"
+
+
+@pytest.mark.parametrize("family", prose.COUNTED)
+def test_counted_words_of_the_product_stay_below_their_limit(family: str) -> None:
+    assert prose.per_thousand(texts(tests=False), prose.COUNTED[family]) <= MAX_COUNTED_PER_THOUSAND
+
+
+@pytest.mark.parametrize("family", prose.COUNTED)
+def test_counted_words_of_tests_do_not_increase(family: str) -> None:
+    rate = prose.per_thousand(texts(tests=True), prose.COUNTED[family])
+    assert rate <= MAX_TEST_COUNTED_PER_THOUSAND[family]
+
+
+def test_replaced_words_are_rare_in_the_prose_of_the_product() -> None:
+    items = texts(tests=False)
+    found = [f"{x.path}:{x.lineno}: {x.text}" for x in items if prose.REPLACED.search(prose.plain(x.text))]
+    assert prose.per_thousand(items, prose.REPLACED) <= MAX_REPLACED_PER_THOUSAND, "\n".join(found)
+
+
+def test_pages_have_short_sentences() -> None:
+    long = {}
+    for name in prose.files(".md"):
+        lengths = prose.sentence_lengths((ROOT / name).read_text())
+        if lengths and (average := sum(lengths) / len(lengths)) > MAX_WORDS_PER_SENTENCE:
+            long[name] = round(average, 1)
+    assert long == {}
+
+
+def test_spelling_is_right() -> None:
+    names = [name for name in prose.files(".py", ".md") if "equivalent" not in name]
+    command = [sys.executable, "-m", "codespell_lib", "--ignore-words", str(Path(__file__).with_name("spelling.txt"))]
+    done = subprocess.run([*command, *names], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "opens"),
+    [("What a node keeps.", True), ("One connection.", True), ("Connection of a client.", False), ("``a``: b.", False)],
+)
+def test_opens_with_pronoun_returns_true_for_pronouns_only(text: str, opens: bool) -> None:
+    assert prose.opens_with_pronoun(text) is opens
+
+
+def test_docstrings_include_those_of_attributes() -> None:
+    found = list(
+        prose.docstrings("m.py", '"""M."""\nA = 1\n"""B."""\nclass C:\n    """D."""\n    x: int\n    """E."""\n')
+    )
+    assert sorted((x.kind, x.text) for x in found) == [
+        ("attribute", "B."),
+        ("attribute", "E."),
+        ("class", "D."),
+        ("module", "M."),
+    ]
+
+
+def test_comments_join_lines_that_follow_each_other() -> None:
+    found = list(prose.comments("m.py", "# one\n# text\nx = 1  # noqa: E501\n\n# other\n"))
+    assert [x.text for x in found] == ["one text", "other"]
+
+
+def test_sentence_lengths_ignore_code_tables_and_headings() -> None:
+    page = "# A heading of words\n\nTwo words. And three words.\n\n```\nmany words of code here\n```\n\n| a | b |\n"
+    assert prose.sentence_lengths(page) == [2, 3]
