@@ -65,7 +65,7 @@ SHORTAGE_RETRY_S = 0.1
 """Before the next attempt of a controller that is short of descriptors or memory."""
 
 TASKS_FOR_OTHER_BROKERS = (FENCE_STALE_BROKERS, EXPAND_INTERNAL_TOPICS, REPLACE_LOST_REPLICAS)
-"""Chores that look after other brokers than this node's."""
+"""Periodic tasks about other brokers than this node's."""
 
 __all__ = ["QuorumController", "IncompatibleQuorum", "PendingRequest"]
 

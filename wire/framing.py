@@ -144,7 +144,7 @@ def encode_response_job(
 def start_encoding_response(
     key: ApiKey, version: int, correlation_id: int, body: Message
 ) -> list[compiler.Chunk] | Generator[None, None, list[compiler.Chunk]]:
-    """A response frame as chunks, or the job that encodes it where it has many elements."""
+    """Return a response frame as chunks, or the job that encodes it if it has many elements."""
     if compiler.has_more_elements_than(body, compiler.MAX_ELEMENTS_PER_STEP):
         return encode_response_job(key, version, correlation_id, body)
     return encode_response(key, version, correlation_id, body)

@@ -24,7 +24,7 @@ class TimerExpired(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """The fate of records is known: ``context`` came along with them; ``error`` is NONE once they are committed."""
+    """Result of a write with its ``context``; ``error`` is NONE once the records are committed."""
 
     context: Any
     error: ErrorCode

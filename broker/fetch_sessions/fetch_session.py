@@ -204,7 +204,7 @@ class IncrementalFetchContext:
         return []
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
-        """Rows with news; a partition that brought records goes to the end, so that all get their turn."""
+        """Rows with changes; a partition with records moves to the end, so that each gets its turn."""
         news, by_key = FetchedPartitions(), self.session.partitions
         for number, (want, row) in enumerate(rows, 1):
             if want.maybe_update_response_data(row):

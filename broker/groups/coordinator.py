@@ -42,7 +42,7 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for_key(key: str, partitions: int) -> int:
-    """Return the partition that holds a group: ``Utils.abs`` maps the one number without a positive twin to 0."""
+    """Return the partition of a group: ``Utils.abs`` maps the minimum integer to 0."""
     return (
         _cached_partition_for_key(key, partitions)
         if len(key) <= MAX_CACHED_KEY_CHARS

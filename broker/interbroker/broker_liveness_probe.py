@@ -34,7 +34,7 @@ CONNECT_TIMEOUT_S = 1.0
 PROBE_DELAYS_S = (0.0, 0.1, 0.4)
 """Delays before each probe of a broker whose connection was lost."""
 FIRST_HEARTBEAT_WAIT_S = 10.0
-"""At the door of a broker that has sent no heartbeat to a new controller: longer than it may be silent."""
+"""Maximum time of probing a broker without a heartbeat to a new controller: longer than the session."""
 
 
 class LivenessState(Protocol):

@@ -40,7 +40,7 @@ def _groups(machine: GroupStateMachine) -> Iterator[tuple[str, Any]]:
 
 
 class GroupMetricsCollector:
-    """One collection of the samples of all groups."""
+    """Collection of the samples of all groups."""
 
     def __init__(self, page: MetricsBuilder, replicas: ReplicaManager) -> None:
         self._page = page

@@ -20,7 +20,7 @@ class RequestObserver(Protocol):
         """Observe a request, which may still be rejected."""
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Its response is complete and not encoded yet; not called for Produce and Fetch."""
+        """Observe a complete response before it is encoded; not called for Produce and Fetch."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
         """Observe a response of ``size_bytes``, with its length, before it is sent. Not all requests have one."""

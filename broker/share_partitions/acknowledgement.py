@@ -88,7 +88,7 @@ class RecordStateChanges:
     changes: list[RecordStateChange] = field(default_factory=list)
 
     def state_batches(self) -> tuple[PersisterStateBatch, ...]:
-        """As the persister takes them: neighbours of one fate as one."""
+        """Return the batches for the persister: neighbours with equal results as one."""
         return merge_adjacent(row.state_batch for row in self.changes)
 
     def add(self, batch: InFlightBatch, first: int, last: int, state: InFlightState) -> None:

@@ -34,7 +34,7 @@ RETRY_MS = 100
 """After so long the end of a transaction is written again where the log did not take it."""
 MAX_EXPIRED_PER_SCAN = 5_000
 MAX_RESULTS_PER_SLICE = 200
-"""Of so many transitions the fate is looked at in one turn: some 10 us each, and more where markers are due."""
+"""Number of transitions whose results are applied at once: some 10 us each, and more with markers."""
 
 
 class TransactionSettings(NamedTuple):
@@ -203,7 +203,7 @@ class TransactionStateMachine:
     def _on_write_result(
         self, what: list[tuple[str, PendingTransition]], error: ErrorCode, now_ms: int
     ) -> TransactionEffects:
-        """Return the fate of transitions is known; of very many it is looked at in slices."""
+        """Apply the results of transitions; very many are processed in parts."""
         if len(what) <= MAX_RESULTS_PER_SLICE:
             return self._apply_results(what, error, now_ms)
         left = list(what)

@@ -1,4 +1,4 @@
-"""Where a command finds its cluster: options, files of client settings, variables, and contexts."""
+"""Connection settings of a command: options, client properties, variables, and contexts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The world as interfaces: `Env`, `Disk`, `Stream`, TLS, Kerberos."""
+"""Interfaces to the outside: `Env`, `Disk`, `Stream`, TLS, Kerberos."""

@@ -49,7 +49,7 @@ class ThreadPool(Enum):
     REMOVAL = "removal"
     """Removal of files that are no longer used."""
     AUTHENTICATION = "logins"
-    """Looking at what strangers show where that needs files."""
+    """Verification of clients' credentials that needs files."""
     KERBEROS = "tickets"
     """Getting tickets to show, for which a KDC is waited for."""
 

@@ -1,4 +1,4 @@
-"""The real world as an `Env`: wall clock, operating system randomness, files, threads, TCP."""
+"""Real `Env`: wall clock, operating system randomness, files, threads, TCP."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The simulated world: hosts, processes, threads, disks, network and clock, all a function of the seed."""
+"""Simulated hosts, processes, threads, disks, network and clock, all a function of the seed."""

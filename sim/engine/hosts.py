@@ -1,4 +1,4 @@
-"""Machines of a simulated world: each has a name, a disk, a clock that may be wrong, and power that may fail."""
+"""Simulated hosts with a name, a disk, a clock that may be wrong, and power that may fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of a simulated world: each has its own session of its host's disk, and can be killed or paused."""
+"""Simulated processes: each has a session of its host's disk, and can be killed or paused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated world as an `Env`: virtual time, one seed, a network in memory, threads by turns."""
+"""Simulated `Env`: virtual time, one seed, a network in memory, deterministic threads."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class SimEnv:
         return self._simulation.rng.random()
 
     def process_stats(self) -> ProcessStats:
-        """Simulated nodes have no process of their own."""
+        """Run the job in a thread, since simulated nodes have no child processes."""
         return ProcessStats()
 
     async def sleep(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The core of a simulated world: one seed, one clock, one trace; hosts, their processes and the network between them.
+"""Core of a simulation: one seed, one clock, one trace; hosts, their processes and the network.
 
 The same seed gives the same trace, in any process of the machine's that runs under ``PYTHONHASHSEED=0``.
 """
@@ -42,7 +42,7 @@ class EventTrace:
 
 
 class Simulation:
-    """A world under way."""
+    """Running simulation."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -84,7 +84,7 @@ class Simulation:
         self._nursery.start_soon(work)
 
     def run(self, main: Callable[[], Awaitable[None]]) -> None:
-        """Let the world be until ``main`` ends; every process left is killed then."""
+        """Run until ``main`` ends; remaining processes are killed then."""
         make_deterministic(self.seed)
 
         async def everything() -> None:

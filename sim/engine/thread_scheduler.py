@@ -35,7 +35,7 @@ class SimWorkerThread:
             self.go.acquire()
             assert self.job is not None
             self.job.run()
-            self.job = None  # with all it holds: the disks of a world
+            self.job = None  # with its references, such as the disks of a simulation
             self.back.release()
 
     def resume_until_yield(self) -> None:

@@ -168,7 +168,7 @@ def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: f
 
 
 class FaultInjector:
-    """Strikes now and then, until there is peace."""
+    """Injector of faults at random times, until the stable phase."""
 
     def __init__(self, world: Simulation, swarm: FaultPlan, victims: list[str]) -> None:
         self._simulation = world

@@ -86,7 +86,7 @@ class NodeLifecycle:
         """What it lives in."""
 
     async def run_until(self, peace_at_s: float, last_begins: Callable[[], None]) -> None:
-        """Life after life; the last one begins with the peace and ends with the world."""
+        """Run one process after the other; the last one runs from the stable phase to the end."""
         world = self._simulation
         while world.now_s() < peace_at_s:
             await self.run_once(world.rng.choice(self._swarm.stop_kinds))

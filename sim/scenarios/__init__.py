@@ -1,1 +1,1 @@
-"""Runs of a simulated world from its first event to the verdict."""
+"""Simulated runs from the first event to the result."""

@@ -1,4 +1,4 @@
-"""A run of several nodes: each meets its own fate, all meet the network's; then peace, progress, and the reckoning.
+"""Simulated run of several nodes: faults, then a stable phase with progress, then verification.
 
 Violations of its own, beside the ledger's, the history's and the invariants': ``stuck`` (a partition that cannot be
 written to within 15 s of peace), ``isr-not-full`` (within 30 s), ``copies-differ`` (replicas, or metadata logs),
@@ -239,7 +239,7 @@ class ClusterScenario(SimulationScenario):
     # ------------------------------------------------------------------ the run
 
     async def run(self) -> None:
-        """Faults for a while, then peace, progress, and the reckoning."""
+        """Run with faults, then the stable phase, then verify."""
         world = self.simulation
         disturber = FaultInjector(world, self.fault_plan, list(self.numbers))
         async with trio.open_nursery() as everything:

@@ -236,7 +236,7 @@ class QuorumScenario:
         }
 
     async def run(self) -> None:
-        """Faults for a while, then peace and the reckoning."""
+        """Run with faults, then the stable phase, then verify."""
         world = self.simulation
         disturber = FaultInjector(world, self.fault_plan, self.names)
         async with trio.open_nursery() as everything:

@@ -97,7 +97,7 @@ class SimulationScenario:
         self.groups = GroupsWorkload(self.simulation, self.service, self.fault_plan.counts, self.parts_by_host)
 
     async def run(self) -> None:
-        """Faults for a while, then peace, then the reckoning."""
+        """Run with faults, then the stable phase, then verify."""
         world = self.simulation
         disturber = FaultInjector(world, self.fault_plan, [NODE])
         async with trio.open_nursery() as everything:

@@ -47,7 +47,7 @@ class SimConsumer(SimClient):
         self._away = random.Random(f"{world.seed} {name} is away")
 
     async def run(self) -> None:
-        """Consume until the world stops it."""
+        """Consume until the run ends."""
         while True:
             try:
                 await self._coordinator()

@@ -104,7 +104,7 @@ def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestF
 
 
 def _decode_inner_body(spec: ApiSpec, request: RequestFrame) -> Job[Any]:
-    """The request's body."""
+    """Decode the request's body, within a memory budget, in steps if it is large."""
     try:
         return (yield from decode_request_job(spec, request))
     except WireError as error:

@@ -192,7 +192,7 @@ def _update_follower(
 
 
 class _ReadAttempt:
-    """One read of all partitions of a fetch."""
+    """Result of one read of all partitions of a fetch."""
 
     def __init__(self, limit: int, rows: FetchRowBuffer, takes: CachedQuota | None) -> None:
         self.max_bytes = self.remaining_bytes = limit

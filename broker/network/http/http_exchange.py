@@ -1,4 +1,4 @@
-"""One HTTP request and its response on a connection, with h11.
+"""HTTP request and its response on a connection, with h11.
 
 Each connection serves one request: scrapers and health checks come seconds apart, and an abandoned connection would
 occupy a slot until a timeout.

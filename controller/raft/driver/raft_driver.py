@@ -214,7 +214,7 @@ class RaftDriver:
         return answered
 
     async def wait_for_change(self) -> None:
-        """Wait for news of the leader or the high watermark."""
+        """Wait for a change of the leader or the high watermark."""
         await self._change_event.wait()
 
     # ------------------------------------------------------------------ life

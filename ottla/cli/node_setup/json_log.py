@@ -7,7 +7,7 @@ import logging
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object for each entry: ``time`` (RFC 3339), ``level``, ``logger``, ``message``, ``exception``."""
+    """Formatter of entries as JSON objects: ``time`` (RFC 3339), ``level``, ``logger``, ``message``, ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of an entry."""
