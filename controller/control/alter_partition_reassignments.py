@@ -159,7 +159,7 @@ def _cancel_reassignment(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest, version: int
 ) -> ControllerResultSteps:
-    """The moves that are under way, of all topics or of what is asked for (R-298)."""
+    """List the reassignments in progress, of all topics or of those in the request (R-298)."""
     topics = response_array(ListPartitionReassignmentsResponse, version)
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]

@@ -123,7 +123,7 @@ def _elect_row(
 
 
 def _refused(request: ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> ControllerResultSteps:
-    """The whole request fails, and each row says so (``ElectLeadersRequest.getErrorResponse``)."""
+    """Return the error of the whole request in each row (``ElectLeadersRequest.getErrorResponse``)."""
     results = response_array(ElectLeadersResponse, version)
     for topic in request.topic_partitions or ():
         rows = response_array(ElectLeadersResponse, version)

@@ -77,7 +77,7 @@ class ResponseArray:
 
 
 def join_small_chunks(chunks: list[_Chunk]) -> list[_Chunk]:
-    """The same bytes with small neighbours together."""
+    """Return the same bytes with small neighbouring chunks joined."""
     out: list[_Chunk] = []
     small: list[bytes] = []
     for chunk in chunks:
