@@ -246,9 +246,8 @@ class Shard(Generic[R]):
         except ProtocolError as error:
             return error.code
         except WireError as error:  # a string too long for its field, such as a group id of 40,000 characters
-            logger.warning(
-                "Failed to append coordinator records to %s-%d: %s", self.replica.topic, self.replica.partition, error
-            )
+            text = "Failed to append coordinator records to %s-%d: %s"
+            logger.warning(text, self.replica.topic, self.replica.partition, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         except OSError as error:
             self._dependencies.fail(error, self.replica.log)
@@ -261,11 +260,8 @@ class Shard(Generic[R]):
         done = self.replica.append(batch.data, now_ms, AppendOrigin.COORDINATOR, txn=batch.txn)
         if done.first_offset != self.last_written_offset:
             # The log advanced without this state machine: its state is outdated.
-            logger.error(
-                "Reloading coordinator state of %s-%d: its log has records that the coordinator did not write",
-                self.replica.topic,
-                self.replica.partition,
-            )
+            text = "Reloading coordinator state of %s-%d: its log has records that the coordinator did not write"
+            logger.error(text, self.replica.topic, self.replica.partition)
             self._on_log_advanced()
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
         try:

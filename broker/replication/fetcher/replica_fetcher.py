@@ -280,12 +280,8 @@ class ReplicaFetcher:
                         nursery.start_soon(self._truncate_diverged, taken, offset)
                         return
         except ProtocolError as error:
-            logger.error(
-                "Error while processing data for partition %s, from leader %d: %s",
-                log.describe(),
-                self._leader_id,
-                error,
-            )
+            text = "Error while processing data for partition %s, from leader %d: %s"
+            logger.error(text, log.describe(), self._leader_id, error)
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._fetch_state.mark_failed(key)
             else:
@@ -398,11 +394,7 @@ class ReplicaFetcher:
             return end
         start = await fetch_leader_offset(self._connection, self._dependencies, *where, EARLIEST_TIMESTAMP)
         if self._is_current(taken) and start > replica.log.log_end_offset:
-            logger.warning(
-                "Truncate fully and start at the log start offset of the leader: %s, offset %d",
-                replica.log.label,
-                start,
-            )
+            logger.warning("Truncate fully and start at offset %d of the leader: %s", start, replica.log.label)
             replica.log.truncate_fully_and_start_at(start, self._dependencies.env.now_ms())
             replica.notify_waiters()
         return None
