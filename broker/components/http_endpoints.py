@@ -16,6 +16,7 @@ from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.network.bound_listeners import BoundListeners
 from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse
 from ottla.broker.network.http.http_server import HttpServer
+from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
 from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricsCollector, MetricSources, MetricsPage
 from ottla.controller.config.config_keys import ALLOWED_HOSTS, METRICS_LISTENER
@@ -49,6 +50,9 @@ def allowed_hosts(config: NodeConfig) -> frozenset[str]:
 def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -> dict[str, HttpHandler]:
     """Return the handler of each path."""
     is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
+    elections = LeaderElectionCounter()
+    if is_controller:
+        made.controller.subscribe(elections.publish)
     sources = MetricSources(
         made.log_dirs,
         made.replica_manager,
@@ -62,6 +66,7 @@ def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -
         broker_state=lambda: made.lifecycle.state,
         group_shards=made.groups.shards,
         transaction_shards=lambda: () if made.transactions is None else made.transactions.shards(),
+        elections=elections,
         client_metrics=lambda: made.client_metrics_store,
     )
     metrics = MetricsPage(env, MetricsCollector(env, sources).render)

@@ -142,6 +142,8 @@ kafka_controller_kafkacontroller_globaltopiccount | gauge | topics | | Topics of
 kafka_controller_kafkacontroller_globalpartitioncount | gauge | partitions | | Partitions of the cluster
 kafka_controller_kafkacontroller_offlinepartitionscount | gauge | partitions | | Partitions without leader
 kafka_controller_kafkacontroller_preferredreplicaimbalancecount | gauge | partitions | | Partitions whose leader is not the first replica
+kafka_controller_controllerstats_leaderelections_total | counter | elections | | Leader changes that this controller saw committed since its start
+kafka_controller_controllerstats_uncleanleaderelections_total | counter | elections | | Those whose leader was not in the ISR
 kafka_controller_kafkacontroller_lastcommittedrecordoffset | gauge | offset | | Last committed record of the metadata log
 """
 _PROCESS = """

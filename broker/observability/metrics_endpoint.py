@@ -15,6 +15,7 @@ import trio
 
 from ottla.broker.metadata.broker_lifecycle import BrokerState
 from ottla.broker.observability import quorum_metrics
+from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.group_metrics import GroupMetricsCollector, active_machines
 from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
 from ottla.broker.observability.partition_metrics import add_log_metrics, add_replica_metrics, add_traffic_metrics
@@ -62,6 +63,7 @@ class MetricSources(NamedTuple):
     group_shards: Callable[[], Iterable[Shard[Any]]]
     transaction_shards: Callable[[], Iterable[Shard[Any]]]
     """Shards of the transaction coordinator; none before it is first used."""
+    elections: LeaderElectionCounter
     client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
     """Metrics that clients pushed; None before the first push."""
 
@@ -86,6 +88,7 @@ class MetricsCollector:
         quorum_metrics.add_quorum_metrics(page, self._sources.controller)
         if self._sources.is_controller:
             yield from quorum_metrics.add_cluster_metrics(page, self._sources.controller)
+            self._sources.elections.add_metrics(page)
         self._add_process(page)
         pushed = self._sources.client_metrics()
         if pushed is not None:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ottla.broker.coordinator.shard_state import CoordinatorState
 from ottla.broker.groups.committed_offsets import CommittedOffsets
 from ottla.broker.metadata.broker_lifecycle import BrokerState
+from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.metrics_builder import MetricsBuilder
 from ottla.broker.observability.metrics_endpoint import MetricsCollector, MetricSources
 from ottla.broker.observability.request_metrics import RequestMetrics
@@ -157,5 +158,6 @@ def collector(
         lambda: BrokerState.RUNNING,
         lambda: shards,
         tuple,
+        LeaderElectionCounter(),
     )
     return MetricsCollector(MetricsEnv() if env is None else env, sources)
