@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ottla.broker.requests.peer import Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.compiler import Chunk
+from ottla.wire.codec.response_array import ResponseArray
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame
 
@@ -167,7 +168,7 @@ class RequestMetrics:
 def error_codes(response: Message) -> Iterator[int]:
     """Return the error codes of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS`.
 
-    Rows that were encoded when they were added are not looked at.
+    Of a `ResponseArray`, the rows that are not encoded yet are looked at.
     """
     pending: list[Any] = [response]
     seen = 0
@@ -180,6 +181,8 @@ def error_codes(response: Message) -> Iterator[int]:
         kind: Any = type(message)
         for name in _list_fields(kind):
             rows = getattr(message, name)
+            if type(rows) is ResponseArray:
+                rows = rows.pending
             if type(rows) is list and rows and isinstance(rows[0], Message):
                 pending += rows[: MAX_COUNTED_ERROR_ROWS - seen]
 

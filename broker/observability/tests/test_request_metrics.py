@@ -10,6 +10,7 @@ from ottla.broker.observability.request_samples import RequestSampler, bucket_en
 from ottla.broker.observability.tests.metrics_fixture import collect
 from ottla.broker.requests.peer import Peer
 from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.compiler import response_array
 from ottla.wire.errors import ErrorCode
 from ottla.wire.framing import RequestFrame
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
@@ -123,6 +124,9 @@ def test_errors_are_counted_by_api_and_code() -> None:
 def test_error_codes_of_rows_are_found_and_their_number_is_bounded() -> None:
     rows = [CreatableTopicResult("t", bytes(16), ErrorCode.TOPIC_ALREADY_EXISTS) for _ in range(1000)]
     assert 150 < len(list(error_codes(CreateTopicsResponse(0, rows)))) <= 200
+    streamed = CreateTopicsResponse(0, response_array(CreateTopicsResponse, 7))
+    streamed.topics.append(rows[0])
+    assert list(error_codes(streamed)) == [ErrorCode.TOPIC_ALREADY_EXISTS]
     parts = [
         OffsetCommitResponsePartition(0, 0),
         OffsetCommitResponsePartition(1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
