@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from ottla.cli.arguments import command_parser, integer
 from ottla.cli.common import (
     add_connection,
-    parse_key_values,
     print_output,
-    require_partition,
     run_with_client,
 )
-from ottla.cli.errors import CommandFailed
-from ottla.cli.records.idempotent_producer import TopicProducer
-from ottla.cli.records.input_reader import InputReader
-from ottla.cli.records.json_records import InvalidRecord, ParsedRecord, record_from_json
+from ottla.cli.records.record_input import produce_records
 from ottla.client.cluster_client import ClusterClient
-from ottla.client.murmur2 import partition_for_key
-from ottla.runtime.blocking_env import BlockingEnv
-from ottla.wire.errors import ErrorCode, ProtocolError
-from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.compression import CompressionType
 
 TEXT = """Each line of standard input becomes one record, byte for byte. Lines are sent when the input pauses, at the
@@ -38,115 +28,12 @@ examples:
   echo '{"key": "user-7", "value": null}' | ottla produce events -i json
   ottla consume events --exit -o json | ottla produce copy -i json
 """
-BATCH_RECORDS = 500
-BATCH_BYTES = 1 << 19
-LINGER_MS = 50
-
-
-class _Batches:
-    """Records that are not sent yet, by partition."""
-
-    def __init__(self, producer: TopicProducer, numbers: list[int], options: argparse.Namespace) -> None:
-        self._producer = producer
-        self._numbers = numbers
-        self._options = options
-        self._env = BlockingEnv()
-        self._headers = tuple((k, v.encode()) for k, v in parse_key_values(options.header).items())
-        self._pending: dict[int, list[r.NewRecord]] = {}
-        self._count = self._bytes = self._turn = 0
-        self._since_ms = 0.0
-        self.sent = 0
-
-    def add(self, record: ParsedRecord) -> None:
-        """Add a record.
-
-        Raises:
-            CommandFailed: the topic has no such partition.
-        """
-        number = self._options.partition if record.partition is None else record.partition
-        if number is not None:
-            require_partition(self._options.topic, self._numbers, number)
-        elif record.key is not None:
-            number = self._numbers[partition_for_key(record.key, len(self._numbers))]
-        else:
-            number = self._numbers[self._turn % len(self._numbers)]
-        time_ms = self._env.now_ms() if record.timestamp_ms is None else record.timestamp_ms
-        new = r.NewRecord(record.key, record.value, time_ms, (*self._headers, *record.headers))
-        self._pending.setdefault(number, []).append(new)
-        if not self._count:
-            self._since_ms = self._env.monotonic_ms()
-        self._count += 1
-        self._bytes += len(record.key or b"") + len(record.value or b"")
-
-    @property
-    def is_due(self) -> bool:
-        """True if they are to be sent although there is more input."""
-        if self._count >= BATCH_RECORDS or self._bytes >= BATCH_BYTES:
-            return True
-        return bool(self._count) and self._env.monotonic_ms() - self._since_ms >= LINGER_MS
-
-    async def flush(self) -> None:
-        """Send all of them."""
-        pending, self._pending = self._pending, {}
-        self._turn += bool(self._count)
-        self._count = self._bytes = 0
-        for number, items in pending.items():
-            await self._producer.send(number, items)
-            self.sent += len(items)
-
-
-def _record_from_text(line: bytes, separator: bytes | None, null_marker: bytes | None) -> ParsedRecord:
-    key, value = None, line
-    if separator is not None and separator in line:
-        key, value = line.split(separator, 1)
-    return ParsedRecord(None if key == null_marker else key, None if value == null_marker else value)
-
-
-async def _partitions(client: ClusterClient, topic: str) -> list[int]:
-    """Return the partitions of a topic, which is created if the broker allows it.
-
-    Raises:
-        CommandFailed: it does not exist.
-    """
-    try:
-        return await client.partitions(topic, create=True)
-    except ProtocolError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        raise CommandFailed(f"topic {topic} does not exist, and the broker does not create it") from None
 
 
 async def _produce(client: ClusterClient, options: argparse.Namespace) -> None:
-    numbers = await _partitions(client, options.topic)
-    if options.partition is not None:
-        require_partition(options.topic, numbers, options.partition)
-    codec = CompressionType[options.codec.upper()]
-    producer = TopicProducer(client, options.topic, codec, idempotent=not options.no_idempotence)
-    batches = _Batches(producer, numbers, options)
-    separator = None if options.key_separator is None else os.fsencode(options.key_separator)
-    null_marker = None if options.null_marker is None else os.fsencode(options.null_marker)
-    reader = InputReader(None if sys.stdin is None else getattr(sys.stdin, "buffer", sys.stdin))
-    count = 0
-    try:
-        while (lines := reader.read_values()) is not None:
-            for line in lines:
-                count += 1
-                try:
-                    is_text = options.input == "text"
-                    batches.add(_record_from_text(line, separator, null_marker) if is_text else record_from_json(line))
-                except (InvalidRecord, CommandFailed) as error:
-                    await batches.flush()
-                    raise CommandFailed(f"line {count}: {error}") from None
-                if batches.is_due:
-                    await batches.flush()
-            if not reader.has_input():
-                await batches.flush()
-        await batches.flush()
-    except CommandFailed as error:
-        if not batches.sent:
-            raise
-        raise CommandFailed(f"{error} (records sent before: {batches.sent})") from None
-    print_output([{"topic": options.topic, "sent": batches.sent}], options.output)
+    stream = None if sys.stdin is None else getattr(sys.stdin, "buffer", sys.stdin)
+    sent = await produce_records(client, options, stream)
+    print_output([{"topic": options.topic, "sent": sent}], options.output)
 
 
 def _separator(text: str) -> str:

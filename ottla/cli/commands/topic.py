@@ -30,6 +30,8 @@ examples:
   ottla topic create events --partitions 6 --config retention.ms=86400000
   ottla topic describe events
   ottla topic config events --set max.message.bytes=2000000
+  ottla topic export events events.jsonl
+  ottla topic import copy events.jsonl
 """
 
 
@@ -43,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
         ("partitions", "add partitions to a topic"),
         ("delete", "delete a topic with its records"),
         ("config", "show or change settings"),
+        ("export", "write the records of a topic into a file, a JSON object on each line"),
+        ("import", "append the records of such a file to a topic, to the same partitions"),
     ):
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
@@ -59,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
             text = "number of replicas (default: default.replication.factor of the broker)"
             verb.add_argument("--replication-factor", type=integer(1, MAX_INT16), default=-1, metavar="N", help=text)
             verb.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting")
+        if name in ("export", "import"):
+            text = (
+                "file; - for standard output (default)" if name == "export" else "file; - for standard input (default)"
+            )
+            verb.add_argument("file", nargs="?", default="-", help=text)
+        if name == "import":
+            text = "create the topic with N partitions if it is missing (default: as many as the file needs)"
+            verb.add_argument("--partitions", type=integer(1), metavar="N", help=text)
         if name == "config":
             verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
             verb.add_argument("--delete", action="append", default=[], metavar="KEY", help="back to the default")
@@ -150,7 +162,23 @@ async def _config(client: ClusterClient, options: argparse.Namespace) -> None:
     print_output(rows, options.output, f"topic {options.topic} has no settings of its own (--all shows the defaults)")
 
 
+async def _export(client: ClusterClient, options: argparse.Namespace) -> None:
+    # lazy: 9.0 ms, 400 kB: only to export
+    from ottla.cli.records.topic_files import export_topic
+
+    await export_topic(client, options)
+
+
+async def _import(client: ClusterClient, options: argparse.Namespace) -> None:
+    # lazy: 9.0 ms, 400 kB: only to import
+    from ottla.cli.records.topic_files import import_topic
+
+    await import_topic(client, options)
+
+
 VERBS = {
+    "export": _export,
+    "import": _import,
     "list": _list,
     "describe": _describe,
     "create": _create,

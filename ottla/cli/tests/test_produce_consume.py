@@ -17,6 +17,7 @@ import pytest
 import ottla
 from ottla.cli.commands import produce
 from ottla.cli.connection_settings import CONFIG_VARIABLE
+from ottla.cli.records import record_input
 from ottla.cli.records.idempotent_producer import TopicProducer
 from ottla.cli.records.json_records import InvalidRecord, record_from_json, record_to_json
 from ottla.cli.tests.command_runs import run_command
@@ -220,7 +221,7 @@ def test_sequence_numbers_wrap_around(node: str, topic: str, monkeypatch: pytest
         self._sequences[0] = 2**31 - 1
 
     monkeypatch.setattr(TopicProducer, "__init__", near_the_end)
-    monkeypatch.setattr(produce, "BATCH_RECORDS", 1)
+    monkeypatch.setattr(record_input, "BATCH_RECORDS", 1)
     send(node, topic, b"a\nb\n", "--partition", "0")
     assert read(node, topic) == b"a\nb\n"
 

@@ -30,7 +30,8 @@ group reset g --topic T --to-earliest, group delete g, group delete-offsets g --
 txn describe i, txn hanging, txn abort T 0 0, cluster status, cluster elect, cluster reassign,
 cluster drain 9, cluster rebalance, cluster remove 9, produce T, consume T, config describe topic T,
 config describe broker 1, config set topic T retention.ms=1, config unset group g x,
-lag g"""
+lag g, topic export T,
+topic import T"""
 VERBS = [words.strip() for words in _VERBS.split(",")]
 """Each verb that asks a cluster, with arguments it accepts."""
 UNKNOWN = [
@@ -121,6 +122,9 @@ UNKNOWN = [
     ("config set topic there retention.ms", "KEY=VALUE expected: retention.ms"),
     ("config describe broker 9", "broker 9 does not exist (brokers: 1)"),
     ("config describe logger x", "broker x does not exist"),
+    ("topic export nope", "topic nope does not exist"),
+    ("topic import there /", "/: Is a directory"),
+    ("topic export there /", "/"),
     ("lag nope", "group nope does not exist"),
     ("context use nope", "context nope does not exist"),
     ("topic list --context nope", "context nope does not exist"),
@@ -142,6 +146,8 @@ WRONG_USE = [
     ("topic create a --partitions x", "whole number expected: x"),
     ("topic create a --replication-factor 99999", "99999 (at most 32767)"),
     ("topic partitions a", "--partitions"),
+    ("topic export", "topic"),
+    ("topic import a f --partitions 0", "0"),
     ("consume a -n -1", "-1"),
     ("consume a --partition -1", "-1"),
     ("consume a --offset -1", "-1"),

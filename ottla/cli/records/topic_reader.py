@@ -1,0 +1,162 @@
+"""Reader of a topic: where it starts and ends, which records it prints, and how."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ottla.cli.common import retry_while_leader_moves
+from ottla.cli.errors import CommandFailed
+from ottla.cli.records import record_format
+from ottla.cli.records.json_records import record_to_json
+from ottla.client.cluster_client import ClusterClient
+from ottla.client.record_decoding import DecodedRecords
+from ottla.runtime.blocking_env import BlockingEnv
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.record_batch.records import Record
+
+EARLIEST, LATEST = -2, -1
+POLL_MS = 500
+
+
+class TopicReader:
+    """Reads partitions of a topic, and prints the records that match.
+
+    Args:
+        client: client of the cluster.
+        options: those of ``ottla consume``.
+        numbers: the partitions.
+        write: called with the bytes of printed records.
+    """
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        options: argparse.Namespace,
+        numbers: list[int],
+        write: Callable[[bytes], None],
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._numbers = numbers
+        self._write = write
+        self.printed = 0
+        self._env = BlockingEnv()
+        self._committed = options.isolation == "read_committed"
+        self._max_messages: int | None = options.max_messages
+
+    async def _offset(self, number: int, timestamp: int) -> int:
+        find = partial(self._client.list_offset, self._options.topic, number, timestamp, committed=self._committed)
+        return await retry_while_leader_moves(self._client, find)
+
+    async def _read(self, number: int, offset: int, wait_ms: int) -> DecodedRecords:
+        """Read records of a partition.
+
+        Raises:
+            CommandFailed: the offset is before the first record or after the last.
+        """
+        topic = self._options.topic
+        read = partial(self._client.read_records, topic, number, offset, wait_ms, committed=self._committed)
+        try:
+            return await retry_while_leader_moves(self._client, read)
+        except ProtocolError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            first, last = [await self._client.list_offset(topic, number, at) for at in (EARLIEST, LATEST)]
+            raise CommandFailed(f"offset out of range: {topic}-{number} at {offset} ({first} to {last})") from None
+
+    def _matching(self, records: Iterable[Record]) -> list[Record]:
+        return [x for x in records if all(condition.matches(x) for condition in self._options.filter)]
+
+    def _format(self, partition: int, record: Record) -> bytes:
+        """Return the line of a record."""
+        options = self._options
+        if options.format is not None:
+            return record_format.format_record(options.format, options.topic, partition, record) + b"\n"
+        if options.output == "json":
+            return json.dumps(record_to_json(options.topic, partition, record)).encode() + b"\n"
+        key = b"" if record.key is None else record.key + os.fsencode(options.key_separator)
+        return key + (record.value or b"") + b"\n"
+
+    # ------------------------------------------------------------------ start and end
+
+    async def _time_offset(self, number: int, time_ms: int) -> int:
+        """Return the offset of the first record that is not older than a time; the end if all are."""
+        offset = await self._offset(number, time_ms)
+        return offset if offset >= 0 else await self._offset(number, LATEST)
+
+    async def starts(self) -> dict[int, int]:
+        """Return the offset at which each partition is read first."""
+        options = self._options
+        if options.offset is not None:
+            return dict.fromkeys(self._numbers, options.offset)
+        if options.from_time is not None:
+            return {n: await self._time_offset(n, options.from_time) for n in self._numbers}
+        where = EARLIEST if options.from_beginning or options.exit or options.until is not None else LATEST
+        return {n: await self._offset(n, where) for n in self._numbers}
+
+    async def ends(self) -> dict[int, int] | None:
+        """Return the offset before which each partition ends; None if more may come."""
+        until = self._options.until
+        if until is not None and (self._options.exit or self._env.now_ms() >= until):
+            return {n: await self._time_offset(n, until) for n in self._numbers}
+        return {n: await self._offset(n, LATEST) for n in self._numbers} if self._options.exit else None
+
+    # ------------------------------------------------------------------ printing
+
+    async def print_tail(self, count: int) -> dict[int, int]:
+        """Print the last matching records by their times, and return where the partitions go on."""
+        ends = {n: await self._offset(n, LATEST) for n in self._numbers}
+        found = [(n, x) for n in self._numbers for x in await self._last(n, ends[n], count)]
+        found.sort(key=lambda item: (item[1].timestamp_ms, item[0], item[1].offset))
+        self._write(b"".join(self._format(n, x) for n, x in found[len(found) - min(count, len(found)) :]))
+        return ends
+
+    async def _last(self, number: int, end: int, count: int) -> list[Record]:
+        """Return the last matching records of a partition; markers and gaps of compaction make it read more."""
+        first, size = await self._offset(number, EARLIEST), count
+        while True:
+            at, out = max(first, end - size), list[Record]()
+            is_whole = at == first
+            while at < end:
+                found = await self._read(number, at, 0)
+                out += self._matching(x for x in found.records if x.offset < end)
+                if found.next_offset == at:
+                    break
+                at = found.next_offset
+            if is_whole or len(out) >= count:
+                return out[len(out) - min(count, len(out)) :]
+            size *= 4
+
+    async def print_from(self, at: dict[int, int], ends: dict[int, int] | None) -> None:
+        """Print matching records from offsets on, up to others or without end."""
+        while self._max_messages != 0:
+            if ends is None and self._options.until is not None:
+                ends = await self.ends()
+            if ends is not None and all(at[n] >= ends[n] for n in self._numbers):
+                return
+            for number in self._numbers:
+                if ends is not None and at[number] >= ends[number]:
+                    continue
+                found = await self._read(number, at[number], POLL_MS // len(self._numbers) + 1)
+                records = [x for x in found.records if ends is None or x.offset < ends[number]]
+                if self._print(number, records):
+                    return
+                if found.next_offset == at[number] and ends is not None:
+                    ends[number] = at[number]
+                at[number] = found.next_offset
+
+    def _print(self, number: int, records: list[Record]) -> bool:
+        """Print records; return whether as many as asked for have been printed."""
+        until = self._options.until
+        matching = self._matching(x for x in records if until is None or x.timestamp_ms < until)
+        chosen = matching if self._max_messages is None else matching[: self._max_messages]
+        if chosen:
+            self.printed += len(chosen)
+            self._write(b"".join(self._format(number, x) for x in chosen))
+        if self._max_messages is not None:
+            self._max_messages -= len(chosen)
+        return self._max_messages == 0
