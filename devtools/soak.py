@@ -21,13 +21,14 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "campaigns.md"
 PIECE = 20
-HEAD = """# The long campaigns
+HEAD = """# Campaigns
 
-What takes too long for every change: `make soak` runs all of it, `python -m devtools.soak NAME` one campaign
-(`--seeds` fewer of it, `--from` other ones), `--write` puts the result here. A short sample of each is in the test
-suite. Each row is the last whole run, with the commit it ran on.
+This page has the results of the test runs that take too long for every change, for contributors who judge how well a
+part is tested. `make soak` runs all campaigns, `python -m devtools.soak NAME` one of them (`--seeds` limits the seeds,
+`--from` selects the first one), and `--write` updates this page. The test suite contains a short sample of each.
+Each row is the last complete run, with its commit.
 
-| campaign | what it holds | run | found | took | at |
+| campaign | subject | run | found | took | at |
 |---|---|---|---|---|---|
 """
 

@@ -44,6 +44,7 @@ _PLAIN_LEXERS = ("output", "kcat")
 _FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s:]+)(#[^)\s]*)?\)")
 _MERMAID = re.compile(r"^```mermaid (\S+)\n.*?^```$", re.M | re.S)
+_EXTERNAL = re.compile(r"\]\((https?://[^)\s]+)\)")
 _INDEX_LINK = re.compile(r"\]\(([^)#\s:]+\.md)\)")
 
 
@@ -104,6 +105,19 @@ def read_page(_app: Sphinx, name: str, source: list[str]) -> None:
         source[0] += "\n" + "\n".join(["```{toctree}", ":hidden:", "", *pages, "```"]) + "\n"
 
 
+def list_external_links(app: Sphinx, failure: Exception | None) -> None:
+    """Write the addresses outside of the site, with the pages that link to them, to ``external-links.txt``."""
+    if failure is not None or app.builder.format != "html":
+        return
+    found: dict[str, set[str]] = {}
+    for name in app.project.docnames:
+        text = _FENCE.sub("", Path(app.env.doc2path(name)).read_text())
+        for address in _EXTERNAL.findall(text):
+            found.setdefault(address, set()).add(name)
+    lines = [f"{address}  {', '.join(sorted(pages))}" for address, pages in sorted(found.items())]
+    (Path(app.outdir) / "external-links.txt").write_text("".join(f"{line}\n" for line in lines))
+
+
 def setup(app: Sphinx) -> None:
     """Register what the pages need."""
     # Fields of messages are nested lists deeper than the 20 levels of tokens that the parser accepts by default.
@@ -111,3 +125,4 @@ def setup(app: Sphinx) -> None:
     for name in _PLAIN_LEXERS:
         app.add_lexer(name, TextLexer)
     app.connect("source-read", read_page)
+    app.connect("build-finished", list_external_links)

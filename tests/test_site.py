@@ -52,6 +52,7 @@ def test_site_builds_without_warning_and_links_resolve(tmp_path: Path) -> None:
             if not to.exists() or (anchor and to in pages and anchor not in pages[to].anchors):
                 broken.append(f"{path.relative_to(tmp_path)}: {target}")
     assert not broken, "\n".join(broken)
+    assert "https://semver.org  reference/compatibility" in (tmp_path / "external-links.txt").read_text()
 
 
 def test_site_with_dead_anchor_fails_to_build(tmp_path: Path) -> None:
