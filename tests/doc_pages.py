@@ -13,7 +13,7 @@ The first word behind the fence is the language; the rest says how the block is 
 | ``LANGUAGE file=NAME`` | written to a file of that name |
 | ``LANGUAGE not-run: REASON`` | not executed; counted, and checked in another way |
 | ``output`` | lines that the block before must print |
-| ``text``, ``mermaid`` | neither a command nor a program |
+| ``text``, ``mermaid``, ``promql`` | neither a command nor a program |
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)]
 FENCE = re.compile(r"^```([^\s`]*) ?([^\n]*)\n(.*?)^```$", re.M | re.S)
 EXECUTED = ("sh", "python")
-DISPLAYED = ("text", "mermaid", "output")
+DISPLAYED = ("text", "mermaid", "output", "promql")
 PAGE_TIMEOUT_S = 900
 _MARK = "@@ block"
 _HEREDOC = "END_OF_BLOCK"
