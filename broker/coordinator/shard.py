@@ -121,11 +121,9 @@ class Shard(Generic[R]):
         if queued.timer_generation:
             key = self._timer_key(queued.event.key)
             if self._timer_generations.get(key) != queued.timer_generation:
-                return  # set anew or cancelled while it stood in the queue
+                return  # reset or cancelled while queued
             del self._timer_generations[key]
         self._process(queued.event)
-
-    # ------------------------------------------------------------------ a turn
 
     def _handle(self, event: Any) -> Effects[R]:
         """Return what the state machine makes of an event.
@@ -151,7 +149,7 @@ class Shard(Generic[R]):
         error = self._write(fx, map(self._serde.encode, fx.records))
         self._set_timers(fx.timers)
         if not fx.records and fx.txn is None and isinstance(event, WriteResult):
-            self._send_replies(fx.replies)  # what they hung on is committed, or never will be
+            self._send_replies(fx.replies)  # their records are committed, or have failed
             fx.replies = []
         if fx.continuation is None or error is not ErrorCode.NONE:
             self._complete(fx, error)
@@ -192,14 +190,14 @@ class Shard(Generic[R]):
                 self._complete(part, error)
                 if error is not ErrorCode.NONE:
                     break
-                yield self._dependencies.env.sleep(0)  # what comes in meanwhile queues up behind it
+                yield self._dependencies.env.sleep(0)  # later events queue behind it
                 if self.state is not CoordinatorState.ACTIVE:
                     break
         except ProtocolError as refusal:
             error = refusal.code
         except CoordinatorStateError as failure:
             self._fail(failure, None)
-        if self.state is CoordinatorState.ACTIVE:  # else `unload` has answered
+        if self.state is CoordinatorState.ACTIVE:  # otherwise `unload` has replied
             self._sliced_effects = None
             self._complete(fx, error)
 
@@ -292,9 +290,7 @@ class Shard(Generic[R]):
         self._deliver_write_result(first.context, error)
 
     def read_barrier(self) -> PendingBrokerRequest | None:
-        """Return a barrier for a response made of the current state, to wait for before sending.
-
-        None if all is committed.
+        """Return a barrier for a response made of the current state; None if all of it is committed.
 
         Its result is True, or a `ProtocolError`, also if the shard was unloaded meanwhile.
         """

@@ -1,10 +1,9 @@
 """Replica fetcher: sends fetches to one leader over one connection and applies the responses to the logs.
 
-Contents of requests and evaluation of responses are in `fetch_state`; here are bytes, logs and disk errors. A large
-response is processed in pieces, so that other tasks run in between; a removed partition is skipped at once.
+Requests and evaluation of responses are in `fetch_state`. A large response is processed in pieces, so that other tasks
+run in between; a removed partition is skipped at once.
 
-Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``BrokerBlockingSender.scala`` (apache/kafka
-4.3.1).
+Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``BrokerBlockingSender.scala`` (Kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ logger = logging.getLogger("ottla.fetcher")
 
 NEW_PARTITION_WAIT_S = 0.02
 NEW_PARTITION_WAIT_EACH_S = 0.0002
-"""A new partition waits so long for a request that does not name it, and so much longer for each that is followed
-already; then that request is broken off, and the next one has to name them all."""
+"""Wait of a new partition, plus the time for each followed one, before the current long poll is interrupted."""
 UNCERTAIN_HIGH_WATERMARK_WAIT_MS = 10
 """Maximum wait of a fetch while clients may wait for the high watermark, whose advance does not complete a fetch."""
 FLUSH_RETRY_S = 1.0
@@ -87,8 +85,6 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    # ------------------------------------------------------------------ what is followed
-
     def add_partition(self, replica: HostedPartition, leader_epoch: int) -> None:
         """Begin with a partition, or go on with it under another epoch."""
         key, log = (replica.topic_id, replica.partition), replica.log
@@ -117,8 +113,6 @@ class ReplicaFetcher:
         self._stopped = True
         if self._run_scope is not None:
             self._run_scope.cancel()
-
-    # ------------------------------------------------------------------ asking
 
     async def run(self) -> None:
         """Follow, until stopped. An attempt that failed may be followed by another."""
@@ -166,7 +160,7 @@ class ReplicaFetcher:
         for taken in self._process_response(answer):
             try:
                 yield from self._process_outcome(taken, nursery)
-            except (Disconnected, WireError) as error:  # while it was asked where its log lies
+            except (Disconnected, WireError) as error:  # during the request to the leader
                 self._on_connection_failure(error)
                 self._fetch_state.delay(taken.outcome.key, self._dependencies.env.monotonic_ms())
             yield None
@@ -242,8 +236,6 @@ class ReplicaFetcher:
         self._is_unreachable_logged = True
         self._connection.close()
         self._fetch_state.on_connection_failure(self._dependencies.env.monotonic_ms())
-
-    # ------------------------------------------------------------------ doing
 
     def _is_current(self, taken: PendingOutcome) -> bool:
         """Return whether the partition still follows this leader as it did when it was asked for."""
@@ -349,7 +341,7 @@ class ReplicaFetcher:
                 if log is taken.replica.log and not is_transient(error):
                     self._on_disk_error(taken, error)
                     return
-                self._dependencies.fail(error, log)  # the disk it has left: what counts lies elsewhere; or it passes
+                self._dependencies.fail(error, log)  # the disk of the former directory, or a transient error
                 if log is taken.replica.log:
                     await self._dependencies.env.sleep(FLUSH_RETRY_S)
                     log = None
