@@ -1,8 +1,8 @@
-"""What stock clients can do with a cluster, cell by cell: ``python -m compat_tests --bootstrap HOST:PORT``.
+"""Matrix of stock clients and their features against a cluster: ``python -m compat_tests --bootstrap HOST:PORT``.
 
-Each client is a small program under ``clients/`` with two modes: ``all`` writes with every codec it has, reads it
-back in a group and prints what it saw; ``member`` reads as a member of a group until it is killed. They are fetched
-by their own package managers, pinned, and left out with a reason where their toolchain is missing.
+Each client is a small program under ``clients/`` with two modes: ``all`` writes with every codec it has, reads it back
+in a group and prints what it saw; ``member`` reads as a member of a group until it is killed. They are fetched by their
+own package managers, pinned, and left out with a reason where their toolchain is missing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ToolchainMissing(Exception):
 
 
 class MatrixClient(NamedTuple):
-    """One row: a client library, its version, and how to run its program."""
+    """Client library of the matrix: its version, and the command of its program."""
 
     name: str
     version: str
@@ -143,7 +143,7 @@ CLIENTS = (
 
 
 def client_command(client: MatrixClient) -> list[str]:
-    """How to run a client's program; what it needs is fetched and built first.
+    """Return the command of a client's program, after fetching and building its parts.
 
     Raises:
         ToolchainMissing: its toolchain is not there.
@@ -190,7 +190,7 @@ class MemberProcessEnded(Exception):
 
 
 class MemberProcess:
-    """One member of a group: a client's program that prints what it reads."""
+    """Group member: a client's program that prints the records it reads."""
 
     def __init__(self, command: list[str], bootstrap: str, topic: str, group: str, mode: str = "member") -> None:
         self._process = subprocess.Popen(

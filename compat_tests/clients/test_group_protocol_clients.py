@@ -53,7 +53,7 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def command(name: str) -> list[str]:
-    """How to run a client's program."""
+    """Return the command of a client's program."""
     try:
         return client_command(next(client for client in CLIENTS if client.name == name))
     except ToolchainMissing as missing:

@@ -18,7 +18,7 @@ DEVICE = "eth0"
 
 
 def unavailable_reason() -> str:
-    """Why there can be no namespaces here; nothing where there can."""
+    """Return the reason why namespaces are unavailable; empty if they are available."""
     if os.geteuid() != 0:
         return "namespaces need root"
     name = f"ottla-try-{os.getpid()}"  # other test processes try at the same time
@@ -48,7 +48,7 @@ class NamespaceNetwork:
         return f"10.{77 + self._mark % 100}.{self._mark % 250}.{member + 1}"
 
     def command(self, member: int) -> list[str]:
-        """What a command begins with that is to run there."""
+        """Return the prefix of a command that runs in the namespace."""
         return [] if member == CLIENTS else ["ip", "netns", "exec", self._name(member)]
 
     def _name(self, member: int) -> str:
@@ -98,13 +98,13 @@ class NamespaceNetwork:
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)
 
     def drop_packets(self, senders: Iterable[int], receivers: Iterable[int]) -> None:
-        """What these send to those is lost from now on."""
+        """Drop all packets from one set of nodes to another."""
         for sender in senders:
             for receiver in receivers:
                 self._neighbour(sender, receiver, UNREACHABLE_MAC)
 
     def restore(self) -> None:
-        """Everything arrives again."""
+        """Stop dropping packets."""
         for sender in self.members:
             for receiver in self.members:
                 if sender != receiver:

@@ -54,7 +54,7 @@ def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
 
 
 def verify_acknowledged(writer: StockProducer) -> None:
-    """Everything that was acknowledged lies where its producer was told, once, and in the order it was sent."""
+    """Verify that acknowledged records exist once, at their offsets, in the order sent."""
     assert writer.refused == []
     found = read_all(writer.bootstrap, writer.topic)
     lies_at = {number: (partition, offset) for partition, rows in found.items() for offset, number in rows}
@@ -69,7 +69,7 @@ def verify_acknowledged(writer: StockProducer) -> None:
 
 
 def have_all_progressed(writers: list[StockProducer], since_s: float) -> bool:
-    """Whether every partition of everybody has taken something that was not sent before."""
+    """Return True if every partition of all producers has accepted a record sent since."""
     return all(
         sum(ack.partition == number and ack.at_s > since_s for ack in writer.acks[-1000:]) > 5
         for writer in writers
@@ -101,7 +101,7 @@ def running_producers(bootstrap: str, request_timeout_ms: int = 30_000) -> Itera
 
 
 def _agree(bootstrap: str, topic: str) -> bool:
-    """Whether all nodes say the same of a topic, and that all are in sync."""
+    """Return True if all nodes return the same leaders of a topic, with full ISRs."""
     told = [partitions(server, topic) for server in bootstrap.split(",")]
     in_sync = bool(told[0]) and all(len(isr) == len(told) for _, isr in told[0].values())
     return in_sync and all(rows == told[0] for rows in told)

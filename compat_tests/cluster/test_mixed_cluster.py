@@ -1,4 +1,4 @@
-"""One cluster of both kinds: a real Kafka broker under Ottla's controllers, and Ottla's brokers under a real one.
+"""Mixed clusters: a Kafka broker with Ottla's controllers, and Ottla's brokers with a Kafka controller.
 
 ``OTTLA_MIXED_S`` says for how many seconds nodes are killed and leaders elected, under three stock producers; without
 it each goes once, under one.

@@ -60,7 +60,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[int]:
 
 
 def verify_written(bootstrap: str, topic: str, writer: NumberWriter) -> None:
-    """Everything that was acknowledged is there, once, and nothing was refused."""
+    """Verify that acknowledged records exist once, and no record was rejected."""
     assert writer.refused == []
     found = read(bootstrap, topic, len(writer.acknowledged))
     assert sorted(found) == sorted(writer.acknowledged)

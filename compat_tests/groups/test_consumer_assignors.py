@@ -1,4 +1,4 @@
-"""Our assignors beside Kafka's own classes, with the same groups in."""
+"""Comparison of our assignors with Kafka's own classes on the same groups."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class RandomTestBroker:
 
 
 class ConsumerGroupRandomTest:
-    """One consumer group, and what its members believe."""
+    """Random test of a consumer group, with the assignments that its members believe in."""
 
     settings: ClassVar = {"consumer.assignment.interval.ms": "0"}
     describe: ClassVar[tuple[ApiKey, int, Any]] = (

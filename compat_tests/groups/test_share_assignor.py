@@ -1,4 +1,4 @@
-"""Who shares which partitions, beside Kafka's own assignor: joins, leaves and changed wishes over several rounds."""
+"""Comparison of the share assignor with Kafka's: joins, leaves and changed subscriptions over several rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our rules of share partitions beside Kafka's own class: the same stories, step by step, the same state after each."""
+"""Comparison of share partitions with Kafka's own class: the same scenarios, and the state after each step."""
 
 from __future__ import annotations
 

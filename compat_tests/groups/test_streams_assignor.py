@@ -1,4 +1,4 @@
-"""Who does which task, beside Kafka's own assignor: members come and go over several rounds."""
+"""Comparison of the task assignor with Kafka's: members join and leave over several rounds."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ WORDS = (b"Traceback", b"unexpected error")
 
 
 class RandomRequestSender:
-    """One who asks all nodes at all their listeners."""
+    """Sender of random requests to all listeners of all nodes."""
 
     def __init__(self, nodes: list[ClusterNode], seed: int) -> None:
         self._odd = RandomRequestGenerator(seed)

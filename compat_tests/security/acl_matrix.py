@@ -104,7 +104,7 @@ class AclMatrixClient:
         wait_until(lambda: not self._owner.call(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code)
 
     def call_under(self, rules: list[AclEntry], asked: AclRequest) -> Any:
-        """What the asker is told under these rules."""
+        """Return the response to a client under these ACLs."""
         self._drop()
         self._add(rules)
         try:

@@ -40,7 +40,7 @@ _NUMBERS = {"timeout_ms": 5000, "resource_type": 2, "timestamp": -1, "num_partit
 
 
 class AclRequest(NamedTuple):
-    """One request and what it needs; where there are several needs, each of them may be what is missing."""
+    """Request and the permissions it needs; with several, each of them may be the missing one."""
 
     label: str
     key: ApiKey

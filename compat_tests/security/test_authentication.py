@@ -1,4 +1,4 @@
-"""Who gets in, and who does not: the same settings and the same clients on Ottla and on Apache Kafka beside it."""
+"""Authentication of the same clients with the same settings by Ottla and Apache Kafka."""
 
 from __future__ import annotations
 

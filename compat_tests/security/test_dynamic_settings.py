@@ -1,4 +1,4 @@
-"""What settings that come by wire have a node do: they read no file to anybody, ask nobody, and let nobody in."""
+"""Safety of dynamic settings: they reveal no file, open no connection, and grant no access."""
 
 from __future__ import annotations
 

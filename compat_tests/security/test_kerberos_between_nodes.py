@@ -72,7 +72,7 @@ class KerberosNodePair:
 
 
 class KerberosNode(OttlaProcess):
-    """One of them."""
+    """Node of the Kerberos cluster."""
 
     def __init__(self, pair: KerberosNodePair, node: int) -> None:
         super().__init__(pair.where / f"data{node}", pair.ports[f"CLIENT{node}"])

@@ -110,7 +110,7 @@ class SecureCluster:
 
 
 class SecureClusterNode(OttlaProcess):
-    """One of them."""
+    """Node of the secured cluster."""
 
     def __init__(self, cluster: SecureCluster, node: int) -> None:
         super().__init__(cluster.where / f"data{node}", cluster.clients[node - 1])

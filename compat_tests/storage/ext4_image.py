@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 @cache
 def unavailable_reason() -> str | None:
-    """Why this machine cannot mount an image; None where it can."""
+    """Return the reason why an image cannot be mounted here; None if it can."""
     if os.geteuid() != 0:
         return "mounting an image takes root"
     if not all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "umount")):
@@ -85,7 +85,7 @@ class Ext4Image:
         (self.path / "filler").unlink()
 
     def fail_writes(self) -> None:
-        """Nothing new reaches the image any more: a sync gives EIO, as from a disk that fails."""
+        """Fail all later writes to the image: a sync gives EIO, as from a failed disk."""
         _fill(self.under)
 
     def repair(self) -> None:

@@ -1,4 +1,4 @@
-"""One of several data directories fails for real: it goes out of service alone, and both clusters say so alike."""
+"""Failure of one of several data directories: it goes offline alone, and both clusters report it alike."""
 
 from __future__ import annotations
 

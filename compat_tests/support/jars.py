@@ -72,7 +72,7 @@ def jars(conf: str) -> list[Path]:
 
 
 def kafka_jar(stem: str) -> Path:
-    """One of Kafka's own jars, by name without version: ``kafka-clients``."""
+    """Return the path of one of Kafka's own jars, by name without version: ``kafka-clients``."""
     return next(p for p in jars("kafka") if p.name == f"{stem}-{KAFKA_VERSION}.jar")
 
 

@@ -44,7 +44,7 @@ FIXED_VALUES: dict[str, Any] = {
 
 
 class RequestArray(NamedTuple):
-    """One array of a request class in one version."""
+    """Array field of a request class in one version."""
 
     key: ApiKey
     version: int

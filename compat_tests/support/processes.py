@@ -24,7 +24,7 @@ CHECKED_OTTLA_COMMAND = (sys.executable, str(Path(__file__).with_name("checked_o
 """``ottla`` that checks the responses of its nodes."""
 PORTS = range(15_000, 32_000)
 MAX_CONCURRENT_KAFKAS = 2
-"""One for each test worker of CI. A Kafka process takes up to 1 GiB, so more of them wait for a slot."""
+"""Slots for Kafka processes, one for each test worker of CI: a process takes up to 1 GiB."""
 READY_TIMEOUT_S = 180.0
 """Three Kafkas beside a full test run take a minute; one that ends is not waited for."""
 
@@ -50,7 +50,7 @@ class NodeProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
-        """What to run."""
+        """Return the command of the process."""
         raise AssertionError("each kind of node has its own")
 
     def start(self) -> Any:

@@ -64,7 +64,7 @@ CORRUPTIBLE_FIELDS = (
     ("attributes", "int16"),
     ("magic", "int8"),
 )
-"""What a batch's header may say that is not so."""
+"""Invalid values of fields of a batch's header."""
 GROUPS = {"Consumer": "h", "Share": "s", "Streams": "w"}
 """Each kind of group has its own; whatever belongs to none of these is of the classic one."""
 LIKELY_VALUES: dict[str, tuple[Any, ...]] = {
@@ -141,7 +141,7 @@ LIKELY_VALUES: dict[str, tuple[Any, ...]] = {
     "key": ("g", "x", "consumer_byte_rate", "retention.ms"),
     "cluster_id": (None,),
 }
-"""What a client may well say, by the name of the field."""
+"""Plausible values by the name of a field."""
 SETTINGS = (
     *TOPIC_KEYS,
     *GROUP_KEYS,
@@ -161,7 +161,7 @@ RESOURCES: tuple[tuple[int, str, Collection[str]], ...] = (
     (32, "s", GROUP_KEYS),
     (32, "h", GROUP_KEYS),
 )
-"""What has settings: its type, its name, and which."""
+"""Resources with settings: type, name, and settings."""
 ODD_SHARE = 0.05
 """Of the values of a request that is mostly meant."""
 MAX_LEARNT_VALUES = 300
@@ -338,7 +338,7 @@ def _is(kind: str, value: Any) -> bool:
 
 
 def _blobs() -> Iterator[bytes]:
-    """What clients of groups put into bytes."""
+    """Return bytes that clients of groups send."""
     for version in (0, 3):
         head = version.to_bytes(2, "big")
         yield head + encode(ConsumerProtocolSubscription(["t", "u"]), version)

@@ -1,4 +1,4 @@
-"""One raw connection that speaks any version of any API: for conversations and for abuse."""
+"""Raw connection that sends any version of any API, valid or not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def wait_until(done: Callable[[], bool], every_s: float = 0.05) -> None:
 
 
 class RawClient:
-    """One connection, raw."""
+    """Raw connection."""
 
     timeout_s = 20.0
     client_id = "peer"
@@ -78,7 +78,7 @@ class RawClient:
         return answer
 
     def read(self) -> bytes:
-        """One frame."""
+        """Read one frame."""
         (size,) = struct.unpack(">i", self._read_exactly(4))
         return self._read_exactly(size)
 

@@ -1,4 +1,4 @@
-"""One record there and back through the stock Python client."""
+"""Round trip of one record through the stock Python client."""
 
 from __future__ import annotations
 

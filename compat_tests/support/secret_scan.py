@@ -1,4 +1,4 @@
-"""Whether the secrets in a node's settings stand in what it wrote: looked at of each node that a test ran."""
+"""Scan of the output of every node in tests for the secrets in its settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.client.jaas import InvalidJaasConfig, parse_jaas
 from ottla.controller.config.config_keys import broker_key
 
 MIN_SECRET_CHARS = 8
-"""What is shorter may stand there for another reason."""
+"""Minimum length of a scanned secret: shorter ones may occur for another reason."""
 
 
 def find_secrets(settings: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def find_secrets(settings: str) -> dict[str, str]:
 
 
 def find_exposed_secrets(command: list[str], log: Path) -> list[str]:
-    """Where the secrets stand that a node's log shows, or the command it was started with."""
+    """Return the places of secrets in a node's log or command line."""
     files = [Path(after) for word, after in pairwise(command) if word == "--config"]
     written = " ".join(command) + (log.read_text(errors="replace") if log.exists() else "")
     secrets = [x for file in files if file.exists() for x in find_secrets(file.read_text()).items()]

@@ -17,7 +17,7 @@ QUORUM, FEATURES, CLUSTER, DIRS = "MetadataQuorumCommand", "FeatureCommand", "Cl
 
 
 def cluster(t: KafkaTools) -> None:
-    """Who is in the cluster, asked of brokers and of controllers."""
+    """Run the tools that list nodes, at brokers and controllers."""
     for at in (t.brokers, t.controllers):
         t.record(CLUSTER, "cluster-id", *at)
         t.record(CLUSTER, "list-endpoints", *at)
@@ -28,7 +28,7 @@ def cluster(t: KafkaTools) -> None:
 
 
 def features(t: KafkaTools) -> None:
-    """What the cluster has agreed on, and changes of it."""
+    """Run the tools for features and their changes."""
     for at in (t.brokers, t.controllers):
         t.record(FEATURES, *at, "describe")
         t.record(FEATURES, *at, "describe", "--node-id", "2")
@@ -181,12 +181,12 @@ def elections(t: KafkaTools) -> None:
 
 
 def caught_up(said: str) -> bool:
-    """Whether no replica that was described lacks a record its leader has."""
+    """Return True if every described replica has all records of its leader."""
     return not re.search(r'"offsetLag":[1-9]', said)
 
 
 def sizes(t: KafkaTools) -> None:
-    """What lies where, once every replica has it."""
+    """Run the tools for log directories, once every replica has caught up."""
     producer = Producer({"bootstrap.servers": t.brokers[1], "acks": "all", "enable.idempotence": False})
     for number in range(4):
         producer.produce("a", b"v" * 100, b"k", partition=number)
@@ -281,7 +281,7 @@ PARTS: list[Callable[[KafkaTools], None]] = [
 
 
 def run_script(folder: Path, *, kafka: bool) -> list[str]:
-    """What the tools print beside three nodes, from nothing."""
+    """Run the script of Kafka's tools against three new nodes; return the output."""
     three = ToolsCluster(folder, kafka=kafka)
     try:
         start_together(three.nodes)

@@ -88,13 +88,13 @@ class KafkaTools:
 
     @property
     def brokers(self) -> tuple[str, str]:
-        """Where brokers that live are asked."""
+        """Return the addresses of the running brokers."""
         living = self.cluster.brokers[: len(self._peers)]
         return "--bootstrap-server", ",".join(f"127.0.0.1:{port}" for port in living)
 
     @property
     def controllers(self) -> tuple[str, str]:
-        """Where controllers that live are asked."""
+        """Return the addresses of the running controllers."""
         living = self.cluster.controllers[: len(self._peers)]
         return "--bootstrap-controller", ",".join(f"127.0.0.1:{port}" for port in living)
 
@@ -189,7 +189,7 @@ def _in_order(voters: re.Match[str]) -> str:
 
 
 def _sorted(value: Any) -> Any:
-    """What the tools found in maps of Java, in one order."""
+    """Return the output with the entries of Java maps sorted."""
     if isinstance(value, dict):
         return {k: _sorted(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What Kafka's own tools print beside three of Kafka's nodes, kept: ours are held to it without another three.
+"""Recorded output of Kafka's tools against three Kafka nodes, with which that against ours is compared.
 
 ``python -m compat_tests.tools.golden_tools`` starts three real Kafkas, lets the tools talk to them and writes it anew.
 """

@@ -1,4 +1,4 @@
-"""How transactions are kept where they are decided: their markers do not get through, until they may.
+"""Blocking of transaction markers, which keeps decided transactions incomplete.
 
 Of a real Kafka they go through a `ClosableProxy` that is shut: it sends them to the listener of brokers, its own ones
 too. ``python -m compat_tests.transactions.marker_blocking FILE serve ...`` is Ottla's command line in a process that
@@ -50,7 +50,7 @@ class ClosableProxy:
             target.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Nothing more gets through."""
+        """Block all markers from now on."""
         for one in (self._listener, *self._open):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""One partition under transactions, beside a real Kafka: the same batches and markers, raw, to both.
+"""Comparison of one partition under transactions with Kafka: the same raw batches and markers.
 
 What is compared: each answer (P-75 to P-78, C-144, C-145, C-149), what read_committed shows and skips, what
 DescribeProducers tells, and the files: the transaction index byte for byte, the producer snapshot but for the time of
@@ -76,7 +76,7 @@ STEPS = [*BY_HAND, *by_chance(1), *by_chance(2)]
 
 
 class ComparedPartition:
-    """One broker's."""
+    """Partition of one of both brokers."""
 
     def __init__(self, port: int, began_ms: int) -> None:
         self.client = RawClient(port)

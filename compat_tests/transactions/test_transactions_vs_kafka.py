@@ -1,4 +1,4 @@
-"""What is answered about transactions, by a node and by a real Kafka 4.3.1, at each transaction.version."""
+"""Comparison of responses about transactions with Kafka 4.3.1, at each transaction.version."""
 
 from __future__ import annotations
 

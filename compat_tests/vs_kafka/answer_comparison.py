@@ -1,4 +1,4 @@
-"""Everything a node answers to the whole script, and how two nodes' answers are compared field by field."""
+"""Responses of a node to the whole script, and the comparison of two nodes' responses field by field."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ MalformedAnswers = dict[str, list[str]]
 
 
 class AllAnswers(NamedTuple):
-    """What a node answered: to each API and version, to bytes that are no request, to stories of several steps."""
+    """Responses of a node: to each API and version, to invalid bytes, to scenarios of several steps."""
 
     api_answers: ApiAnswers
     malformed_answers: MalformedAnswers
@@ -78,7 +78,7 @@ class AllAnswers(NamedTuple):
 
     @property
     def count(self) -> int:
-        """How many requests that were."""
+        """Return the number of requests."""
         return len(self.api_answers) + len(self.malformed_answers) + sum(map(len, self.scenario_answers.values()))
 
 

@@ -54,7 +54,7 @@ TOPICS = 4
 
 
 def directory(broker: int, number: int = 0) -> bytes:
-    """One of a broker's directories."""
+    """Return the id of one of a broker's directories."""
     return bytes(13) + bytes([7, broker, number + 1])
 
 
@@ -80,7 +80,7 @@ class KafkaSideFailed(Exception):
 
 
 class ControllerRandomTest:
-    """One cluster's life from a seed."""
+    """Random test of a controller from a seed."""
 
     def __init__(self, kafka: KafkaControllerProcess, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -100,7 +100,7 @@ class ControllerRandomTest:
 
     @property
     def image(self) -> MetadataImage:
-        """What both sides know."""
+        """Return the common image of both sides."""
         return self.machine.image
 
     def _apply(self, records: Sequence[Message]) -> None:
@@ -131,7 +131,7 @@ class ControllerRandomTest:
         )
 
     def _names_removed_replica(self, record: Message) -> bool:
-        """Whether Kafka keeps, as eligible or last known leader, one that is no replica any more."""
+        """Return True if Kafka keeps a removed replica as eligible or last known leader."""
         if not isinstance(record, m.PartitionChangeRecord):
             return False
         topic = self.image.topic_by_id(record.topic_id)
@@ -375,7 +375,7 @@ class ControllerRandomTest:
             self.compare_request(ub.UnregisterBrokerRequest(self._broker()))
 
     def fail_over(self) -> None:
-        """Another controller takes over: what was only in memory is gone."""
+        """Fail over to another controller: state in memory is lost."""
         self.requests.append("--- a new active controller")
         self.kafka.step(ACTIVATE)
         self.machine.activate(self.now_ms)

@@ -31,7 +31,7 @@ RECORDING_FILE = Path(__file__).parent / "golden" / "peer.json.gz"
 
 
 def request_key(key: ApiKey, version: int, request: Message) -> str:
-    """Which request it was, in short."""
+    """Return a short key of a request."""
     return (
         f"{key.name} v{version} {zlib.crc32(json.dumps(without_variable_fields(to_json_value(request))).encode()):08x}"
     )
@@ -45,7 +45,7 @@ def without_variable_fields(value: Any) -> Any:
 
 
 def build_recording(said: AllAnswers) -> dict[str, Any]:
-    """What is kept of everything a node said."""
+    """Build the recording of a node's responses."""
     return {
         "talk": [
             [request_key(key, v, request), without_variable_fields(comparable(key, answer))]

@@ -34,11 +34,11 @@ REQUEST_CODES: dict[type[Message], tuple[int, int]] = {
     ub.UnregisterBrokerRequest: (16, 0),
     ad.AssignReplicasToDirsRequest: (20, 0),
 }
-"""What Kafka's side calls each request, and the version it is sent in."""
+"""Names of requests on Kafka's side, with their versions."""
 
 
 class ControllerStepResult(NamedTuple):
-    """What Kafka's classes made of a step."""
+    """Result of a step by Kafka's classes."""
 
     records: list[Message]
     error: int

@@ -11,7 +11,7 @@ from compat_tests.support.raw_client import RawClient
 
 
 class MalformedFrame(NamedTuple):
-    """One connection's bytes: what is sent, and how many answers are waited for at most."""
+    """Bytes to send on one connection, and the maximum number of responses to wait for."""
 
     name: str
     raw: bytes
@@ -48,7 +48,7 @@ def _frames_of_no_request() -> list[MalformedFrame]:
 
 
 def malformed_frames() -> list[MalformedFrame]:
-    """What is sent, each on a connection of its own."""
+    """Return the malformed frames, each for a connection of its own."""
     versions = build_frame(18, 0)
     named = b"\x02a\x02b\x00"
     return [
@@ -103,7 +103,7 @@ def malformed_frames() -> list[MalformedFrame]:
 
 
 def exchange(port: int, sent: MalformedFrame) -> list[str]:
-    """What came back: each answer in hex, its port by name, and ``closed`` where the node ended the connection."""
+    """Return the responses in hex, with the port replaced; ``closed`` if the node closed the connection."""
     got: list[str] = []
     with socket.create_connection(("127.0.0.1", port), 10) as sock:
         sock.settimeout(RawClient.timeout_s)

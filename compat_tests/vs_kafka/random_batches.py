@@ -237,7 +237,7 @@ class RandomBatchGenerator:
         return b"".join(out)
 
     def _block(self, data: bytes, number: int, *, checksum: bool) -> bytes:
-        """One block, with its size and checksum, as liblz4 writes it."""
+        """Return one block with size and checksum, as liblz4 writes it."""
         whole = lz4.frame.compress(
             data, block_linked=False, block_size=number, block_checksum=checksum, store_size=False
         )

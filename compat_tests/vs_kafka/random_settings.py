@@ -312,7 +312,7 @@ class RandomSettingsGenerator:
         self.rng = random.Random(seed)
 
     def values(self, per_key: int) -> list[RandomSettings]:
-        """Some values of every setting."""
+        """Yield some values of every setting."""
         out = []
         for kind, table in TABLES.items():
             for name in table:
@@ -327,7 +327,7 @@ class RandomSettingsGenerator:
         return [self._pair() for _ in range(count)]
 
     def nodes(self, count: int) -> list[RandomSettings]:
-        """Some roles, listeners and voters together."""
+        """Yield combinations of roles, listeners and voters."""
         return [self._node() for _ in range(count)]
 
     def _node(self) -> RandomSettings:

@@ -109,7 +109,7 @@ def generate_topic_configs(rng: random.Random, count: int) -> list[tuple[str, st
 
 
 class ConfigChangeClient:
-    """One broker whose settings are changed."""
+    """Client that changes the settings of one broker."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""What Ottla answers to drawn settings, and whether that differs from Kafka's own classes."""
+"""Comparison of random settings by Ottla and by Kafka's own classes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_with_ottla(drawn: RandomSettings) -> str | list[str]:
 
 
 def is_different(drawn: RandomSettings, mine: str | list[str], theirs: str) -> bool:
-    """Whether Kafka accepts what Ottla refuses, the other way round, or reads another value."""
+    """Return True if only one of both accepts a setting, or both read different values."""
     verdict, _, rest = theirs.partition(" ")
     if verdict == "no":
         return not isinstance(mine, str)

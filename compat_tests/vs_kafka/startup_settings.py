@@ -40,7 +40,7 @@ class StartupCase(NamedTuple):
     expected_error: str | None = None
     """None where Kafka starts."""
     is_documented_difference: bool = False
-    """Whether `docs/reference/limitations.md` has it that Ottla differs."""
+    """True if the difference is in `docs/reference/limitations.md`."""
 
 
 RULES: dict[str, tuple[StartupCase, ...]] = {

@@ -1,4 +1,4 @@
-"""Our message classes against the schemas inside Kafka's own jars: every message, version, field, default, tag."""
+"""Comparison of message classes with the schemas in Kafka's jars: every message, version, field, default, tag."""
 
 from __future__ import annotations
 

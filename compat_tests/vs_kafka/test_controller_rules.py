@@ -1,4 +1,4 @@
-"""Our rules beside Kafka's own classes, with the same numbers in: where replicas go, what becomes of a partition."""
+"""Comparison of controller rules with Kafka's own classes on equal random numbers: placement, partition changes."""
 
 from __future__ import annotations
 

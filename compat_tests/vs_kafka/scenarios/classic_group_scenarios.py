@@ -22,7 +22,7 @@ from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer tells its group."""
+    """Return the subscription of a consumer."""
     return b"\x00\x01" + compiler.encode(ConsumerProtocolSubscription(list(topics)), 1)
 
 
@@ -183,7 +183,7 @@ def simple_consumers(stage: ScenarioSession) -> None:
 
 
 def deleted_topic(stage: ScenarioSession) -> None:
-    """What becomes of positions when their topic goes and comes back."""
+    """Delete and create a topic with committed offsets."""
     g = "of-a-deleted-topic"
     stage.topic("short-lived")
     stage.call("commit", ApiKey.OFFSET_COMMIT, 9, commit(g, topic="short-lived"))

@@ -85,7 +85,7 @@ def delete_groups_request(group: str) -> Any:
 
 
 def consumer_refusals(stage: ScenarioSession) -> None:
-    """What a group does not take."""
+    """Send requests that a consumer group rejects."""
     stage.topic("consumer-none", 1)
     g = "consumer-refusals"
     prepare_group(stage, g)

@@ -54,7 +54,7 @@ class ScenarioSession:
         self.record_normalized(what, self._named(to_json_value(answer)))
 
     def record_normalized(self, what: str, answer: Any) -> None:
-        """What was answered, without ids and times."""
+        """Record a response without ids and times."""
         self.answers.append((what, answer))
 
     def _named(self, value: Any, field: str = "") -> Any:
@@ -88,12 +88,12 @@ class ScenarioSession:
         return ident
 
     def produce(self, what: str, topic: str, raw: bytes, acks: int = -1, version: int = 11) -> Any:
-        """One batch to partition 0."""
+        """Produce one batch to partition 0."""
         data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(0, raw)])
         return self.call(what, ApiKey.PRODUCE, version, p.ProduceRequest(None, acks, 10_000, [data]))
 
     def fetch(self, what: str, topic: str, offset: int, **more: Any) -> Any:
-        """What lies in partition 0."""
+        """Fetch partition 0."""
         part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = f.FetchRequest(
             max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[f.FetchTopic(topic, partitions=[part])], **more

@@ -42,7 +42,7 @@ def describe_group(stage: ScenarioSession, group: str, when: str) -> None:
 
 
 def describe_offsets(stage: ScenarioSession, group: str, when: str, topic: str | None = None, version: int = 1) -> None:
-    """Where a group stands, in one topic or all."""
+    """Describe the offsets of a group, in one topic or all."""
     topics = None if topic is None else [so.DescribeShareGroupOffsetsRequestTopic(topic, [0])]
     asked = so.DescribeShareGroupOffsetsRequest([so.DescribeShareGroupOffsetsRequestGroup(group, topics)])
     stage.call(f"offsets {when}", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, asked, "looker")
@@ -67,7 +67,7 @@ class RawShareConsumer:
         self.epoch = 0
 
     def join(self, topic: str) -> None:
-        """It joins, and goes on until it has a partition."""
+        """Join, and send heartbeats until a partition is assigned."""
         peer = self.stage[self.member_id]
         first = self.stage.call(
             f"{self.name} joins", HEARTBEAT, 1, heartbeat_request(self.group, self.name, 0, topic), self.member_id
@@ -96,7 +96,7 @@ class RawShareConsumer:
         return sf.ShareFetchRequest(**{**everything, **asked, "topics": topics, **fields})
 
     def fetch(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
-        """One request, and what it got: records told by their offsets."""
+        """Send one request, and return its records by their offsets."""
         answer = self.stage[self.member_id].call(
             ApiKey.SHARE_FETCH, version, self._request(list(words), dict(fields), version)
         )

@@ -28,7 +28,7 @@ from ottla.wire.messages import share_group_heartbeat as hb
 
 
 def share_refusals(stage: ScenarioSession) -> None:
-    """What a share group does not take."""
+    """Send requests that a share group rejects."""
     own = stage.topic("share-none", 1)
     g = "share-refusals"
     prepare_group(stage, g, "share.assignment.interval.ms")

@@ -48,7 +48,7 @@ def _forget(group: str, *topics: str) -> Any:
 
 
 def share_offsets(stage: ScenarioSession) -> None:
-    """Where a group stands is told, set and forgotten."""
+    """Describe, alter and delete the offsets of a share group."""
     g = "share-offsets"
     own = prepare_share_group(stage, g)
     for number in range(5):
@@ -108,7 +108,7 @@ def _other_kinds(stage: ScenarioSession, group: str) -> None:
 
 
 class _States:
-    """What a share coordinator is asked of one share partition."""
+    """Requests to a share coordinator about one share partition."""
 
     def __init__(self, stage: ScenarioSession, group: str, topic: bytes) -> None:
         self.stage, self.group, self.topic = stage, group, topic

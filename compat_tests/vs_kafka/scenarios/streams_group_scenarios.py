@@ -90,7 +90,7 @@ def _commit(group: str, epoch: int, member: str, topic: str = "streams-in", part
 
 
 def streams_refusals(stage: ScenarioSession) -> None:
-    """What a group does not take."""
+    """Send requests that a streams group rejects."""
     stage.topic("streams-in", 3)
     g = "streams-refusals"
     _ready(stage, g)

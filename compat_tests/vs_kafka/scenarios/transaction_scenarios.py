@@ -28,7 +28,7 @@ ProducerIdAndEpoch = tuple[int, int]
 
 
 class TransactionScenario:
-    """One transactional id and what is asked about it."""
+    """Scenario of one transactional id."""
 
     def __init__(self, stage: ScenarioSession, name: str, topic: str, level: int) -> None:
         self.stage, self.name, self.topic, self.level = stage, name, topic, level
@@ -68,7 +68,7 @@ class TransactionScenario:
     def end(
         self, what: str, who: ProducerIdAndEpoch, *, commits: bool, version: int = 5, name: str | None = None
     ) -> ProducerIdAndEpoch:
-        """It ends; gives what the producer goes on with, once its partitions know."""
+        """End the transaction; return the producer's id and epoch, once its markers are written."""
         request = e.EndTxnRequest(self.name if name is None else name, *who, commits)
         found = self.stage.call(what, ApiKey.END_TXN, version, request)
         self.wait_until_complete()
@@ -84,7 +84,7 @@ class TransactionScenario:
         time.sleep(0.05)  # what the state says is told a moment before the next request may come
 
     def describe(self, what: str) -> None:
-        """What the coordinator says of it."""
+        """Describe the transaction."""
         asked = dt.DescribeTransactionsRequest([self.name])
         answer = self.stage["a"].call(ApiKey.DESCRIBE_TRANSACTIONS, 0, asked)
         for topic in answer.transaction_states[0].topics:
@@ -92,7 +92,7 @@ class TransactionScenario:
         self.stage.record(what, answer)
 
     def list_transactions(self, what: str, version: int = 2, **filters: Any) -> None:
-        """What the coordinator lists with these filters."""
+        """List transactions with these filters."""
         self.stage.call(what, ApiKey.LIST_TRANSACTIONS, version, lt.ListTransactionsRequest(**filters))
 
     def write(self, what: str, who: ProducerIdAndEpoch, sequence: int, version: int, number: int = 0) -> None:
@@ -108,7 +108,7 @@ class TransactionScenario:
         self.stage.call(what, ApiKey.PRODUCE, version, p.ProduceRequest(self.name, -1, 10_000, [data]))
 
     def describe_offsets(self, what: str) -> None:
-        """How far each isolation may read, and who has written."""
+        """Describe the readable end of each isolation level, and the producers."""
         for isolation in (0, 1):
             rows = [lo.ListOffsetsTopic(self.topic, [lo.ListOffsetsPartition(0, -1, -1)])]
             self.stage.call(f"{what}: {isolation}", ApiKey.LIST_OFFSETS, 8, lo.ListOffsetsRequest(-1, isolation, rows))

@@ -224,7 +224,7 @@ def _small(key: ApiKey, version: int) -> Iterator[Message]:
 
 
 def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
-    """What to ask with this API in this version."""
+    """Return the requests of an API in a version."""
     match key:
         case ApiKey.PRODUCE:
             yield from _produce(version, own)

@@ -1,4 +1,4 @@
-"""What is asked of three controllers: by a quorum's members, by brokers that register, and by those who administer."""
+"""Session with three controllers: requests of voters, of registering brokers, and of administrators."""
 
 from __future__ import annotations
 

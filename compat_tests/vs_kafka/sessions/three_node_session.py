@@ -1,4 +1,4 @@
-"""What is asked of a cluster of three, at brokers and at controllers: elections, reassignments, refusals of each kind.
+"""Session with a cluster of three, at brokers and controllers: elections, reassignments, errors of each kind.
 
 Which node leads the quorum is chance, and so are ids and ports; everything else must be the same at any two clusters.
 """
@@ -39,7 +39,7 @@ _QUORUM = ("leader_id", "leader_epoch", "high_watermark", "end_offset", "size", 
 
 
 class NodePorts(NamedTuple):
-    """Where a node listens on this machine."""
+    """Ports of a node on this machine."""
 
     broker: int
     controller: int
@@ -101,7 +101,7 @@ class ThreeNodeSession:
         return self._record_call(f"{what}: another controller", "controller", node, key, version, body)
 
     def active_controller_id(self) -> int:
-        """Who leads the quorum."""
+        """Return the leader of the quorum."""
         return int(self.quorum().leader_id)
 
     def quorum(self) -> Any:
@@ -159,7 +159,7 @@ class ThreeNodeSession:
         return int(answer.responses[0].partitions[0].high_watermark)
 
     def record_partitions(self, what: str, name: str) -> None:
-        """How a topic's partitions stand: the same at each broker once it is settled."""
+        """Record a topic's partitions: equal at each broker once stable."""
         self.wait_until_current()
         request = dt.DescribeTopicPartitionsRequest([dt.TopicRequest(name)])
         for node in BROKERS:
@@ -279,7 +279,7 @@ def topic_creation(three: ThreeNodeSession) -> None:
 
 
 def metadata(three: ThreeNodeSession) -> None:
-    """What each broker says of the cluster."""
+    """Record the metadata of each broker."""
     for version in range(14):
         topics = [md.MetadataRequestTopic(name="e"), md.MetadataRequestTopic(name="nowhere")]
         for node in (1, 3):
@@ -371,7 +371,7 @@ def isr_changes(three: ThreeNodeSession) -> None:
 
 
 def run_session(nodes: Sequence[NodePorts]) -> list[RecordedAnswer]:
-    """Everything that is asked of three nodes, with the answers."""
+    """Run the session with three nodes; return the responses."""
     from compat_tests.vs_kafka.sessions.quorum_session import quorum, registration
 
     three = ThreeNodeSession(nodes)

@@ -1,4 +1,4 @@
-"""What the conversation asks of the APIs of transactions: ids nobody knows, in every version. Stories tell the rest."""
+"""Session with the APIs of transactions: unknown ids, in every version. Scenarios cover the rest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _add_partitions(version: int) -> Iterator[Message]:
 
 
 def transactions(key: ApiKey, version: int) -> Iterator[Message]:
-    """What to ask with this API in this version."""
+    """Return the requests of an API in a version."""
     match key:
         case ApiKey.ADD_PARTITIONS_TO_TXN:
             yield from _add_partitions(version)
