@@ -1,4 +1,4 @@
-"""What holds in every test: coordinators do not fail, and the responses of every node in this process are checked.
+"""Common fixtures: coordinators must not fail, and the responses of every node in this process are checked.
 
 The core packages lie at the root and are imported as `ottla.wire` and so on, through links in ``ottla/``. A path such
 as ``wire/tests`` is collected through its link, so that each file is one module.

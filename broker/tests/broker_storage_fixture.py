@@ -25,7 +25,7 @@ from ottla.log.directory.meta_properties import MetaProperties
 
 NODE_ID = 1
 THREAD_WORK_S = 0.001
-"""What making one batch takes, in virtual time."""
+"""Virtual time for creating one batch of logs."""
 
 
 class SlowEnv(VirtualEnv):
@@ -62,7 +62,7 @@ def led_topic(name: str, count: int, topic_id: bytes | None = None, **told: Any)
 
 
 class BrokerStorageFixture:
-    """Everything between the controller's listener and the disk."""
+    """Components between the controller's listener and the disk."""
 
     def __init__(self, directories: str = "/a", *, env: Any = None, **settings: str) -> None:
         """``env``: of another one before, which let its directories go."""
@@ -133,7 +133,7 @@ class BrokerStorageFixture:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
     def hosted(self) -> set[tuple[str, int]]:
-        """What is open."""
+        """Return the open partitions."""
         return {(r.topic, r.partition) for r in self.replica_manager}
 
     def break_disk(self, where: str, number: int = errno.EIO, *, times: int = 10**9) -> None:
@@ -166,5 +166,5 @@ class BrokerStorageFixture:
 
 
 def partition_of(ground: BrokerStorageFixture, name: str, number: int) -> PartitionRegistration:
-    """What the image says of a partition."""
+    """Return a partition of the image."""
     return ground.image.topics[name].partitions[number]

@@ -81,7 +81,7 @@ class ClientStream:
             self._gone()
 
     def read_more(self) -> None:
-        """It reads a little: a send that waits goes on waiting."""
+        """Read a part: a waiting send continues to wait."""
         self._notify()
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:

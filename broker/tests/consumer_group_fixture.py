@@ -57,7 +57,7 @@ def decode_partitions(assignment: bytes) -> list[ConsumerProtocolAssignmentTopic
 
 
 class ConsumerGroupShard(GroupShardFixture):
-    """One shard; "g" is the group all talk about."""
+    """Shard of the group coordinator with the group "g"."""
 
     def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class ConsumerGroupShard(GroupShardFixture):
         return group
 
     def call(self, request: Any, version: int = 1, **more: Any) -> Any:
-        """Any request, and its answer."""
+        """Send a request and return its response."""
         self._count += 1
         call = GroupRequest(f"call-{self._count}", request, version, "c", "10.0.0.1", f"id-{self._count}")
         self.apply(self.machine.handle(self.now, call._replace(**more)))
@@ -143,7 +143,7 @@ class ConsumerMemberClient:
         return [row(topic_id_of(topic), numbers) for topic, numbers in self.owned.items()]
 
     def beat(self, **fields: Any) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
-        """One heartbeat; the answer is followed at once."""
+        """Send a heartbeat and apply the response."""
         if self.epoch == 0:
             self.owned = {}
             fields = {**self.joining, **fields}
@@ -161,7 +161,7 @@ class ConsumerMemberClient:
 
 
 def reconcile_members(*followers: ConsumerMemberClient, rounds: int = 12, step_ms: int = 1_000) -> None:
-    """Everybody beats until nothing changes any more, or so often."""
+    """Send heartbeats of all members until they are stable, up to a limit."""
     for _ in range(rounds):
         before = [(f.epoch, dict(f.owned)) for f in followers]
         for follower in followers:

@@ -66,7 +66,7 @@ class FakeLocalController:
 
 
 def no_mutation_quota() -> None:
-    """There is no quota of changes."""
+    """Return no quota of mutations."""
 
 
 class FakeRemoteController:

@@ -10,7 +10,7 @@ from ottla.wire.messages import add_partitions_to_txn
 
 
 class FakeTransactionVerifier(TransactionVerifier):
-    """One that says what the test wants it to, and notes what it was asked."""
+    """Verifier with scripted results, which records its requests."""
 
     def __init__(self, services: Any, *codes: ErrorCode) -> None:
         super().__init__(

@@ -116,6 +116,6 @@ class LogDirMovesFixture(BrokerStorageFixture):
         self.run(whole)
 
     def directory_names(self, path: str) -> list[str]:
-        """What lies of the partition in a directory, by the endings of the names."""
+        """Return the suffixes of the partition's directories in a log directory."""
         names = (name for name in self.env.disk.listdir(path) if name.startswith("t-0"))
         return sorted(name.rpartition("-")[2] for name in names)

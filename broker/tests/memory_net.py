@@ -12,7 +12,7 @@ from ottla.env.env import SYSTEM_BUFFERS, SocketBuffers
 
 
 class MemoryStream:
-    """One end of a connection."""
+    """End of a connection."""
 
     def __init__(self, peer: str, local: tuple[str, int]) -> None:
         self.peer = peer

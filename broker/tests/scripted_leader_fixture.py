@@ -21,7 +21,7 @@ SESSION = 4711
 
 
 def leader_batch(first: int, count: int = 1, epoch: int = 3, size_bytes: int = 1) -> bytes:
-    """One batch of a leader's."""
+    """Return a batch of a leader."""
     batch = records.build_batch(
         [records.NewRecord(None, bytes(size_bytes), 0) for _ in range(count)], base_offset=first
     )
@@ -31,7 +31,7 @@ def leader_batch(first: int, count: int = 1, epoch: int = 3, size_bytes: int = 1
 def partition_data(
     number: int = 0, raw: bytes | None = b"", high: int = 0, start: int = 0, **more: Any
 ) -> fetch.PartitionData:
-    """What the leader says of a partition of "t"."""
+    """Return the leader's response for a partition of "t"."""
     return fetch.PartitionData(number, high_watermark=high, log_start_offset=start, records=raw, **more)
 
 

@@ -57,10 +57,10 @@ class FakePersister:
 
 
 class ShareGroupNode:
-    """One node, that leads all of "t"."""
+    """Node that leads all partitions of "t"."""
 
     step_ms = 0.0
-    """How long each step of a handler takes."""
+    """Duration of each step of a handler."""
 
     def __init__(self, partitions: int = 1) -> None:
         self.stage = HandlerFixture()
@@ -110,7 +110,7 @@ class ShareGroupNode:
         self.stage.services.purgatory.check_and_complete(("fetch", "t", partition))
 
     async def rounds_in(self, work: Callable[[], Awaitable[Any]]) -> int:
-        """How often the loop goes round while something is done."""
+        """Return the number of event loop iterations during a task."""
         count = 0
 
         async def rounds() -> None:

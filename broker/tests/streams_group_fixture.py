@@ -43,7 +43,7 @@ def topology(*rows: streams_group_heartbeat.Subtopology, epoch: int = 0) -> stre
 
 
 PLAIN = topology(subtopology("0", "t"))
-"""One subtopology that reads "t" and stores nothing."""
+"""Stateless subtopology that reads "t"."""
 
 
 def to_task_ids(tasks: Told | None) -> list[streams_group_heartbeat.StreamsGroupHeartbeatRequestTaskIds] | None:
@@ -136,7 +136,7 @@ class StreamsThreadClient:
 
 
 def reconcile_threads(*threads: StreamsThreadClient, rounds: int = 12, step_ms: int = 1_000) -> None:
-    """Everybody beats until nothing changes any more, or so often."""
+    """Send heartbeats of all threads until they are stable, up to a limit."""
     for _ in range(rounds):
         before = [(one.epoch, dict(one.active), dict(one.standby)) for one in threads]
         for one in threads:

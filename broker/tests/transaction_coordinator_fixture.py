@@ -93,7 +93,7 @@ class TransactionCoordinatorNode:
             self.transactions.on_election(self.replica)
 
     def coordinator(self, around: MarkerSenderDependencies) -> TransactionCoordinator:
-        """Another one, that sees such a node around it."""
+        """Return another coordinator on such a node."""
         env: Any = self.stage.env
         return TransactionCoordinator(
             env,
@@ -185,7 +185,7 @@ class TransactionCoordinatorNode:
 
 
 async def wait_until_idle() -> None:
-    """Everything that can be done now is done."""
+    """Run until no task can continue."""
     await trio.testing.wait_all_tasks_blocked()
 
 
@@ -209,7 +209,7 @@ def response_of(ticket: PendingBrokerRequest) -> Any:
 
 
 def states(node: TransactionCoordinatorNode) -> list[tuple[str, TransactionState | None, int]]:
-    """What stands in the log: id, state (None for a tombstone), epoch."""
+    """Return the records of the log: id, state (None for a tombstone), epoch."""
     out = []
     for header, raw in node.replica.log.segments.batches(0):
         for record in r.iterate_records(raw, header):

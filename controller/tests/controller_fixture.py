@@ -27,7 +27,7 @@ DIRECTORY_ID = bytes(15) + b"\x77"
 
 
 class ControllerTestEnv:
-    """What a controller asks of the world. Threads take as long as `thread_gate` is closed."""
+    """Environment of a controller. Threads wait until `thread_gate` is open."""
 
     __test__ = False
 
@@ -106,7 +106,7 @@ async def send_heartbeat(
 
 
 async def shut_down_broker(controller: QuorumController) -> int:
-    """Its controlled shutdown: how many heartbeats it took, at most ten."""
+    """Run a controlled shutdown; return the number of heartbeats, at most ten."""
     epoch = controller.image.brokers[controller.node_id].broker_epoch
     for number in range(1, 10):
         if (await send_heartbeat(controller, epoch, want_shut_down=True)).should_shut_down:

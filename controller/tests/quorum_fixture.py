@@ -49,7 +49,7 @@ def endpoint(node_id: int) -> ListenerEndpoint:
 
 
 class QuorumConnection:
-    """One side of a connection: what it sends is answered by the other node's controller, frame by frame."""
+    """End of a connection whose frames the other node's controller answers."""
 
     peer = "here"
     local = ("here", 0)
@@ -113,7 +113,7 @@ class QuorumConnection:
 
 
 class QuorumNetwork:
-    """What one node sees of the network."""
+    """Network of one node."""
 
     def __init__(self, quorum: ControllerQuorum, home: int) -> None:
         self._quorum, self._home = quorum, home
@@ -172,7 +172,7 @@ class ControllerQuorumNode:
 
 
 class ControllerQuorum:
-    """Some controllers, and observers."""
+    """Controllers and observers of a quorum."""
 
     def __init__(
         self, voters: int, observers: int = 0, *, static: bool = False, fetch_bytes: int = 1 << 20, **settings: str
@@ -204,7 +204,7 @@ class ControllerQuorum:
         return one not in self.partitioned_nodes and other not in self.partitioned_nodes
 
     def node_on_host(self, host: int) -> int:
-        """Who listens on a host."""
+        """Return the node on a host."""
         return next((i for i, m in self.nodes.items() if m.moved_to == host), host)
 
     def start(self, node_id: int) -> None:
@@ -237,7 +237,7 @@ class ControllerQuorum:
 
     @asynccontextmanager
     async def running(self, *ids: int) -> AsyncIterator[ControllerQuorum]:
-        """Those nodes, or all of them, started; all are killed at the end."""
+        """Run those nodes, or all of them; all are killed at the end."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for node_id in ids or self.nodes:

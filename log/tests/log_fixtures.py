@@ -1,4 +1,4 @@
-"""What log tests share: a disk in memory, batches, and a log on it."""
+"""Fixtures of log tests: a disk in memory, batches, and a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC_ID = bytes(range(16))
 DIRECTORY = "/data/t-0"
 NOW = 1_000_000
 UNVERIFIED_TXN = TxnAppendContext(VERIFICATION_DISABLED)
-"""Nobody asks a coordinator about these transactions."""
+"""Context of transactions without verification."""
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 COMPACTED = replace(SMALL, compact=True, delete=False)
 

@@ -24,7 +24,7 @@ PIDS = (1, 2, 3)
 
 
 class WrittenBatch(NamedTuple):
-    """One batch: who wrote it, and what it was (``data``, ``plain``, or the kind of a marker)."""
+    """Written batch: producer and type (``data``, ``plain``, or the type of a marker)."""
 
     offset: int
     size: int

@@ -46,7 +46,7 @@ KINDS = {
 
 
 class FaultOutcome(NamedTuple):
-    """One run."""
+    """Result of one run."""
 
     hit: str
     """What failed: call and path; empty where the script was over before."""

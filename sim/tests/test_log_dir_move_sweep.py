@@ -78,7 +78,7 @@ def node(process: SimProcess) -> Node:
 
 
 class MoveSweepRun:
-    """One run, that ends at a call; ``hit`` says whether it was reached."""
+    """Run that ends at a disk call; ``hit`` is True if the call was reached."""
 
     def __init__(self, call: int, end: str) -> None:
         self._call, self._end = call, end

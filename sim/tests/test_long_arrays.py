@@ -125,7 +125,7 @@ class LoggedErrors(logging.Handler):
 
 
 class RawSimClient:
-    """One connection of a client process to the node, made again when the node closes it."""
+    """Connection of a client process to the node, opened again when the node closes it."""
 
     def __init__(self, world: Simulation, port: int) -> None:
         self._process = world.process("client")

@@ -37,7 +37,7 @@ def schema_checksums() -> dict[str, str]:
 
 
 def recorded_checksums() -> dict[str, str]:
-    """What was written down."""
+    """Return the recorded checksums."""
     return dict(line.split() for line in CHECKSUMS_PATH.read_text().splitlines())  # type: ignore[misc]
 
 

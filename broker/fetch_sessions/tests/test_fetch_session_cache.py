@@ -43,7 +43,7 @@ def request(
 
 
 class SessionConsumer:
-    """One reader and the node's sessions."""
+    """Consumer with the node's fetch sessions."""
 
     def __init__(self, slots: int = 3) -> None:
         self.stage = HandlerFixture()

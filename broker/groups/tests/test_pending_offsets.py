@@ -16,7 +16,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class PendingOffsetCase(NamedTuple):
-    """What is committed: ``a`` and ``b`` within transactions, ``p`` plainly; capitals are the ends."""
+    """Sequence of commits: ``a`` and ``b`` in transactions, ``p`` without; capitals are the ends."""
 
     what: str
     seen: int

@@ -317,16 +317,16 @@ class PendingConnections:
 
 
 class IdleDispatcher(Acceptor):
-    """One that serves nobody."""
+    """Dispatcher that serves no request."""
 
     def _create_connection(self, stream: Any) -> Any:
         return stream
 
     async def _serve(self, connection: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def _close_idle_connections(self) -> None:
-        """Nobody."""
+        """Do nothing."""
 
 
 def test_while_very_many_connect_others_have_their_turns() -> None:

@@ -158,7 +158,7 @@ def test_a_broken_invariant_goes_on_to_the_node(stage: DispatcherFixture) -> Non
 
 
 class DisconnectedStream(ClientStream):
-    """Whoever is answered has left."""
+    """Stream that is closed before a response is sent."""
 
     async def send(self, chunks: Sequence[Any]) -> None:
         raise BrokenPipeError

@@ -45,7 +45,7 @@ def scram() -> bytes:
 
 
 class ConnectionState(NamedTuple):
-    """How a connection comes into a state: what it says at once, and what it says some seconds later."""
+    """State of a connection, with the frames sent at once and some seconds later."""
 
     first: bytes = b""
     after_s: float = 0.0

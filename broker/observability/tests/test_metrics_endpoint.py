@@ -158,7 +158,7 @@ def test_collection_of_many_partitions_lets_other_tasks_run() -> None:
     env: Any = MetricsEnv()
 
     class SlowLog:
-        """Its size takes 0.05 ms to look at."""
+        """Log whose size takes 0.05 ms to read."""
 
         topic, partition, log_start_offset, log_end_offset, segments = "t", 0, 0, 0, ()
 

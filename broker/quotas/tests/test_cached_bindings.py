@@ -141,7 +141,7 @@ SIZE = len(make_batch(10))
 
 
 class QuotaConnection:
-    """One connection to a node with topic t, ten batches in it, under quotas whose clock stands still."""
+    """Connection to a node with topic t and ten batches, under quotas with a fixed clock."""
 
     def __init__(self) -> None:
         self.node, self.rules = handler_fixture.HandlerFixture(), QuotaFixture()

@@ -50,11 +50,11 @@ from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_reco
 
 TOPIC_ID = b"the topic's id--"
 THREAD_WORK_S = 0.001
-"""What a message needs from one to another."""
+"""Latency of a message between brokers."""
 
 
 class BrokerStream:
-    """One side of a connection: a broker answers what the other side sends."""
+    """End of a connection whose frames a broker answers."""
 
     def __init__(self, brokers: BrokerCluster, here: ReplicatedBroker, there: ReplicatedBroker) -> None:
         self._brokers, self._here, self._there = brokers, here, there
@@ -102,7 +102,7 @@ class BrokerStream:
 
 
 class ReplicatedBroker:
-    """One of them. Killed and begun again, it has what its disk has."""
+    """Broker of the cluster. After a kill it restarts from its disk."""
 
     def __init__(self, brokers: BrokerCluster, number: int, **settings: str) -> None:
         self.brokers, self.id = brokers, number
@@ -124,7 +124,7 @@ class ReplicatedBroker:
         return wire
 
     def start(self) -> None:
-        """Its process starts."""
+        """Start the process."""
         env, config = self.env, self.config
         env.disk = env.memory.session()
         self.is_up = True
@@ -223,7 +223,7 @@ class ReplicatedBroker:
         return self.replica.log
 
     def values(self) -> list[bytes]:
-        """What lies in its log."""
+        """Return the values in the log."""
         return [x.value or b"" for header, raw in self.log.segments.batches() for x in iterate_records(raw, header)]
 
     async def produce(self, *values: bytes, acks: int = -1, timeout_ms: int = 60_000) -> ErrorCode:
@@ -263,7 +263,7 @@ class BrokerCluster:
         return self[self.partition().leader]
 
     def register(self, *, fenced: tuple[int, ...] = ()) -> None:
-        """Everybody who is up."""
+        """Register all running brokers."""
         known = {
             b.id: RegisterBrokerRecord(
                 broker_id=b.id,
@@ -312,7 +312,7 @@ class BrokerCluster:
         return decision.response
 
     def fence(self, number: int, leader: int | None = None) -> None:
-        """Somebody is gone: out of the ISR, and another leads."""
+        """Fence a broker: it leaves the ISR, and another one leads."""
         self.register(fenced=(number,))
         isr = tuple(i for i in self.partition().isr if i != number)
         self.commit_partition(isr=isr, leader=leader or isr[0], leader_epoch=self.partition().leader_epoch + 1)

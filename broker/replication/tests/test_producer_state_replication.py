@@ -69,7 +69,7 @@ def a_batch_of(pid: int, epoch: int, first: int, count: int) -> bytearray:
 
 
 class ReplicatedHistory:
-    """What happens to them, by chance."""
+    """Random history of replicated producers."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

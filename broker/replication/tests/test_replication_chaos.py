@@ -17,7 +17,7 @@ STEPS = 25
 
 
 class ReplicationChaos:
-    """One story of a seed."""
+    """Random test of replication from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

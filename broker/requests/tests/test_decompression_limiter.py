@@ -24,7 +24,7 @@ from ottla.wire.record_batch.compression import CompressionType
 
 
 class DecompressingClients:
-    """Those who unpack, and how many kept much at a time."""
+    """Clients that decompress, with the maximum number of concurrent ones."""
 
     def __init__(self) -> None:
         self.keeping = self.most = 0

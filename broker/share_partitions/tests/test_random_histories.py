@@ -26,7 +26,7 @@ Said = list[acknowledgement.ShareAcknowledgementBatch]
 
 @dataclass
 class PlainRecordState:
-    """One record."""
+    """State of one record."""
 
     state: int = FREE
     count: int = 0

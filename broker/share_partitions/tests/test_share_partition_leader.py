@@ -51,7 +51,7 @@ class FakeTimers:
 
 
 class SharePartitionLeaderFixture:
-    """What share partitions have of their node; ``keeps`` is what the persister does with a write."""
+    """Dependencies of share partitions; ``keeps`` is the persister's result of a write."""
 
     def __init__(self, *stored: PersisterStateBatch, start: int = 0) -> None:
         self.ms = 1_000_000

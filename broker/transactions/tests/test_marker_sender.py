@@ -185,7 +185,7 @@ class RemoteLeaderConnection:
 
 
 class SilentLeaderConnection(RemoteLeaderConnection):
-    """One whose host is cut off: nothing comes back from there."""
+    """Connection to an isolated host, without responses."""
 
     async def call(self, request: Any, version: int | None) -> Any:
         self.asked.append(request)

@@ -54,7 +54,7 @@ def voter_entry(number: int, port: int = 9093, least: int = 0, most: int = 1) ->
 
 
 def voters_record(*numbers: int) -> VotersRecord:
-    """These replicas are the voters."""
+    """Return the Voters record of these replicas."""
     return VotersRecord(0, [voter_entry(n) for n in numbers])
 
 

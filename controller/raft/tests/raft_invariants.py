@@ -1,4 +1,4 @@
-"""What a quorum promises, looked at after each step."""
+"""Invariants of a quorum, checked after each step."""
 
 from __future__ import annotations
 

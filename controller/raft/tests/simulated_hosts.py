@@ -60,7 +60,7 @@ class SimulatedLog:
 
 
 class SimulatedHost:
-    """One host; ``machine`` is None while it is dead."""
+    """Host; ``machine`` is None while it is stopped."""
 
     def __init__(self, number: int) -> None:
         self.wipe_count = 0
@@ -84,7 +84,7 @@ class SimulatedHost:
 
     @property
     def voter_entry(self) -> VotersRecordVoter:
-        """It as it stands among the voters."""
+        """Return its entry of the voter set."""
         places = [Endpoint("CONTROLLER", f"host{self.key.id}", 9093)]
         return VotersRecordVoter(*self.key, places, KRaftVersionFeature(0, 1))
 
@@ -131,7 +131,7 @@ class SimulatedHost:
         return records[-1] if records else self.initial_voters_record
 
     def crash(self, chance: random.Random) -> None:
-        """What was not synced may be lost."""
+        """Stop with a loss of unsynced data."""
         self.machine = None
         if self.log.end_offset > self.flushed_offset:
             self.flushed_offset = chance.randint(self.flushed_offset, self.log.end_offset)
@@ -146,7 +146,7 @@ class SimulatedHost:
         self.initial_voters_record = None
 
     def format(self) -> None:
-        """Nothing is here."""
+        """Format the empty disk."""
         age = VoterState.NEWBORN if self.has_static_voters else VoterState.GROWN
         self.hard_state, self.log, self.snapshots, self.flushed_offset = (
             HardState(0, voter_state=age),
@@ -182,7 +182,7 @@ class SimulatedHost:
         self.log.drop_below(self.snapshots[0][0])
 
     def has_entry(self, offset: int, entry: LogEntry) -> bool:
-        """Whether a record is on the disk here, in the log or in a snapshot."""
+        """Return True if a record is on the disk, in the log or in a snapshot."""
         if offset < self.log.start:
             return True
         return offset < self.flushed_offset and self.log[offset].epoch == entry.epoch

@@ -53,7 +53,7 @@ class InFlightEvent(NamedTuple):
     to: int
     event: RaftEvent
     incarnation: int
-    """Which life of the receiver it is for; 0 for any."""
+    """Process of the receiver that the message is for; 0 for any."""
 
 
 class SimulatedQuorum:
@@ -118,7 +118,7 @@ class SimulatedQuorum:
         self.hosts[number].crash(self.random)
 
     def wipe(self, number: int) -> None:
-        """Its disk is lost with all that was on it; the id stays, the directory is another."""
+        """Wipe the disk of a host; the id stays, the directory id changes."""
         self.hosts[number].wipe()
 
     # ------------------------------------------------------------------ steps
@@ -143,7 +143,7 @@ class SimulatedQuorum:
 
     @staticmethod
     def _learn_address(host: SimulatedHost, event: RaftEvent) -> None:
-        """Who is named as a leader is named with its address."""
+        """Record the address of a leader in a message."""
         assert host.machine is not None
         match event:
             case (
@@ -157,7 +157,7 @@ class SimulatedQuorum:
                 pass
 
     def _ready_actions(self, host: SimulatedHost, ready: Ready) -> list[Callable[[], None]]:
-        """What a step wants done, in its order."""
+        """Return the actions of a step in order."""
         out: list[Callable[[], None]] = []
         hard, cut, over, end = ready.hard_state, ready.truncate, ready.truncate_to_snapshot, ready.committed
         if hard is not None:
@@ -332,14 +332,14 @@ class SimulatedQuorum:
         self.step(number, SnapshotCreated(host.log.start, tuple(host.snapshots)))
 
     def leaders(self) -> list[int]:
-        """Who leads, of those that live."""
+        """Return the leaders among the running hosts."""
         return [i for i, h in self.hosts.items() if h.machine is not None and h.machine.is_leader]
 
     def alive(self) -> Iterable[SimulatedHost]:
         return [h for h in self.hosts.values() if h.machine is not None]
 
     def reached(self, end: int, numbers: Iterable[int] | None = None) -> bool:
-        """Whether all that live, or these, know everything below an offset as committed."""
+        """Return True if all running hosts, or these, have committed everything below an offset."""
         hosts = self.alive() if numbers is None else [self.hosts[n] for n in numbers]
         return all(h.committed >= end for h in hosts)
 
@@ -377,7 +377,7 @@ class SimulatedQuorum:
                 pass
 
     def refuse_connections(self, number: int) -> None:
-        """Some of the others see a host's process gone."""
+        """Report to some of the others that a host refuses connections."""
         for other in self.hosts:
             if other != number and self.random.random() < 0.7:
                 self._schedule(

@@ -11,7 +11,7 @@ from ottla.cli.main import main
 
 
 class CommandRun(NamedTuple):
-    """What a command did."""
+    """Result of a command."""
 
     status: int
     out: bytes

@@ -26,7 +26,7 @@ CLUSTER_ID = "QzLqyD5bR0CqEEbwMMgE1g"
 
 
 class FakeClusterWithQuorum(FakeReassigningCluster):
-    """Its brokers are its voters; a node that is told to stop has stopped when somebody has looked twice."""
+    """Cluster whose brokers are its voters; a stopped node is gone after two status requests."""
 
     def __init__(self, brokers: int, *replicas: list[int], stops: int | None = None) -> None:
         super().__init__(brokers, *replicas)

@@ -77,7 +77,7 @@ def test_both_ends_of_a_connection_by_ipv4_to_a_listener_for_both_have_ipv4_addr
 
 
 def _writes_address(node: ast.AST) -> bool:
-    """Whether an expression joins a host and a port by itself, or takes the system's form of an address."""
+    """Return True if an expression joins a host and a port itself."""
     if isinstance(node, ast.JoinedStr):
         for host, colon, _ in zip(node.values, node.values[1:], node.values[2:], strict=False):
             if isinstance(colon, ast.Constant) and colon.value == ":" and isinstance(host, ast.FormattedValue):

@@ -69,7 +69,7 @@ def test_a_subject_is_read_as_the_library_reads_it(
 
 
 class CertificateSocket:
-    """Who shows a certificate that the library cannot read, and that is this."""
+    """Socket whose peer has a certificate that the library cannot read."""
 
     def __init__(self, der: bytes) -> None:
         self._der = der

@@ -75,7 +75,7 @@ def history() -> HistoryBuilder:
 
 
 class AnomalyCase(NamedTuple):
-    """What must be found in one history and not in the other."""
+    """Anomaly that one history has and the other has not."""
 
     name: str
     anomalous: HistoryBuilder

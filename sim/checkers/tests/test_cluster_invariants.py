@@ -25,7 +25,7 @@ AT = ("t", 0)
 
 @dataclass
 class FakeHostedPartitions:
-    """What a node hosts."""
+    """Hosted partitions of a node."""
 
     hosted: dict[tuple[str, int], Any] = field(default_factory=dict)
     offline_partitions: set[tuple[str, int]] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""How a bug is planted: one thing of a class or a module is replaced by another, made from the real one."""
+"""Planting of bugs: a member of a class or module is replaced by one made from the original."""
 
 from __future__ import annotations
 

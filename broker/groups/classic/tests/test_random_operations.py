@@ -37,7 +37,7 @@ def any_value(rng: random.Random) -> offset_records.GroupMetadataValue:
 
 
 class RandomClassicGroupHistory:
-    """One random history."""
+    """Random history of a classic group."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

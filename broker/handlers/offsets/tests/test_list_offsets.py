@@ -148,7 +148,7 @@ def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
 
 
 class FakeLogDirs:
-    """One log directory, whose checkpoints are not written."""
+    """Log directory without checkpoints."""
 
     def directory_of(self, _log: Any) -> FakeLogDirs:
         return self

@@ -31,7 +31,7 @@ MANY = 200
 
 
 class SlowShareNode(ShareGroupNode):
-    """One whose every step takes a whole turn."""
+    """Node whose every step takes a whole time slice."""
 
     step_ms = SLICE_MS
 

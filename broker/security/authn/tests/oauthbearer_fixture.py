@@ -1,4 +1,4 @@
-"""What tests of tokens share: a world with a file of keys, and who reads tokens there."""
+"""Fixture of token tests: an environment with a file of keys, and a validator."""
 
 from __future__ import annotations
 

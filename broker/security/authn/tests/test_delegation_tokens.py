@@ -59,7 +59,7 @@ def image_of(*records: Any) -> MetadataImage:
 
 
 class DelegationTokenNode:
-    """One listener of a node, whose controller says what it is told to."""
+    """Listener of a node with a scripted controller."""
 
     def __init__(self, image: MetadataImage | None = None, routes: Any = BROKER_APIS, **settings: str) -> None:
         self.env: Any = VirtualEnv()

@@ -1,4 +1,4 @@
-"""Somebody who makes tokens and publishes keys: a provider as a test needs it."""
+"""Token issuer for tests, which signs tokens and publishes keys."""
 
 from __future__ import annotations
 

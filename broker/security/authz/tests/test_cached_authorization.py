@@ -38,7 +38,7 @@ THERE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class AuthorizedConnection:
-    """One connection to a node that leads topic t, with a batch in it."""
+    """Connection to the leader of topic t with one batch."""
 
     def __init__(self, *rules: StandardAcl) -> None:
         self.stage = HandlerFixture()
@@ -113,7 +113,7 @@ def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> Non
 
 
 class Claims:
-    """Somebody who says that he is broker 2, and a reader: there is room for one fetch session."""
+    """Client with the replica id of broker 2, and a consumer; the cache holds one fetch session."""
 
     def __init__(self, *rules: StandardAcl) -> None:
         self.line = AuthorizedConnection(*rules)

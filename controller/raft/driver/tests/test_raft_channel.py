@@ -74,7 +74,7 @@ class ScriptedRaftConnection:
 
 
 class ScriptedRaftNetwork:
-    """What is dialled: refused as long as `refuses`."""
+    """Network whose connections are refused while `refuses` is set."""
 
     def __init__(self) -> None:
         self.refuses = False
