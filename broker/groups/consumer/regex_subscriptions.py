@@ -16,16 +16,15 @@ from typing import Any
 import re2
 
 from ottla.broker.config.limits import MAX_PATTERN_BYTES, MIN_REGEX_REFRESH_INTERVAL_MS
-from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import records
 from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
-    ConsumerGroupMember,
     RegexUpdate,
     ResolvedRegularExpression,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.member_update import MemberChange
 from ottla.broker.groups.subscription_counts import adjust_count, adjust_subscription_counts
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.jobs.state_machine import ScheduleTimer
@@ -38,21 +37,14 @@ NAMES_PER_STEP = 10
 RegexSearch = Generator[None, None, dict[str, ResolvedRegularExpression]]
 
 
-def update_regex(
-    groups: ConsumerGroups,
-    group: ConsumerGroup,
-    member: ConsumerGroupMember,
-    updated: ConsumerGroupMember,
-    call: GroupRequest,
-    now_ms: int,
-    fx: GroupEffects,
-) -> RegexUpdate:
+def update_regex(change: MemberChange, fx: GroupEffects) -> RegexUpdate:
     """Take in a member's expression, and begin a search where one is needed.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION.
     """
-    old, new = member.subscribed_regex, updated.subscribed_regex
+    groups, group, now_ms = change.groups, change.group, change.now_ms
+    old, new = change.member.subscribed_regex, change.updated.subscribed_regex
     outcome, wanted = RegexUpdate.SAME, False
     if old != new:
         outcome = RegexUpdate.CHANGED
@@ -78,7 +70,7 @@ def update_regex(
         or (last is not None and now_ms > last.resolved_ms + REFRESH_MS)
     )
     if wanted and regexes:
-        groups.regex_searches[group.id] = _search(groups.topics, list(regexes), call.can_describe, now_ms)
+        groups.regex_searches[group.id] = _search(groups.topics, list(regexes), change.call.can_describe, now_ms)
         fx.timers.append(ScheduleTimer(("consumer-regex", group.id), now_ms))
     return outcome
 
