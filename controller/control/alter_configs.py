@@ -360,23 +360,32 @@ def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
     """Replace settings as a whole."""
-    row, rows = AlterConfigsResourceResponse, response_array(AlterConfigsResponse, version)
-    try:
-        records = yield from _decide_each(image, request.resources, defaults, _replace_resource, row, rows)
-    except RequestTooLarge as error:
-        records, rows = [], response_array(AlterConfigsResponse, version)
-        yield from _refuse_all(request.resources, error, row, rows)
-    return ControllerResult(AlterConfigsResponse(responses=rows), [] if request.validate_only else records)
+    row, response = AlterConfigsResourceResponse, AlterConfigsResponse()
+    return _alter(image, request, defaults, _replace_resource, row, response, version)
 
 
 def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
     """Change settings one by one."""
-    row, rows = IncrementalAlterConfigsResourceResponse, response_array(IncrementalAlterConfigsResponse, version)
+    row, response = IncrementalAlterConfigsResourceResponse, IncrementalAlterConfigsResponse()
+    return _alter(image, request, defaults, _alter_resource, row, response, version)
+
+
+def _alter(
+    image: MetadataImage,
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+    defaults: ControllerDefaults,
+    decide: DecideResource,
+    row: MakeResultRow,
+    response: AlterConfigsResponse | IncrementalAlterConfigsResponse,
+    version: int,
+) -> ControllerResultSteps:
+    rows = response_array(type(response), version)
     try:
-        records = yield from _decide_each(image, request.resources, defaults, _alter_resource, row, rows)
+        records = yield from _decide_each(image, request.resources, defaults, decide, row, rows)
     except RequestTooLarge as error:
-        records, rows = [], response_array(IncrementalAlterConfigsResponse, version)
+        records, rows = [], response_array(type(response), version)
         yield from _refuse_all(request.resources, error, row, rows)
-    return ControllerResult(IncrementalAlterConfigsResponse(responses=rows), [] if request.validate_only else records)
+    response.responses = rows
+    return ControllerResult(response, [] if request.validate_only else records)
