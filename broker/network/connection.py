@@ -209,9 +209,13 @@ class Connection:
     async def _handle_requests(self) -> None:
         """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
         while (frame := self._next_frame()) is not None:
-            answering = self._handle_request(frame)
-            is_timed = self._quota_holder.times_requests and self._may_be_timed
-            await (self._handle_timed(answering) if is_timed else answering)
+            prepared = self._peer.prepared_fetch
+            if prepared is None or self._observer is not None or (chunks := prepared.respond(frame)) is None:
+                answering = self._handle_request(frame)
+                is_timed = self._quota_holder.times_requests and self._may_be_timed
+                await (self._handle_timed(answering) if is_timed else answering)
+            elif self._add_response(chunks, total_frame_bytes(chunks)):
+                await self._flush()
             self._requests_without_yield += 1
             if self._start == self._end:
                 continue
@@ -271,12 +275,16 @@ class Connection:
         size_bytes = total_frame_bytes(chunks)
         if self._observer is not None:
             self._observer.answered(self._peer, request, chunks, size_bytes)
-        self._out += chunks
-        self._out_bytes += size_bytes
-        if self._out_bytes >= _FLUSH_BYTES:
+        if self._add_response(chunks, size_bytes):
             await self._flush()
         if self._peer.throttle_ms:
             await self._mute()
+
+    def _add_response(self, chunks: list[Chunk], size_bytes: int) -> bool:
+        """Add a response to those that are sent together; return whether they are to be sent now."""
+        self._out += chunks
+        self._out_bytes += size_bytes
+        return self._out_bytes >= _FLUSH_BYTES
 
     async def _finish_unanswered(self, waiting: Awaitable[Any]) -> None:
         """Run a job that has begun to its end, although the responses before it could not be sent.

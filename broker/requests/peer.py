@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Set
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ottla.broker.quotas.request_timer import RequestTimer
@@ -34,6 +34,13 @@ class _UnknownQuota:
 
     def try_record(self, value: float, about_ms: float) -> bool:
         return False
+
+
+class PreparedRequest(Protocol):
+    """A request that is expected to repeat: `ottla.broker.handlers.fetch.prepared_fetch.PreparedFetch`."""
+
+    def respond(self, frame: memoryview) -> list[Any] | None:
+        """Return the chunks of the response, or None where the request must be handled as any other."""
 
 
 UNKNOWN_QUOTA: CachedQuota = _UnknownQuota()
@@ -78,11 +85,13 @@ class Peer:
         "_callbacks",
         "authorization_cache",
         "callback_failure",
+        "fetch_repetitions",
         "host",
         "is_disconnected",
         "is_forwarded",
         "listener",
         "local",
+        "prepared_fetch",
         "principal",
         "quota_bindings",
         "request_errors",
@@ -105,6 +114,10 @@ class Peer:
         """True if a broker passes its requests on: it came in there, in a way that is not known here."""
         self.authorization_cache = AuthorizationCache()
         self.quota_bindings = QuotaBindings()
+        self.prepared_fetch: PreparedRequest | None = None
+        """The Fetch that it repeats, where it does; looked at before a request is decoded."""
+        self.fetch_repetitions = (-1, 0)
+        """Bytes of its last Fetch that was handled, and how many of that size came in a row."""
         self.host = host
         """Its address, for logs and group descriptions."""
         self.local = local

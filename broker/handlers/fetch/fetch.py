@@ -37,6 +37,7 @@ from ottla.broker.handlers.fetch.fetch_params import (
     diverging_epoch,
     resolve_fetch_params,
 )
+from ottla.broker.handlers.fetch.prepared_fetch import prepare
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.replication.rack_aware_selector import READ_FROM_LEADER, select_replica
@@ -300,7 +301,10 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
     min_bytes = min(request.min_bytes, attempt.max_bytes)
     nothing = attempt.count == attempt.unreadable.count and session.wait_key is None
     if request.max_wait_ms <= 0 or nothing or attempt.bytes >= min_bytes or attempt.urgent:
-        return (yield from _respond(context, reader, session, attempt))
+        response = yield from _respond(context, reader, session, attempt)
+        if reader.replica_id < 0 and not reader.client_rack:
+            prepare(context, request, session.session, wanted, response)
+        return response
     if attempt.bytes:
         _uncount_bytes(context, attempt, is_follower=reader.replica_id >= 0)
     available = AvailableBytes(context, reader, min_bytes, session.wait_key)
