@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -25,6 +26,9 @@ from ottla.wire.record_batch.legacy_records import (
 _PIECE_BYTES = 1 << 20
 WINDOW_BYTES = 16 * 1024
 """So much is read at once where batches are passed header by header."""
+
+_unpack_prefix = struct.Struct(">qi4xb6xi").unpack_from
+"""Base offset, size behind the first twelve bytes, format, and last offset behind the base, of a batch of format 2."""
 
 
 class LogOffsetPosition(NamedTuple):
@@ -54,11 +58,11 @@ def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOf
     Raises:
         WireError: as `LogSegment.locate`.
     """
-    window, start = b"", position
+    window, start, window_bytes = b"", position, WINDOW_BYTES
     while position < segment.size_bytes:
         at = position - start
         if len(window) - at < HEADER_BYTES:
-            window, start, at = segment.file.pread(WINDOW_BYTES, position), position, 0
+            window, start, at = segment.file.pread(window_bytes, position), position, 0
             if len(window) < LOG_OVERHEAD_BYTES:
                 return None
         if segment.damaged_ranges:
@@ -69,17 +73,28 @@ def locate_batch(segment: ScannableSegment, offset: int, position: int) -> LogOf
             if size:
                 position += size
                 continue
-        base, size = read_offset_and_size(window, at)
-        if len(window) - at < MAGIC_PREFIX_BYTES or size < min_batch_bytes(window, at):
+        if len(window) - at >= HEADER_BYTES:
+            base, size, magic, last_delta = _unpack_prefix(window, at)
+            size += LOG_OVERHEAD_BYTES
+        else:  # only a message of an old format is this short
+            (base, size), magic, last_delta = read_offset_and_size(window, at), -1, 0
+        if magic == 2 and size >= HEADER_BYTES:
+            last = base + last_delta
+        elif len(window) - at < MAGIC_PREFIX_BYTES or size < min_batch_bytes(window, at):
             raise WireError(f"{segment.path}.log: batch of {size} bytes at {position}")
-        if window[at + MAGIC_OFFSET] == 2:
-            last = base + int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
         else:
-            last = base  # formats 0 and 1 carry the offset of the last message
+            last = base + _last_offset_delta(window, at)
         if last >= offset:
             return LogOffsetPosition(position, size, base, last)
         position += size
+        window_bytes = WINDOW_BYTES if size < WINDOW_BYTES else HEADER_BYTES  # batches as large as the last are passed
     return None
+
+
+def _last_offset_delta(window: bytes, at: int) -> int:
+    if window[at + MAGIC_OFFSET] == 2:
+        return int.from_bytes(window[at + 23 : at + 27], "big", signed=True)
+    return 0  # formats 0 and 1 carry the offset of the last message
 
 
 def iterate_batches(

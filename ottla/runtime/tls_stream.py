@@ -129,7 +129,7 @@ class TlsStream(RealStream):
         self._sends_until_yield += count // _RECORD_BYTES
         return count
 
-    async def _send_bytes(self, data: Any) -> None:
+    async def _send_bytes(self, data: Any, flags: int = 0) -> None:
         done = 0
         view = memoryview(data)
         while done < len(view):

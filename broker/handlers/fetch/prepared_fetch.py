@@ -163,6 +163,7 @@ class PreparedFetch:
         self._response_bytes = 4 + len(self._header) + sum(layout.size for layout, _, _ in layouts) + len(self._tail)
         self._is_flexible = context.version >= FLEXIBLE_SINCE
         self._has_log_start = context.version >= LOG_START_SINCE
+        self._last_size, self._last_length = -1, b""
 
     def respond(self, frame: memoryview) -> list[Chunk] | None:
         """Serve a request: its response as `framing.encode_response` gives it, or None where the handler must."""
@@ -262,7 +263,10 @@ class PreparedFetch:
         size_bytes = self._response_bytes + total
         for (pack, before, after), part, values in zip(self._layouts, records, watermarks, strict=True):
             size = part.size_bytes
-            length = write_uvarint(size + 1) if self._is_flexible else _LENGTH(size)
+            if size != self._last_size:
+                self._last_size = size
+                self._last_length = write_uvarint(size + 1) if self._is_flexible else _LENGTH(size)
+            length = self._last_length
             size_bytes += len(length)
             out.append(pack(before, *(values if self._has_log_start else values[:2]), after) + length)
             out.append(part)
