@@ -160,7 +160,9 @@ def main() -> None:
                     print(f"{text}, {cost:.3f} s of CPU a GiB", flush=True)
             ratio = statistics.median(rates["ottla"]) / statistics.median(rates["kafka"])
             cpu = statistics.median(costs["ottla"]) / statistics.median(costs["kafka"])
-            summary.append(f"ottla / kafka, responses of {size_bytes >> 10} KiB: rate {ratio:.2f}, broker cpu {cpu:.2f}")
+            summary.append(
+                f"ottla / kafka, responses of {size_bytes >> 10} KiB: rate {ratio:.2f}, broker cpu {cpu:.2f}"
+            )
     print("\n".join(summary))
 
 

@@ -65,9 +65,13 @@ class CachedPartition:
             or row.diverging_epoch.epoch >= 0
             or row.preferred_read_replica >= 0
         )
-        self.high_watermark = -1 if row.error_code else row.high_watermark
-        self.log_start_offset = row.log_start_offset
+        self.remember_response(-1 if row.error_code else row.high_watermark, row.log_start_offset)
         return news
+
+    def remember_response(self, high_watermark: int, log_start_offset: int) -> None:
+        """Remember the offsets that the reader is told."""
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
 
 
 class FetchRowBuffer(Protocol):

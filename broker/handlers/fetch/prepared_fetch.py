@@ -11,7 +11,8 @@ transaction, another session) is left to the handler, which has decided nothing 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -151,6 +152,7 @@ class PreparedFetch:
         self._image: MetadataImage | None = None
         self._session = session
         self._wanted = list(wanted)
+        self._topics = [want.topic or "" for want in wanted]
         self._rows = [row for topic in request.topics for row in topic.partitions]
         self._max_bytes = request.max_bytes
         self._min_bytes = request.min_bytes
@@ -194,15 +196,14 @@ class PreparedFetch:
             return False
         if services.authorizer is not None:
             readable = self._authorization_cache.readable_topics
-            if not all(want.topic in readable for want in self._wanted):
+            if not all(topic in readable for topic in self._topics):
                 return False
         image = services.metadata.image
         if image is not self._image:
-            for want in self._wanted:
-                assert want.topic is not None, "a topic that was read has a name"
+            for topic, want in zip(self._topics, self._wanted, strict=True):
                 if want.topic_id != ZERO_UUID:
-                    known = image.topics.get(want.topic)
-                    if known is None or known.id != want.topic_id or image.topic_names.get(known.id) != want.topic:
+                    known = image.topics.get(topic)
+                    if known is None or known.id != want.topic_id or image.topic_names.get(known.id) != topic:
                         return False
             self._image = image
         return True
@@ -223,8 +224,8 @@ class PreparedFetch:
         watermarks: list[tuple[int, ...]] = []
         get, committed = services.replica_manager.get, self._read_committed
         try:
-            for want, row, offset in zip(self._wanted, self._rows, offsets, strict=True):
-                replica = get(want.topic, want.partition)  # type: ignore[arg-type] - a topic that was read has a name
+            for topic, row, offset in zip(self._topics, self._rows, offsets, strict=True):
+                replica = get(topic, row.partition)
                 if replica is None or not replica.is_leader:
                     return None
                 epoch, log = row.current_leader_epoch, replica.log
@@ -245,16 +246,14 @@ class PreparedFetch:
             return None
         return (records, total, watermarks) if total >= self._min_bytes or total >= most else None
 
-    def _update_session(
-        self, session: FetchSession, offsets: Sequence[int], watermarks: list[tuple[int, ...]]
-    ) -> None:
+    def _update_session(self, session: FetchSession, offsets: Sequence[int], watermarks: list[tuple[int, ...]]) -> None:
         """Remember the request and its response. All partitions have records, so their order stays."""
         session.epoch = 1 if session.epoch == 2**31 - 1 else session.epoch + 1
         session.last_used_ms = self._services.env.monotonic_ms()
         for want, row, offset, (upper, _, start) in zip(self._wanted, self._rows, offsets, watermarks, strict=True):
             row.fetch_offset = offset
             want.update_request_params(row)
-            want.high_watermark, want.log_start_offset = upper, start
+            want.remember_response(upper, start)
 
     def _encode(
         self, correlation_id: int, records: list[FileSlice], total: int, watermarks: list[tuple[int, ...]]
@@ -279,7 +278,7 @@ def prepare(
     context: RequestContext,
     request: FetchRequest,
     session: FetchSession | None,
-    wanted: Sequence[CachedPartition],
+    wanted: Iterable[CachedPartition | None],
     response: FetchResponse,
 ) -> None:
     """See a consumer's request that the handler served without a wait; prepare for more of them where they repeat."""
@@ -287,11 +286,12 @@ def prepare(
     before, count = peer.fetch_repetitions
     count = count + 1 if frame_bytes == before else 1
     peer.fetch_repetitions = frame_bytes, count % REPETITIONS
-    if count == REPETITIONS and frame_bytes <= MAX_REQUEST_BYTES and _is_preparable(request, session, wanted, response):
-        try:
-            peer.prepared_fetch = PreparedFetch(context, request, session, wanted, response)
-        except (_NotPreparable, WireError):
-            peer.prepared_fetch = None
+    if count == REPETITIONS and frame_bytes <= MAX_REQUEST_BYTES:
+        partitions = [want for want in wanted if want is not None]
+        peer.prepared_fetch = None
+        if 0 < len(partitions) <= MAX_PARTITIONS and _is_preparable(request, session, partitions, response):
+            with suppress(_NotPreparable, WireError):
+                peer.prepared_fetch = PreparedFetch(context, request, session, partitions, response)
 
 
 def _is_preparable(
@@ -304,7 +304,7 @@ def _is_preparable(
     return (
         is_repeatable
         and not request.forgotten_topics_data
-        and 0 < len(named) == len(wanted) == len(rows) <= MAX_PARTITIONS
+        and len(named) == len(wanted) == len(rows)
         and response.error_code == response.throttle_time_ms == 0
         and all(map(_is_same_partition, named, wanted))
         and all(map(_has_only_records, rows))
