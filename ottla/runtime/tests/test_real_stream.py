@@ -97,6 +97,41 @@ def test_bytes_and_ranges_of_files_arrive_in_order_whatever_their_size(tmp_path:
     over_a_connection(main)
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "is_cached", "in_thread"),
+    [(MIB, True, False), (MIB, False, True), (2 * MIB, True, True), (MIB // 4, False, False)],
+)
+def test_a_thread_sends_what_is_large_or_must_be_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, is_cached: bool, in_thread: bool
+) -> None:
+    part = a_file(tmp_path, size_bytes)
+
+    def preadv(descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
+        assert (len(buffers[0]), offset, flags) == (1, size_bytes - 1, os.RWF_NOWAIT)
+        if not is_cached:
+            raise BlockingIOError
+        return 1
+
+    monkeypatch.setattr(os, "preadv", preadv)
+
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        lent: list[bool] = []
+        in_loop = ours._send_some
+
+        def send_some(*arguments: Any) -> int:
+            lent.append(ours._lent)
+            return in_loop(*arguments)
+
+        monkeypatch.setattr(ours, "_send_some", send_some)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.send, [b"abc", part])
+            received = await trio.to_thread.run_sync(read, reader, size_bytes + 3)
+        assert received == b"abc" + bytes(range(256)) * (size_bytes // 256)
+        assert lent[0] == in_thread
+
+    over_a_connection(main, SocketBuffers())
+
+
 def test_a_reader_that_pauses_holds_no_thread(tmp_path: Path) -> None:
     part = a_file(tmp_path, 4 * MIB)
 
