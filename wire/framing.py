@@ -41,13 +41,13 @@ class RequestFrame(NamedTuple):
     """Version of the response; 0 for ApiVersions in a version that is unknown here."""
 
 
-def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_BYTES) -> int:
-    """Return the size a four-byte prefix announces.
+def parse_frame_size(prefix: bytes | bytearray | memoryview, limit: int = MAX_REQUEST_BYTES, pos: int = 0) -> int:
+    """Return the size that the four-byte prefix at ``pos`` announces.
 
     Raises:
         WireError: negative, or above the limit (``socket.request.max.bytes``).
     """
-    (size,) = _SIZE.unpack_from(prefix)
+    (size,) = _SIZE.unpack_from(prefix, pos)
     if size < 0 or size > limit:
         raise WireError(f"a frame of {size} bytes; at most {limit}")
     return int(size)

@@ -146,6 +146,10 @@ class FetchSession:
         self.uses_topic_ids = uses_ids
         self.last_used_ms = now_ms
 
+    def advance_epoch(self) -> None:
+        """Expect the request behind the one that has come."""
+        self.epoch = 1 if self.epoch == 2**31 - 1 else self.epoch + 1
+
     def record_request(self, now_ms: int) -> None:
         """Record a request of the session, by wall clock."""
 

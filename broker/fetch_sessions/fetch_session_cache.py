@@ -248,7 +248,7 @@ class FetchSessionCache:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.epoch = 1 if epoch == 2**31 - 1 else epoch + 1  # first: others may go on during what follows
+        session.advance_epoch()  # first: others may go on during what follows
         before = len(session.partitions)
         yield from _update_session(session, request, named)
         if len(session.partitions) > before and self._is_too_large(session, asks):

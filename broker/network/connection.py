@@ -196,19 +196,18 @@ class Connection:
 
     def _next_frame(self) -> memoryview | None:
         """Return the next whole frame, or None."""
-        have = self._end - self._start
-        if have < 4:
-            return None
-        size = parse_frame_size(self._buffer[self._start : self._start + 4], self._limit)
-        if have < 4 + size:
-            return None
         begin = self._start + 4
-        self._start = begin + size
-        return memoryview(self._buffer)[begin : begin + size]
+        if begin > self._end:
+            return None
+        end = begin + parse_frame_size(self._buffer, self._limit, self._start)
+        if end > self._end:
+            return None
+        self._start = end
+        return memoryview(self._buffer)[begin:end]
 
     async def _handle_requests(self) -> None:
         """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
-        while (frame := self._next_frame()) is not None:
+        while self._start != self._end and (frame := self._next_frame()) is not None:
             prepared = self._peer.prepared_fetch
             if prepared is None or self._observer is not None or (chunks := prepared.respond(frame)) is None:
                 answering = self._handle_request(frame)

@@ -203,6 +203,9 @@ class LogSegments(Sequence[LogSegment]):
         Raises:
             WireError: a batch on the way is damaged.
         """
+        if offset >= self.active.base_offset:  # mostly
+            found = self.active.locate(offset)
+            return None if found is None else (self.active, found)
         for segment in self._segments[max(bisect_right(self.base_offsets, offset) - 1, 0) :]:
             found = segment.locate(offset)
             if found is not None:

@@ -88,7 +88,10 @@ class FileSlice:
         Raises:
             FileTruncatedError: the file ends before; FileReadError: as `read`.
         """
-        raw = self.read()
+        try:
+            raw = self.file.pread(self.size_bytes, self.offset)
+        except OSError as error:
+            raise FileReadError(error, self.file) from error
         if len(raw) < self.size_bytes:
             raise FileTruncatedError(self)
         return raw

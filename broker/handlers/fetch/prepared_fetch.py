@@ -20,7 +20,6 @@ from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchSession
 from ottla.broker.handlers.fetch.fetch_params import READ_COMMITTED
 from ottla.controller.metadata.image import MetadataImage
-from ottla.env.disk import FileSlice
 from ottla.wire.codec import compiler
 from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.primitives import write_uvarint
@@ -161,7 +160,10 @@ class PreparedFetch:
         self._unpack = layout.unpack_from
         self._frame_bytes = layout.size
         self._header, layouts, self._tail = _response_layout(context, response)
-        self._layouts = [(layout.pack, before, after) for layout, before, after in layouts]
+        self._reads = [
+            (topic, row, layout.pack, before, after)
+            for topic, row, (layout, before, after) in zip(self._topics, self._rows, layouts, strict=True)
+        ]
         self._response_bytes = 4 + len(self._header) + sum(layout.size for layout, _, _ in layouts) + len(self._tail)
         self._is_flexible = context.version >= FLEXIBLE_SINCE
         self._has_log_start = context.version >= LOG_START_SINCE
@@ -176,18 +178,18 @@ class PreparedFetch:
             return None
         session = self._session
         if session is None:
-            offsets = values[3::2]
-        elif self._is_next(session, values[3]):
-            offsets = values[5::2]
-        else:
+            return self._read(values[1], values[3::2])
+        if (
+            session.epoch != values[3]
+            or self._services.fetch_sessions.get(session.id) is not session
+            or list(session.partitions.values()) != self._wanted
+        ):
             return None
-        read = self._read(offsets)
-        if read is None:
-            return None
-        records, total, watermarks = read
-        if session is not None:
-            self._update_session(session, offsets, watermarks)
-        return self._encode(values[1], records, total, watermarks)
+        chunks = self._read(values[1], values[5::2])
+        if chunks is not None:
+            session.advance_epoch()
+            session.last_used_ms = self._services.env.monotonic_ms()
+        return chunks
 
     def _is_current(self) -> bool:
         """Return whether a request may be served without the handler: nothing is counted, and topics are the same."""
@@ -208,30 +210,22 @@ class PreparedFetch:
             self._image = image
         return True
 
-    def _is_next(self, session: FetchSession, epoch: int) -> bool:
-        """Return whether a request of this epoch is the next of a session that is as it was."""
-        return (
-            session.epoch == epoch
-            and self._services.fetch_sessions.get(session.id) is session
-            and list(session.partitions.values()) == self._wanted
-        )
-
-    def _read(self, offsets: Sequence[int]) -> tuple[list[FileSlice], int, list[tuple[int, ...]]] | None:
+    def _read(self, correlation_id: int, offsets: Sequence[int]) -> list[Chunk] | None:
         """Read all partitions; None where one of them has not just records, or where all have too few."""
-        services, total = self._services, 0
+        services, committed, size_bytes, total = self._services, self._read_committed, self._response_bytes, 0
         most = left = min(self._max_bytes, services.fetch_max_bytes)
-        records: list[FileSlice] = []
-        watermarks: list[tuple[int, ...]] = []
-        get, committed = services.replica_manager.get, self._read_committed
+        out: list[Chunk] = []
+        told = []
         try:
-            for topic, row, offset in zip(self._topics, self._rows, offsets, strict=True):
-                replica = get(topic, row.partition)
+            for (topic, row, pack, before, after), offset in zip(self._reads, offsets, strict=True):
+                replica = services.replica_manager.get(topic, row.partition)
                 if replica is None or not replica.is_leader:
                     return None
                 epoch, log = row.current_leader_epoch, replica.log
                 if epoch >= 0 and epoch != replica.leader_epoch:
                     return None
-                upper, stable, limit = log.high_watermark, log.last_stable_offset, row.partition_max_bytes
+                upper, stable, start = log.high_watermark, log.last_stable_offset, log.log_start_offset
+                limit = row.partition_max_bytes
                 part = log.read(
                     offset, limit if limit < left else left, stable if committed else upper, at_least_one=not total
                 )
@@ -240,38 +234,35 @@ class PreparedFetch:
                 size = part.size_bytes
                 total += size
                 left = left - size if left > size else 0
-                records.append(part)
-                watermarks.append((upper, stable, log.log_start_offset))
+                if size != self._last_size:
+                    self._last_size = size
+                    self._last_length = write_uvarint(size + 1) if self._is_flexible else _LENGTH(size)
+                length = self._last_length
+                size_bytes += len(length)
+                out += (
+                    pack(before, upper, stable, start, after)
+                    if self._has_log_start
+                    else pack(before, upper, stable, after),
+                    length,
+                    part,
+                )
+                told.append((offset, upper, start))
         except (ProtocolError, OSError):  # the handler meets it again, and says so
             return None
-        return (records, total, watermarks) if total >= self._min_bytes or total >= most else None
-
-    def _update_session(self, session: FetchSession, offsets: Sequence[int], watermarks: list[tuple[int, ...]]) -> None:
-        """Remember the request and its response. All partitions have records, so their order stays."""
-        session.epoch = 1 if session.epoch == 2**31 - 1 else session.epoch + 1
-        session.last_used_ms = self._services.env.monotonic_ms()
-        for want, row, offset, (upper, _, start) in zip(self._wanted, self._rows, offsets, watermarks, strict=True):
-            row.fetch_offset = offset
-            want.update_request_params(row)
-            want.remember_response(upper, start)
-
-    def _encode(
-        self, correlation_id: int, records: list[FileSlice], total: int, watermarks: list[tuple[int, ...]]
-    ) -> list[Chunk]:
-        out: list[Chunk] = []
-        size_bytes = self._response_bytes + total
-        for (pack, before, after), part, values in zip(self._layouts, records, watermarks, strict=True):
-            size = part.size_bytes
-            if size != self._last_size:
-                self._last_size = size
-                self._last_length = write_uvarint(size + 1) if self._is_flexible else _LENGTH(size)
-            length = self._last_length
-            size_bytes += len(length)
-            out.append(pack(before, *(values if self._has_log_start else values[:2]), after) + length)
-            out.append(part)
-        out[0] = _HEADER(size_bytes, correlation_id) + self._header + out[0]
+        if total < self._min_bytes and total < most:
+            return None
+        if self._session is not None:
+            self._remember(told)
+        out[0] = _HEADER(size_bytes + total, correlation_id) + self._header + out[0]
         out.append(self._tail)
         return out
+
+    def _remember(self, told: list[tuple[int, int, int]]) -> None:
+        """Remember the request and its response in the session. All partitions have records, so their order stays."""
+        for want, row, (offset, high_watermark, start) in zip(self._wanted, self._rows, told, strict=True):
+            row.fetch_offset = offset
+            want.update_request_params(row)
+            want.remember_response(high_watermark, start)
 
 
 def prepare(
