@@ -324,8 +324,7 @@ class LogSegment:
         Raises:
             WireError: a batch before it has an invalid size.
         """
-        index = self._offset_index or self.offset_index
-        return locate_batch(self, offset, index.lookup(offset))
+        return locate_batch(self, offset, self.offset_index.lookup(offset))
 
     def scan(self, position: int = 0, *, check: bool = True) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Yield every batch from ``position`` on: position, header, bytes. Raises as `iterate_batches`."""
