@@ -57,13 +57,14 @@ def fill(node: NodeProcess, response_bytes: int) -> None:
     raw = records.build_batch([records.NewRecord(None, value, now_ms)] * RECORDS)
     client = RawClient(node.port)
     for partition in range(CONNECTIONS):
-        wait_until(partial(_is_produced, client, topic, partition, raw))  # a new partition's leader may not know of it
+        wait_until(partial(is_produced, client, topic, partition, raw))  # a new partition's leader may not know of it
         for _ in range(BATCHES - 1):
-            assert _is_produced(client, topic, partition, raw)
+            assert is_produced(client, topic, partition, raw)
     client.close()
 
 
-def _is_produced(client: RawClient, topic: str, partition: int, raw: bytes) -> bool:
+def is_produced(client: RawClient, topic: str, partition: int, raw: bytes) -> bool:
+    """Produce a batch; return whether it was taken."""
     return client.produce(topic, partition, raw).error_code == 0
 
 
