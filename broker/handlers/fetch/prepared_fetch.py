@@ -296,7 +296,6 @@ def _is_preparable(
         is_repeatable
         and not request.forgotten_topics_data
         and len(named) == len(wanted) == len(rows)
-        and response.error_code == response.throttle_time_ms == 0
         and all(map(_is_same_partition, named, wanted))
         and all(map(_has_only_records, rows))
     )
@@ -312,10 +311,4 @@ def _is_same_partition(named: tuple[FetchTopic, FetchPartition], want: CachedPar
 
 
 def _has_only_records(row: PartitionData) -> bool:
-    return (
-        row.error_code == 0
-        and bool(row.records)
-        and not row.aborted_transactions
-        and row.diverging_epoch.epoch < 0
-        and row.preferred_read_replica < 0
-    )
+    return row.error_code == 0 and len(row.records) > 0 and not row.aborted_transactions

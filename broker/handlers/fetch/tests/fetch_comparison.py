@@ -62,6 +62,7 @@ class FetchingNode:
             (
                 session.id,
                 session.epoch,
+                session.last_used_ms,
                 [{name: getattr(want, name) for name in type(want).__slots__} for want in session.partitions.values()],
             )
             for session in cache.values()
@@ -80,6 +81,9 @@ class FetchComparison:
     def fetch(self, request: FetchRequest, version: int = NEWEST) -> Any:
         """Have both serve a request; return the response, decoded."""
         self._correlation_id += 7
+        now_ms = float(self._correlation_id)
+        for node in self.nodes:
+            node.fixture.env.monotonic_ms = lambda: now_ms  # type: ignore[method-assign]
         frame = encode_request(ApiKey.FETCH, version, self._correlation_id, "client", request)[4:]
         raw, expected = (node.fetch(frame) for node in self.nodes)
         assert raw == expected
@@ -116,6 +120,7 @@ def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:
             fetch_offset=offset,
             partition_max_bytes=more.get("each", 2 * SIZE),
             current_leader_epoch=more.get("leader_epoch", LEADER_EPOCH),
+            last_fetched_epoch=more.get("last_epoch", -1),
         )
         topics[-1].partitions.append(row)
     return FetchRequest(

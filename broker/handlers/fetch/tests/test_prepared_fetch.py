@@ -12,6 +12,7 @@ import pytest
 from ottla.broker.handlers.fetch.prepared_fetch import MAX_PARTITIONS, REPETITIONS
 from ottla.broker.handlers.fetch.tests.fetch_comparison import (
     BATCHES,
+    LEADER_EPOCH,
     NEWEST,
     SIZE,
     FetchComparison,
@@ -264,12 +265,92 @@ def test_a_partition_that_is_named_twice_is_not_prepared_for() -> None:
     assert nodes.prepared == 0
 
 
-def test_values_that_look_like_offsets_in_a_request_are_not_mistaken_for_them() -> None:
-    """A client may choose its bytes: what marks the places of offsets may stand elsewhere, too."""
+NOT_PREPARED = [
+    pytest.param({"epoch": 0}, id="sessions are opened"),
+    pytest.param({"session": 5}, id="a session is closed"),
+    pytest.param({"last_epoch": LEADER_EPOCH}, id="logs may diverge"),
+]
+
+
+@pytest.mark.parametrize("more", NOT_PREPARED)
+def test_requests_of_other_kinds_are_not_prepared_for(more: dict[str, Any]) -> None:
     nodes = FetchComparison()
     for _ in range(REPETITIONS + 2):
-        nodes.fetch(request(("t", 0, 0), most=0x6B1D_A35E, least=-0x680C_0000))
+        nodes.fetch(request(("t", 0, 0), **more))
+    assert nodes.prepared == 0
+
+
+def test_requests_that_forget_partitions_are_not_prepared_for() -> None:
+    nodes = FetchComparison()
+    session = open_session(nodes, ("t", 0, 0))
+    forgotten = [ForgottenTopic("u", topic_id_of("u"), [0])]
+    for epoch in range(1, REPETITIONS + 3):
+        nodes.fetch(request(("t", 0, 0), session=session, epoch=epoch, forgotten=forgotten))
+    assert nodes.prepared == 0
+
+
+def abort_first(fixture: HandlerFixture) -> None:
+    log = fixture.hosted.replicas["t", 0].log
+    append_committed(log, make_transactional_batch(7, 0))
+    append_committed(log, make_marker(7, 0))
+    for _ in range(3):
+        fixture.hosted.replicas["t", 0].append(make_batch(10), 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(1000, 0, id="an offset out of range"),
+        pytest.param(3 * BATCHES, 3 * BATCHES + 5, id="an aborted transaction"),
+    ],
+)
+def test_responses_with_more_than_records_are_not_prepared_for(before: int, after: int) -> None:
+    nodes = FetchComparison()
+    nodes.change(abort_first)
+    for _ in range(REPETITIONS):
+        nodes.fetch(request(("t", 0, before), isolation=1))
+    nodes.fetch(request(("t", 0, after), isolation=1))
+    assert nodes.prepared == 0
+
+
+def test_partitions_share_the_limit_of_the_request() -> None:
+    nodes = FetchComparison()
+    nodes.repeat(request(("t", 0, 3 * BATCHES - 3), ("t", 1, 0), most=3 * SIZE - 1))
+    for offset in (3 * BATCHES - 6, 0):
+        answer = nodes.fetch(request(("t", 0, offset), ("t", 1, 0), most=3 * SIZE - 1))
+        assert [len(row.records) for row in answer.responses[0].partitions] == [2 * SIZE, 0]
+    assert nodes.prepared == 1
+    nodes.fetch(request(("t", 0, 3 * BATCHES - 3), ("t", 1, 3 * BATCHES - 3), most=3 * SIZE - 1))
     assert nodes.prepared == 2
+
+
+def test_a_least_above_the_limit_is_the_limit() -> None:
+    nodes = FetchComparison()
+    nodes.repeat(request(("t", 0, 0), least=1 << 20, most=SIZE))
+    nodes.fetch(request(("t", 0, 3), least=1 << 20, most=SIZE))
+    assert nodes.prepared == 2
+
+
+def test_requests_are_handled_while_logs_are_created() -> None:
+    nodes = FetchComparison()
+    nodes.repeat(request(("t", 0, 0)))
+
+    def create(fixture: HandlerFixture) -> None:
+        fixture.services.log_creator = {("t", 2)}
+
+    nodes.change(create)
+    nodes.fetch(request(("t", 0, 3)))
+    assert nodes.prepared == 1
+
+
+def test_values_that_look_like_marked_offsets_are_not_mistaken_for_them() -> None:
+    """A client may choose its values: what marks the places of offsets may stand elsewhere, too."""
+    nodes = FetchComparison()
+    for offset in (0, 3, 6, 9, 0x6B1D_A35E_97F4_0000, 3):
+        asked = request(("t", 0, offset), least=-0x680C_0000)
+        asked.max_wait_ms = 0x6B1D_A35E if offset < 100 else 0
+        nodes.fetch(asked)
+    assert nodes.prepared == 0
 
 
 @pytest.mark.parametrize("seed", range(6))
