@@ -246,18 +246,21 @@ class PreparedFetch:
                     length,
                     part,
                 )
-                told.append((offset, upper, start))
+                told.append((replica.traffic, size, offset, upper, start))
         except (ProtocolError, OSError):  # the handler meets it again, and says so
             return None
         if total < self._min_bytes and total < most:
             return None
+        for traffic, size, *_ in told:
+            traffic.fetches += 1
+            traffic.bytes_out += size
         if self._session is not None:
-            self._remember(told)
+            self._remember([offsets for _, _, *offsets in told])
         out[0] = _HEADER(size_bytes + total, correlation_id) + self._header + out[0]
         out.append(self._tail)
         return out
 
-    def _remember(self, told: list[tuple[int, int, int]]) -> None:
+    def _remember(self, told: list[list[int]]) -> None:
         """Remember the request and its response in the session. All partitions have records, so their order stays."""
         for want, row, (offset, high_watermark, start) in zip(self._wanted, self._rows, told, strict=True):
             row.fetch_offset = offset
@@ -311,4 +314,4 @@ def _is_same_partition(named: tuple[FetchTopic, FetchPartition], want: CachedPar
 
 
 def _has_only_records(row: PartitionData) -> bool:
-    return row.error_code == 0 and len(row.records) > 0 and not row.aborted_transactions
+    return len(row.records) > 0 and not row.aborted_transactions

@@ -371,7 +371,9 @@ def test_prepared_requests_are_answered_in_order_with_the_others(stage: Dispatch
     handled: list[int] = []
     stage.serve(BEAT, lambda context, request: handled.append(1) or HeartbeatResponse())
     if observed:
-        stage.dispatcher.observer = SimpleNamespace(received=lambda *told: None, answered=lambda *told: None)
+        stage.dispatcher.observer = SimpleNamespace(
+            **dict.fromkeys(("received", "completed", "answered"), lambda *told: None)
+        )
     line = ClientStream()
     line.send_bytes(b"".join(beat(n) for n in range(20)))
     line.disconnect()

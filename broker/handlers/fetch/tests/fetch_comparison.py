@@ -68,6 +68,11 @@ class FetchingNode:
             for session in cache.values()
         ]
 
+    def traffic(self) -> list[tuple[int, int, int]]:
+        """What was counted for each partition."""
+        replicas = self.fixture.hosted.replicas.values()
+        return [(r.traffic.fetches, r.traffic.failed_fetches, r.traffic.bytes_out) for r in replicas]
+
 
 class FetchComparison:
     """Two nodes that get the same requests: one may serve them prepared, the other is the oracle."""
@@ -88,6 +93,7 @@ class FetchComparison:
         raw, expected = (node.fetch(frame) for node in self.nodes)
         assert raw == expected
         assert self.nodes[0].sessions() == self.nodes[1].sessions()
+        assert self.nodes[0].traffic() == self.nodes[1].traffic()
         self.prepared += self.nodes[0].was_prepared
         return compiler.decode(fetch.FetchResponse, version, raw, 9 if version >= 12 else 8)[0]
 
