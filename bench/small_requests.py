@@ -53,7 +53,7 @@ class ProducingConnection(threading.Thread):
 
 
 def measure(node: NodeProcess, seconds: float) -> tuple[float, float]:
-    """(requests a second, broker CPU microseconds per request)."""
+    """Return requests a second, and CPU microseconds of the broker per request."""
     before, began = cpu_s(node.pid), time.monotonic()
     connections = [ProducingConnection(node, began + seconds) for _ in range(CONNECTIONS)]
     for connection in connections:

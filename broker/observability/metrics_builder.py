@@ -27,13 +27,13 @@ class MetricsBuilder:
 
     def add(self, name: str, value: float, labels: str = "") -> None:
         """Add a sample of a family of `FAMILIES`."""
-        self.lines(name).append(f"{name}{labels} {value}\n")
+        self.samples(name).append(f"{name}{labels} {value}\n")
 
     def add_count(self, name: str, value: float, labels: str) -> None:
         """Add the number of observations of a summary."""
-        self.lines(name).append(f"{name}_count{labels} {value}\n")
+        self.samples(name).append(f"{name}_count{labels} {value}\n")
 
-    def lines(self, name: str) -> list[str]:
+    def samples(self, name: str) -> list[str]:
         """Return the list that the samples of a family are appended to, as lines of text."""
         lines = self._lines.get(name)
         if lines is None:

@@ -29,8 +29,8 @@ _TRAFFIC = (
 def add_log_metrics(page: MetricsBuilder, log_dirs: LogDirs) -> Job[int]:
     """Add size and offsets of each log; return the number of open segments."""
     open_segments = 0
-    sizes, segments = page.lines("kafka_log_log_size"), page.lines("kafka_log_log_numlogsegments")
-    starts, ends = page.lines("kafka_log_log_logstartoffset"), page.lines("kafka_log_log_logendoffset")
+    sizes, segments = page.samples("kafka_log_log_size"), page.samples("kafka_log_log_numlogsegments")
+    starts, ends = page.samples("kafka_log_log_logstartoffset"), page.samples("kafka_log_log_logendoffset")
     for number, log in enumerate(list(log_dirs.logs()), 1):
         for segment in log.segments:
             open_segments += segment.is_open

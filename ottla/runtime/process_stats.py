@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import time
 from functools import cache
 
 from ottla.env.env import ProcessStats
@@ -53,7 +52,7 @@ def read_process_stats() -> ProcessStats:
         int(virtual),
         descriptors,
         resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        started_s or time.time(),
+        started_s,
         int(disk.get("read_bytes", 0)),
         int(disk.get("write_bytes", 0)),
     )

@@ -98,8 +98,11 @@ class _Mark:
 def _response_layout(
     context: RequestContext, response: FetchResponse
 ) -> tuple[bytes, list[tuple[struct.Struct, bytes, bytes]], bytes]:
-    """Return a response but for its values: its header behind the correlation id, the part of each row before the
-    length of its records, as a struct and the bytes around the three offsets, and what stands behind the last records.
+    """Return the constant parts of an encoded response.
+
+    Returns:
+        Header behind the correlation id; for each row the part before the length of its records, as a struct and the
+        bytes around the three offsets; bytes behind the last records.
     """
     marked = replace(
         response,
