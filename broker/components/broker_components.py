@@ -23,7 +23,6 @@ from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC, TRANSACTIONS
 from ottla.broker.metadata.directory_assignments import DirectoryAssignments
 from ottla.broker.metadata.producer_id_manager import ProducerIdManager
 from ottla.broker.metadata.publisher import BrokerMetadataPublisher
-from ottla.broker.observability.request_metrics import RequestMetrics
 from ottla.broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla.broker.replication.fetcher.fetcher_manager import ReplicaFetcherManager
 from ottla.broker.replication.hosted_partition import HostedPartition
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from ottla.broker.network.acceptor import Acceptor
     from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
+    from ottla.broker.observability.request_metrics import RequestMetrics
     from ottla.broker.quotas.client_quotas import QuotaManagers
     from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
     from ottla.broker.security.authz.audit_log import AuditLog
@@ -99,7 +99,7 @@ class BrokerComponents:
         self.log_maintenance = LogMaintenance(env, storage, retain_ms, expire_ms, fail, nursery.start_soon)
         wake, flush_due = self.purgatory.check_and_complete, self.log_maintenance.request_flush
         self.replica_manager = replicas = ReplicaManager(env, config, storage, wake, flush_due, fail)
-        self.request_metrics = RequestMetrics(env.monotonic_ms)
+        self.request_metrics: RequestMetrics | None = None
         self.acceptors: list[Acceptor] = []
         """Those of all listeners, once they serve."""
         self.log_creator = LogCreator(env, config, storage, replicas, fail)

@@ -18,7 +18,7 @@ from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.bound_listeners import BoundListeners
-from ottla.broker.observability.request_metrics import RequestMetrics, create_request_observer
+from ottla.broker.observability.request_observers import create_request_observer
 from ottla.broker.replication.log_creator import LOG_CREATION_WORKERS
 from ottla.broker.services import BrokerServices
 from ottla.controller.metadata.delta import MetadataDelta
@@ -53,7 +53,7 @@ def start_controller_endpoints(
     acceptors = {}
     for name in listening.controllers:
         door = _listener_security(services, name, nursery)
-        acceptors[name] = Acceptor(Dispatcher(services, CONTROLLER_APIS, name, _request_metrics(made, listening)), door)
+        acceptors[name] = Acceptor(Dispatcher(services, CONTROLLER_APIS, name, made.request_metrics), door)
     _link_acceptors(made, acceptors)
     _limit_connections(env, made, acceptors)
     # A controller without a broker applies no images: the committed ones count.
@@ -158,7 +158,7 @@ def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundLis
         nursery.start_soon(made.log_creator.run)
     for name, work in made.background_tasks():
         nursery.start_soon(supervise, env, name, work, name=name)
-    acceptors, observer = {}, create_request_observer(made.services, _request_metrics(made, listening))
+    acceptors, observer = {}, create_request_observer(made.services, made.request_metrics)
     for name in listening.clients:
         dispatcher = Dispatcher(made.services, listener=name, observer=observer)
         acceptors[name] = Acceptor(dispatcher, _listener_security(made.services, name, nursery))
@@ -167,8 +167,3 @@ def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundLis
     _limit_connections(env, made, acceptors, made.services.config.inter_broker_listener)
     for name, listener in listening.clients.items():
         nursery.start_soon(acceptors[name].run, listener)
-
-
-def _request_metrics(made: BrokerComponents, listening: BoundListeners) -> RequestMetrics | None:
-    """Return the request metrics if a metrics listener is configured: they cost 0.5 us per request."""
-    return None if listening.metrics is None else made.request_metrics

@@ -19,6 +19,7 @@ from ottla.broker.network.http.http_server import HttpServer
 from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
 from ottla.broker.observability.metrics_endpoint import CONTENT_TYPE, MetricsCollector, MetricSources, MetricsPage
+from ottla.broker.observability.request_metrics import RequestMetrics
 from ottla.controller.config.config_keys import ALLOWED_HOSTS, METRICS_LISTENER
 from ottla.controller.config.java_values import split
 from ottla.env.env import Env
@@ -51,6 +52,7 @@ def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -
     """Return the handler of each path."""
     is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
     elections = LeaderElectionCounter()
+    requests = made.request_metrics = RequestMetrics(env.monotonic_ms)
     if is_controller:
         made.controller.subscribe(elections.publish)
     sources = MetricSources(
@@ -58,7 +60,7 @@ def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -
         made.replica_manager,
         made.cleaner,
         made.scrubber,
-        made.request_metrics,
+        requests,
         made.acceptors,
         made.controller,
         is_broker,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.api_spec import ApiSpec
 from ottla.broker.dispatch.api_registry import BROKER_APIS
 from ottla.broker.dispatch.request_partitions import partitions_to_create
-from ottla.broker.observability.request_metrics import RequestObserver
+from ottla.broker.observability.request_observers import RequestObserver
 from ottla.broker.requests.peer import Peer
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, supported_operation_bits
 from ottla.jobs.job import Job, as_job

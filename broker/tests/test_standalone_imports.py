@@ -19,7 +19,7 @@ for name, module in sorted(sys.modules.items()):
 """
 MOST_MODULES = 197
 """Besides packages, whose own module is a line."""
-MOST_CODE_CHARS = 1_270_000
+MOST_CODE_CHARS = 1_275_000
 """Each kilobyte of code is some three of memory. Comments and explanations of attributes take none."""
 NOT_BEFORE_ASKED = (
     "ottla.broker.groups.consumer",

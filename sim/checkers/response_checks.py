@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.observability import request_metrics
+from ottla.broker.observability import request_observers
 from ottla.env.disk import FileSlice
 from ottla.env.memory_disk import MemoryFile
 from ottla.wire.api_keys import ApiKey, request_class, response_class, response_header_version
@@ -316,5 +316,5 @@ def join_chunks(chunks: Sequence[Chunk]) -> bytes | None:
 
 def install() -> None:
     """Have the responses of every node of this process checked that starts from now on."""
-    if ResponseChecker not in request_metrics.request_observer_factories:
-        request_metrics.request_observer_factories.append(ResponseChecker)
+    if ResponseChecker not in request_observers.request_observer_factories:
+        request_observers.request_observer_factories.append(ResponseChecker)

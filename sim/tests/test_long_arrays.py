@@ -25,7 +25,7 @@ from ottla.broker.dispatch.api_registry import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.handlers.groups import list_groups
 from ottla.broker.handlers.transactions import list_transactions
 from ottla.broker.node import Node
-from ottla.broker.observability import request_metrics
+from ottla.broker.observability import request_observers
 from ottla.controller.control import update_features
 from ottla.controller.raft.driver import describe_quorum
 from ottla.jobs import time_slice
@@ -196,7 +196,7 @@ class LongArrayFixture:
         monkeypatch.setattr("sim.engine.network.SimNetwork.piece", lambda self, left: min(left, WINDOW_BYTES))
         self.world = Simulation(1)
         # checks of responses decode whole requests in one step
-        monkeypatch.setattr(request_metrics, "request_observer_factories", [])
+        monkeypatch.setattr(request_observers, "request_observer_factories", [])
         host = self.world.host(HOST)
         format_host(host, 1, SimpleNamespace(dirs="/data", settings={}, transactions=0))  # type: ignore[arg-type]
         self._process = self.world.process(HOST)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.observability import request_metrics
+from ottla.broker.observability import request_observers
 from ottla.broker.requests.peer import Peer
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
@@ -193,4 +193,4 @@ def test_check_of_a_share_fetch_response_compares_batches_and_acquired_records(
 def test_install_is_done_once_for_all_nodes_of_the_process() -> None:
     install()
     install()
-    assert request_metrics.request_observer_factories.count(ResponseChecker) == 1
+    assert request_observers.request_observer_factories.count(ResponseChecker) == 1
