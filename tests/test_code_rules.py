@@ -343,6 +343,6 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(room: str) -> None
 
 def test_no_modules_import_one_another_in_a_circle() -> None:
     graph = grimp.build_graph("ottla", cache_dir=None)
-    modules = {m for m in graph.modules if ".tests" not in m}
+    modules = {m for m in graph.modules if ".tests" not in m} - {"ottla"}  # its public names, for type checkers only
     assert not find_import_cycles({m: graph.find_modules_directly_imported_by(m) & modules for m in modules})
     assert find_import_cycles({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]
