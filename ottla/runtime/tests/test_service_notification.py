@@ -49,7 +49,7 @@ def test_missing_service_manager_is_no_error(caplog: pytest.LogCaptureFixture, t
     ("limit_us", "process_id", "interval_s"),
     [
         ("30000000", None, 15.0),
-        ("30000000", str(os.getpid()), 15.0),
+        pytest.param("30000000", str(os.getpid()), 15.0, id="30000000-own-15.0"),  # ids are equal in all workers
         ("30000000", "1", None),
         ("0", None, None),
         ("x", None, None),
