@@ -208,8 +208,7 @@ class Connection:
     async def _handle_requests(self) -> None:
         """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
         while self._start != self._end and (frame := self._next_frame()) is not None:
-            prepared = self._peer.prepared_fetch
-            if prepared is None or self._observer is not None or (chunks := prepared.respond(frame)) is None:
+            if self._peer.prepared_fetch is None or (chunks := self._respond_as_prepared(frame)) is None:
                 answering = self._handle_request(frame)
                 is_timed = self._quota_holder.times_requests and self._may_be_timed
                 await (self._handle_timed(answering) if is_timed else answering)
@@ -221,6 +220,11 @@ class Connection:
             if self._requests_without_yield >= _MAX_REQUESTS_WITHOUT_YIELD or self._time_slice.is_used_up():
                 self._requests_without_yield = 0
                 await self._time_slice.yield_now()
+
+    def _respond_as_prepared(self, frame: memoryview) -> list[Chunk] | None:
+        """Return the response to a Fetch that repeats, or None where its handler must answer."""
+        prepared = self._peer.prepared_fetch
+        return None if prepared is None or self._observer is not None else prepared.respond(frame)
 
     async def _handle_timed(self, answering: Coroutine[Any, Any, None]) -> None:
         """Answer one request, and count how long that takes (KIP-124)."""

@@ -22,6 +22,7 @@ from ottla.env.env import AcceptedStream, SecureStream, ThreadPool
 from ottla.jobs.job import as_job, run_to_end
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame, encode_response
 
@@ -137,6 +138,12 @@ class SecureConnection(Connection):
     def _audit_success(self, way: str) -> None:
         if self._security.audit is not None:
             self._security.audit.log_authentication(self._peer, self._peer.listener, way)
+
+    def _respond_as_prepared(self, frame: memoryview) -> list[Chunk] | None:
+        gate = self._authenticator
+        if gate is not None and (gate.state is not SaslState.COMPLETE or gate.deadline_ms is not None):
+            return None  # the session may have expired (KIP-368)
+        return super()._respond_as_prepared(frame)
 
     async def _handle_request(self, frame: memoryview) -> None:
         gate = self._authenticator

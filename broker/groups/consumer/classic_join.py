@@ -16,7 +16,8 @@ from ottla.broker.groups.consumer import consumer_protocol, static_members
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember, RegexUpdate
 from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.member_update import MemberChange, MemberUpdate
+from ottla.broker.groups.consumer.member_change import MemberChange
+from ottla.broker.groups.consumer.member_update import MemberUpdate, write_member
 from ottla.broker.groups.modern_group import run_update
 from ottla.broker.groups.record_arrays import read_names
 from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
@@ -64,7 +65,7 @@ def _join(
     downgrades = known is not None and is_downgrade_due(groups, group, [known], replaced=True)
     names = yield from group.shared_subscription(member, names)
     updated = _updated_member(member, call, said, names)
-    is_renamed, regex = MemberChange(groups, group, member, updated, call, now_ms).write(fx)
+    is_renamed, regex = write_member(MemberChange(groups, group, member, updated, call, now_ms), fx)
     has_changed = is_renamed or regex is not RegexUpdate.SAME
     owned = consumer_protocol.owned_partitions(said, groups.topics.image)
     yield

@@ -25,9 +25,10 @@ from ottla.broker.groups.consumer.consumer_group import (
     RegexUpdate,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.member_change import MemberChange
 from ottla.broker.groups.consumer.member_epochs import check_epoch
 from ottla.broker.groups.consumer.member_removal import leave_group
-from ottla.broker.groups.consumer.member_update import MemberChange, MemberUpdate
+from ottla.broker.groups.consumer.member_update import MemberUpdate, write_member
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.modern_group import LEAVE_GROUP_MEMBER_EPOCH, MAX_NAMES_AT_ONCE, run_in_slices, run_update
 from ottla.broker.groups.records import GroupRecord
@@ -198,7 +199,7 @@ class _ConsumerHeartbeat:
             names = yield from group.shared_subscription(member, iteration_order.as_set(request.subscribed_topic_names))
         updated = self._updated_member(member, names)
         change = MemberChange(groups, group, member, updated, self._call, self._now_ms)
-        is_renamed, regex = change.write(fx)
+        is_renamed, regex = write_member(change, fx)
         MemberUpdate(
             groups,
             group,

@@ -13,7 +13,6 @@ from itertools import chain, repeat
 from typing import NamedTuple
 
 from ottla.broker.groups.assignors.group_spec import Assignment
-from ottla.broker.groups.classic.classic_group import GroupRequest
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.consumer import records, target_assignment
 from ottla.broker.groups.consumer.consumer_group import (
@@ -22,6 +21,7 @@ from ottla.broker.groups.consumer.consumer_group import (
     RegexUpdate,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
+from ottla.broker.groups.consumer.member_change import MemberChange
 from ottla.broker.groups.consumer.reconciliation import (
     ConsumerMemberTarget,
     OwnedPartitions,
@@ -41,32 +41,22 @@ INITIAL_STEPS_PER_SLICE = (1, 1)
 """The first ones put all members in order."""
 
 
-class MemberChange(NamedTuple):
-    """A member before and after its request."""
+def write_member(change: MemberChange, fx: GroupEffects) -> tuple[bool, RegexUpdate]:
+    """Write the record of the member; return whether its topic names changed, and what its regular expression did.
 
-    groups: ConsumerGroups
-    group: ConsumerGroup
-    member: ConsumerGroupMember
-    updated: ConsumerGroupMember
-    call: GroupRequest
-    now_ms: int
+    Raises:
+        ProtocolError: INVALID_REGULAR_EXPRESSION.
+    """
+    group, member, updated = change.group, change.member, change.updated
+    if updated != member:
+        fx.records.append(records.member_record(group.id, updated))
+    is_renamed = updated.subscribed_topic_names != member.subscribed_topic_names
+    if not (updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts):
+        return is_renamed, RegexUpdate.SAME
+    # lazy: 3.4 ms, 150 kB
+    from ottla.broker.groups.consumer.regex_subscriptions import update_regex
 
-    def write(self, fx: GroupEffects) -> tuple[bool, RegexUpdate]:
-        """Write the record of the member; return whether its topic names changed, and what its regular expression did.
-
-        Raises:
-            ProtocolError: INVALID_REGULAR_EXPRESSION.
-        """
-        group, member, updated = self.group, self.member, self.updated
-        if updated != member:
-            fx.records.append(records.member_record(group.id, updated))
-        is_renamed = updated.subscribed_topic_names != member.subscribed_topic_names
-        if not (updated.subscribed_regex or member.subscribed_regex or group.subscribed_regex_counts):
-            return is_renamed, RegexUpdate.SAME
-        # lazy: 3.4 ms, 150 kB
-        from ottla.broker.groups.consumer.regex_subscriptions import update_regex
-
-        return is_renamed, update_regex(self, fx)
+    return is_renamed, update_regex(change, fx)
 
 
 class MemberUpdate(NamedTuple):

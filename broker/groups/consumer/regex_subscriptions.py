@@ -24,7 +24,7 @@ from ottla.broker.groups.consumer.consumer_group import (
     ResolvedRegularExpression,
 )
 from ottla.broker.groups.consumer.groups import ConsumerGroups
-from ottla.broker.groups.consumer.member_update import MemberChange
+from ottla.broker.groups.consumer.member_change import MemberChange
 from ottla.broker.groups.subscription_counts import adjust_count, adjust_subscription_counts
 from ottla.broker.groups.topic_metadata import GroupTopicMetadata
 from ottla.jobs.state_machine import ScheduleTimer

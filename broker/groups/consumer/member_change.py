@@ -1,0 +1,20 @@
+"""A member of a consumer group before and after its request."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.broker.groups.classic.classic_group import GroupRequest
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupMember
+from ottla.broker.groups.consumer.groups import ConsumerGroups
+
+
+class MemberChange(NamedTuple):
+    """A member before and after its request."""
+
+    groups: ConsumerGroups
+    group: ConsumerGroup
+    member: ConsumerGroupMember
+    updated: ConsumerGroupMember
+    call: GroupRequest
+    now_ms: int
