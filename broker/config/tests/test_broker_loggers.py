@@ -62,7 +62,8 @@ class LoggerNode(HandlerFixture):
 
     async def _forward(self, context: Any, request: Any) -> Any:
         sent = parse_request(memoryview(context.frame))
-        assert compiler.decode(ia.IncrementalAlterConfigsRequest, 1, sent.frame, sent.body_position)[0] == request
+        in_frame, _ = compiler.decode(ia.IncrementalAlterConfigsRequest, 1, sent.frame, sent.body_position)
+        assert in_frame == ia.IncrementalAlterConfigsRequest(list(request.resources), request.validate_only)
         self.forwarded += request.resources
         rows = [ia.AlterConfigsResourceResponse(41, None, x.resource_type, x.resource_name) for x in request.resources]
         return ia.IncrementalAlterConfigsResponse(responses=rows)
