@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import glob
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -156,8 +155,10 @@ def test_created_topic_has_its_settings_and_partitions(broker: ottla.Broker) -> 
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_async_with_gives_coroutines_and_restart_keeps_port_and_records(loop: str) -> None:
-    before = set(glob.glob(f"{tempfile.gettempdir()}/ottla-*"))
+def test_async_with_gives_coroutines_and_restart_keeps_port_and_records(
+    loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     async def main() -> list[bytes | None]:
         async with ottla.Broker(settings={"num.partitions": 1}) as broker:
@@ -172,7 +173,7 @@ def test_async_with_gives_coroutines_and_restart_keeps_port_and_records(loop: st
             return [record.value for record in await broker.records("t")]
 
     assert LOOPS[loop](main) == [b"a", b"b"]
-    assert set(glob.glob(f"{tempfile.gettempdir()}/ottla-*")) <= before
+    assert not list(tmp_path.iterdir())
 
 
 def test_cancelled_start_under_asyncio_stops_the_broker() -> None:

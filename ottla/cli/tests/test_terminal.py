@@ -62,6 +62,6 @@ def test_errors_of_a_cluster_are_one_line(capsys: pytest.CaptureFixture[str]) ->
     async def work(_: object) -> None:
         raise CommandFailed(NAME)
 
-    options = SimpleNamespace(bootstrap="127.0.0.1:1", command_config=None)
+    options = SimpleNamespace(bootstrap="127.0.0.1:1", command_config=None, context=None)
     assert common.run_with_client(cast("Namespace", options), work) == 1
     assert capsys.readouterr().err == f"ottla: {ESCAPED}\n"
