@@ -190,7 +190,7 @@ def test_directories_of_others_and_copies_are_refused_in_one_line() -> None:
         raw = bytes(stage.disk.files["/b/meta.properties"].data)
         disk.open("/copy/meta.properties", create=True).pwrite(raw, 0)
         await says("/a,/b,/copy", "/copy is a copy of /b")
-        with pytest.raises(ConfigException, match="named twice"):
+        with pytest.raises(ConfigException, match="duplicate directory"):
             stage.node(stage.world.process(), "/a,/a/")
 
     play(work)
