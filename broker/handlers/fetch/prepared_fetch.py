@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.fetch_sessions.fetch_session import CachedPartition, FetchSession
+from ottla.broker.fetch_sessions.fetch_session_cache import FINAL_EPOCH
 from ottla.broker.handlers.fetch.fetch_params import READ_COMMITTED
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.codec import compiler
@@ -152,7 +153,7 @@ class PreparedFetch:
         self._services = context.services
         self._authorization_cache = context.peer.authorization_cache
         self._image: MetadataImage | None = None
-        self._session = session
+        self._session_id = 0 if session is None else session.id
         self._wanted = list(wanted)
         self._topics = [want.topic or "" for want in wanted]
         self._rows = [row for topic in request.topics for row in topic.partitions]
@@ -179,14 +180,10 @@ class PreparedFetch:
         values = self._unpack(frame)
         if values[::2] != self._fixed or not self._is_current():
             return None
-        session = self._session
-        if session is None:
+        if not self._session_id:
             return self._read(values[1], values[3::2])
-        if (
-            session.epoch != values[3]
-            or self._services.fetch_sessions.get(session.id) is not session
-            or list(session.partitions.values()) != self._wanted
-        ):
+        session = self._services.fetch_sessions.get(self._session_id)  # not kept here: it may be closed
+        if session is None or session.epoch != values[3] or list(session.partitions.values()) != self._wanted:
             return None
         chunks = self._read(values[1], values[5::2])
         if chunks is not None:
@@ -257,7 +254,7 @@ class PreparedFetch:
         for traffic, size, *_ in told:
             traffic.fetches += 1
             traffic.bytes_out += size
-        if self._session is not None:
+        if self._session_id:
             self._remember([offsets for _, _, *offsets in told])
         out[0] = _HEADER(size_bytes + total, correlation_id) + self._header + out[0]
         out.append(self._tail)
@@ -297,7 +294,10 @@ def _is_preparable(
     """Return whether a request reads on in partitions, and its response has records of all of them and nothing else."""
     named = [(topic, row) for topic in request.topics for row in topic.partitions]
     rows = [row for topic in response.responses for row in topic.partitions]
-    is_repeatable = request.session_epoch > 0 if session is not None else not request.session_id
+    if session is None:  # a request for a session is not repeatable: there may be room for one later
+        is_repeatable = request.session_epoch == FINAL_EPOCH and not request.session_id
+    else:
+        is_repeatable = request.session_epoch > 0 and not session.is_privileged
     return (
         is_repeatable
         and not request.forgotten_topics_data

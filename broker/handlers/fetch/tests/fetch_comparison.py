@@ -15,7 +15,7 @@ from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.codec import compiler
 from ottla.wire.framing import encode_request, encode_response, parse_request
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 
 NEWEST = 18
 SIZE = len(make_batch(10))
@@ -137,6 +137,7 @@ def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:
         session_id=more.get("session", 0),
         session_epoch=more.get("epoch", -1),
         topics=topics,
+        replica_state=ReplicaState(more.get("follower", -1)),
         forgotten_topics_data=more.get("forgotten", []),
     )
 

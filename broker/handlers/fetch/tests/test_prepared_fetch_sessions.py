@@ -1,0 +1,43 @@
+"""Prepared Fetch: sessions that are full, are closed, or belong to a follower."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from ottla.broker.handlers.fetch.prepared_fetch import REPETITIONS
+from ottla.broker.handlers.fetch.tests.fetch_comparison import FetchComparison, open_session, request
+
+
+def test_a_request_for_a_session_opens_it_once_there_is_room() -> None:
+    nodes = FetchComparison()
+
+    def allow(slots: int) -> None:
+        for node in nodes.nodes:
+            node.fixture.services.fetch_sessions._slots = slots
+
+    allow(0)
+    for _ in range(REPETITIONS + 1):
+        assert nodes.fetch(request(("t", 0, 0), epoch=0)).session_id == 0
+    allow(1)
+    assert nodes.fetch(request(("t", 0, 3), epoch=0)).session_id != 0
+    assert nodes.prepared == 0
+
+
+def test_a_consumer_in_the_session_of_a_follower_is_left_to_the_handler() -> None:
+    nodes = FetchComparison()
+    session = nodes.fetch(request(("t", 0, 0), epoch=0, follower=1)).session_id
+    for epoch in range(1, REPETITIONS + 3):
+        nodes.fetch(request(("t", 0, 0), session=session, epoch=epoch))
+    assert nodes.prepared == 0
+
+
+def test_a_session_that_was_closed_is_not_kept_for_its_requests() -> None:
+    nodes = FetchComparison()
+    session = open_session(nodes, ("t", 0, 0))
+    nodes.repeat(request(("t", 0, 0), session=session, epoch=1))
+    known = weakref.ref(nodes.nodes[0].fixture.services.fetch_sessions.get(session))
+    nodes.change(lambda fixture: fixture.services.fetch_sessions._sessions.clear())
+    gc.collect()
+    assert known() is None
+    assert nodes.fetch(request(("t", 0, 3), session=session, epoch=2 + REPETITIONS)).error_code != 0
