@@ -192,11 +192,13 @@ class RealStream:
 def _is_quick(part: FileSlice, offset: int, left: int) -> bool:
     """Return whether the rest of a range is sent without a wait for the disk, and is not so large that it takes long.
 
-    It is taken to be in the page cache if its last byte is: it was written, or read ahead, from the front.
+    It is taken to be in the page cache if its first and its last byte are: it is read ahead from the front, and what
+    was written first leaves the cache first.
     """
     if left >= _IN_THREAD_FROM_BYTES:
         return False
+    descriptor, byte = part.file.fileno(), [bytearray(1)]
     try:
-        return os.preadv(part.file.fileno(), [bytearray(1)], offset + left - 1, os.RWF_NOWAIT) == 1
+        return all(os.preadv(descriptor, byte, at, os.RWF_NOWAIT) for at in (offset, offset + left - 1))
     except OSError:  # it lies on the disk only, or the file system cannot tell
         return False
