@@ -34,6 +34,10 @@ MAX_PARTITIONS = 16
 MAX_REQUEST_BYTES = 1024
 REPETITIONS = 3
 """Requests of one length in a row, after which the next ones are prepared for."""
+REPETITIONS_UNTIL_RETRY = 16
+"""Requests of one length in a row, after which they count anew: preparing costs as much as to handle a request, and is
+in vain where the node counts each request, or where no two requests are alike.
+"""
 FLEXIBLE_SINCE = 12
 LOG_START_SINCE = 5
 _MARK, _EPOCH_MARK = 0x6B1D_A35E_97F4_0000, 0x2C4F_81D3
@@ -279,7 +283,7 @@ def prepare(
     peer, frame_bytes = context.peer, len(context.frame)
     before, count = peer.fetch_repetitions
     count = count + 1 if frame_bytes == before else 1
-    peer.fetch_repetitions = frame_bytes, count % REPETITIONS
+    peer.fetch_repetitions = frame_bytes, count % REPETITIONS_UNTIL_RETRY
     if count == REPETITIONS and frame_bytes <= MAX_REQUEST_BYTES:
         partitions = [want for want in wanted if want is not None]
         peer.prepared_fetch = None

@@ -1,11 +1,11 @@
-"""Prepared Fetch: sessions that are full, are closed, or belong to a follower."""
+"""Prepared Fetch: sessions it must leave to the handler, and requests it is made for in vain."""
 
 from __future__ import annotations
 
 import gc
 import weakref
 
-from ottla.broker.handlers.fetch.prepared_fetch import REPETITIONS
+from ottla.broker.handlers.fetch.prepared_fetch import REPETITIONS, REPETITIONS_UNTIL_RETRY
 from ottla.broker.handlers.fetch.tests.fetch_comparison import FetchComparison, open_session, request
 
 
@@ -41,3 +41,14 @@ def test_a_session_that_was_closed_is_not_kept_for_its_requests() -> None:
     gc.collect()
     assert known() is None
     assert nodes.fetch(request(("t", 0, 3), session=session, epoch=2 + REPETITIONS)).error_code != 0
+
+
+def test_preparing_for_requests_that_the_handler_serves_all_the_same_is_rare() -> None:
+    nodes = FetchComparison()
+    always_handled = nodes.nodes[1]
+    seen = []
+    for _ in range(2 * REPETITIONS_UNTIL_RETRY):
+        nodes.fetch(request(("t", 0, 0)))
+        if always_handled.peer.prepared_fetch not in seen:
+            seen.append(always_handled.peer.prepared_fetch)
+    assert len(seen) == 1 + 2  # None at first
