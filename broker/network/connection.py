@@ -65,6 +65,7 @@ class Connection:
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._peer.watch_disconnect = stream.on_disconnect
+        self._peer.prepares_fetch = self._observer is None
         self._env = services.env
         self._time_slice = TimeSlice(services.env)
         self._header_cache = RequestHeaderCache()

@@ -92,6 +92,7 @@ class Peer:
         "listener",
         "local",
         "prepared_fetch",
+        "prepares_fetch",
         "principal",
         "quota_bindings",
         "request_errors",
@@ -116,6 +117,8 @@ class Peer:
         self.quota_bindings = QuotaBindings()
         self.prepared_fetch: PreparedRequest | None = None
         """The Fetch that it repeats, where it does; looked at before a request is decoded."""
+        self.prepares_fetch = True
+        """False where each request must be handled, as it is counted."""
         self.fetch_repetitions = (-1, 0)
         """Bytes of its last Fetch that was handled, and how many of that size came in a row."""
         self.host = host

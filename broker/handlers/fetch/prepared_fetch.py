@@ -281,6 +281,8 @@ def prepare(
 ) -> None:
     """See a consumer's request that the handler served without a wait; prepare for more of them where they repeat."""
     peer, frame_bytes = context.peer, len(context.frame)
+    if not peer.prepares_fetch or context.services.quota_holder.quotas is not None:
+        return
     before, count = peer.fetch_repetitions
     count = count + 1 if frame_bytes == before else 1
     peer.fetch_repetitions = frame_bytes, count % REPETITIONS_UNTIL_RETRY

@@ -352,6 +352,7 @@ def serve_prepared(stage: DispatcherFixture, line: ClientStream, prepared: Any) 
 
     async def run() -> None:
         connection = stage.connection(line)
+        assert connection._peer.prepares_fetch == (stage.dispatcher.observer is None)
         connection._peer.prepared_fetch = prepared
         await connection.serve()
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import weakref
+from types import SimpleNamespace
+
+import pytest
 
 from ottla.broker.handlers.fetch.prepared_fetch import REPETITIONS, REPETITIONS_UNTIL_RETRY
 from ottla.broker.handlers.fetch.tests.fetch_comparison import FetchComparison, open_session, request
@@ -52,3 +55,17 @@ def test_preparing_for_requests_that_the_handler_serves_all_the_same_is_rare() -
         if always_handled.peer.prepared_fetch not in seen:
             seen.append(always_handled.peer.prepared_fetch)
     assert len(seen) == 1 + 2  # None at first
+
+
+@pytest.mark.parametrize("reason", ["requests are counted", "quotas"])
+def test_requests_are_not_prepared_for_where_each_is_counted(reason: str) -> None:
+    nodes = FetchComparison()
+    quotas = SimpleNamespace(max_fetch_bytes=lambda *values: values[-1], fetch_throttle_ms=lambda *values: 0)
+    for node in nodes.nodes:
+        if reason == "quotas":
+            node.fixture.services.quota_holder.quotas = quotas
+        else:
+            node.peer.prepares_fetch = False
+    for _ in range(REPETITIONS + 1):
+        nodes.fetch(request(("t", 0, 0)))
+    assert nodes.nodes[0].peer.prepared_fetch is None
