@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -213,48 +212,6 @@ def test_a_session_that_has_ended_is_closed_at_its_next_request(stage: Dispatche
     in_virtual_time(run)
     assert line.is_closed
     assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0), (BEAT, 0)) == [0, 0, 7, 7]
-
-
-@pytest.mark.behaviour("S-317")
-@pytest.mark.parametrize("session", [{"connections_max_reauth_ms": "5000"}, {}])
-def test_prepared_request_is_served_only_in_sessions_without_end(
-    stage: DispatcherFixture, session: dict[str, str]
-) -> None:
-    line, served = ClientStream(), []
-
-    async def run() -> None:
-        async with trio.open_nursery() as nursery:
-            connection = SecureConnection(stage.dispatcher, line, door(**session))
-            connection._peer.prepared_fetch = SimpleNamespace(respond=served.append)
-            nursery.start_soon(connection.serve)
-            line.send_bytes(login())
-            await trio.sleep(1)
-            assert not served
-            line.send_bytes(beat(3))
-            await trio.sleep(1)
-            line.disconnect()
-
-    in_virtual_time(run)
-    assert len(served) == (not session)
-
-
-@pytest.mark.behaviour("S-317")
-def test_a_session_lasts_longer_for_who_logs_in_again(stage: DispatcherFixture) -> None:
-    line = ClientStream()
-
-    async def run() -> None:
-        asked = door(connections_max_reauth_ms="5000")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
-            line.send_bytes(login())
-            await trio.sleep(4)
-            line.send_bytes(login())
-            await trio.sleep(4)
-            line.send_bytes(beat(5))
-            line.disconnect()
-
-    in_virtual_time(run)
-    assert codes(line, *[(HANDSHAKE, 1), (TOKEN, 2)] * 2, (BEAT, 0)) == [0, 0, 0, 0, 7]
 
 
 @pytest.mark.behaviour("S-315")

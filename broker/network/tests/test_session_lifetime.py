@@ -1,0 +1,63 @@
+"""Sessions of authenticated connections that end: prepared requests, and another login."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from ottla.broker.network.secure_connection import SecureConnection
+from ottla.broker.network.tests.test_connection import BEAT, beat
+from ottla.broker.network.tests.test_secure_connection import HANDSHAKE, TOKEN, codes, door, login
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    stage = DispatcherFixture(monkeypatch)
+    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
+    return stage
+
+
+@pytest.mark.behaviour("S-317")
+@pytest.mark.parametrize("session", [{"connections_max_reauth_ms": "5000"}, {}])
+def test_prepared_request_is_served_only_in_sessions_without_end(
+    stage: DispatcherFixture, session: dict[str, str]
+) -> None:
+    line, served = ClientStream(), []
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            connection = SecureConnection(stage.dispatcher, line, door(**session))
+            connection._peer.prepared_fetch = SimpleNamespace(respond=served.append)
+            nursery.start_soon(connection.serve)
+            line.send_bytes(login())
+            await trio.sleep(1)
+            assert not served
+            line.send_bytes(beat(3))
+            await trio.sleep(1)
+            line.disconnect()
+
+    in_virtual_time(run)
+    assert len(served) == (not session)
+
+
+@pytest.mark.behaviour("S-317")
+def test_a_session_lasts_longer_for_who_logs_in_again(stage: DispatcherFixture) -> None:
+    line = ClientStream()
+
+    async def run() -> None:
+        asked = door(connections_max_reauth_ms="5000")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
+            line.send_bytes(login())
+            await trio.sleep(4)
+            line.send_bytes(login())
+            await trio.sleep(4)
+            line.send_bytes(beat(5))
+            line.disconnect()
+
+    in_virtual_time(run)
+    assert codes(line, *[(HANDSHAKE, 1), (TOKEN, 2)] * 2, (BEAT, 0)) == [0, 0, 0, 0, 7]
