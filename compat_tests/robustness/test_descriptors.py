@@ -70,7 +70,7 @@ def test_crowd_that_only_opens_connections_ends_no_node_and_is_outlived(nodes: i
             assert node.pid is not None
             set_descriptor_limit(node.pid)
         with ConnectionFlood(ports):
-            wait_until(lambda: all("nearly used up" in Path(node.log).read_text() for node in cluster.nodes), 0.2)
+            wait_until(lambda: all("Too many open files" in Path(node.log).read_text() for node in cluster.nodes), 0.2)
             body = ct.CreateTopicsRequest([ct.CreatableTopic("u", 3, nodes)], 30_000)
             wait_until(lambda: _created(ports[0], body))
         assert time_first_produce_s(cluster.bootstrap_servers) < PATIENCE_S
