@@ -88,9 +88,8 @@ def test_a_node_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.startswith(
-        "ottla cluster: node 1 ended with status 2: ottla serve: Socket server failed to bind"
-    )
+    start = "ottla cluster: node 1 ended with status 2: ottla serve: Socket server failed to bind"
+    assert done.stderr.startswith(start)
     assert done.stderr.count("\n") == 1
 
 
