@@ -32,7 +32,7 @@ def create_topic(node: NodeProcess) -> None:
 
 
 class ProducingConnection(threading.Thread):
-    """One connection that sends the same request again and again."""
+    """Connection that repeats a Produce request of one record."""
 
     def __init__(self, node: NodeProcess, until: float) -> None:
         super().__init__()

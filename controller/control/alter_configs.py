@@ -302,8 +302,8 @@ def _decide_each(
     """
     records: list[Message] = []
     size = 0
-    twice = yield from find_duplicates_job(map(_resource_key, resources))
-    for found in first_occurrences(resources, _resource_key, twice):
+    twice = yield from find_duplicates_job(map(resource_key, resources))
+    for found in first_occurrences(resources, resource_key, twice):
         if found is None:
             yield None
             continue
@@ -329,8 +329,8 @@ def _decide_each(
 def _refuse_all(
     resources: Iterable[AlterConfigsResourceMessage], error: RequestTooLarge, row: MakeResultRow, rows: list[Any]
 ) -> Job[None]:
-    twice = yield from find_duplicates_job(map(_resource_key, resources))
-    for found in first_occurrences(resources, _resource_key, twice):
+    twice = yield from find_duplicates_job(map(resource_key, resources))
+    for found in first_occurrences(resources, resource_key, twice):
         if found is None:
             yield None
             continue
@@ -340,7 +340,8 @@ def _refuse_all(
             yield None
 
 
-def _resource_key(resource: AlterConfigsResourceMessage) -> str:
+def resource_key(resource: Any) -> str:
+    """Return the key of a resource, by which those that are named twice are found."""
     return f"{resource.resource_type} {resource.resource_name}"  # the garbage collector does not visit a string
 
 

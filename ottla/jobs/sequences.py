@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Set, Sized
 from heapq import merge
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -30,16 +30,15 @@ class Remainder(Generic[T]):
     Nothing is copied: as objects, the elements of a long array are a pause of the event loop when they are freed.
     """
 
-    __slots__ = ("_items", "_left_out", "_size")
+    __slots__ = ("_items", "_left_out")
 
-    def __init__(self, items: SizedIterable[T], left_out: Container[int], size: int) -> None:
-        """``left_out``: places of items, from 0; ``size``: how many items are left."""
+    def __init__(self, items: SizedIterable[T], left_out: Set[int]) -> None:
+        """``left_out``: places of items, from 0."""
         self._items = items
         self._left_out = left_out
-        self._size = size
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._items) - len(self._left_out)
 
     def __iter__(self) -> Iterator[T]:
         return (item for at, item in enumerate(self._items) if at not in self._left_out)

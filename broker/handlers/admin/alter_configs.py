@@ -25,7 +25,7 @@ from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_validation import check_size
 from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS
 from ottla.controller.config.java_values import parse_integer
-from ottla.controller.control.alter_configs import AlterConfigOp, apply_list_change
+from ottla.controller.control.alter_configs import AlterConfigOp, apply_list_change, resource_key
 from ottla.controller.limits import MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.image import RESOURCE_BROKER
 from ottla.jobs.job import Job
@@ -42,12 +42,12 @@ _SIZE_BYTES = 4
 def handle(context: RequestContext, request: Any) -> ResponseJob:
     """Refuse what this broker refuses, and forward the rest."""
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
-    twice = yield from find_duplicates_job(map(_resource_key, request.resources))
+    twice = yield from find_duplicates_job(map(resource_key, request.resources))
     refused, refused_places = [], set()
     for place, resource in enumerate(request.resources):
         yield None
         try:
-            if _resource_key(resource) in twice:
+            if resource_key(resource) in twice:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             yield from _preprocess(context, resource)
         except ProtocolError as error:
@@ -71,7 +71,7 @@ def select_resources(context: RequestContext, request: Any, left_out: set[int]) 
         request: AlterConfigs or IncrementalAlterConfigs.
         left_out: places of resources, from 0.
     """
-    left = Remainder(request.resources, left_out, len(request.resources) - len(left_out))
+    left = Remainder(request.resources, left_out)
     part = replace_struct(request, resources=left)
     if not context.frame:
         return context, part
@@ -125,10 +125,6 @@ def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
         yield None
         _apply(stored, change)
     yield from validate_reconfiguration(context.services.config, context.image, name, stored)
-
-
-def _resource_key(resource: Any) -> str:
-    return f"{resource.resource_type} {resource.resource_name}"  # the garbage collector does not visit a string
 
 
 def _operation(change: Any) -> int:

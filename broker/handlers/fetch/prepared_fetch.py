@@ -144,7 +144,7 @@ def _response_layout(
 
 
 class PreparedFetch:
-    """How a request like the one it was made of is served."""
+    """Layout of a repeated request and of its response, and the service of requests of that layout."""
 
     def __init__(
         self,

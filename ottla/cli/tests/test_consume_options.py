@@ -1,4 +1,4 @@
-"""Where consume starts and ends, what it leaves out, and how it prints records."""
+"""Options of consume for start and end, filters and formats."""
 
 from __future__ import annotations
 

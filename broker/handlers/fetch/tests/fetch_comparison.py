@@ -56,7 +56,7 @@ class FetchingNode:
         return b"".join(chunk.read_all() if isinstance(chunk, FileSlice) else chunk for chunk in chunks)
 
     def sessions(self) -> list[Any]:
-        """What is remembered of each session, in order."""
+        """Return the state of each session, in the order of the cache."""
         cache: dict[int, FetchSession] = self.fixture.services.fetch_sessions._sessions
         return [
             (
@@ -69,7 +69,7 @@ class FetchingNode:
         ]
 
     def traffic(self) -> list[tuple[int, int, int]]:
-        """What was counted for each partition."""
+        """Return the traffic counters of each partition."""
         replicas = self.fixture.hosted.replicas.values()
         return [(r.traffic.fetches, r.traffic.failed_fetches, r.traffic.bytes_out) for r in replicas]
 
