@@ -79,7 +79,7 @@ class ShareGroupDeletionFixture(Groups):
         groups = SimpleNamespace(shard_for=lambda _: SimpleNamespace(machine=self.machine), submit=self._submit)
         shares = SimpleNamespace(delete_state=self.delete_state)
         context: Any = SimpleNamespace(
-            services=SimpleNamespace(groups=groups, share_partition_manager=shares), version=2
+            services=SimpleNamespace(groups=groups, share_partition_manager=shares), version=2, response_array=list
         )
 
         async def main() -> Any:
