@@ -106,7 +106,8 @@ class EncoderGenerator(CodecGenerator):
             self.emit(f"write(pack(f'>{{len(a)}}{STRUCT_CODES[kind]}', *a))", depth + 1)
             return
         if kind == "struct":
-            self.emit("if a.__class__ is ResponseArray: a = a.write_encoded(write)", depth + 1)
+            rows = "drain" if self.sliced else "write_encoded"
+            self.emit(f"if a.__class__ is ResponseArray: a = a.{rows}(write)", depth + 1)
         self.emit("for i, item in enumerate(a):" if self.sliced else "for item in a:", depth + 1)
         if kind == "struct":
             assert spec.struct is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,20 +12,23 @@ _Chunk = Any
 
 PENDING_ROWS = 256
 """Rows at the end of an array that are kept as objects: until they are encoded, they may be changed."""
+ALL_ROWS = sys.maxsize
+"""For ``max_pending``: no row is encoded before the whole response."""
 CHUNKS_PER_JOIN = 1024
 _JOIN_BELOW_BYTES = 4096
 
 
 class ResponseArray:
-    """Rows of one struct, in order, in place of a list in a message: all but the last `PENDING_ROWS` are encoded.
+    """Rows of one struct, in order, in place of a list in a message: all but the last ``max_pending`` are encoded.
 
     Rows are read back only while all of them are pending. `ottla.wire.codec.compiler.response_array` makes one.
     """
 
-    __slots__ = ("_encode_row", "_encoded", "_encoded_rows", "_loose", "pending")
+    __slots__ = ("_encode_row", "_encoded", "_encoded_rows", "_loose", "_max_pending", "pending")
 
-    def __init__(self, encode_row: Callable[[Message], list[_Chunk]]) -> None:
+    def __init__(self, encode_row: Callable[[Message], list[_Chunk]], max_pending: int = PENDING_ROWS) -> None:
         self._encode_row = encode_row
+        self._max_pending = max_pending
         self._encoded: list[_Chunk] = []
         self._encoded_rows = 0
         self._loose = 0
@@ -38,17 +42,34 @@ class ResponseArray:
             WireError: the version cannot carry that one.
         """
         self.pending.append(row)
-        if len(self.pending) > PENDING_ROWS:
-            self._encoded += join_small_chunks(self._encode_row(self.pending.pop(0)))
-            self._encoded_rows += 1
-            if len(self._encoded) - self._loose >= CHUNKS_PER_JOIN:
-                self._encoded[self._loose :] = join_small_chunks(self._encoded[self._loose :])
-                self._loose = len(self._encoded)
+        if len(self.pending) > self._max_pending:
+            self._encode(self.pending.pop(0))
+
+    def _encode(self, row: Any) -> None:
+        self._encoded += join_small_chunks(self._encode_row(row))
+        self._encoded_rows += 1
+        if len(self._encoded) - self._loose >= CHUNKS_PER_JOIN:
+            self._encoded[self._loose :] = join_small_chunks(self._encoded[self._loose :])
+            self._loose = len(self._encoded)
 
     def extend(self, rows: Iterable[Any]) -> None:
         """Append rows."""
         for row in rows:
             self.append(row)
+
+    def append_array(self, other: ResponseArray) -> None:
+        """Append the rows of another array, which is not used again.
+
+        Raises:
+            WireError: the version cannot carry a row of this array.
+        """
+        if other._encoded_rows:
+            while self.pending:
+                self._encode(self.pending.pop(0))
+            self._encoded += other._encoded
+            self._encoded_rows += other._encoded_rows
+            self._loose = len(self._encoded)
+        self.extend(other.pending)
 
     def __len__(self) -> int:
         return self._encoded_rows + len(self.pending)
@@ -74,6 +95,18 @@ class ResponseArray:
         for chunk in self._encoded:
             write(chunk)
         return self.pending
+
+    def drain(self, write: Callable[[_Chunk], None] | None = None) -> Iterator[Any]:
+        """Write the rows that are encoded, and yield the others: each leaves the array.
+
+        Many rows that are freed in one step are a pause of the event loop.
+        """
+        if write is not None:
+            self.write_encoded(write)
+        rows = self.pending
+        rows.reverse()
+        while rows:
+            yield rows.pop()
 
 
 def join_small_chunks(chunks: list[_Chunk]) -> list[_Chunk]:

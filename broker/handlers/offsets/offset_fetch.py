@@ -25,7 +25,6 @@ from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResul
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import collect_job
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_fetch import (
@@ -57,6 +56,13 @@ class _OffsetReader:
         """Partitions that must not be shown, as a transaction is open there."""
         return offsets.pending.producers_by_partition(group_id, topic) if self._stable else ()
 
+    def new_topic(self, name: str, topic_id: bytes = ZERO_UUID) -> Any:
+        """Return a topic's row without partitions. It goes into the response when they are complete."""
+        rows = self.context.response_array()
+        if self.context.version < 8:
+            return OffsetFetchResponseTopic(name, rows)
+        return OffsetFetchResponseTopics(name, topic_id, rows)
+
     def add_offsets(
         self,
         out: list[Any],
@@ -65,7 +71,7 @@ class _OffsetReader:
         topic_id: bytes,
         unstable: Container[int],
     ) -> Job[None]:
-        """Return a topic's positions; those of an earlier topic of the same name are none."""
+        """Append a topic's offsets; those of an earlier topic of the same name are none."""
         row = self.response_class
         for number in partitions:
             if unstable and number in unstable:
@@ -81,7 +87,7 @@ class _OffsetReader:
             yield None
 
     def add_errors(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
-        """Return a topic's positions, each with an error."""
+        """Append a topic's partitions, each with an error."""
         for number in partitions:
             out.append(self.response_class(number, INVALID_OFFSET, -1, "", code))
             yield None
@@ -101,10 +107,10 @@ def _read_all_topics(
             continue
         if not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             continue
-        topic = OffsetFetchResponseTopics(name, topic_id, reader.context.response_array())
-        out.topics.append(topic)
+        topic = reader.new_topic(name, topic_id)
         unstable = reader.unstable_partitions(offsets, group_id, name)
         yield from reader.add_offsets(topic.partitions, list(stored), stored, topic_id, unstable)
+        out.topics.append(topic)
         yield None
 
 
@@ -112,27 +118,28 @@ def _read_topics(
     reader: _OffsetReader, offsets: CommittedOffsets, wanted: OffsetFetchRequestGroup, out: OffsetFetchResponseGroup
 ) -> Job[None]:
     by_id = reader.context.version >= 10
-    failed = []
+    failed = reader.context.response_array()
     for asked in wanted.topics or ():
-        topic = OffsetFetchResponseTopics(asked.name, asked.topic_id, reader.context.response_array())
+        topic = reader.new_topic(asked.name, asked.topic_id)
         name = reader.image.topic_names.get(asked.topic_id) if by_id else asked.name
+        code = ErrorCode.NONE
         if name is None:
-            failed.append(topic)
-            yield from reader.add_errors(topic.partitions, asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+            code = ErrorCode.UNKNOWN_TOPIC_ID
         elif not reader.context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if name is None or code is not ErrorCode.NONE:
+            yield from reader.add_errors(topic.partitions, asked.partition_indexes, code)
             failed.append(topic)
-            yield from reader.add_errors(
-                topic.partitions, asked.partition_indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            )
         else:
-            out.topics.append(topic)
             stored = offsets.topic_offsets(wanted.group_id, name)
             unstable = reader.unstable_partitions(offsets, wanted.group_id, name)
             yield from reader.add_offsets(
                 topic.partitions, asked.partition_indexes, stored, reader.id_of(name), unstable
             )
+            out.topics.append(topic)
         yield None
-    out.topics += failed
+    rows: Any = out.topics
+    rows.append_array(failed)
 
 
 def _set_error(out: OffsetFetchResponseGroup, answer: Any) -> None:
@@ -166,7 +173,7 @@ def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: Off
     except ProtocolError as error:
         out.error_code = error.code
         return
-    offsets = machine.offsets
+    offsets, out.topics = machine.offsets, reader.context.response_array()
     if wanted.topics is None:
         yield from _read_all_topics(reader, offsets, wanted.group_id, out)
     else:
@@ -196,21 +203,20 @@ def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response
     """Return the form up to v7: one group, topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
-        topics = yield from collect_job(OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in asked)
+        topics = (OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in asked)
+    wanted: Any = OffsetFetchRequestGroup(request.group_id, topics=topics)  # type: ignore[arg-type]
     out = OffsetFetchResponseGroup(request.group_id)
-    yield from _read_group(reader, OffsetFetchRequestGroup(request.group_id, topics=topics), out)
+    yield from _read_group(reader, wanted, out)
     yield from wait_for_results(reader.pending_reads)
-    response.error_code = out.error_code
-    for found in out.topics:
-        rows: list[Any] = found.partitions
-        response.topics.append(OffsetFetchResponseTopic(found.name, rows))
-        yield None
+    rows: Any = out.topics
     if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
-        for wanted in asked or ():
-            topic = OffsetFetchResponseTopic(wanted.name, reader.context.response_array())
-            response.topics.append(topic)
-            yield from reader.add_errors(topic.partitions, wanted.partition_indexes, out.error_code)
+        rows = reader.context.response_array()
+        for topic in asked or ():
+            row = reader.new_topic(topic.name)
+            yield from reader.add_errors(row.partitions, topic.partition_indexes, out.error_code)
+            rows.append(row)
             yield None
+    response.error_code, response.topics = out.error_code, rows
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> ResponseJob:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from ottla.wire.codec import compiler
 from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.interpreter import spec_of
-from ottla.wire.codec.lazy_array import EAGER_ELEMENTS, LARGE_ELEMENT_BYTES, LazyArray
-from ottla.wire.codec.response_array import PENDING_ROWS
+from ottla.wire.codec.lazy_array import EAGER_ELEMENTS, ELEMENTS_PER_YIELD, LARGE_ELEMENT_BYTES, LazyArray
+from ottla.wire.codec.response_array import ALL_ROWS, PENDING_ROWS
 from ottla.wire.codec.tests.test_codec_jobs import encoded, went_through
 from ottla.wire.errors import WireError
 from ottla.wire.limits import BUDGET_FREE_BYTES, BUDGET_FREE_RETAINED_BYTES, BUDGET_LAZY_ELEMENT_BYTES
@@ -215,9 +216,39 @@ def test_rows_that_are_written_as_they_come_are_sent_as_they_would_be(count: int
     assert grown.pending == plain[-PENDING_ROWS:]
     raw = compiler.encode(answer(plain), version)
     assert compiler.encode(answer(grown), version) == raw
-    assert b"".join(encoded(answer(grown), version)[0]) == raw
     assert compiler.has_more_elements_than(answer(grown), count + 1)
     assert not compiler.has_more_elements_than(answer(grown), count + 2)
+    assert b"".join(encoded(answer(grown), version)[0]) == raw
+
+
+def test_response_array_encoded_by_a_job_frees_its_rows_one_after_the_other() -> None:
+    rows: Any = response_array(ListOffsetsResponse, 5, ALL_ROWS)
+    rows.extend(ListOffsetsPartitionResponse(n) for n in range(5000))
+    left = [len(rows.pending) for _ in compiler.encode_job(answer(rows), 5)]
+    assert left == sorted(left, reverse=True)
+    assert max(before - after for before, after in pairwise([5000, *left])) <= 2 * ELEMENTS_PER_YIELD
+
+
+@pytest.mark.parametrize("first", [0, 1, PENDING_ROWS + 3])
+@pytest.mark.parametrize("second", [0, 1, PENDING_ROWS + 3, 3000])
+def test_response_array_append_array_encodes_the_rows_of_both_in_order(first: int, second: int) -> None:
+    plain = [ListOffsetsPartitionResponse(n) for n in range(first + second)]
+    rows: Any = response_array(ListOffsetsResponse, 5)
+    other: Any = response_array(ListOffsetsResponse, 5)
+    rows.extend(plain[:first])
+    other.extend(plain[first:])
+    rows.append_array(other)
+    assert len(rows) == first + second
+    assert compiler.encode(answer(rows), 5) == compiler.encode(answer(plain), 5)
+
+
+def test_response_array_of_all_rows_keeps_every_row_as_object() -> None:
+    plain = [ListOffsetsPartitionResponse(n) for n in range(1000)]
+    rows: Any = response_array(ListOffsetsResponse, 5, ALL_ROWS)
+    rows.extend(plain)
+    plain[0].timestamp = 7
+    assert list(rows) == plain
+    assert compiler.encode(answer(rows), 5) == compiler.encode(answer(plain), 5)
 
 
 def test_the_last_rows_may_still_be_changed_and_first_ones_no_more() -> None:
