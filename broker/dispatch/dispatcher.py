@@ -25,7 +25,6 @@ from ottla.wire.api_keys import ApiKey, request_class, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.primitives import Buffer
-from ottla.wire.codec.response_array import PENDING_ROWS
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import RequestFrame
@@ -70,12 +69,9 @@ class RequestContext:
         """The newest committed metadata."""
         return self.services.metadata.image
 
-    def response_array(self, max_pending: int = PENDING_ROWS) -> Any:
-        """Return an array that stands in place of a list in the response, and is encoded while its rows are made.
-
-        ``max_pending``: newest rows that may still be changed.
-        """
-        return compiler.response_array(response_class(self.key), self.version, max_pending)
+    def response_array(self) -> Any:
+        """Return an array that stands in place of a list in the response, and is encoded while its rows are made."""
+        return compiler.response_array(response_class(self.key), self.version)
 
     @property
     def has_authorizer(self) -> bool:

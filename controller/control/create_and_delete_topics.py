@@ -33,7 +33,7 @@ from ottla.controller.partitions.partition_assignment import (
 from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.jobs.job import Job
 from ottla.jobs.pending_request import ChargeQuota, no_quota
-from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_job, first_occurrences
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, find_duplicates_job, first_occurrences, free_job
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.schema import ZERO_UUID, Message
@@ -363,4 +363,6 @@ def delete_topics(
         response.responses.append(
             DeletableTopicResult(name if name is not None or version >= 6 else "", topic_id, code, message)
         )
+    for collected in (twice, names, ids):
+        yield from free_job(collected)
     return ControllerResult(response, records)

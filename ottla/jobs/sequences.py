@@ -62,6 +62,15 @@ def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Job[l
     return out
 
 
+def free_job(items: dict[Any, Any] | set[Any] | list[Any]) -> Job[None]:
+    """Empty a collection: very many objects that are freed in one step are a pause of the event loop."""
+    pop: Callable[[], Any] = items.popitem if isinstance(items, dict) else items.pop
+    for number in range(1, len(items) + 1):
+        pop()
+        if number % YIELD_EVERY == 0:
+            yield None
+
+
 def find_duplicates_job(keys: Iterable[Hashable]) -> Job[set[Hashable]]:
     """Return the keys that occur more than once."""
     seen: set[Hashable] = set()
@@ -70,6 +79,7 @@ def find_duplicates_job(keys: Iterable[Hashable]) -> Job[set[Hashable]]:
         (twice if key in seen else seen).add(key)
         if number % YIELD_EVERY_DECODED == 0:
             yield None
+    yield from free_job(seen)
     return twice
 
 

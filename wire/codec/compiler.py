@@ -22,7 +22,7 @@ from ottla.wire.codec.codegen_encoder import EncoderGenerator
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.interpreter import check_version
 from ottla.wire.codec.primitives import Buffer
-from ottla.wire.codec.response_array import PENDING_ROWS, ResponseArray, join_small_chunks
+from ottla.wire.codec.response_array import ResponseArray, join_small_chunks
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 
@@ -191,12 +191,9 @@ def encode_job(message: Message, version: int) -> Generator[None, None, list[Chu
     return out
 
 
-def response_array(whole: type[Message], version: int, max_pending: int = PENDING_ROWS) -> Any:
-    """Return an array that stands in place of a list in a response of the class ``whole``: a `ResponseArray`.
-
-    ``max_pending``: newest rows that may still be changed.
-    """
-    return ResponseArray(partial(encode_element_chunks, whole, version), max_pending)
+def response_array(whole: type[Message], version: int) -> Any:
+    """Return an array that stands in place of a list in a response of the class ``whole``: a `ResponseArray`."""
+    return ResponseArray(partial(encode_element_chunks, whole, version))
 
 
 def has_more_elements_than(message: Message, most: int) -> bool:

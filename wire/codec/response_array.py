@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -12,23 +11,21 @@ _Chunk = Any
 
 PENDING_ROWS = 256
 """Rows at the end of an array that are kept as objects: until they are encoded, they may be changed."""
-ALL_ROWS = sys.maxsize
-"""For ``max_pending``: no row is encoded before the whole response."""
 CHUNKS_PER_JOIN = 1024
 _JOIN_BELOW_BYTES = 4096
 
 
 class ResponseArray:
-    """Rows of one struct, in order, in place of a list in a message: all but the last ``max_pending`` are encoded.
+    """Rows of one struct, in order, in place of a list in a message: all but the last `PENDING_ROWS` are encoded.
 
-    Rows are read back only while all of them are pending. `ottla.wire.codec.compiler.response_array` makes one.
+    Rows are read back only while all of them are pending. `ottla.wire.codec.compiler.response_array` makes one;
+    `changeable_array` one whose rows all stay pending.
     """
 
-    __slots__ = ("_encode_row", "_encoded", "_encoded_rows", "_loose", "_max_pending", "pending")
+    __slots__ = ("_encode_row", "_encoded", "_encoded_rows", "_loose", "pending")
 
-    def __init__(self, encode_row: Callable[[Message], list[_Chunk]], max_pending: int = PENDING_ROWS) -> None:
+    def __init__(self, encode_row: Callable[[Message], list[_Chunk]] | None = None) -> None:
         self._encode_row = encode_row
-        self._max_pending = max_pending
         self._encoded: list[_Chunk] = []
         self._encoded_rows = 0
         self._loose = 0
@@ -36,17 +33,17 @@ class ResponseArray:
         """The rows that are not encoded yet."""
 
     def append(self, row: Any) -> None:
-        """Append a row; encode the oldest one that is pending.
+        """Append a row, and encode the oldest one if very many are pending.
 
         Raises:
             WireError: the version cannot carry that one.
         """
         self.pending.append(row)
-        if len(self.pending) > self._max_pending:
-            self._encode(self.pending.pop(0))
+        if self._encode_row is not None and len(self.pending) > PENDING_ROWS:
+            self._encode_oldest(self._encode_row)
 
-    def _encode(self, row: Any) -> None:
-        self._encoded += join_small_chunks(self._encode_row(row))
+    def _encode_oldest(self, encode_row: Callable[[Message], list[_Chunk]]) -> None:
+        self._encoded += join_small_chunks(encode_row(self.pending.pop(0)))
         self._encoded_rows += 1
         if len(self._encoded) - self._loose >= CHUNKS_PER_JOIN:
             self._encoded[self._loose :] = join_small_chunks(self._encoded[self._loose :])
@@ -58,14 +55,15 @@ class ResponseArray:
             self.append(row)
 
     def append_array(self, other: ResponseArray) -> None:
-        """Append the rows of another array, which is not used again.
+        """Append the rows of another array, which is not used again. Neither is a `changeable_array`.
 
         Raises:
             WireError: the version cannot carry a row of this array.
         """
         if other._encoded_rows:
+            assert self._encode_row is not None
             while self.pending:
-                self._encode(self.pending.pop(0))
+                self._encode_oldest(self._encode_row)
             self._encoded += other._encoded
             self._encoded_rows += other._encoded_rows
             self._loose = len(self._encoded)
@@ -107,6 +105,14 @@ class ResponseArray:
         rows.reverse()
         while rows:
             yield rows.pop()
+
+
+def changeable_array() -> Any:
+    """Return an array in place of a list in a response, all rows of which may be changed until that is encoded.
+
+    The job that encodes a response frees them one after the other (`ResponseArray.drain`), unlike those of a list.
+    """
+    return ResponseArray()
 
 
 def join_small_chunks(chunks: list[_Chunk]) -> list[_Chunk]:

@@ -23,6 +23,7 @@ from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.replication.partition_state import LeaderState
 from ottla.broker.requests.decompression_limiter import DecompressionLimiter
 from ottla.jobs.job import Job
+from ottla.jobs.sequences import free_job
 from ottla.log.timestamp_lookup import find_max_timestamp_job, find_offset_by_timestamp_job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages.list_offsets import (
@@ -131,6 +132,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
             (twice[topic.name] if part.partition_index in before else before).add(part.partition_index)
             yield None
         yield None
+    yield from free_job(seen)
     for topic in request.topics:
         rows: list[ListOffsetsPartitionResponse] = context.response_array()
         for part in topic.partitions:
@@ -145,4 +147,5 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
             yield None
         response.topics.append(ListOffsetsTopicResponse(topic.name, rows))
         yield None
+    yield from free_job(twice)
     return response

@@ -19,7 +19,7 @@ from ottla.broker.groups.offset_commit import CommitOffsets
 from ottla.broker.handlers.item_results import wait_for_result
 from ottla.broker.handlers.offsets.valid_offsets import ValidPartitions, is_metadata_too_long, new_offsets
 from ottla.jobs.job import Job
-from ottla.wire.codec.response_array import ALL_ROWS
+from ottla.wire.codec.response_array import changeable_array
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -40,7 +40,7 @@ class _OffsetCommit:
         self._limit = context.services.groups.settings.max_metadata_bytes
         self._topic_responses: dict[Any, OffsetCommitResponseTopic] = {}
         self.valid_partitions: list[ValidPartitions] = []
-        self.response = OffsetCommitResponse(topics=context.response_array(ALL_ROWS))
+        self.response = OffsetCommitResponse(topics=changeable_array())
 
     def _row(self, name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
         """Return a topic's answer: one, by name up to v9, by id from v10."""

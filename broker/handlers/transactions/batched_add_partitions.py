@@ -16,7 +16,9 @@ from ottla.broker.services import BrokerServices
 from ottla.broker.transactions.events import AddPartitions, VerifyPartitions
 from ottla.broker.transactions.transaction_metadata import EPOCH_BUMP_VERSION, TopicPartition
 from ottla.jobs.job import Job
+from ottla.jobs.sequences import free_job
 from ottla.jobs.time_slice import TimeSlice
+from ottla.wire.codec.response_array import changeable_array
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -52,7 +54,7 @@ def add_or_verify_partitions(
 ) -> Job[list[AddPartitionsToTxnResult]]:
     """Add, or verify, the partitions of each transaction; one row for each."""
     asked: list[tuple[AddPartitionsToTxnTransaction, PendingBrokerRequest]] = []
-    rows: list[AddPartitionsToTxnResult] = []
+    rows: list[AddPartitionsToTxnResult] = changeable_array()
     for txn in transactions:
         partitions: set[TopicPartition] = set()
         codes = yield from _partition_errors(services, txn, refuse, partitions)
@@ -64,6 +66,7 @@ def add_or_verify_partitions(
     for txn, ticket in asked:
         yield ticket.wait() if ticket.answer is None else None
         rows.append((yield from build_transaction_result(txn, partial(_to_partition_error, ticket.answer, version))))
+    yield from free_job(asked)
     return rows
 
 
@@ -129,9 +132,9 @@ def build_transaction_result(
     txn: AddPartitionsToTxnTransaction, code_of: PartitionErrors
 ) -> Job[AddPartitionsToTxnResult]:
     """Build a transaction's row: an error code for every partition."""
-    out = AddPartitionsToTxnResult(txn.transactional_id)
+    out = AddPartitionsToTxnResult(txn.transactional_id, changeable_array())
     for topic in txn.topics:
-        parts = AddPartitionsToTxnTopicResult(topic.name)
+        parts = AddPartitionsToTxnTopicResult(topic.name, changeable_array())
         out.topic_results.append(parts)
         for number in topic.partitions:
             parts.results_by_partition.append(AddPartitionsToTxnPartitionResult(number, code_of((topic.name, number))))

@@ -17,9 +17,11 @@ from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.state_machine import EndOffsetsTransaction
 from ottla.broker.replication.delayed_produce import DelayedProduce, wait_for_completion
 from ottla.jobs.job import Job
+from ottla.jobs.sequences import free_job
 from ottla.jobs.state_machine import TransactionCompletion
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.producers.transaction_verification import TxnAppendContext
+from ottla.wire.codec.response_array import changeable_array
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -63,19 +65,23 @@ class _MarkerWrites:
             yield None
             result = by_producer.get(marker.producer_id)
             if result is None:
-                result = by_producer[marker.producer_id] = WritableTxnMarkerResult(marker.producer_id)
+                result = by_producer[marker.producer_id] = WritableTxnMarkerResult(
+                    marker.producer_id, changeable_array()
+                )
                 response.markers.append(result)
             for topic in marker.topics:
                 yield None
                 rows = by_topic.get((marker.producer_id, topic.name))
                 if rows is None:
-                    rows = by_topic[marker.producer_id, topic.name] = []
+                    rows = by_topic[marker.producer_id, topic.name] = changeable_array()
                     result.topics.append(WritableTxnMarkerTopicResult(topic.name, rows))
                 for number in topic.partition_indexes:
                     row = MarkerPartitionResult(number)
                     rows.append(row)
                     self._write_marker(marker, topic.name, row)
                     yield None
+        yield from free_job(by_producer)
+        yield from free_job(by_topic)
 
     def _write_marker(self, marker: WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
         try:
@@ -158,7 +164,7 @@ def _txn_end(marker: WritableTxnMarker) -> EndTransactionMarker:
 
 def write_markers(services: BrokerServices, request: WriteTxnMarkersRequest) -> Job[WriteTxnMarkersResponse]:
     """Write markers to the partitions this node leads; answered once each is committed, refused or out of time."""
-    response, work = WriteTxnMarkersResponse(), _MarkerWrites(services)
+    response, work = WriteTxnMarkersResponse(changeable_array()), _MarkerWrites(services)
     yield from work.append_all(request, response)
     yield from work.await_committed(services.config.number("request.timeout.ms"))
     return response

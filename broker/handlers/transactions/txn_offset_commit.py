@@ -24,7 +24,7 @@ from ottla.broker.transactions.verification import TransactionSupportedOperation
 from ottla.controller.metadata import acl
 from ottla.jobs.job import Job
 from ottla.jobs.state_machine import TransactionContext
-from ottla.wire.codec.response_array import ALL_ROWS
+from ottla.wire.codec.response_array import changeable_array
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -49,7 +49,7 @@ class _TxnOffsetCommit:
         self._limit = context.services.groups.settings.max_metadata_bytes
         self._topic_responses: dict[str, TxnOffsetCommitResponseTopic] = {}
         self.valid_partitions: list[ValidPartitions] = []
-        self.response = TxnOffsetCommitResponse(topics=context.response_array(ALL_ROWS))
+        self.response = TxnOffsetCommitResponse(topics=changeable_array())
 
     def _add_response(self, name: str, part: TxnOffsetCommitRequestPartition, code: ErrorCode) -> None:
         row = self._topic_responses.get(name)

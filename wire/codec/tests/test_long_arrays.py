@@ -15,7 +15,7 @@ from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.interpreter import spec_of
 from ottla.wire.codec.lazy_array import EAGER_ELEMENTS, ELEMENTS_PER_YIELD, LARGE_ELEMENT_BYTES, LazyArray
-from ottla.wire.codec.response_array import ALL_ROWS, PENDING_ROWS
+from ottla.wire.codec.response_array import PENDING_ROWS, changeable_array
 from ottla.wire.codec.tests.test_codec_jobs import encoded, went_through
 from ottla.wire.errors import WireError
 from ottla.wire.limits import BUDGET_FREE_BYTES, BUDGET_FREE_RETAINED_BYTES, BUDGET_LAZY_ELEMENT_BYTES
@@ -222,7 +222,7 @@ def test_rows_that_are_written_as_they_come_are_sent_as_they_would_be(count: int
 
 
 def test_response_array_encoded_by_a_job_frees_its_rows_one_after_the_other() -> None:
-    rows: Any = response_array(ListOffsetsResponse, 5, ALL_ROWS)
+    rows: Any = changeable_array()
     rows.extend(ListOffsetsPartitionResponse(n) for n in range(5000))
     left = [len(rows.pending) for _ in compiler.encode_job(answer(rows), 5)]
     assert left == sorted(left, reverse=True)
@@ -242,9 +242,9 @@ def test_response_array_append_array_encodes_the_rows_of_both_in_order(first: in
     assert compiler.encode(answer(rows), 5) == compiler.encode(answer(plain), 5)
 
 
-def test_response_array_of_all_rows_keeps_every_row_as_object() -> None:
+def test_changeable_array_keeps_every_row_as_object() -> None:
     plain = [ListOffsetsPartitionResponse(n) for n in range(1000)]
-    rows: Any = response_array(ListOffsetsResponse, 5, ALL_ROWS)
+    rows: Any = changeable_array()
     rows.extend(plain)
     plain[0].timestamp = 7
     assert list(rows) == plain
