@@ -10,7 +10,7 @@ from ottla.controller.config.config_keys import TOPIC_KEYS
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.controller.tests.test_controller_state_machine import create, machine, publish, submit
-from ottla.jobs.sequences import YIELD_EVERY_DECODED
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.create_topics import CreatableTopicConfig
@@ -209,8 +209,8 @@ def test_a_change_of_many_settings_pauses_while_it_is_read_and_after_each_resour
     ):
         topics = [IncrementalAlterConfigsResource(T, f"t{n}", settings) for n in range(350)]
         steps = controller.decide(IncrementalAlterConfigsRequest(topics))
-        counted = 350 // YIELD_EVERY_DECODED
-        assert sum(1 for _ in steps) == pauses + counted, "and while they are counted"  # type: ignore[arg-type]
+        counted = 350 // YIELD_EVERY_DECODED + 350 // YIELD_EVERY
+        assert sum(1 for _ in steps) == pauses + counted, "and while they are counted, and freed"  # type: ignore[arg-type]
 
 
 def test_each_resource_of_a_request_stands_for_itself() -> None:

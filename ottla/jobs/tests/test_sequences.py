@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
+
+import pytest
 
 from ottla.jobs.job import run_to_end
 from ottla.jobs.sequences import (
+    YIELD_EVERY,
     YIELD_EVERY_DECODED,
     collect_distinct_job,
     collect_job,
     find_duplicates_job,
     first_occurrences,
+    free_job,
 )
 from ottla.wire.codec import compiler
 from ottla.wire.codec.decode_budget import DecodeBudget
@@ -45,6 +49,13 @@ def test_firsts_pauses_while_it_leaves_items_out() -> None:
     found = list(first_occurrences(["a", *["b"] * MANY], lambda item: item, {"b"}))
     assert [item for item in found if item is not None] == [(1, "a", False), (2, "b", True)]
     assert found.count(None) == 10
+
+
+@pytest.mark.parametrize("kind", [list, set, dict.fromkeys])
+def test_free_job_empties_a_collection_with_a_pause_every_hundred_items(kind: Callable[[range], Any]) -> None:
+    items = kind(range(5 * YIELD_EVERY))
+    left = [len(items) for _ in free_job(items)]
+    assert left == [4 * YIELD_EVERY, 3 * YIELD_EVERY, 2 * YIELD_EVERY, YIELD_EVERY, 0]
 
 
 def test_named_twice_reads_few_elements_with_long_arrays_of_their_own_between_two_pauses() -> None:
