@@ -212,21 +212,14 @@ class KafkaProcess(NodeProcess):
         return ["java", "-Xmx512m", "-cp", classpath(), "kafka.Kafka", str(self.config)]
 
 
-def java_tool(name: str, *arguments: str, stdin: str = "", timeout_s: float = 180) -> str:
-    """Run one of Kafka's command-line classes; gives what it printed.
-
-    Raises:
-        AssertionError: it failed.
-    """
+def run_java_tool(
+    name: str, *arguments: str, stdin: str = "", timeout_s: float = 180
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's command-line classes to its end."""
     jars("kafka")
-    done = subprocess.run(
-        [
-            "java",
-            "-cp",
-            classpath(),
-            name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}",
-            *arguments,
-        ],
+    main_class = name if name.startswith("kafka.") else f"org.apache.kafka.tools.{name}"
+    return subprocess.run(
+        ["java", "-cp", classpath(), main_class, *arguments],
         input=stdin,
         capture_output=True,
         text=True,
@@ -234,5 +227,14 @@ def java_tool(name: str, *arguments: str, stdin: str = "", timeout_s: float = 18
         check=False,
         env={**os.environ, "LC_ALL": "C.UTF-8"},
     )
+
+
+def java_tool(name: str, *arguments: str, stdin: str = "", timeout_s: float = 180) -> str:
+    """Run one of Kafka's command-line classes; gives what it printed.
+
+    Raises:
+        AssertionError: it failed.
+    """
+    done = run_java_tool(name, *arguments, stdin=stdin, timeout_s=timeout_s)
     assert done.returncode == 0, f"{name} {arguments}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
     return done.stdout

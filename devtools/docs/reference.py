@@ -7,7 +7,6 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
@@ -21,7 +20,7 @@ from devtools.docs.record_pages import PAGES as RECORD_PAGES
 from devtools.docs.record_pages import index_page, record_page
 from ottla.broker.api_spec import ApiSpec, MutationQuota
 from ottla.broker.dispatch.api_registry import API_SPECS
-from ottla.cli.main import COMMANDS
+from ottla.cli.main import COMMANDS, import_command
 from ottla.wire.api_keys import request_spec
 
 WHERE = Path(__file__).parent.parent.parent / "docs" / "reference"
@@ -89,12 +88,11 @@ def _parser(command: str) -> argparse.ArgumentParser:
     """Return the parser that a command makes for its arguments."""
     shown: list[argparse.ArgumentParser] = []
 
-    def keep(parser: argparse.ArgumentParser) -> None:
+    def keep(parser: argparse.ArgumentParser, file: object = None) -> None:
         shown.append(parser)
 
-    module = import_module(f"ottla.cli.commands.{command.replace('-', '_')}")
     with mock.patch.object(argparse.ArgumentParser, "print_help", keep), contextlib.suppress(SystemExit):
-        module.run(["--help"])
+        import_command(command)(["--help"])
     return shown[0]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from importlib import import_module
 from typing import NamedTuple
 
 from ottla.cli.arguments import CommandParser
 from ottla.cli.connection_settings import connection_security, find_settings, resolve_bootstrap
 from ottla.cli.contexts import load_contexts
 from ottla.cli.errors import CommandFailed
+from ottla.cli.main import import_command
 from ottla.client.cluster_client import ClusterClient
 from ottla.runtime.blocking_env import BlockingEnv, run_blocking
 from ottla.wire.errors import ProtocolError, WireError
@@ -46,7 +46,7 @@ def command_options(name: str) -> CommandParser:
     CommandParser.on_parse = capture
     try:
         # lazy: 245.4 ms, 12764 kB: the command that is completed
-        import_module(f"ottla.cli.commands.{name.replace('-', '_')}").run([])
+        import_command(name)([])
     except _Captured as captured:
         return captured.parser
     finally:

@@ -235,7 +235,8 @@ def check(done: CommandRun, status: int, cause: str) -> None:
 
 def test_tables_name_every_command() -> None:
     named = {words.split()[0] for words in (*VERBS, *(x for x, _ in UNKNOWN), *(x for x, _ in WRONG_USE)) if words}
-    assert COMMANDS.keys() - named == set()
+    kafka_tools = {name for name in COMMANDS if name.startswith("kafka-")}  # their errors are those of Kafka's tools
+    assert COMMANDS.keys() - named == kafka_tools
 
 
 @pytest.mark.parametrize(("words", "cause"), UNKNOWN, ids=[words for words, _ in UNKNOWN])

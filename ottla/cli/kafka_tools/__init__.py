@@ -1,0 +1,1 @@
+"""Kafka's command line tools under their own names, with their options, output and exit statuses."""

@@ -1,0 +1,313 @@
+"""``ottla kafka-topics``: kafka-topics.sh.
+
+Source: ``TopicCommand`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.cli.kafka_tools.tool_options import ToolFailed, ToolOptions, has, raise_for, run_tool
+from ottla.client.cluster_client import ClusterClient
+from ottla.wire.codec.primitives import uuid_from_string, uuid_to_string
+from ottla.wire.codec.schema import ZERO_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import describe_configs as dc
+from ottla.wire.messages import describe_topic_partitions as dp
+from ottla.wire.messages import list_partition_reassignments as lr
+
+TEXT = "This tool helps to create, delete, describe, or change a topic."
+ACTIONS = ("create", "list", "alter", "describe", "delete")
+PREFIX = "Error while executing topic command : "
+RESOURCE_TOPIC, SOURCE_DEFAULT, TIMEOUT_MS = 2, 5, 60_000
+MAX_REPLICATION_FACTOR = 2**15 - 1
+REPORTS = ("under-replicated-partitions", "unavailable-partitions", "under-min-isr-partitions", "at-min-isr-partitions")
+COLLISION_WARNING = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
+    "To avoid issues it is best to use either, but not both."
+)
+
+
+def _parser() -> ToolOptions:
+    out = ToolOptions("kafka-topics", TEXT)
+    out.connection()
+    out.flag("list", "List all available topics.")
+    out.flag("create", "Create a new topic.")
+    out.flag("delete", "Delete a topic.")
+    out.flag("alter", "Alter the number of partitions and replica assignment.")
+    out.flag("describe", "List details for the given topics.")
+    out.option("topic", "The topic; a regular expression, except with --create.")
+    out.option("topic-id", "The topic-id to describe.")
+    out.option("config", "A topic configuration for the topic being created: name=value.", is_repeated=True)
+    out.option("delete-config", "This option is no longer supported.", is_repeated=True)
+    out.option("partitions", "The number of partitions for the topic being created or altered.", int)
+    out.option("replication-factor", "The replication factor for each partition of the topic being created.", int)
+    out.option("replica-assignment", "Brokers of each partition: broker1:broker2,broker1:broker2.")
+    out.flag("under-replicated-partitions", "With --describe: only under-replicated partitions.")
+    out.flag("unavailable-partitions", "With --describe: only partitions whose leader is not available.")
+    out.flag("under-min-isr-partitions", "With --describe: only partitions with fewer in-sync replicas than required.")
+    out.flag("at-min-isr-partitions", "With --describe: only partitions with as many in-sync replicas as required.")
+    out.flag("topics-with-overrides", "With --describe: only topics that have overridden configs.")
+    out.flag("if-exists", "Alter, delete or describe only if the topic exists.")
+    out.flag("if-not-exists", "With --create: no error if the topic already exists.")
+    out.flag("exclude-internal", "Exclude internal topics when listing or describing topics.")
+    out.option("partition-size-limit-per-response", "Partitions in one DescribeTopicPartitions response.", int)
+    return out
+
+
+def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
+    """Exit with status 1 unless the options fit together."""
+    if sum(has(options, name) for name in ACTIONS) != 1:
+        parser.fail_with_usage(
+            "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
+        )
+    if options.delete_config:
+        print("delete-config option is no longer supported and deprecated since version 4.0.", file=sys.stderr)
+    if not options.bootstrap_server:
+        parser.error("--bootstrap-server must be specified")
+    if options.describe and options.if_exists and not (options.topic or options.topic_id):
+        parser.fail_with_usage("--topic or --topic-id is required to describe a topic")
+    if not options.list and not options.describe:
+        parser.require(options, "topic")
+    if options.alter:
+        if options.config:
+            parser.fail_with_usage(
+                'Option combination "[bootstrap-server, config]" can\'t be used with option "[alter]"'
+            )
+        parser.require(options, "partitions")
+    for name, actions in (
+        ("config", ("alter", "create")),
+        ("partitions", ("alter", "create")),
+        ("replication-factor", ("create",)),
+        ("replica-assignment", ("alter", "create")),
+        *((report, ("describe",)) for report in REPORTS),
+        ("topics-with-overrides", ("describe",)),
+        ("if-exists", ("alter", "delete", "describe")),
+        ("if-not-exists", ("create",)),
+        ("exclude-internal", ("list", "describe")),
+    ):
+        parser.exclude(options, name, *(action for action in ACTIONS if action not in actions))
+    if options.create:
+        parser.exclude(options, "replica-assignment", "partitions", "replication-factor")
+    for report in REPORTS:
+        parser.exclude(options, report, "topics-with-overrides")
+
+
+def _replica_assignment(text: str | None) -> list[list[int]]:
+    """Return the brokers of each partition.
+
+    Raises:
+        ToolFailed: a broker is named twice, is no number, or partitions have different numbers of replicas.
+    """
+    out: list[list[int]] = []
+    for number, part in enumerate(text.split(",") if text else ()):
+        try:
+            brokers = [int(broker) for broker in part.split(":")]
+        except ValueError as error:
+            raise ToolFailed(str(error)) from None
+        repeated = sorted({broker for broker in brokers if brokers.count(broker) > 1})
+        if repeated:
+            shown = ",".join(map(str, repeated))
+            raise ToolFailed(f"Partition replica lists may not contain duplicate entries: {shown}")
+        out.append(brokers)
+        if len(brokers) != len(out[0]):
+            raise ToolFailed(f"Partition {number} has different replication factor: {brokers}")
+    return out
+
+
+def _configs(items: Sequence[str] | None) -> list[ct.CreatableTopicConfig]:
+    pairs = [re.split(r"\s*=\s*", item) for item in items or ()]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ToolFailed(
+            'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
+        )
+    merged = {key.strip(): value.strip() for key, value in pairs}
+    return [ct.CreatableTopicConfig(key, value) for key, value in merged.items()]
+
+
+async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
+    configs, assignment = _configs(options.config), _replica_assignment(options.replica_assignment)
+    if "." in options.topic or "_" in options.topic:
+        print(COLLISION_WARNING)
+    factor, count = options.replication_factor, options.partitions
+    if factor is not None and not 1 <= factor <= MAX_REPLICATION_FACTOR:
+        raise ToolFailed(f"The replication factor must be between 1 and {MAX_REPLICATION_FACTOR} inclusive")
+    if count is not None and count < 1:
+        raise ToolFailed("The partitions must be greater than 0")
+    rows = [ct.CreatableReplicaAssignment(number, brokers) for number, brokers in enumerate(assignment)]
+    wanted = ct.CreatableTopic(options.topic, count or -1, factor or -1, rows, configs)
+    answer = (await client.call(ct.CreateTopicsRequest([wanted], TIMEOUT_MS))).topics[0]
+    if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
+        return
+    raise_for(answer.error_code, answer.error_message)
+    print(f"Created topic {options.topic}.")
+
+
+async def _topics(client: ClusterClient, options: argparse.Namespace) -> list[Any]:
+    """Return the topics that the options select, sorted by name."""
+    pattern = re.sub(r"^[\"']+|[\"']+$", "", (options.topic or "").strip().replace(",", "|").replace(" ", ""))
+    try:
+        is_chosen = re.compile(pattern).fullmatch
+    except re.error:
+        raise ToolFailed(f"{pattern} is an invalid regex.") from None
+    found = sorted((await client.metadata(None)).topics, key=lambda topic: topic.name or "")
+    shown = [topic for topic in found if not (topic.is_internal and options.exclude_internal)]
+    wanted_id = uuid_from_string(options.topic_id) if options.describe and options.topic_id else ZERO_UUID
+    if wanted_id != ZERO_UUID:
+        shown = [topic for topic in shown if topic.topic_id == wanted_id]
+        if not shown and not options.if_exists:
+            raise ToolFailed(f"TopicId '{options.topic_id}' does not exist as expected")
+        return shown
+    if options.topic is not None:
+        shown = [topic for topic in shown if is_chosen(topic.name or "")]
+    if options.topic and not shown and not options.if_exists and not options.list:
+        raise ToolFailed(f"Topic '{options.topic}' does not exist as expected")
+    return shown
+
+
+async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
+    print("\n".join(topic.name for topic in await _topics(client, options)))
+
+
+async def _alter(client: ClusterClient, options: argparse.Namespace) -> None:
+    assignment = _replica_assignment(options.replica_assignment)
+    wanted = []
+    for topic in await _topics(client, options):
+        added = [cp.CreatePartitionsAssignment(brokers) for brokers in assignment[len(topic.partitions) :]]
+        wanted.append(
+            cp.CreatePartitionsTopic(topic.name, options.partitions, added if options.replica_assignment else None)
+        )
+    if wanted:
+        for row in (await client.call(cp.CreatePartitionsRequest(wanted, TIMEOUT_MS))).results:
+            raise_for(row.error_code, row.error_message)
+
+
+async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
+    names = [topic.name for topic in await _topics(client, options)]
+    if not names:
+        return
+    states = [dt.DeleteTopicState(name) for name in names]
+    for row in (await client.call(dt.DeleteTopicsRequest(states, names, TIMEOUT_MS))).responses:
+        raise_for(row.error_code, row.error_message)
+
+
+class _Partition(NamedTuple):
+    """Partition to be printed."""
+
+    topic: str
+    row: Any
+    reassignment: Any
+    min_isr: int
+
+    @property
+    def replication_factor(self) -> int:
+        """Number of replicas, those that a reassignment adds left out."""
+        moved = self.reassignment
+        if moved is None or not set(self.row.replica_nodes) & {*moved.adding_replicas, *moved.removing_replicas}:
+            return len(self.row.replica_nodes)
+        return len(moved.replicas) - len(moved.adding_replicas)
+
+    def is_reported(self, options: argparse.Namespace, live: set[int]) -> bool:
+        """Return whether one of the reports that the options ask for names the partition."""
+        in_sync, leader = len(self.row.isr_nodes), self.row.leader_id
+        return bool(
+            (options.under_replicated_partitions and self.replication_factor > in_sync)
+            or (options.unavailable_partitions and leader not in live)
+            or (options.under_min_isr_partitions and (leader < 0 or in_sync < self.min_isr))
+            or (options.at_min_isr_partitions and in_sync == self.min_isr)
+        )
+
+    def text(self) -> str:
+        """Return the line that is printed."""
+
+        def ids(numbers: Sequence[int] | None) -> str:
+            return "N/A" if numbers is None else ",".join(map(str, numbers))
+
+        row, moved = self.row, self.reassignment
+        cells = [
+            f"\tTopic: {self.topic}",
+            f"Partition: {row.partition_index}",
+            f"Leader: {'none' if row.leader_id < 0 else row.leader_id}",
+            f"Replicas: {ids(row.replica_nodes)}",
+            f"Isr: {ids(row.isr_nodes)}",
+        ]
+        if moved is not None:
+            cells += [f"Adding Replicas: {ids(moved.adding_replicas)}"]
+            cells += [f"Removing Replicas: {ids(moved.removing_replicas)}"]
+        cells += [f"Elr: {ids(row.eligible_leader_replicas)}", f"LastKnownElr: {ids(row.last_known_elr)}"]
+        return "\t".join(cells)
+
+
+async def _partitions(client: ClusterClient, names: list[str], limit: int) -> dict[str, list[Any]]:
+    """Return the rows of all partitions by topic: as many requests as it takes."""
+    out: dict[str, list[Any]] = {name: [] for name in names}
+    cursor: dp.DescribeTopicPartitionsRequestCursor | None = None
+    topics = [dp.TopicRequest(name) for name in names]
+    while topics:
+        answer = await client.call(dp.DescribeTopicPartitionsRequest(topics, limit, cursor))
+        for topic in answer.topics:
+            raise_for(topic.error_code, None)
+            out[topic.name] += topic.partitions
+        if answer.next_cursor is None:
+            break
+        cursor = dp.DescribeTopicPartitionsRequestCursor(
+            answer.next_cursor.topic_name, answer.next_cursor.partition_index
+        )
+    return out
+
+
+async def _reassignments(client: ClusterClient) -> dict[tuple[str, int], Any]:
+    """Return the reassignments under way; none if the client may not see them."""
+    answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS))
+    if answer.error_code:
+        return {}
+    return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+
+
+async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
+    topics = await _topics(client, options)
+    names = [topic.name for topic in topics]
+    rows = await _partitions(client, names, options.partition_size_limit_per_response or 2000)
+    wanted = [dc.DescribeConfigsResource(RESOURCE_TOPIC, name) for name in names]
+    configs = (await client.call(dc.DescribeConfigsRequest(wanted))).results if wanted else []
+    live = {broker.node_id for broker in (await client.metadata([])).brokers}
+    moved = await _reassignments(client) if names else {}
+    is_whole = not any(has(options, report) for report in REPORTS)
+    for topic, config in zip(topics, configs, strict=True):
+        raise_for(config.error_code, config.error_message)
+        changed = [entry for entry in config.configs if entry.config_source != SOURCE_DEFAULT]
+        min_isr = next((int(entry.value) for entry in config.configs if entry.name == "min.insync.replicas"), 1)
+        partitions = [
+            _Partition(topic.name, row, moved.get((topic.name, row.partition_index)), min_isr)
+            for row in sorted(rows[topic.name], key=lambda row: row.partition_index)
+        ]
+        if is_whole and (changed or not options.topics_with_overrides):
+            settings = ",".join(f"{entry.name}={'null' if entry.value is None else entry.value}" for entry in changed)
+            cells = [f"Topic: {topic.name}", f"TopicId: {uuid_to_string(topic.topic_id)}"]
+            cells += [f"PartitionCount: {len(partitions)}", f"ReplicationFactor: {partitions[0].replication_factor}"]
+            print("\t".join([*cells, f"Configs: {settings}"]))
+        if not options.topics_with_overrides:
+            for partition in partitions:
+                if is_whole or partition.is_reported(options, live):
+                    print(partition.text())
+
+
+def run(arguments: list[str]) -> int:
+    """Run the tool; gives its exit status."""
+    parser = _parser()
+    options = parser.parse(arguments)
+    _check(parser, options)
+    work = {"create": _create, "list": _list, "alter": _alter, "describe": _describe, "delete": _delete}
+    chosen = next(work[name] for name in ACTIONS if has(options, name))
+
+    async def act(client: ClusterClient) -> None:
+        await chosen(client, options)
+
+    return run_tool(options, act, PREFIX)

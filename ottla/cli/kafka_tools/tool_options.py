@@ -1,0 +1,126 @@
+"""Options of Kafka's command line tools: each word begins with two dashes, errors have status 1 and Kafka's text.
+
+Source: ``CommandLineUtils``, ``CommandDefaultOptions`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NoReturn
+
+from ottla.cli.arguments import CommandParser
+from ottla.cli.common import run_with_client
+from ottla.client.cluster_client import ClusterClient
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+KAFKA_VERSION = "4.3.1"
+_ARGPARSE_TEXTS = (
+    (re.compile(r"unrecognized argument: -*([^ =;]+).*", re.DOTALL), r"\1 is not a recognized option"),
+    (re.compile(r"argument -*(\S+): expected one argument"), r"Option \1 requires an argument"),
+    (re.compile(r"argument -*(\S+): invalid \S+ value: '(.*)'", re.DOTALL), r"Cannot parse argument '\2' of option \1"),
+)
+
+
+class ToolOptions(CommandParser):
+    """Parser of one tool. A missing option is None, a missing flag False."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"ottla {name}", description=text, add_help=False)
+        self.text = text
+        self.flag("help", "Print usage information.")
+        self.flag("version", "Display Kafka version.")
+
+    def option(self, name: str, text: str, kind: Callable[[str], Any] = str, *, is_repeated: bool = False) -> None:
+        """Add an option with a value; one that is repeated has a list of them."""
+        action = "append" if is_repeated else "store"
+        self.add_argument(f"--{name}", help=text.replace("%", "%%"), type=kind, action=action)
+
+    def flag(self, name: str, text: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(f"--{name}", help=text.replace("%", "%%"), action="store_true")
+
+    def connection(self, required: str = "REQUIRED: ") -> None:
+        """Add the options that name the cluster and the client's settings."""
+        self.option("bootstrap-server", f"{required}The Kafka server to connect to.")
+        self.option("command-config", "Property file containing configs to be passed to Admin Client.")
+        self.set_defaults(context=None, needs_utf8=True)
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong in the words of Kafka's tools, and exit with status 1."""
+        for pattern, text in _ARGPARSE_TEXTS:
+            message = pattern.sub(text, message)
+        print(message, file=sys.stderr)
+        raise SystemExit(1)
+
+    def fail_with_usage(self, message: str) -> NoReturn:
+        """Print a message and the usage, and exit with status 1."""
+        print(message, file=sys.stderr)
+        self.print_help(sys.stderr)
+        raise SystemExit(1)
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Return the options; print usage or version if they are asked for, or if there is no argument."""
+        options = self.parse_args(arguments)
+        if options.help or not arguments:
+            self.fail_with_usage(self.text)
+        if options.version:
+            print(KAFKA_VERSION)
+            raise SystemExit(0)
+        return options
+
+    def require(self, options: argparse.Namespace, *names: str) -> None:
+        """Exit unless all of the options are there."""
+        for name in names:
+            if not has(options, name):
+                self.fail_with_usage(f'Missing required argument "[{name}]"')
+
+    def exclude(self, options: argparse.Namespace, used: str, *others: str) -> None:
+        """Exit if an option is there together with one of the others."""
+        for name in others:
+            if has(options, used) and has(options, name):
+                self.fail_with_usage(f'Option "[{used}]" can\'t be used with option "[{name}]"')
+
+
+def has(options: argparse.Namespace, name: str) -> bool:
+    """Return whether an option was given."""
+    return getattr(options, name.replace("-", "_")) not in (None, False)
+
+
+class ToolFailed(Exception):
+    """A tool's work failed; the message is what Kafka's tool prints."""
+
+
+def run_tool(
+    options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[None]], prefix: str = "Error: "
+) -> int:
+    """Run a tool's work with a client of the cluster; what the cluster refuses is printed after ``prefix``.
+
+    Returns:
+        The exit status: 0, or 1.
+    """
+    status = 0
+
+    async def guarded(client: ClusterClient) -> None:
+        nonlocal status
+        try:
+            await work(client)
+        except (ToolFailed, ProtocolError) as error:
+            text = error.message or error.code.text if isinstance(error, ProtocolError) else str(error)
+            print(f"{prefix}{text}")
+            status = 1
+
+    options.bootstrap = options.bootstrap_server
+    return run_with_client(options, guarded) or status
+
+
+def raise_for(code: int, message: str | None) -> None:
+    """Raise for an error code of a response.
+
+    Raises:
+        ProtocolError: the code is not 0.
+    """
+    if code:
+        raise ProtocolError(ErrorCode(code), message)
