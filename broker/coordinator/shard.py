@@ -17,7 +17,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from itertools import chain
 from math import ceil
 from typing import Any, Generic, TypeVar
 
@@ -75,7 +74,7 @@ class Shard(Generic[R]):
         self._queue: deque[QueuedEvent] = deque()
         self._unanswered = UnansweredRequests()
         self._is_draining = False
-        self._sliced_effects: Effects[R] | None = None
+        self._running_effects: Effects[R] | None = None
         self._timer_generations: dict[Hashable, int] = {}
         self._last_timer_generation = 0
 
@@ -89,10 +88,11 @@ class Shard(Generic[R]):
         """
         fx = self._handle(ShardLoaded())
         at_once: list[RequestReply] = []
-        for part in wrap_state_errors(chain([fx], fx.continuation or ())):
-            assert not part.records, "nothing is written before all is read"
-            self._set_timers(part.timers)
-            at_once += part.immediate_replies
+        for part in wrap_state_errors(fx.flatten()):
+            if part is not None:
+                assert not part.records, "nothing is written before all is read"
+                self._set_timers(part.timers)
+                at_once += part.immediate_replies
             if part is not fx:
                 yield
         self.last_written_offset = end
@@ -154,7 +154,7 @@ class Shard(Generic[R]):
         if fx.continuation is None or error is not ErrorCode.NONE:
             self._complete(fx, error)
         else:
-            self._sliced_effects = fx
+            self._running_effects = fx
             self._start_draining()
 
     def _start_draining(self) -> None:
@@ -163,43 +163,49 @@ class Shard(Generic[R]):
             self._dependencies.start_task(partial(run_in_background, self._dependencies.env, self._drain_queue()))
 
     def _drain_queue(self) -> Job[None]:
-        """Finish what goes in slices, then what queued up behind it."""
-        turns = 0
-        while self.state is CoordinatorState.ACTIVE and (self._sliced_effects is not None or self._queue):
-            if self._sliced_effects is not None:
-                yield from self._run_slices(self._sliced_effects)
+        """Run the continuation, then process the events that were queued behind it."""
+        passes = 0
+        while self.state is CoordinatorState.ACTIVE and (self._running_effects is not None or self._queue):
+            if self._running_effects is not None:
+                yield from self._run_continuation(self._running_effects)
                 continue
             self._process_queued(self._queue.popleft())
-            turns += 1
-            yield self._dependencies.env.sleep(0) if turns % MAX_EVENTS_PER_PASS == 0 else None
+            passes += 1
+            yield self._dependencies.env.sleep(0) if passes % MAX_EVENTS_PER_PASS == 0 else None
         self._is_draining = False
 
-    def _run_slices(self, fx: Effects[R]) -> Job[None]:
+    def _run_continuation(self, fx: Effects[R]) -> Job[None]:
         error = ErrorCode.NONE
         try:
             for part in wrap_state_errors(iter(fx.continuation or ()), (ProtocolError,)):
-                assert part.continuation is None
-                assert part.on_commit_outcome is None, "only the whole has something to settle"
-                self._send_replies(part.immediate_replies)
-                encoded = yield from encode_records(self._serde, part.records)
-                if self.state is not CoordinatorState.ACTIVE:
-                    self._send_replies(part.replies, ErrorCode.NOT_COORDINATOR)
-                    break
-                error = self._write(part, encoded)
-                self._set_timers(part.timers)
-                self._complete(part, error)
-                if error is not ErrorCode.NONE:
-                    break
-                yield self._dependencies.env.sleep(0)  # later events queue behind it
-                if self.state is not CoordinatorState.ACTIVE:
+                if part is None:
+                    yield None
+                else:
+                    error = yield from self._write_part(part)
+                if error is not ErrorCode.NONE or self.state is not CoordinatorState.ACTIVE:
                     break
         except ProtocolError as refusal:
             error = refusal.code
         except CoordinatorStateError as failure:
             self._fail(failure, None)
         if self.state is CoordinatorState.ACTIVE:  # otherwise `unload` has replied
-            self._sliced_effects = None
+            self._running_effects = None
             self._complete(fx, error)
+
+    def _write_part(self, part: Effects[R]) -> Job[ErrorCode]:
+        assert part.continuation is None
+        assert part.on_commit_outcome is None, "only the whole has something to settle"
+        self._send_replies(part.immediate_replies)
+        encoded = yield from encode_records(self._serde, part.records)
+        if self.state is not CoordinatorState.ACTIVE:
+            self._send_replies(part.replies, ErrorCode.NOT_COORDINATOR)
+            return ErrorCode.NONE
+        error = self._write(part, encoded)
+        self._set_timers(part.timers)
+        self._complete(part, error)
+        if error is ErrorCode.NONE:
+            yield self._dependencies.env.sleep(0)  # later events queue behind it
+        return error
 
     def _complete(self, fx: Effects[R], error: ErrorCode) -> None:
         """Let a turn's answers go, or have them wait for the high watermark; an append may have moved that."""
@@ -379,10 +385,12 @@ class Shard(Generic[R]):
         self._dependencies.timers.cancel(self._timer_key(()))
         self._timer_generations.clear()
         waiting = [*self._deferred]
-        if self._sliced_effects is not None:
-            waiting.append(DeferredReplies(0, 0, self._sliced_effects.replies, self._sliced_effects.on_commit_outcome))
+        if self._running_effects is not None:
+            waiting.append(
+                DeferredReplies(0, 0, self._running_effects.replies, self._running_effects.on_commit_outcome)
+            )
         self._deferred.clear()
-        self._sliced_effects = None
+        self._running_effects = None
         for held in waiting:
             self._send_replies(held.replies, error)
             self._deliver_write_result(held.context, error)

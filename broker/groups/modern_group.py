@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from ottla.broker.groups.assignors.group_spec import Assignment
@@ -26,11 +26,9 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 M = TypeVar("M")
 N = TypeVar("N", bound="ModernGroupMember")
 T = TypeVar("T")
-R = TypeVar("R")
 MAX_RESTORED_PER_SLICE = 200
 MAX_NAMES_AT_ONCE = 4_000
 """Names of topics that are compared and counted without a pause."""
-ONE_BY_ONE = repeat(1)
 Update = Callable[[GroupEffects], Generator[None, None, None]]
 """Adds to the effects it is given; yields between two steps."""
 LEAVE_GROUP_MEMBER_EPOCH = -1
@@ -167,7 +165,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         return counts
 
 
-def update_in_slices(
+def run_update_with_hashes(
     groups: Mapping[str, ModernGroup[Any]],
     group_id: str,
     topics: GroupTopicMetadata,
@@ -187,41 +185,27 @@ def update_in_slices(
 
     run_update(fx, hash_and_update, is_long=bool(cold) or sum(map(len, names)) > MAX_NAMES_AT_ONCE)
     if fx.continuation is not None:
-        fx.continuation = chain(fx.continuation, finish_replay_in_slices(groups, group_id))
+        fx.continuation = chain(fx.continuation, finish_replay_job(groups, group_id))
 
 
-def finish_replay_in_slices(groups: Mapping[str, ModernGroup[Any]], group_id: str) -> Iterator[GroupEffects]:
-    """Do in slices what replay of the records of a group has put off: the group may be a new one."""
+def finish_replay_job(groups: Mapping[str, ModernGroup[Any]], group_id: str) -> Iterator[None]:
+    """Do what replay of the records of a group has put off: the group may be a new one."""
     group = groups.get(group_id)
     if group is not None:
-        yield from run_in_slices(group.finish_replay())
+        yield from group.finish_replay()
 
 
 def run_update(fx: GroupEffects, update: Update, *, is_long: bool) -> None:
-    """Run an update, at once or in slices: what ``fx`` would write is then the first of what it writes."""
+    """Run an update, at once or as a continuation: what ``fx`` would write is then the first of what it writes."""
     if not is_long:
         for _ in update(fx):
             pass
         return
     records, fx.records = fx.records, []
 
-    def slices() -> Iterator[GroupEffects]:
+    def job() -> Iterator[GroupEffects | None]:
         rest = GroupEffects(records=records)
-        yield from run_in_slices(update(rest))
+        yield from update(rest)
         yield from rest.flatten()
 
-    fx.continue_with(slices(), HASHING_WORK)
-
-
-def run_in_slices(
-    work: Generator[None, None, R], sizes: Iterator[int] = ONE_BY_ONE
-) -> Generator[GroupEffects, None, R]:
-    """Go through work, so many steps a slice; gives its result."""
-    while True:
-        try:
-            for _ in range(next(sizes)):
-                next(work)
-        except StopIteration as end:
-            result: R = end.value
-            return result
-        yield GroupEffects()
+    fx.continue_with(job(), HASHING_WORK)

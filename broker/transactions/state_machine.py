@@ -291,14 +291,14 @@ class TransactionStateMachine:
         fx.continue_with(self._resume_prepared(now_ms), len(self._prepared))
         return fx
 
-    def _resume_prepared(self, now_ms: int) -> Iterator[TransactionEffects]:
+    def _resume_prepared(self, now_ms: int) -> Iterator[TransactionEffects | None]:
         for number, transactional_id in enumerate(list(self._prepared), 1):
             txn = self._transactions[transactional_id]
             self.pending_transitions[transactional_id] = PendingTransition(
                 txn, end_transitions.prepare_complete(txn, now_ms)
             )
             if number % RECORDS_PER_STEP == 0:
-                yield TransactionEffects()
+                yield None
 
     def _on_timer(self, key: tuple[str, ...], now_ms: int) -> TransactionEffects:
         match key:

@@ -5,7 +5,8 @@ committed, timers to set. The runtime appends and replays the records, waits for
 replies, so that no client sees a state that could be lost.
 
 State that is not replayed (pending requests, timers) but depends on the outcome goes into ``on_commit_outcome``: the
-runtime calls it once the records are committed or failed. Work that exceeds a time slice goes into ``continuation``.
+runtime calls it once the records are committed or failed. Work that exceeds a time slice goes into ``continuation``: a
+job (`ottla.jobs.job.Job`) that yields effects where another job yields what it waits for.
 
 Shape taken from ``CoordinatorResult``/``CoordinatorShard`` and ``ControllerResult`` (apache/kafka 4.3.1).
 """
@@ -84,10 +85,10 @@ class Effects(Generic[R]):
     timers: list[ScheduleTimer | CancelTimer] = field(default_factory=list)
     on_commit_outcome: Any = None
     """Handed back to the machine when the records are committed, or are known not to be."""
-    continuation: Iterator[Effects[R]] | None = None
-    """Further effects, produced part by part; the machine gets no other event before their end. The records of each
-    part are written and its replies sent before the next part is requested; a failed append ends it. ``replies``
-    and ``on_commit_outcome`` wait for the end, and get the `ProtocolError` that ends it, if any.
+    continuation: Iterator[Effects[R] | None] | None = None
+    """Job that yields None where it may be paused, or further effects; the machine gets no other event before its end.
+    The records of yielded effects are written and their replies sent before the job goes on; a failed append ends it.
+    ``replies`` and ``on_commit_outcome`` wait for the end, and get the `ProtocolError` that ends it, if any.
     """
 
     def add_records(self, records: Iterable[R | None], txn: TransactionContext | None = None) -> None:
@@ -103,23 +104,21 @@ class Effects(Generic[R]):
         if len(first) == RECORDS_PER_STEP:
             self.continuation = _split_records(rest, txn)
 
-    def continue_with(self, slices: Iterator[Effects[R]], rows: int) -> None:
-        """Append further effects: at once for few rows, else as ``continuation``."""
+    def continue_with(self, job: Iterator[Effects[R] | None], rows: int) -> None:
+        """Append further effects: at once for few rows, whose records are one batch then, else as ``continuation``."""
         if rows > RECORDS_PER_STEP:
-            self.continuation = slices if self.continuation is None else chain(self.continuation, slices)
+            self.continuation = chain(self.continuation or (), job)
             return
-        for part in slices:
+        for part in filter(None, job):
             self.records += part.records
             self.replies += part.replies
             self.immediate_replies += part.immediate_replies
             self.timers += part.timers
 
-    def flatten(self) -> Iterator[Effects[R]]:
-        """Yield these effects and their continuation as parts."""
+    def flatten(self) -> Iterator[Effects[R] | None]:
+        """Yield these effects, then their continuation."""
         rest, self.continuation = self.continuation, None
-        yield self
-        if rest is not None:
-            yield from rest
+        return chain([self], rest or ())
 
 
 def _split_records(rest: Iterator[R | None], txn: TransactionContext | None) -> Iterator[Effects[R]]:

@@ -281,6 +281,27 @@ def test_record_that_cannot_be_replayed_leaves_no_reply_of_its_event_unanswered(
     run(house, story)
 
 
+def test_continuation_of_shard_unloaded_during_pause_is_not_resumed() -> None:
+    house = RegisterRuntime(followed=False, partitions=2)
+
+    async def story() -> None:
+        shard, resumed = house.shard, []
+
+        def job() -> Iterator[Any]:
+            shard.unload()
+            yield None
+            resumed.append(True)
+
+        machine = house.machines[-1]
+        machine.handle = lambda now_ms, event: Effects(continuation=job())  # type: ignore[method-assign,assignment]
+        shard.enqueue("long")
+        del machine.handle  # type: ignore[method-assign]
+        await trio.testing.wait_all_tasks_blocked()
+        assert (shard.state, resumed) == (CoordinatorState.CLOSED, [])
+
+    run(house, story)
+
+
 def test_open_tickets_keeps_only_those_without_an_answer() -> None:
     open_tickets, waiting = UnansweredRequests(), [PendingBrokerRequest() for _ in range(3)]
     for ticket in waiting:

@@ -6,8 +6,7 @@ Source: ``GroupSpecImpl.java``, ``SubscribedTopicDescriberImpl.java``, ``Consume
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 from ottla.broker.groups.java_collections import iteration_order
@@ -19,11 +18,9 @@ MutableAssignment = dict[bytes, dict[int, None]]
 EMPTY_ASSIGNMENT: Assignment = {}
 PARTITIONS_PER_STEP = 500
 """So many partitions, or topics, are looked at in one step."""
-SORT_COST_PER_ID = 4
-"""To put a topic in order costs as much as to look at so many."""
 
-AssignmentSteps = Generator[None, None, dict[str, Assignment]]
-"""Targets by member, in steps; members not in it have none."""
+AssignmentJob = Generator[None, None, dict[str, Assignment]]
+"""Job that computes targets by member; members not in it have none."""
 
 
 class PartitionAssignorException(Exception):
@@ -45,11 +42,6 @@ class GroupSpec(NamedTuple):
     members: Mapping[str, MemberSubscriptionAndAssignment]
     homogeneous: bool
     partitions: Mapping[bytes, int]
-
-
-def work_steps(rows: int) -> Iterator[None]:
-    """So many topics or partitions were looked at in one go: that counts as more steps than one where it was long."""
-    return repeat(None, 1 + rows // PARTITIONS_PER_STEP)
 
 
 def mutable_copy(target: Assignment) -> MutableAssignment:

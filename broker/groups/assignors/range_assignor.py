@@ -5,7 +5,7 @@ Source: ``RangeAssignor.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from ottla.broker.groups.assignors.group_spec import Assignment, AssignmentSteps, GroupSpec, work_steps
+from ottla.broker.groups.assignors.group_spec import Assignment, AssignmentJob, GroupSpec
 from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key
 
 
@@ -40,7 +40,7 @@ def _in_order(spec: GroupSpec) -> list[str]:
     return sorted(spec.members, key=key)
 
 
-def assign_range(spec: GroupSpec) -> AssignmentSteps:
+def assign_range(spec: GroupSpec) -> AssignmentJob:
     """Assign the partitions of every topic to its subscribers."""
     topics: dict[bytes, _TopicAssignment] = {}
     order = _in_order(spec)
@@ -49,7 +49,7 @@ def assign_range(spec: GroupSpec) -> AssignmentSteps:
             if topic not in topics:
                 topics[topic] = _TopicAssignment(spec.partitions[topic])
             topics[topic].subscribers += 1
-        yield from work_steps(len(spec.members[member_id].topics))
+        yield
     out: dict[str, Assignment] = {}
     for member_id in order:
         target: dict[bytes, tuple[int, ...]] = {}
@@ -58,5 +58,5 @@ def assign_range(spec: GroupSpec) -> AssignmentSteps:
             if part:
                 target[topic] = part
         out[member_id] = target
-        yield from work_steps(len(spec.members[member_id].topics) + sum(map(len, target.values())))
+        yield
     return out

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.groups.assignors.group_spec import AssignmentSteps, GroupSpec, PartitionAssignorException
+from ottla.broker.groups.assignors.group_spec import AssignmentJob, GroupSpec, PartitionAssignorException
 from ottla.broker.groups.assignors.range_assignor import assign_range
 from ottla.broker.groups.assignors.uniform_assignor import assign_uniform
 
 
-def assignor_by_name(name: str) -> Callable[[GroupSpec], AssignmentSteps]:
+def assignor_by_name(name: str) -> Callable[[GroupSpec], AssignmentJob]:
     """Return the assignor of that name: ``uniform`` or ``range``.
 
     Raises:

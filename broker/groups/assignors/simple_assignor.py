@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
-from ottla.broker.groups.assignors.group_spec import Assignment, AssignmentSteps
+from ottla.broker.groups.assignors.group_spec import Assignment, AssignmentJob
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.broker.groups.java_collections.hash_map import JavaHashMap, table_size_for
 
@@ -49,7 +49,7 @@ def target_partition_hash(place: TargetPartition) -> int:
     return (31 * iteration_order.uuid_hash(place[0]) + place[1]) & 0xFFFFFFFF
 
 
-def assign_simple(spec: ShareGroupSpec) -> AssignmentSteps:
+def assign_simple(spec: ShareGroupSpec) -> AssignmentJob:
     """Assign all partitions, in steps."""
     if not spec.members:
         return {}

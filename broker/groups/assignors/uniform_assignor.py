@@ -9,22 +9,20 @@ from collections.abc import Generator
 
 from ottla.broker.groups.assignors.group_spec import (
     PARTITIONS_PER_STEP,
-    SORT_COST_PER_ID,
     Assignment,
-    AssignmentSteps,
+    AssignmentJob,
     GroupSpec,
     MemberSubscriptionAndAssignment,
     MutableAssignment,
     PartitionAssignorException,
     freeze_assignment,
     mutable_copy,
-    work_steps,
 )
 from ottla.broker.groups.assignors.uniform_heterogeneous_assignor import assign_heterogeneous
 from ottla.broker.groups.java_collections import iteration_order
 
 
-def assign_uniform(spec: GroupSpec) -> AssignmentSteps:
+def assign_uniform(spec: GroupSpec) -> AssignmentJob:
     """Assign all partitions evenly."""
     if spec.homogeneous:
         return _homogeneous(spec)
@@ -38,12 +36,12 @@ class _Quotas:
         self.least, self.extra = divmod(partitions, members)
 
 
-def _homogeneous(spec: GroupSpec) -> AssignmentSteps:
+def _homogeneous(spec: GroupSpec) -> AssignmentJob:
     first = next(iter(spec.members.values()), None)
     if first is None or not first.topics:
         return {}
     topics = iteration_order.uuid_hash_map_order(first.topics, copied_from=first.subscribed_name_count)
-    yield from work_steps(SORT_COST_PER_ID * len(topics))
+    yield
     free = yield from _unassigned_partitions(spec, topics)
     quotas = _Quotas(sum(spec.partitions[topic] for topic in topics), len(spec.members))
     wanted, out, drafts = set(topics), dict[str, Assignment](), dict[str, MutableAssignment]()
@@ -58,7 +56,7 @@ def _homogeneous(spec: GroupSpec) -> AssignmentSteps:
             drafts[member_id] = draft
         if quota > 0:
             hungry.append((member_id, quota))
-        yield from work_steps(SORT_COST_PER_ID * len(claim.assignment))
+        yield
     at = 0
     for member_id, quota in hungry:
         if member_id not in drafts:
@@ -66,24 +64,24 @@ def _homogeneous(spec: GroupSpec) -> AssignmentSteps:
         for topic, partition in free[at : at + quota]:
             drafts[member_id].setdefault(topic, {})[partition] = None
         at += quota
-        yield from work_steps(quota)
+        yield
     if at < len(free):
         raise PartitionAssignorException("Partitions were left unassigned")
     for member_id, draft in drafts.items():
         out[member_id] = freeze_assignment(draft)
-        yield from work_steps(SORT_COST_PER_ID * len(draft))
+        yield
     return out
 
 
 def _unassigned_partitions(spec: GroupSpec, topics: list[bytes]) -> Generator[None, None, list[tuple[bytes, int]]]:
     """Yield the unassigned partitions, topic by topic."""
     taken: dict[bytes, set[int]] = {topic: set() for topic in topics}
-    yield from work_steps(SORT_COST_PER_ID * len(topics))
+    yield
     for claim in spec.members.values():
         for topic, partitions in claim.assignment.items():
             if topic in taken:
                 taken[topic].update(partitions)
-        yield from work_steps(len(claim.assignment))
+        yield
     free: list[tuple[bytes, int]] = []
     for topic in topics:
         for first in range(0, spec.partitions[topic], PARTITIONS_PER_STEP):

@@ -12,15 +12,13 @@ from collections.abc import Generator
 
 from ottla.broker.groups.assignors.group_spec import (
     PARTITIONS_PER_STEP,
-    SORT_COST_PER_ID,
     Assignment,
-    AssignmentSteps,
+    AssignmentJob,
     GroupSpec,
     MutableAssignment,
     PartitionAssignorException,
     freeze_assignment,
     mutable_copy,
-    work_steps,
 )
 
 MAX_ITERATIONS = 16
@@ -105,7 +103,7 @@ class _HeterogeneousAssignment:
                     self.owners[topic] = [-1] * self.spec.partitions[topic]
                     self.subscribers[topic] = []
                 self.subscribers[topic].append(number)
-            yield from work_steps(len(claim.topics))
+            yield
         for number, claim in enumerate(self.spec.members.values()):
             wanted = set(claim.topics)
             for topic, partitions in claim.assignment.items():
@@ -118,7 +116,7 @@ class _HeterogeneousAssignment:
                     if not 0 <= partition < len(owners):
                         raise PartitionAssignorException(f"Partition {partition} does not exist")
                     owners[partition] = number
-            yield from work_steps(len(claim.topics))
+            yield
 
     def mutable_assignment(self, number: int) -> MutableAssignment:
         """Return a member's target, to be changed."""
@@ -150,7 +148,7 @@ class _HeterogeneousAssignment:
         return sorted(topics, key=key)
 
 
-def assign_heterogeneous(spec: GroupSpec) -> AssignmentSteps:
+def assign_heterogeneous(spec: GroupSpec) -> AssignmentJob:
     """Assign all partitions as evenly as possible."""
     work = _HeterogeneousAssignment(spec)
     yield from work.initialize()
@@ -173,7 +171,7 @@ def assign_heterogeneous(spec: GroupSpec) -> AssignmentSteps:
             if number in work.mutable_assignments
             else claim.assignment
         )
-        yield from work_steps(SORT_COST_PER_ID * len(out[member_id]))
+        yield
     return out
 
 

@@ -59,12 +59,12 @@ class ClassicGroups:
         self.is_loaded = True
         return GroupEffects(continuation=self._restore(now_ms)) if self.persisted_groups else GroupEffects()
 
-    def _restore(self, now_ms: int) -> Iterator[GroupEffects]:
+    def _restore(self, now_ms: int) -> Iterator[GroupEffects | None]:
         fx = GroupEffects()
         for number, (group_id, value) in enumerate(self.persisted_groups.items(), 1):
             group = ClassicGroup(group_id)
             for _ in group.restore(value):
-                yield GroupEffects()
+                yield None
             self.groups[group_id] = group
             for member in group.members.values():
                 rebalance.arm_session(group, member, now_ms, fx)
@@ -340,7 +340,7 @@ class ClassicGroups:
 
     def _leaving(
         self, group: ClassicGroup | None, call: GroupRequest, out: leave_group.LeaveGroupResponse, now_ms: int
-    ) -> Iterator[GroupEffects]:
+    ) -> Iterator[GroupEffects | None]:
         fx = GroupEffects()
         request: leave_group.LeaveGroupRequest = call.request
         left = False

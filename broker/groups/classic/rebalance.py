@@ -345,7 +345,9 @@ def on_sync_timeout(group: ClassicGroup, settings: GroupSettings, now_ms: int, f
         fx.continue_with(_remove_unsynced_members(group, settings, now_ms), len(group.members))
 
 
-def _remove_unsynced_members(group: ClassicGroup, settings: GroupSettings, now_ms: int) -> Iterator[GroupEffects]:
+def _remove_unsynced_members(
+    group: ClassicGroup, settings: GroupSettings, now_ms: int
+) -> Iterator[GroupEffects | None]:
     fx = GroupEffects()
     for number, member_id in enumerate(list(group.pending_sync_members), 1):
         cancel_session(group, member_id, fx)

@@ -9,7 +9,8 @@ Source: ``GroupMetadataManager.java``, the ``classicGroup...ToConsumerGroup`` me
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Generator
+from functools import partial
 
 from ottla.broker.groups.classic import rebalance
 from ottla.broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, GroupRequest
@@ -21,11 +22,12 @@ from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.member_removal import fence_members
 from ottla.broker.groups.consumer.records import group_tombstones
 from ottla.broker.groups.consumer.static_members import require_static_member
+from ottla.broker.groups.modern_group import run_update
 from ottla.jobs.state_machine import CancelTimer, RequestReply, ScheduleTimer
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import heartbeat, join_group, leave_group, sync_group
 
-MAX_LOOKUPS_PER_SLICE = 500
+LOOKUPS_PER_STEP = 500
 
 
 def handle_classic_request(groups: ConsumerGroups, call: GroupRequest, now_ms: int) -> GroupEffects:
@@ -161,27 +163,24 @@ def _leave(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now
     request: leave_group.LeaveGroupRequest = call.request
     members = request.members if call.version >= 3 else [leave_group.MemberIdentity(request.member_id)]
     answer = leave_group.LeaveGroupResponse()
-    fx, gone = GroupEffects(replies=[RequestReply(call.pending_request, answer)]), dict[str, ConsumerGroupMember]()
-    looks = _find_members(group, members, answer, gone)
-    if len(members) > MAX_LOOKUPS_PER_SLICE:
-        fx.continuation = _leave_in_slices(groups, group, looks, gone, now_ms)
-        return fx
-    for _ in looks:
-        pass
-    if gone:
-        fence_members(groups, group, list(gone.values()), now_ms, fx)
+    fx = GroupEffects(replies=[RequestReply(call.pending_request, answer)])
+    leaving = partial(_leave_job, groups, group, members, answer, now_ms)
+    run_update(fx, leaving, is_long=len(members) > LOOKUPS_PER_STEP)
     if call.version < 3:
         answer.error_code, answer.members = answer.members[0].error_code, []
     return fx
 
 
-def _find_members(
+def _leave_job(
+    groups: ConsumerGroups,
     group: ConsumerGroup,
     members: list[leave_group.MemberIdentity],
     answer: leave_group.LeaveGroupResponse,
-    gone: dict[str, ConsumerGroupMember],
-) -> Iterator[None]:
-    """Set the result of each leaving member, in steps; existing members are added to ``gone``."""
+    now_ms: int,
+    fx: GroupEffects,
+) -> Generator[None, None, None]:
+    """Set the result of each leaving member; remove the existing ones in one epoch."""
+    gone: dict[str, ConsumerGroupMember] = {}
     for number, one in enumerate(members):
         code = ErrorCode.NONE
         try:
@@ -190,24 +189,10 @@ def _find_members(
         except ProtocolError as error:
             code = error.code
         answer.members.append(leave_group.MemberResponse(one.member_id, one.group_instance_id, code))
-        if number % MAX_LOOKUPS_PER_SLICE == 0:
+        if number % LOOKUPS_PER_STEP == 0:
             yield
-
-
-def _leave_in_slices(
-    groups: ConsumerGroups,
-    group: ConsumerGroup,
-    looks: Iterator[None],
-    gone: dict[str, ConsumerGroupMember],
-    now_ms: int,
-) -> Iterator[GroupEffects]:
-    """Very many are looked for in slices, then let go in one epoch."""
-    for _ in looks:
-        yield GroupEffects()
-    fx = GroupEffects()
     if gone:
         fence_members(groups, group, list(gone.values()), now_ms, fx)
-    yield from fx.flatten()
 
 
 def _leaving_member(group: ConsumerGroup, one: leave_group.MemberIdentity) -> ConsumerGroupMember:

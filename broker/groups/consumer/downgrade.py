@@ -64,7 +64,7 @@ def downgrade(
     groups: ConsumerGroups,
     back: GroupDowngrade,
     fx: GroupEffects,
-    instead: Callable[[], Iterator[GroupEffects]] | None = None,
+    instead: Callable[[], Iterator[GroupEffects | None]] | None = None,
 ) -> None:
     """Convert the group and write it, a large one in parts. If a member's metadata is invalid, ``instead`` runs.
 
@@ -81,8 +81,8 @@ def _write(
     groups: ConsumerGroups,
     back: GroupDowngrade,
     made: list[ClassicGroup],
-    instead: Callable[[], Iterator[GroupEffects]] | None,
-) -> Iterator[GroupEffects]:
+    instead: Callable[[], Iterator[GroupEffects | None]] | None,
+) -> Iterator[GroupEffects | None]:
     group = back.group
     before = group.static_member(back.joining_member.instance_id) if back.joining_member is not None else None
     try:
@@ -111,7 +111,7 @@ def _write(
 
 def _to_classic_group(
     groups: ConsumerGroups, back: GroupDowngrade, before: ConsumerGroupMember | None
-) -> Generator[GroupEffects, None, ClassicGroup]:
+) -> Generator[GroupEffects | None, None, ClassicGroup]:
     """Yield the group as one of the older kind, each member with what it is to have. Raises: WireError."""
     group, joining, image = back.group, back.joining_member, groups.topics.image
     classic = ClassicGroup(
@@ -129,16 +129,16 @@ def _to_classic_group(
     for number, member in enumerate(stay):
         classic.add(_to_classic_member(member))
         if number % MEMBERS_PER_STEP == 0:
-            yield GroupEffects()
+            yield None
     if not classic.has_common_protocol:
         raise WireError("its members have no protocol in common")
     classic.protocol = classic.select_protocol()
-    yield GroupEffects()
+    yield None
     for number, one in enumerate(classic.members.values()):
         version = consumer_protocol.decode_version(one.metadata_for(classic.protocol))
         one.assignment = consumer_protocol.encode_assignment(targets.get(one.id, {}), image, version)
         if number % MEMBERS_PER_STEP == 0:
-            yield GroupEffects()
+            yield None
     return classic
 
 
@@ -162,7 +162,7 @@ def _to_classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
 
 def _restore_classic_group(
     groups: ConsumerGroups, made: list[ClassicGroup], back: GroupDowngrade
-) -> Iterator[GroupEffects]:
+) -> Iterator[GroupEffects | None]:
     """Complete the group after its record is replayed: add missing fields, and start sessions or a rebalance."""
     for classic in made:
         fx = GroupEffects()

@@ -30,7 +30,7 @@ from ottla.broker.groups.consumer.member_epochs import check_epoch
 from ottla.broker.groups.consumer.member_removal import leave_group
 from ottla.broker.groups.consumer.member_update import MemberUpdate, write_member
 from ottla.broker.groups.java_collections import iteration_order
-from ottla.broker.groups.modern_group import LEAVE_GROUP_MEMBER_EPOCH, MAX_NAMES_AT_ONCE, run_in_slices, run_update
+from ottla.broker.groups.modern_group import LEAVE_GROUP_MEMBER_EPOCH, MAX_NAMES_AT_ONCE, run_update
 from ottla.broker.groups.records import GroupRecord
 from ottla.jobs.state_machine import RequestReply
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -164,20 +164,20 @@ class _ConsumerHeartbeat:
             self._fx.records.append(GroupRecord(offset_records.GroupMetadataKey(request.group_id), None))
         self._update_group(ConsumerGroup(request.group_id))
 
-    def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects]:
+    def _upgrade(self, classic: ClassicGroup) -> Iterator[GroupEffects | None]:
         """Convert a classic group to a consumer group, and decide on everything before the first record is written."""
-        group = yield from run_in_slices(upgrade.convert_classic_group(self._groups, classic))
+        group = yield from upgrade.convert_classic_group(self._groups, classic)
         self._fx = fx = GroupEffects()
         self._update_group(group)
         rest = fx.continuation or iter(())
-        fx.continuation, first = None, GroupEffects()
+        fx.continuation, first = None, None
         for first in rest:
-            if first.records:
+            if first is not None and first.records:
                 break
             yield first  # the target is still being computed
         yield from upgrade.write_conversion(self._groups, classic, group, self._now_ms)
         yield fx
-        if first.records:
+        if first is not None and first.records:
             yield first
         yield from rest
 

@@ -22,7 +22,7 @@ from ottla.broker.groups.consumer.consumer_group import (
 from ottla.broker.groups.consumer.downgrade import GroupDowngrade, downgrade, is_downgrade_due
 from ottla.broker.groups.consumer.groups import ConsumerGroups
 from ottla.broker.groups.consumer.static_members import require_static_member
-from ottla.broker.groups.modern_group import MAX_NAMES_AT_ONCE, finish_replay_in_slices, run_in_slices
+from ottla.broker.groups.modern_group import MAX_NAMES_AT_ONCE, finish_replay_job
 from ottla.broker.groups.subscription_counts import (
     adjust_subscription_counts,
     adjust_subscription_counts_in_steps,
@@ -75,12 +75,12 @@ def fence_members(
 
 def _remove_members(
     groups: ConsumerGroups, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], cold: list[str]
-) -> Iterator[GroupEffects]:
+) -> Iterator[GroupEffects | None]:
     """Yield the removal of members from the group, in its next epoch.
 
     For very many the epoch is written first, so that after a crash the target is computed again.
     """
-    yield from run_in_slices(groups.topics.hash_in_steps(cold))
+    yield from groups.topics.hash_in_steps(cold)
     records = [record for member in members for record in cr.member_tombstones(group.id, member.id)]
     names, timers = dict(group.subscribed_topic_names), GroupEffects()
     for regex, number in Counter(member.subscribed_regex for member in members if member.subscribed_regex).items():
@@ -89,13 +89,13 @@ def _remove_members(
             if regex in group.resolved_regexes:
                 adjust_subscription_counts(names, group.resolved_regexes[regex].topics, by_regex=-1)
     for member in members:
-        yield from run_in_slices(adjust_subscription_counts_in_steps(names, member.subscribed_topic_names, by_name=-1))
+        yield from adjust_subscription_counts_in_steps(names, member.subscribed_topic_names, by_name=-1)
         groups.cancel_timers(group.id, member.id, timers)
     epoch = cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names))
     yield timers
     for part in cr.slice_records([epoch, *records] if len(records) > RECORDS_PER_STEP else [*records, epoch]):
         yield GroupEffects(records=part)
-    yield from finish_replay_in_slices(groups.groups, group.id)
+    yield from finish_replay_job(groups.groups, group.id)
 
 
 def on_timer(groups: ConsumerGroups, key: tuple[str, ...], now_ms: int) -> GroupEffects:

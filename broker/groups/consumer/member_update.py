@@ -9,7 +9,6 @@ Source: ``GroupMetadataManager.updateSubscriptionMetadata``, ``maybeUpdateTarget
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from itertools import chain, repeat
 from typing import NamedTuple
 
 from ottla.broker.groups.assignors.group_spec import Assignment
@@ -28,17 +27,13 @@ from ottla.broker.groups.consumer.reconciliation import (
     check_member_state,
     reconcile,
 )
-from ottla.broker.groups.modern_group import run_in_slices, update_in_slices
+from ottla.broker.groups.modern_group import run_update_with_hashes
 from ottla.broker.groups.subscription_counts import (
     adjust_count,
     adjust_subscription_counts,
     distinct_counts_in_steps,
     is_homogeneous_subscription,
 )
-
-STEPS_PER_SLICE = 16
-INITIAL_STEPS_PER_SLICE = (1, 1)
-"""The first ones put all members in order."""
 
 
 def write_member(change: MemberChange, fx: GroupEffects) -> tuple[bool, RegexUpdate]:
@@ -80,10 +75,10 @@ class MemberUpdate(NamedTuple):
         return self.bumps_epoch or self.group.is_metadata_stale
 
     def update_group(self, fx: GroupEffects) -> None:
-        """Let the group follow; large groups in slices.
+        """Let the group follow; a large group in a continuation.
 
         Raises:
-            ProtocolError: FENCED_MEMBER_EPOCH; and, perhaps in a slice, UNKNOWN_SERVER_ERROR, from `compute_targets`.
+            ProtocolError: FENCED_MEMBER_EPOCH; in the continuation UNKNOWN_SERVER_ERROR, from `compute_targets`.
         """
         group, names = self.group, []
         check_member_state(self.updated, self.owned)  # before the first record is written
@@ -94,7 +89,7 @@ class MemberUpdate(NamedTuple):
             epoch, homogeneous = (yield from self.new_epoch(rest)) if names else (group.epoch, None)
             self._assign_or_reconcile(epoch, rest, homogeneous=homogeneous)
 
-        update_in_slices(self.groups.groups, group.id, self.groups.topics, names, fx, update)
+        run_update_with_hashes(self.groups.groups, group.id, self.groups.topics, names, fx, update)
 
     def new_epoch(self, fx: GroupEffects) -> Generator[None, None, tuple[int, bool]]:
         """Return the group's epoch, one more where its topics or subscriptions changed; and whether these are equal.
@@ -141,18 +136,17 @@ class MemberUpdate(NamedTuple):
         name = group.preferred_assignor(self.member, updated) or groups.settings.assignors[0]
         plan = target_assignment.capture_input(group, epoch, updated, homogeneous=homogeneous, name=name)
         wanted = groups.topics.total_partitions(group.subscribed_topic_names, updated.subscribed_topic_names)
-        fx.continue_with(self._assign_in_slices(plan), plan.work_units(wanted))
+        fx.continue_with(self._assign(plan), plan.work_units(wanted))
 
-    def _assign_in_slices(self, plan: target_assignment.ConsumerAssignmentInput) -> Iterator[GroupEffects]:
+    def _assign(self, plan: target_assignment.ConsumerAssignmentInput) -> Iterator[GroupEffects | None]:
         """Compute the targets, write them, and let the member go on."""
-        work = target_assignment.compute_targets(plan, self.groups.topics)
-        new = yield from run_in_slices(work, chain(INITIAL_STEPS_PER_SLICE, repeat(STEPS_PER_SLICE)))
+        new = yield from target_assignment.compute_targets(plan, self.groups.topics)
         for rows in target_assignment.target_records(plan, new):
             yield GroupEffects(records=rows)
         yield GroupEffects(records=[records.target_assignment_epoch_record(plan.group_id, plan.epoch, self.now_ms)])
         fx = GroupEffects()
         moved = self.reconcile((plan.epoch, new[plan.updated_member.id]), fx)
-        yield GroupEffects()  # it may be given very much
+        yield None  # it may be given very much
         self.on_finished(moved, fx)
         yield fx
 

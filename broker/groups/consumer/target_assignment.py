@@ -15,12 +15,10 @@ from typing import NamedTuple
 from ottla.broker.groups.assignors.group_spec import (
     EMPTY_ASSIGNMENT,
     PARTITIONS_PER_STEP,
-    SORT_COST_PER_ID,
     Assignment,
     GroupSpec,
     MemberSubscriptionAndAssignment,
     PartitionAssignorException,
-    work_steps,
 )
 from ottla.broker.groups.assignors.registry import assignor_by_name
 from ottla.broker.groups.consumer import records
@@ -106,7 +104,7 @@ def _group_spec(plan: ConsumerAssignmentInput, topics: GroupTopicMetadata) -> Ge
         if names not in ids:
             ids[names] = tuple(topics.ids_in_hash_set_order(names))
             partitions |= {topic: topics.partition_count(topic) for topic in ids[names] if topic not in partitions}
-            yield from work_steps(SORT_COST_PER_ID * len(ids[names]))
+            yield
         had = plan.target.get(member_id)
         if member is plan.updated_member and plan.replaced_member_id is not None:
             had = plan.target.get(plan.replaced_member_id)
@@ -114,7 +112,7 @@ def _group_spec(plan: ConsumerAssignmentInput, topics: GroupTopicMetadata) -> Ge
             ids[names], len(names), had or EMPTY_ASSIGNMENT, member.instance_id
         )
         if number % MEMBERS_PER_STEP == 0 or len(names) > PARTITIONS_PER_STEP:  # equal sets are compared name by name
-            yield from work_steps(len(names))
+            yield
     return GroupSpec(claims, plan.is_homogeneous, partitions)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.broker.groups.assigned_groups import AssignedGroups
 from ottla.broker.groups.classic.rebalance import GroupEffects
-from ottla.broker.groups.modern_group import update_in_slices
+from ottla.broker.groups.modern_group import run_update_with_hashes
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.settings import ShareGroupSettings
 from ottla.broker.groups.share import records
@@ -82,7 +82,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
             rest.records.append(records.epoch_record(group.id, group.epoch + 1, self.topics.hash_of(names)))
             self.cancel_timers(group.id, member_id, rest)
 
-        update_in_slices(self.groups, group.id, self.topics, [group.subscribed_topic_names], fx, remove)
+        run_update_with_hashes(self.groups, group.id, self.topics, [group.subscribed_topic_names], fx, remove)
 
     # ------------------------------------------------------------------ partitions that get their state
 

@@ -23,9 +23,8 @@ from ottla.broker.groups.member_epochs import check_member_epoch
 from ottla.broker.groups.modern_group import (
     LEAVE_GROUP_MEMBER_EPOCH,
     MAX_NAMES_AT_ONCE,
-    run_in_slices,
     run_update,
-    update_in_slices,
+    run_update_with_hashes,
 )
 from ottla.broker.groups.share import records
 from ottla.broker.groups.share.groups import ShareGroups, TopicIdPartitions
@@ -118,7 +117,7 @@ class _ShareHeartbeat:
             wanted = (yield from group.subscribed_topics_after(member, updated)) if looks else None
             self._update_group(group, member, updated, wanted, bump=bump)
 
-        update_in_slices(self._groups.groups, group.id, self._groups.topics, looks, fx, update)
+        run_update_with_hashes(self._groups.groups, group.id, self._groups.topics, looks, fx, update)
 
     def _update_group(
         self,
@@ -183,10 +182,10 @@ class _ShareHeartbeat:
         names: SubscriptionCounts,
         *,
         bump: bool,
-    ) -> Iterator[GroupEffects]:
+    ) -> Iterator[GroupEffects | None]:
         """Compute the targets, write those that are new, and let the member go on."""
         old = dict(group.target)
-        new = yield from run_in_slices(assign_simple(_group_spec(self._groups, group, updated, names)))
+        new = yield from assign_simple(_group_spec(self._groups, group, updated, names))
         fx = GroupEffects()
         for name in _members_in_order(group, updated):
             target = new.get(name, EMPTY_ASSIGNMENT)

@@ -110,7 +110,7 @@ class _TaskQuota:
 
 TasksByMember = dict[str, dict[str, set[int]]]
 """Member, subtopology -> partitions."""
-TaskAssignmentSteps = Generator[None, None, dict[str, TasksTuple]]
+TaskAssignmentJob = Generator[None, None, dict[str, TasksTuple]]
 
 
 class _StickyAssignment:
@@ -274,7 +274,7 @@ class _StickyAssignment:
         return found
 
 
-def assign_sticky(spec: StreamsGroupSpec) -> TaskAssignmentSteps:
+def assign_sticky(spec: StreamsGroupSpec) -> TaskAssignmentJob:
     """Return the new targets by member, in steps."""
     assert spec.members
     work = _StickyAssignment(spec)

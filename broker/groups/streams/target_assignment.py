@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from ottla.broker.groups.classic.rebalance import GroupEffects
 from ottla.broker.groups.java_collections import iteration_order
-from ottla.broker.groups.modern_group import run_in_slices
 from ottla.broker.groups.streams import records
 from ottla.broker.groups.streams.configured_topology import ConfiguredTopology
 from ottla.broker.groups.streams.groups import (
@@ -96,9 +95,9 @@ def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[
 
 def compute_and_write_targets(
     todo: StreamsAssignmentInput, updated_id: str | None, finish: OnTargetReady
-) -> Iterator[GroupEffects]:
+) -> Iterator[GroupEffects | None]:
     """Compute a target, write what is new of it, and let the member that asks go on."""
-    new = yield from run_in_slices(compute_targets(todo))
+    new = yield from compute_targets(todo)
     fx = GroupEffects()
     for name, target in new.items():
         if todo.target.get(name) != target:

@@ -66,6 +66,7 @@ def apply(shard: ConsumerGroupShard, fx: GroupEffects) -> tuple[int, int]:
     """Apply effects as a shard does; return the most uses of names between two pauses, and the number of pauses."""
     most, pauses = CountedName.uses, 0
     for part in chain([fx], fx.continuation or ()):
+        part = part or GroupEffects()
         for number, record in enumerate(part.records):
             shard.machine.replay(number, record)
         for reply in part.replies:
@@ -218,7 +219,7 @@ def _renamed(request: Any, member: str) -> Any:
 def test_record_of_large_subscription_is_encoded_in_steps() -> None:
     shard = ConsumerGroupShard()
     fx = shard.machine.handle(shard.now, heartbeat_of(JavaSortedStrings(counted_names())))
-    record = next(record for part in chain([fx], fx.continuation or ()) for record in part.records)
+    record = next(record for part in filter(None, chain([fx], fx.continuation or ())) for record in part.records)
     steps = 0
     encoding = group_records.encode_job(record)
     while True:

@@ -71,7 +71,7 @@ class TopicHashCounter:
         out = [self.count]
         for part in fx.continuation or ():
             out.append(self.count - sum(out))
-            fx.records += part.records
+            fx.records += part.records if part is not None else []
         return out
 
 

@@ -43,7 +43,7 @@ class GroupShardFixture:
             assert back is not None
             self.machine.replay(len(self.log), back)
         self.set(fx.timers)
-        for part in fx.continuation or ():
+        for part in filter(None, fx.continuation or ()):
             self.apply(part)
         for reply in fx.replies:
             assert reply.pending_request not in self.answers, f"{reply.pending_request} was answered twice"

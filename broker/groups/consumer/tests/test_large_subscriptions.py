@@ -6,7 +6,6 @@ import random
 import sys
 from collections.abc import Awaitable
 from dataclasses import replace
-from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +18,7 @@ from ottla.broker.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerGroupMember,
 )
-from ottla.broker.groups.consumer.member_update import STEPS_PER_SLICE
 from ottla.broker.groups.java_collections import iteration_order
-from ottla.broker.groups.modern_group import run_in_slices
 from ottla.broker.groups.subscription_counts import (
     SubscriptionCount,
     SubscriptionCounts,
@@ -248,10 +245,7 @@ def test_a_target_of_very_many_topics_is_computed_in_slices_whoever_wants_which(
         names = frozenset(name for at, name in enumerate(topics) if not differ or at % 16 != number)
         group.members[f"m{number}"] = ConsumerGroupMember(f"m{number}", subscribed_topic_names=names)
     plan = target_assignment.capture_input(group, 2, group.members["m0"], homogeneous=not differ, name=assignor)
-    work = run_in_slices(
-        target_assignment.compute_targets(plan, GroupTopicMetadata(image_of(dict.fromkeys(topics, 1)))),
-        repeat(STEPS_PER_SLICE),
-    )
+    work = target_assignment.compute_targets(plan, GroupTopicMetadata(image_of(dict.fromkeys(topics, 1))))
     calls = []
     while calls[-1:] != [1]:
         calls.append(calls_of(lambda: next(work, None)))
