@@ -59,7 +59,7 @@ Encoded = Iterable[tuple[bytes, bytes | None]]
 class SteppedReplay(Protocol):
     """A state machine that replays a large record in steps while its shard is loading."""
 
-    def replay_in_steps(self, offset: int, record: Any, replay: Callable[[int, Any], None], /) -> Iterator[None]:
+    def replay_job(self, offset: int, record: Any, replay: Callable[[int, Any], None], /) -> Iterator[None]:
         """Replay a record as ``replay`` does; yield between two steps. Nothing else reads the state meanwhile."""
 
 
@@ -211,11 +211,11 @@ def replay_batch(
             if decoded is not None:
                 replay(record.offset, decoded)
         else:
-            yield from _replay_in_steps(machine, serde, record, replay)
+            yield from _replay_job(machine, serde, record, replay)
         yield len(record.key or b"") + len(record.value or b"")
 
 
-def decode_in_steps(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
+def decode_job(cls: type[M], version: int, raw: bytes) -> Generator[None, None, M]:
     """Decode a message that stands behind its version; yield between two steps where it is large.
 
     Raises:
@@ -227,7 +227,7 @@ def decode_in_steps(cls: type[M], version: int, raw: bytes) -> Generator[None, N
     return (yield from compiler.decode_job(cls, version, raw, _VERSION_BYTES, budget))[0]
 
 
-def _replay_in_steps(
+def _replay_job(
     machine: StateMachine[R], serde: Serde[R], record: r.Record, replay: Callable[[int, R], None]
 ) -> Iterator[int]:
     """Decode and replay a record with a large value; yield the work of each step.
@@ -239,7 +239,7 @@ def _replay_in_steps(
     form = None if key is None or value is None else serde.form(key, value)
     parsed = None
     if form is not None and value is not None:
-        decoding = decode_in_steps(*form, value)
+        decoding = decode_job(*form, value)
         while True:
             try:
                 next(decoding)
@@ -251,7 +251,7 @@ def _replay_in_steps(
     if decoded is None:
         return
     if isinstance(machine, SteppedReplay):
-        for _ in machine.replay_in_steps(record.offset, decoded, replay):
+        for _ in machine.replay_job(record.offset, decoded, replay):
             yield REPLAY_STEP_BYTES
     else:
         replay(record.offset, decoded)

@@ -229,11 +229,9 @@ class Shard(Generic[R]):
             reply.pending_request.deliver(reply.message if error is ErrorCode.NONE else ProtocolError(error))
 
     def _deliver_write_result(self, what: Any, error: ErrorCode) -> None:
-        if what is None:
-            return
-        if self.state is CoordinatorState.CLOSED:
+        if what is not None and self.state is CoordinatorState.CLOSED:
             self._send_replies(self._final_replies(WriteResult(what, error)))
-        else:
+        elif what is not None:
             self.enqueue(WriteResult(what, error))
 
     # ------------------------------------------------------------------ the log
@@ -385,10 +383,8 @@ class Shard(Generic[R]):
         self._dependencies.timers.cancel(self._timer_key(()))
         self._timer_generations.clear()
         waiting = [*self._deferred]
-        if self._running_effects is not None:
-            waiting.append(
-                DeferredReplies(0, 0, self._running_effects.replies, self._running_effects.on_commit_outcome)
-            )
+        if (fx := self._running_effects) is not None:
+            waiting.append(DeferredReplies(0, 0, fx.replies, fx.on_commit_outcome))
         self._deferred.clear()
         self._running_effects = None
         for held in waiting:

@@ -18,7 +18,7 @@ from ottla.broker.groups.java_collections.iteration_order import JavaSortedStrin
 from ottla.broker.groups.subscription_counts import (
     CountedSubscriptions,
     SubscriptionCounts,
-    adjust_subscription_counts_in_steps,
+    adjust_subscription_counts_job,
 )
 from ottla.broker.groups.topic_metadata import HASHING_WORK, GroupTopicMetadata
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -73,10 +73,10 @@ class AssignedGroup(Generic[M, T]):
 
     def update(self, member: M) -> None:
         """Replay the state of a member."""
-        for _ in self.update_in_steps(member):
+        for _ in self.update_job(member):
             pass
 
-    def update_in_steps(self, member: M) -> Iterator[None]:
+    def update_job(self, member: M) -> Iterator[None]:
         """Replay the state of a member; yield between two steps."""
         raise NotImplementedError
 
@@ -150,7 +150,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         if not isinstance(names, JavaSortedStrings):
             return member.subscribed_topic_names if names == member.subscribed_topic_names else names
         for other in (member, *self.members.values()):
-            if (yield from names.equals_in_steps(other.subscribed_topic_names)):
+            if (yield from names.equals_job(other.subscribed_topic_names)):
                 return other.subscribed_topic_names
         return names
 
@@ -159,9 +159,9 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         yield from self.finish_replay()
         counts = dict(self.subscribed_topic_names)
         if new is None or old.subscribed_topic_names is not new.subscribed_topic_names:
-            yield from adjust_subscription_counts_in_steps(counts, old.subscribed_topic_names, by_name=-1)
+            yield from adjust_subscription_counts_job(counts, old.subscribed_topic_names, by_name=-1)
             if new is not None:
-                yield from adjust_subscription_counts_in_steps(counts, new.subscribed_topic_names, by_name=1)
+                yield from adjust_subscription_counts_job(counts, new.subscribed_topic_names, by_name=1)
         return counts
 
 
@@ -180,7 +180,7 @@ def run_update_with_hashes(
     cold = topics.unhashed(*names)
 
     def hash_and_update(rest: GroupEffects) -> Generator[None, None, None]:
-        yield from topics.hash_in_steps(cold)
+        yield from topics.topic_hashes_job(cold)
         yield from update(rest)
 
     run_update(fx, hash_and_update, is_long=bool(cold) or sum(map(len, names)) > MAX_NAMES_AT_ONCE)

@@ -41,9 +41,9 @@ def read_assignment(rows: Iterable[Any]) -> Generator[None, None, Assignment]:
             partitions[row.topic_id] = iteration_order.integer_hash_set_order(row.partitions)
         else:
             work = 0
-            partitions[row.topic_id] = yield from iteration_order.integer_hash_set_order_in_steps(row.partitions)
+            partitions[row.topic_id] = yield from iteration_order.integer_hash_set_order_job(row.partitions)
     in_order: dict[bytes, tuple[int, ...]] = {}
-    for number, topic in enumerate((yield from iteration_order.uuid_hash_map_order_in_steps(partitions)), 1):
+    for number, topic in enumerate((yield from iteration_order.uuid_hash_map_order_job(partitions)), 1):
         in_order[topic] = partitions.pop(topic)
         if number % ROWS_PER_STEP == 0:
             yield
@@ -60,4 +60,4 @@ def read_names(names: Sequence[str], most_chars: int | None = None) -> Generator
         return names
     if len(names) <= iteration_order.MAX_SORTED_PER_STEP:
         return frozenset(names)
-    return (yield from iteration_order.sort_strings_in_steps(names, most_chars))
+    return (yield from iteration_order.sort_strings_job(names, most_chars))

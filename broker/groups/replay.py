@@ -90,7 +90,7 @@ def _member(kind: GroupType, group: Group, key: Any, value: Any) -> Iterator[Non
         return
     old = group.members.get(key.member_id) or kind.new_member(key.member_id)
     new = yield from kind.with_metadata(group, old, value)
-    yield from group.update_in_steps(new)
+    yield from group.update_job(new)
 
 
 def _current_assignment(kind: GroupType, group: Group, key: Any, value: Any) -> Iterator[None]:
@@ -102,7 +102,7 @@ def _current_assignment(kind: GroupType, group: Group, key: Any, value: Any) -> 
         new = replace(old, epoch=left, previous_epoch=left, **kind.no_assignment)
     else:
         return
-    yield from group.update_in_steps(new)
+    yield from group.update_job(new)
 
 
 def _target_assignment(kind: GroupType, group: Group, key: Any, value: Any) -> Iterator[None]:

@@ -325,7 +325,7 @@ class GroupStateMachine:
             for _ in self._replay_modern(record):
                 pass
 
-    def replay_in_steps(
+    def replay_job(
         self, offset: int, record: GroupRecord, replay: Callable[[int, GroupRecord], None]
     ) -> Iterator[None]:
         """Replay a large record as ``replay`` does; yield between two steps. Nothing reads the state meanwhile."""

@@ -43,11 +43,11 @@ def adjust_subscription_counts(
     counts: SubscriptionCounts, topics: Iterable[str], by_name: int = 0, by_regex: int = 0
 ) -> None:
     """Count topics up or down and drop those at zero."""
-    for _ in adjust_subscription_counts_in_steps(counts, topics, by_name, by_regex):
+    for _ in adjust_subscription_counts_job(counts, topics, by_name, by_regex):
         pass
 
 
-def adjust_subscription_counts_in_steps(
+def adjust_subscription_counts_job(
     counts: SubscriptionCounts, topics: Iterable[str], by_name: int = 0, by_regex: int = 0
 ) -> Generator[None, None, None]:
     """Count topics up or down, as `adjust_subscription_counts`; yield between two steps."""
@@ -73,7 +73,7 @@ def _adjust(counts: SubscriptionCounts, topics: frozenset[str], by_name: int, by
         counts.update(dict.fromkeys(topics - known if known else topics, SubscriptionCount(by_name, by_regex)))
 
 
-def distinct_counts_in_steps(counts: SubscriptionCounts) -> Generator[None, None, set[SubscriptionCount]]:
+def distinct_counts_job(counts: SubscriptionCounts) -> Generator[None, None, set[SubscriptionCount]]:
     """Return the distinct counts of topics; yield between two steps."""
     out: set[SubscriptionCount] = set()
     rest = iter(counts.values())
@@ -104,7 +104,7 @@ class CountedSubscriptions:
 
         A change that is not large counts more than itself, so that changes behind a large one do not pile up.
         """
-        self._pending.append(adjust_subscription_counts_in_steps(self._counts, topics, by_name, by_regex))
+        self._pending.append(adjust_subscription_counts_job(self._counts, topics, by_name, by_regex))
         if len(topics) <= MAX_NAMES_PER_CHANGE:
             for _ in range(len(topics) // NAMES_PER_STEP + _MIN_STEPS_PER_CHANGE):
                 if not self._pending:

@@ -99,7 +99,7 @@ class GroupTopicMetadata:
         found = {name: None for names in subscriptions for name in self.existing(names) if name not in hashes}
         return list(found) if sum(_hashing_work(topics[name]) for name in found) > MAX_HASHED_PER_SLICE else []
 
-    def hash_in_steps(self, names: list[str], at_once: int = MAX_HASHED_PER_SLICE) -> Generator[None, None, None]:
+    def topic_hashes_job(self, names: list[str], at_once: int = MAX_HASHED_PER_SLICE) -> Generator[None, None, None]:
         """Have the hashes of these at hand, step by step; what was touched meanwhile is found later."""
         work = 0
         for name in names:

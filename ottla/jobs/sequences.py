@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Set, Sized
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Set, Sized
 from heapq import merge
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -44,7 +44,7 @@ class Remainder(Generic[T]):
         return (item for at, item in enumerate(self._items) if at not in self._left_out)
 
 
-def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Job[list[T]]:
+def sort_job(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
     """Sort items as ``sorted`` does: in chunks, which are merged then."""
     every: list[Any] = list(items)
     if len(every) <= SORT_CHUNK:

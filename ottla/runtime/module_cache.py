@@ -84,7 +84,7 @@ class ModuleCache:
     def __len__(self) -> int:
         return len(self._cached)
 
-    def fill_in_steps(self) -> Iterator[None]:
+    def fill_job(self) -> Iterator[None]:
         """Read all modules that are not imported yet, one in a step, and import them from here from then on.
 
         Raises:
@@ -174,7 +174,7 @@ async def cache_modules() -> None:
     """Keep the modules of a node that has just started; what cannot be read now is read a little later."""
     for _ in range(ATTEMPTS):
         try:
-            for _ in MODULE_CACHE.fill_in_steps():
+            for _ in MODULE_CACHE.fill_job():
                 await trio.lowlevel.checkpoint()
         except OSError as error:
             if not is_transient(error):  # such as no memfd_create, or modules in an archive

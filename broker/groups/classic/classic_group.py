@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ottla.broker.coordinator.record_batches import decode_in_steps
+from ottla.broker.coordinator.record_batches import decode_job
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.messages import offset_records
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -304,7 +304,7 @@ def subscribed_topics(group: ClassicGroup) -> Generator[None, None, set[str] | N
         if len(raw) < 2:
             return None
         try:  # every later version begins as version 0 does
-            said = yield from decode_in_steps(ConsumerProtocolSubscription, 0, raw)
+            said = yield from decode_job(ConsumerProtocolSubscription, 0, raw)
         except WireError:
             return None
         for first in range(0, len(said.topics), TOPICS_PER_STEP):

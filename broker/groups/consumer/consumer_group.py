@@ -109,7 +109,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
 
     # ------------------------------------------------------------------ replay
 
-    def update_in_steps(self, member: ConsumerGroupMember) -> Iterator[None]:
+    def update_job(self, member: ConsumerGroupMember) -> Iterator[None]:
         """Replay the state of a member; yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Generator, Iterable, Mapping
 from typing import TypeVar
 
-from ottla.broker.coordinator.record_batches import MAX_BATCH_BYTES, decode_in_steps
+from ottla.broker.coordinator.record_batches import MAX_BATCH_BYTES, decode_job
 from ottla.broker.groups.java_collections import iteration_order
 from ottla.controller.metadata.image import MetadataImage
 from ottla.wire.codec import compiler
@@ -42,7 +42,7 @@ def decode_version(raw: bytes) -> int:
 def _decode(cls: type[M], raw: bytes) -> Generator[None, None, M]:
     if len(raw) > LARGEST_BYTES:
         raise WireError(f"embedded metadata too large: {len(raw)} bytes (at most {LARGEST_BYTES})")
-    return (yield from decode_in_steps(cls, decode_version(raw), raw))
+    return (yield from decode_job(cls, decode_version(raw), raw))
 
 
 def decode_subscription(raw: bytes) -> Generator[None, None, consumer_protocol.ConsumerProtocolSubscription]:

@@ -25,7 +25,7 @@ from ottla.broker.groups.consumer.static_members import require_static_member
 from ottla.broker.groups.modern_group import MAX_NAMES_AT_ONCE, finish_replay_job
 from ottla.broker.groups.subscription_counts import (
     adjust_subscription_counts,
-    adjust_subscription_counts_in_steps,
+    adjust_subscription_counts_job,
 )
 from ottla.broker.groups.topic_metadata import HASHING_WORK
 from ottla.jobs.state_machine import RECORDS_PER_STEP
@@ -80,7 +80,7 @@ def _remove_members(
 
     For very many the epoch is written first, so that after a crash the target is computed again.
     """
-    yield from groups.topics.hash_in_steps(cold)
+    yield from groups.topics.topic_hashes_job(cold)
     records = [record for member in members for record in cr.member_tombstones(group.id, member.id)]
     names, timers = dict(group.subscribed_topic_names), GroupEffects()
     for regex, number in Counter(member.subscribed_regex for member in members if member.subscribed_regex).items():
@@ -89,7 +89,7 @@ def _remove_members(
             if regex in group.resolved_regexes:
                 adjust_subscription_counts(names, group.resolved_regexes[regex].topics, by_regex=-1)
     for member in members:
-        yield from adjust_subscription_counts_in_steps(names, member.subscribed_topic_names, by_name=-1)
+        yield from adjust_subscription_counts_job(names, member.subscribed_topic_names, by_name=-1)
         groups.cancel_timers(group.id, member.id, timers)
     epoch = cr.epoch_record(group.id, group.epoch + 1, groups.topics.hash_of(names))
     yield timers

@@ -31,7 +31,7 @@ from ottla.broker.groups.modern_group import run_update_with_hashes
 from ottla.broker.groups.subscription_counts import (
     adjust_count,
     adjust_subscription_counts,
-    distinct_counts_in_steps,
+    distinct_counts_job,
     is_homogeneous_subscription,
 )
 
@@ -116,7 +116,7 @@ class MemberUpdate(NamedTuple):
         yield
         if group.has_partition_metadata:
             fx.records.append(records.partition_metadata_tombstone(group.id))
-        return epoch, is_homogeneous_subscription(regexes, (yield from distinct_counts_in_steps(names)), members)
+        return epoch, is_homogeneous_subscription(regexes, (yield from distinct_counts_job(names)), members)
 
     def _assign_or_reconcile(self, epoch: int, fx: GroupEffects, *, homogeneous: bool | None) -> None:
         """Compute the target of an epoch where it is due, else bring the member nearer to the one there is.

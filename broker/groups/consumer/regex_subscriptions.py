@@ -111,7 +111,7 @@ def _search(
                 found.append(name)
             yield
         out[regex] = ResolvedRegularExpression(frozenset(found), image.offset, now_ms)
-    yield from topics.hash_in_steps(topics.unhashed(*(one.topics for one in out.values())), 1)
+    yield from topics.topic_hashes_job(topics.unhashed(*(one.topics for one in out.values())), 1)
     return out
 
 

@@ -56,14 +56,14 @@ def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Gene
             new = yield from _to_consumer_member(member, classic, groups.topics.image)
         except WireError:
             raise _upgrade_error(classic.id, "the embedded consumer protocol is malformed") from None
-        yield from group.update_in_steps(new)
+        yield from group.update_job(new)
         yield from group.finish_replay()
         group.target[member.id] = yield from _to_target(new)
         work += _work_units(member, classic)
         if work >= WORK_PER_STEP:
             work = 0
             yield
-    yield from groups.topics.hash_in_steps(groups.topics.unhashed(group.subscribed_topic_names))
+    yield from groups.topics.topic_hashes_job(groups.topics.unhashed(group.subscribed_topic_names))
     group.metadata_hash = groups.topics.hash_of(group.subscribed_topic_names)
     return group
 

@@ -10,17 +10,15 @@ Source: ``java.util.HashMap``; ``BaseHashTable``, ``SnapshottableHashTable`` (ap
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Set
 from functools import lru_cache
 from itertools import islice
 from operator import eq, mul
-from typing import Any, TypeVar
 
-T = TypeVar("T")
+from ottla.jobs.sequences import sort_job
+
 MAX_SORTED_PER_STEP = 1_000
 MAX_COMPARED_PER_STEP = 5_000
-_SAMPLES_PER_CHUNK = 8
 _MIN_BUCKETS = 16
 _LOAD_FACTOR = 0.75
 _HASH_MULTIPLIER = -7046029254386353131
@@ -72,7 +70,7 @@ class JavaSortedStrings(Set[str]):
     def _may_equal(self, other: JavaSortedStrings) -> bool:
         return self._content_hash == other._content_hash and len(self) == len(other)
 
-    def equals_in_steps(self, other: Set[str]) -> Generator[None, None, bool]:
+    def equals_job(self, other: Set[str]) -> Generator[None, None, bool]:
         """Compare as ``==`` does; yield between two steps."""
         if self is other or not isinstance(other, JavaSortedStrings) or not self._may_equal(other):
             return self == other
@@ -100,9 +98,7 @@ def sort_strings(texts: Iterable[str]) -> Collection[str]:
     return sorted(every) if all(map(str.isascii, every)) else sorted(every, key=java_string_sort_key)
 
 
-def sort_strings_in_steps(
-    texts: Iterable[str], most_chars: int | None = None
-) -> Generator[None, None, JavaSortedStrings]:
+def sort_strings_job(texts: Iterable[str], most_chars: int | None = None) -> Generator[None, None, JavaSortedStrings]:
     """Return the distinct ones of strings as ``Collections.sort`` leaves them; yield between two steps.
 
     Raises:
@@ -118,44 +114,12 @@ def sort_strings_in_steps(
         distinct.update(new)
         is_plain = is_plain and all(map(str.isascii, new))
         yield
-    in_order = yield from sort_in_steps(distinct, None if is_plain else java_string_sort_key)
+    in_order = yield from sort_job(distinct, None if is_plain else java_string_sort_key)
     out = JavaSortedStrings()
     for first in range(0, len(in_order), MAX_SORTED_PER_STEP):
         out.append(in_order[first : first + MAX_SORTED_PER_STEP])
         yield
     return out
-
-
-def sort_in_steps(items: Iterable[T], key: Callable[[T], Any] | None = None) -> Generator[None, None, list[T]]:
-    """Sort as ``sorted`` does; yield between two steps of some thousand items.
-
-    Chunks are sorted, then put together range by range: the bounds of the ranges are a sample of all chunks.
-    """
-    chunks, rest = [], iter(items)
-    while part := list(islice(rest, MAX_SORTED_PER_STEP)):
-        part.sort(key=key)
-        chunks.append(part)
-        yield
-    spacing = MAX_SORTED_PER_STEP // _SAMPLES_PER_CHUNK
-    sample = [item for chunk in chunks for item in chunk[spacing::spacing]]
-    sample.sort(key=key)
-    in_order: list[T] = []
-    for bound in sample[_SAMPLES_PER_CHUNK::_SAMPLES_PER_CHUNK]:
-        limit: Any = bound if key is None else key(bound)
-        _move_smallest(chunks, [bisect_left(chunk, limit, key=key) for chunk in chunks], in_order, key)
-        yield
-    _move_smallest(chunks, [len(chunk) for chunk in chunks], in_order, key)
-    return in_order
-
-
-def _move_smallest(chunks: list[list[T]], ends: list[int], in_order: list[T], key: Callable[[T], Any] | None) -> None:
-    """Move what sorted chunks have before these positions to the end of a sorted list."""
-    part: list[T] = []
-    for chunk, end in zip(chunks, ends, strict=True):
-        part += chunk[:end]
-        del chunk[:end]
-    part.sort(key=key)  # finds what is in order, and only puts that together
-    in_order += part
 
 
 @lru_cache(maxsize=4096)
@@ -205,10 +169,10 @@ def hash_map_order(
     return sorted(keys, key=lambda text: _bucket_index(hash_of(text), buckets))
 
 
-def hash_map_order_in_steps(keys: Collection[str]) -> Generator[None, None, list[str]]:
+def hash_map_order_job(keys: Collection[str]) -> Generator[None, None, list[str]]:
     """Return strings in the order of a ``HashMap`` that grew with them; yield between two steps."""
     buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS)
-    return (yield from sort_in_steps(keys, lambda text: _bucket_index(string_hash(text), buckets)))
+    return (yield from sort_job(keys, lambda text: _bucket_index(string_hash(text), buckets)))
 
 
 def presized_hash_map_order(keys: Collection[str], count: int) -> list[str]:
@@ -224,10 +188,10 @@ def uuid_hash_map_order(keys: Collection[bytes], *, copied_from: int | None = No
     return sorted(keys, key=lambda uuid: _bucket_index(uuid_hash(uuid), buckets))
 
 
-def uuid_hash_map_order_in_steps(keys: Collection[bytes]) -> Generator[None, None, list[bytes]]:
+def uuid_hash_map_order_job(keys: Collection[bytes]) -> Generator[None, None, list[bytes]]:
     """Return topic ids as `uuid_hash_map_order`; yield between two steps."""
     buckets = _buckets_after_growth(len(keys), _MIN_BUCKETS)
-    return (yield from sort_in_steps(keys, lambda uuid: _bucket_index(uuid_hash(uuid), buckets)))
+    return (yield from sort_job(keys, lambda uuid: _bucket_index(uuid_hash(uuid), buckets)))
 
 
 def integer_hash_set_order(keys: Iterable[int]) -> tuple[int, ...]:
@@ -241,7 +205,7 @@ def integer_hash_set_order(keys: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(every, key=lambda number: _bucket_index(number, buckets)))
 
 
-def integer_hash_set_order_in_steps(keys: Iterable[int]) -> Generator[None, None, tuple[int, ...]]:
+def integer_hash_set_order_job(keys: Iterable[int]) -> Generator[None, None, tuple[int, ...]]:
     """Return partition numbers as `integer_hash_set_order`; yield between two steps."""
     every: dict[int, None] = {}
     rest = iter(keys)
@@ -249,7 +213,7 @@ def integer_hash_set_order_in_steps(keys: Iterable[int]) -> Generator[None, None
         every.update(dict.fromkeys(part))
         yield
     buckets = _buckets_of_copy(len(every))
-    return tuple((yield from sort_in_steps(every, lambda number: _bucket_index(number, buckets))))
+    return tuple((yield from sort_job(every, lambda number: _bucket_index(number, buckets))))
 
 
 def timeline_hash_map_order(keys: Collection[str]) -> list[str]:

@@ -42,7 +42,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
         self.state_deletion_started_ms: int | None = None
         """Soft: time at which the deletion of all share state began, because the group is to be deleted."""
 
-    def update_in_steps(self, member: ShareGroupMember) -> Iterator[None]:
+    def update_job(self, member: ShareGroupMember) -> Iterator[None]:
         """Replay the state of a member; yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member

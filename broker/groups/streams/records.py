@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from ottla.broker.groups.assigned_records import AssignedRecords
-from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key, sort_in_steps
+from ottla.broker.groups.java_collections.iteration_order import java_string_sort_key
 from ottla.broker.groups.record_arrays import read_table
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.groups.streams.streams_group import (
@@ -24,6 +24,7 @@ from ottla.broker.groups.streams.streams_group import (
     TasksTupleWithEpochs,
 )
 from ottla.broker.groups.streams.topology import StreamsTopology
+from ottla.jobs.sequences import sort_job
 from ottla.wire.messages import streams_group_records
 
 _TasksWithEpochs = streams_group_records.StreamsGroupCurrentMemberAssignmentValueTaskIds
@@ -66,7 +67,7 @@ def with_metadata(
 ) -> Generator[None, None, StreamsGroupMember]:
     """Return a member with its metadata record (type 19); yield between two steps."""
     tags = {row.key: row.value for row in value.client_tags}
-    keys = yield from sort_in_steps(tags, java_string_sort_key)
+    keys = yield from sort_job(tags, java_string_sort_key)
     return replace(
         member,
         instance_id=value.instance_id,

@@ -137,7 +137,7 @@ class StreamsGroup(AssignedGroup[StreamsGroupMember, TasksTuple]):
 
     # ------------------------------------------------------------------ replay
 
-    def update_in_steps(self, member: StreamsGroupMember) -> Iterator[None]:
+    def update_job(self, member: StreamsGroupMember) -> Iterator[None]:
         """Replay the state of a member; yield between two steps."""
         old = self.members.get(member.id)
         self.members[member.id] = member

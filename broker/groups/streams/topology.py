@@ -40,7 +40,7 @@ class StreamsTopology:
     def index(self) -> Generator[None, None, None]:
         """Index the topics of a new topology; yield between two steps."""
         named = {row.subtopology_id: row for row in self.value.subtopologies}
-        for name in (yield from iteration_order.hash_map_order_in_steps(named)):
+        for name in (yield from iteration_order.hash_map_order_job(named)):
             self.subtopologies[name] = row = named[name]
             sources = source_topics(row)
             while part := list(islice(sources, TOPICS_PER_STEP)):

@@ -122,7 +122,7 @@ def test_large_record_is_replayed_in_steps_to_the_state_of_a_replay_at_once(name
         }
     )
     most, steps, CountedRows.reads = 0, 0, 0
-    for _ in in_steps.replay_in_steps(0, GroupRecord(record.key, counted), in_steps.replay):
+    for _ in in_steps.replay_job(0, GroupRecord(record.key, counted), in_steps.replay):
         most, CountedRows.reads, steps = max(most, CountedRows.reads), 0, steps + 1
     assert max(most, CountedRows.reads) <= MOST_PER_STEP
     assert steps >= MANY // MOST_PER_STEP
@@ -136,7 +136,7 @@ def test_rows_with_many_partitions_are_fewer_in_a_step() -> None:
     )
     machine = GroupStateMachine(GroupSettings())
     CountedRows.reads, most = 0, 0
-    for _ in machine.replay_in_steps(0, record, machine.replay):
+    for _ in machine.replay_job(0, record, machine.replay):
         most, CountedRows.reads = max(most, CountedRows.reads), 0
     assert most <= 1
 

@@ -18,6 +18,7 @@ from ottla.broker.groups.java_collections.iteration_order import MAX_SORTED_PER_
 from ottla.broker.groups.share.heartbeat import heartbeat as share_heartbeat
 from ottla.broker.groups.state_machine import ShareGroupCommand
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard
+from ottla.jobs.sequences import sort_job
 from ottla.wire.codec import compiler
 from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
 from ottla.wire.errors import ErrorCode, ProtocolError
@@ -99,17 +100,17 @@ def with_classic_member() -> ConsumerGroupShard:
 
 
 @pytest.mark.parametrize("key", [None, iteration_order.java_string_sort_key])
-def test_sort_in_steps_equals_sorted_and_pauses(key: Callable[[str], Any] | None) -> None:
+def test_sort_job_equals_sorted_and_pauses(key: Callable[[str], Any] | None) -> None:
     names = counted_names()
     names = names[1::2] + names[::2]
-    found, most = in_steps(iteration_order.sort_in_steps(names, key))
+    found, most = in_steps(sort_job(names, key))
     assert found == sorted(names, key=key)
     assert most <= 12 * MAX_SORTED_PER_STEP, "so many comparisons sort a chunk"
 
 
-def test_sort_in_steps_is_stable_among_equal_keys() -> None:
+def test_sort_job_is_stable_among_equal_keys() -> None:
     items = [(number % 3, number) for number in range(5 * MAX_SORTED_PER_STEP)]
-    found, _ = in_steps(iteration_order.sort_in_steps(items, lambda item: item[0]))
+    found, _ = in_steps(sort_job(items, lambda item: item[0]))
     assert found == sorted(items, key=lambda item: item[0])
 
 
@@ -123,8 +124,8 @@ def test_java_sorted_strings_are_compared_in_steps_as_at_once() -> None:
         (frozenset(names), True),
         (frozenset(), False),
     ):
-        assert in_steps(one.equals_in_steps(against))[0] is (one == against) is is_equal
-    assert in_steps(one.equals_in_steps(same))[1] <= iteration_order.MAX_COMPARED_PER_STEP
+        assert in_steps(one.equals_job(against))[0] is (one == against) is is_equal
+    assert in_steps(one.equals_job(same))[1] <= iteration_order.MAX_COMPARED_PER_STEP
 
 
 def test_subscription_of_classic_member_is_decoded_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import cast
 
 from ottla.broker.dispatch.dispatcher import RequestContext
-from ottla.broker.groups.java_collections.iteration_order import sort_strings_in_steps
+from ottla.broker.groups.java_collections.iteration_order import sort_strings_job
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 
@@ -26,7 +26,7 @@ def check_subscription(context: RequestContext, group_id: str, names: list[str])
     if context.has_authorizer:
         yield from _check_authorized(context, names)
     try:
-        found = yield from sort_strings_in_steps(names, _max_record_bytes(context, group_id))
+        found = yield from sort_strings_job(names, _max_record_bytes(context, group_id))
     except OverflowError:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     return cast("list[str]", found)  # written and gone through as one

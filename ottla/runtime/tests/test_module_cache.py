@@ -50,7 +50,7 @@ def upgrade(tmp_path: Path) -> None:
 
 def test_import_of_kept_modules_after_an_upgrade_runs_the_code_of_the_start(kept: ModuleCache, tmp_path: Path) -> None:
     early = importlib.import_module("kept_sample.inner.early")
-    assert sum(1 for _ in kept.fill_in_steps()) == len(kept) == 2
+    assert sum(1 for _ in kept.fill_job()) == len(kept) == 2
     upgrade(tmp_path)
     for name in ("compiled", "source"):
         module = importlib.import_module(f"kept_sample.inner.{name}")
@@ -58,12 +58,12 @@ def test_import_of_kept_modules_after_an_upgrade_runs_the_code_of_the_start(kept
         assert module.__file__ == str(tmp_path / "kept_sample" / "inner" / f"{name}.py")
         assert module.__package__ == "kept_sample.inner"
     assert len(kept) == 0
-    assert sum(1 for _ in kept.fill_in_steps()) == 0
+    assert sum(1 for _ in kept.fill_job()) == 0
     assert early.VALUE == "old early"
 
 
 def test_import_of_kept_packages_and_their_modules_works(kept: ModuleCache, tmp_path: Path) -> None:
-    list(kept.fill_in_steps())
+    list(kept.fill_job())
     upgrade(tmp_path)
     assert importlib.import_module("kept_sample.inner.source").VALUE == "old source"
     assert sys.modules["kept_sample.inner"].__path__ == [str(tmp_path / "kept_sample" / "inner")]
@@ -73,7 +73,7 @@ def test_import_of_kept_packages_and_their_modules_works(kept: ModuleCache, tmp_
 
 def test_stale_bytecode_is_not_kept(kept: ModuleCache, tmp_path: Path) -> None:
     (tmp_path / "kept_sample" / "inner" / "compiled.py").write_text("VALUE = 'a newer source'\n")
-    list(kept.fill_in_steps())
+    list(kept.fill_job())
     upgrade(tmp_path)
     assert importlib.import_module("kept_sample.inner.compiled").VALUE == "a newer source"
 
@@ -122,7 +122,7 @@ def test_keep_in_several_threads_keeps_each_module_whole(monkeypatch: pytest.Mon
 
     def keep() -> None:
         started.wait()
-        list(twice.fill_in_steps())
+        list(twice.fill_job())
 
     monkeypatch.setattr(os, "pwrite", lets_others_run)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))

@@ -115,7 +115,7 @@ def test_very_many_texts_are_put_in_order_step_by_step(letters: str) -> None:
     texts = {
         "".join(rng.choices(letters, k=rng.randint(1, 12))) for _ in range(3 * iteration_order.MAX_SORTED_PER_STEP)
     }
-    steps, count = iteration_order.sort_strings_in_steps(texts), 0
+    steps, count = iteration_order.sort_strings_job(texts), 0
     while True:
         try:
             next(steps)
