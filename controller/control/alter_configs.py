@@ -26,7 +26,12 @@ from ottla.controller.metadata.image import (
     MetadataImage,
 )
 from ottla.controller.metadata.record_serde import ELR_VERSION
-from ottla.controller.partitions.partition_assignment import TOO_MANY_RECORDS, RequestTooLarge, check_batch_limits
+from ottla.controller.partitions.partition_assignment import (
+    TOO_MANY_RECORDS,
+    RequestTooLarge,
+    check_batch_limits,
+    utf8_size,
+)
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, collect_job, find_duplicates_job, first_occurrences
 from ottla.wire.codec.compiler import response_array
@@ -314,7 +319,7 @@ def _decide_each(
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             made = yield from decide(image, resource, defaults)
             records += made
-            size += sum(len(r.name) + len(r.value or "") for r in made if isinstance(r, ConfigRecord))
+            size += utf8_size(text for r in made if isinstance(r, ConfigRecord) for text in (r.name, r.value))
         except ProtocolError as error:
             code, message = error.code, error.message
         rows.append(row(code, message, resource.resource_type, resource.resource_name))

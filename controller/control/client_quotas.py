@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.limits import MAX_QUOTA_ENTITY_PARTS
 from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
+from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits, utf8_size
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED
 from ottla.wire.codec.schema import Message
@@ -134,7 +134,7 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
             else:
                 rows[entity] = _row(entity, ErrorCode.NONE, None)
                 records += changed
-                size += len(changed) * sum(len(name or "") for _, name in entity)
+                size += len(changed) * utf8_size(name for _, name in entity)
                 check_batch_limits(len(records), size)
             if number % YIELD_EVERY_DECODED == 0:
                 yield None

@@ -29,6 +29,7 @@ from ottla.controller.partitions.partition_assignment import (
     automatic_assignment,
     check_batch_limits,
     manual_assignment,
+    utf8_size,
 )
 from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.jobs.job import Job
@@ -252,7 +253,7 @@ def create_topics(
                     raise taken
                 result, made = yield from _create_topic(topic, image, making)
                 records += made
-                size += sum(len(c.name) + len(c.value or "") for c in topic.configs)
+                size += utf8_size(text for config in topic.configs for text in (config.name, config.value))
                 check_batch_limits(len(records), size)
             except ProtocolError as error:
                 result = refused(topic.name, error)

@@ -19,7 +19,7 @@ from ottla.client import scram
 from ottla.controller.control.controller_result import ControllerResult, ControllerResultSteps
 from ottla.controller.limits import MAX_SCRAM_FIELD_BYTES
 from ottla.controller.metadata.image import MetadataImage
-from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits
+from ottla.controller.partitions.partition_assignment import RequestTooLarge, check_batch_limits, utf8_size
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import YIELD_EVERY
 from ottla.wire.codec.schema import Message
@@ -127,7 +127,7 @@ def _alter(
         if fine.pop(name, None) is not None:
             wrong[name] = ErrorCode.UNKNOWN_SERVER_ERROR, None
     salts = sum(len(x.salt) for x in fine.values() if isinstance(x, UserScramCredentialRecord))
-    check_batch_limits(len(fine), sum(map(len, fine)) + salts)
+    check_batch_limits(len(fine), utf8_size(fine) + salts)
 
 
 def _validate_user(name: str, error: ScramError | None, fine: dict[str, Message], wrong: dict[str, ScramError]) -> None:

@@ -27,17 +27,22 @@ class RequestTooLarge(Exception):
         self.code = code
 
 
-def check_batch_limits(records_count: int, texts_chars: int) -> None:
-    """Return whether what a request makes fits into one batch. Its texts alone are counted: all else in it is small.
+def utf8_size(texts: Iterable[str | None]) -> int:
+    """Return the bytes of strings in the records of a batch."""
+    return sum(len(t) if t.isascii() else len(t.encode("utf-8", "surrogatepass")) for t in texts if t is not None)
+
+
+def check_batch_limits(records_count: int, texts_bytes: int) -> None:
+    """Check that the records of a request fit into one batch. Only their strings are counted: all else is small.
 
     Raises:
         RequestTooLarge: POLICY_VIOLATION, too many records; RECORD_LIST_TOO_LARGE, too much in them.
     """
     if records_count > MAX_RECORDS_PER_REQUEST:
         raise RequestTooLarge(TOO_MANY_RECORDS)
-    if texts_chars > MAX_METADATA_BATCH_BYTES:
+    if texts_bytes > MAX_METADATA_BATCH_BYTES:
         limit = f"the maximum allowed batch size of {MAX_METADATA_BATCH_BYTES}"
-        why = f"The total record(s) size of {texts_chars} exceeds {limit}"
+        why = f"The total record(s) size of {texts_bytes} exceeds {limit}"
         raise RequestTooLarge(why, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 

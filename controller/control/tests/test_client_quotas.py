@@ -123,8 +123,14 @@ def named(names: range | list[str], ops: int) -> list[Any]:
             ErrorCode.RECORD_LIST_TOO_LARGE,
             "maximum allowed batch size",
         ),
+        (
+            named([f"{n:03}" + "\u20ac" * 10_921 for n in range(256)], 1),
+            named(["\u20ac" * 171], 1),
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            "maximum allowed batch size",
+        ),
     ],
-    ids=["records", "bytes"],
+    ids=["records", "bytes", "bytes of characters"],
 )
 def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(
     most: list[Any], more: list[Any], code: ErrorCode, why: str, *, dry: bool

@@ -161,6 +161,14 @@ def test_more_than_eight_mebibytes_of_settings_are_too_much_for_one_batch() -> N
         assert len(controller.image.config(4, "1")) == (0 if code else count)
 
 
+def test_batch_size_of_settings_counts_bytes_of_characters() -> None:
+    value = "\u00e9" * 16_383
+    for count, code in ((255, 0), (257, ErrorCode.RECORD_LIST_TOO_LARGE)):
+        settings = [AlterConfigsResource(4, "1", [AlterableConfig(f"p{n}", 0, value) for n in range(count)])]
+        rows = submit(machine(), IncrementalAlterConfigsRequest(settings)).responses
+        assert [row.error_code for row in rows] == [code]
+
+
 def test_what_is_no_increase_is_told_apart() -> None:
     controller = machine()
     create(controller, "t", 3)

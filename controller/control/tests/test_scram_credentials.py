@@ -103,8 +103,9 @@ def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[An
         (lists(9_000, 1_000), lists(9_000, 1_001), ErrorCode.POLICY_VIOLATION),
         (lists(0, 10_000), lists(0, 10_001), ErrorCode.POLICY_VIOLATION),
         (lists(8_100, 0, 1024), lists(8_200, 0, 1024), ErrorCode.RECORD_LIST_TOO_LARGE),
+        (([], [up("\u00e9" * 2**21)]), ([], [up("\u00e9" * 2**22)]), ErrorCode.RECORD_LIST_TOO_LARGE),
     ],
-    ids=["set", "both", "removed", "bytes"],
+    ids=["set", "both", "removed", "bytes", "bytes of characters"],
 )
 def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(most: Any, too_many: Any, code: ErrorCode) -> None:
     image = MetadataImage(others={("scram", f"d{n}", 1): UserScramCredentialRecord() for n in range(11_000)})
