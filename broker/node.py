@@ -122,12 +122,12 @@ class Node:
         self.components = None
         await self._close_logs(made, marked=opened)
 
-    async def _open_partitions(self, made: BrokerComponents, ground: trio.Nursery) -> None:
+    async def _open_partitions(self, made: BrokerComponents, nursery: trio.Nursery) -> None:
         """Open what is there, and follow the metadata from here on."""
         image = made.controller.image
         made.controller.subscribe(made.publisher.publish)  # what is published while partitions are opened waits
         await made.open_partitions(image)
-        ground.start_soon(made.publisher.run)
+        nursery.start_soon(made.publisher.run)
 
     async def _serve(self, made: BrokerComponents, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
         """Serve until the stop, then move leaderships to other nodes while they can still be served."""

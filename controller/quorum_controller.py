@@ -299,20 +299,20 @@ class QuorumController:
         self._published.set()
         self._published = trio.Event()
 
-    def _is_needed(self, chore: PeriodicTask) -> bool:
+    def _is_needed(self, task: PeriodicTask) -> bool:
         """Return True if a periodic task may have work: a single node stays idle."""
         image = self.image
-        if chore is WRITE_NO_OP_RECORD:
+        if task is WRITE_NO_OP_RECORD:
             others = {*image.brokers, *image.controllers} - {self.node_id}
             return bool(others) or not self._raft.is_sole_voter
-        return chore not in TASKS_FOR_OTHER_BROKERS or any(broker_id != self.node_id for broker_id in image.brokers)
+        return task not in TASKS_FOR_OTHER_BROKERS or any(broker_id != self.node_id for broker_id in image.brokers)
 
-    async def _run_periodic_task(self, chore: PeriodicTask) -> None:
+    async def _run_periodic_task(self, task: PeriodicTask) -> None:
         """Run a periodic task as long as this node runs; its interval restarts with each activation."""
-        every_ms = chore.period_ms(self.machine.defaults.static_config)
+        every_ms = task.period_ms(self.machine.defaults.static_config)
         wait_ms = every_ms
         while every_ms > 0:
-            while not (self.is_active and self._is_needed(chore)):
+            while not (self.is_active and self._is_needed(task)):
                 await self._published.wait()
                 wait_ms = every_ms
             epoch = self._active_epoch
@@ -321,7 +321,7 @@ class QuorumController:
             if self._active_epoch != epoch:
                 continue
             try:
-                outcome = await self.submit(chore)
+                outcome = await self.submit(task)
                 if isinstance(outcome, str):
                     logger.info("%s", outcome)
                 wait_ms = REPEAT_DELAY_MS if outcome else every_ms
@@ -332,7 +332,7 @@ class QuorumController:
             except Exception as error:
                 if isinstance(error, ProtocolError) and error.code == ErrorCode.NOT_CONTROLLER:
                     continue  # leadership is gone
-                logger.exception("Failed to %s, retrying", chore.name)
+                logger.exception("Failed to %s, retrying", task.name)
                 wait_ms = ERROR_RETRY_MS
 
     # ------------------------------------------------------------------ requests

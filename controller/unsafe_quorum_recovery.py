@@ -68,8 +68,8 @@ def _own_entry(store: MetadataStore) -> VotersRecordVoter:
     return mine[0]
 
 
-def _ids(told: VotersRecord) -> list[int]:
-    return sorted(v.voter_id for v in told.voters)
+def _ids(voters: VotersRecord) -> list[int]:
+    return sorted(v.voter_id for v in voters.voters)
 
 
 def _machine(store: MetadataStore) -> ControllerStateMachine:

@@ -87,7 +87,7 @@ class ClusterNode:
         self.port = port
         self.controller_port = 0
         self._process: subprocess.Popen[str] | None = None
-        self._told = threading.Event()
+        self._start_finished = threading.Event()
         self._ready = False
 
     @property
@@ -110,21 +110,21 @@ class ClusterNode:
         with open(open_private(self.config), "w", encoding="utf-8") as file:
             file.write(dumps_settings(settings))
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--config", self.config]
-        self._told, self._ready = threading.Event(), False
+        self._start_finished, self._ready = threading.Event(), False
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603
-        threading.Thread(target=self._listen, args=(self._process, self._told), daemon=True).start()
+        threading.Thread(target=self._listen, args=(self._process, self._start_finished), daemon=True).start()
 
-    def _listen(self, process: subprocess.Popen[str], told: threading.Event) -> None:
+    def _listen(self, process: subprocess.Popen[str], finished: threading.Event) -> None:
         """Read the output of the process to its end."""
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
                 if "Kafka Server started" in line:
                     self._ready = True
-                    told.set()
+                    finished.set()
         process.wait()
-        told.set()
+        finished.set()
 
     def wait(self) -> None:
         """Wait until clients may connect.
@@ -132,7 +132,7 @@ class ClusterNode:
         Raises:
             ClusterFailed: it ended before, or took too long.
         """
-        if not self._told.wait(START_WITHIN_S) or not self._ready:
+        if not self._start_finished.wait(START_WITHIN_S) or not self._ready:
             why = f"ended with status {self.status}" if self.status is not None else "is not ready yet"
             raise ClusterFailed(f"node {self.id} {why}: {self._last_words()}")
 

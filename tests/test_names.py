@@ -26,12 +26,16 @@ PACKAGES = (
 )
 GENERIC = "asked told taken one it rows known found left way begin settle take say tell lay give"
 """Words that say nothing outside the function that uses them."""
-METAPHORS = "door stranger house room wing floor ground bell twin line chore turn world news life fate peace"
+METAPHORS = (
+    "door stranger house room wing floor ground bell twin line chore turn world news life fate peace swarm nobody"
+)
 FORMS = (
     "doors strangers houses rooms wings floors grounds bells twins lines chores turns worlds lives fates ways "
     "asks tells takes gives says begins settles lays settled laid given said begun"
 )
 WORDS = frozenset(f"{GENERIC} {METAPHORS} {FORMS}".split())
+PARAMETERS = frozenset(f"{METAPHORS} who whose whom say said tell told".split()) - {"line"}
+"""Words that no parameter of product code or of the simulator is named."""
 EXEMPT = {
     "BeginEpoch": "Kafka's API BeginQuorumEpoch",
     "last_known_elr": "Kafka's lastKnownElr",
@@ -42,13 +46,13 @@ EXEMPT = {
 """Names that keep such a word, with the reason. Kafka's API keys and error codes are upper case."""
 REPLACED = """
 Absences Admin Admission Answered Applier Asked Asks Beaten Bound BrokerWatch Call Changes Chore Contacts Context
-Counts Covered Decision Delta Directories Disturber Door Draft EpochChain Exchange Following Gate Gone Good Ground
-GuardedConnection Hangups Heads Image IsrChanges Kind Known Lane LeaderEpochs LeaderLine Leading Leases Ledger Letter
-Line Lines Listening Lives LookFirst Losses Make Making Markers Metering Mover Moves Mutations Numbers OfShare
-OfStreams Overdue Parts Peers Place PointsWriter Preparing ProducerStates Promised Pushed Raft RaftNode RecordWalk
-Refusal Refused Rehearsal Remote Replica Replicas Rows Said Seen Services Sessions Settle Settled Shared Shares Sight
-Standing StartsFile Steps Stopwatch Storage Strangers Swarm Synced SyncedLog Throttle Ticket Turn Turns Unpackings
-Unreachable Unread Verifier VoterHistory Waiting Wanted Whole Wire World Written
+Counts Covered Decision Delta Directories Disturber Door Draft EpochChain Exchange FetchRequester Following Gate Gone
+Good Ground GuardedConnection Hangups Heads Image IsrChanges Kind Known Lane LeaderEpochs LeaderLine Leading Leases
+Ledger Letter Line Lines Listening Lives LookFirst Losses Make Making Markers Metering Mover Moves Mutations Numbers
+OfShare OfStreams Overdue Parts Peers Place PointsWriter Preparing ProducerStates Promised Pushed Raft RaftNode
+RecordWalk Refusal Refused Rehearsal Remote Replica Replicas Rows Said Seen Services Sessions Settle Settled Shared
+Shares Sight Standing StartsFile Steps Stopwatch Storage Strangers Swarm Synced SyncedLog Throttle Ticket Turn Turns
+Unpackings Unreachable Unread Verifier VoterHistory Waiting Wanted Whole Wire World Written
 """
 """Former class names, each of which stood for several things or for one that Kafka names otherwise."""
 
@@ -103,6 +107,13 @@ def flagged(tree: ast.Module) -> list[str]:
     return [name for name in shown if words(name) or name in REPLACED.split()]
 
 
+def parameters(tree: ast.Module) -> list[str]:
+    """Return the parameters of a module's functions that have such a name."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    named = [arg.arg for node in functions for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]
+    return [name for name in named if name.lstrip("_") in PARAMETERS]
+
+
 def test_public_class_names_are_defined_once() -> None:
     places: dict[str, list[str]] = {}
     for path, tree in sources().items():
@@ -119,6 +130,17 @@ def test_module_names_have_no_replaced_word() -> None:
 def test_public_names_have_no_replaced_word() -> None:
     found = {path: flagged(tree) for path, tree in sources().items() if not Path(path).stem.startswith("test_")}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_parameters_are_no_replaced_word() -> None:
+    product = {path: tree for path, tree in sources().items() if "tests" not in Path(path).parts}
+    found = {path: parameters(tree) for path, tree in product.items() if path.split("/")[0] in PACKAGES[:6]}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_parameters_returns_those_with_a_replaced_word() -> None:
+    source = "def connect(who, port, *, door=None): ...\nasync def send(_told, at): ..."
+    assert parameters(ast.parse(source)) == ["who", "door", "_told"]
 
 
 @pytest.mark.parametrize(

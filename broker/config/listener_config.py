@@ -34,7 +34,7 @@ ENABLED_MECHANISMS, GSSAPI = "sasl.enabled.mechanisms", "GSSAPI"
 PROTOCOL_MAP = "listener.security.protocol.map"
 LISTENERS = "listeners"
 ADVERTISED_LISTENERS = "advertised.listeners"
-JOINED_FILE = "joined.properties"
+JOIN_PROPERTIES_FILE = "joined.properties"
 """File of a node that joined a cluster, beside its metadata log: the controllers' addresses."""
 
 _HOST_PORT = re.compile(r"\[?([0-9a-zA-Z\-%._:]*)]?:0*([0-9]{1,5})")

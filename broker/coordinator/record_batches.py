@@ -154,23 +154,23 @@ def _transactional_batch(
     serde: Serde[R],
     records: list[R],
     encoded: Encoded,
-    whose: TransactionContext,
+    txn: TransactionContext,
     now_ms: int,
 ) -> CoordinatorBatch:
     assert isinstance(machine, TransactionalStateMachine)
 
     def replay(offset: int) -> None:
         for index, record in enumerate(records):
-            machine.replay_pending(offset + index, whose.producer_id, record)
+            machine.replay_pending(offset + index, txn.producer_id, record)
 
     raw = r.build_batch(
         [r.NewRecord(*pair, now_ms) for pair in encoded],
         attributes=TRANSACTIONAL_BIT,
-        producer_id=whose.producer_id,
-        producer_epoch=whose.epoch,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
         base_sequence=serde.base_sequence,
     )
-    return CoordinatorBatch(bytearray(raw), replay, TxnAppendContext(whose.guard))
+    return CoordinatorBatch(bytearray(raw), replay, TxnAppendContext(txn.guard))
 
 
 def _end_txn_batch(machine: StateMachine[R], ends: TransactionCompletion, now_ms: int) -> CoordinatorBatch:

@@ -52,7 +52,7 @@ class Shard(Generic[R]):
 
     def __init__(
         self,
-        ground: ShardDependencies,
+        dependencies: ShardDependencies,
         replica: HostedPartition,
         machine: StateMachine[R],
         serde: Serde[R],
@@ -60,7 +60,7 @@ class Shard(Generic[R]):
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         """``failed``: called after the active shard has failed, to have it reloaded."""
-        self._dependencies = ground
+        self._dependencies = dependencies
         self._serde = serde
         self._on_log_advanced = out_of_step
         self._on_failed = failed

@@ -46,8 +46,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 
-class FetchRequester(Protocol):
-    """Client of a fetch."""
+class FetchRequestContext(Protocol):
+    """Context of a Fetch request: what its client may do."""
 
     def may(self, operation: AclOperation, resource: ResourceType) -> bool:
         """Return True if it is authorized for an operation."""
@@ -160,7 +160,7 @@ class _LargeFetchContext:
         return self._count
 
     def __contains__(self, _: object) -> bool:
-        raise AssertionError("nobody asks")
+        raise AssertionError("no request uses it")
 
     def __iter__(self) -> Iterator[CachedPartition | None]:
         """Yield the partitions; None for a topic or a repetition that is left out, so that no step is long."""
@@ -207,7 +207,7 @@ class FetchSessionCache:
         return self._sessions.get(session_id)
 
     def new_context(
-        self, names: Mapping[bytes, str], version: int, request: FetchRequest, asks: FetchRequester
+        self, names: Mapping[bytes, str], version: int, request: FetchRequest, context: FetchRequestContext
     ) -> Job[FetchContext | FetchResponse]:
         """Return the context of a fetch, in steps; or an error response for an invalid session.
 
@@ -224,7 +224,7 @@ class FetchSessionCache:
             if number % PARTITIONS_PER_STEP == 0:
                 yield None
         is_whole = epoch in (INITIAL_EPOCH, FINAL_EPOCH)
-        is_broker = is_whole and is_follower and _may_follow(asks)
+        is_broker = is_whole and is_follower and _may_follow(context)
         if is_whole and count > MAX_FETCH_SESSION_PARTITIONS and not is_broker:
             self._sessions.pop(session_id, None)
             long = _LargeFetchContext(request, version, names, count, is_follower=is_follower)
@@ -251,7 +251,7 @@ class FetchSessionCache:
         session.advance_epoch()  # first: others may go on during what follows
         before = len(session.partitions)
         yield from _update_session(session, request, named)
-        if len(session.partitions) > before and self._is_too_large(session, asks):
+        if len(session.partitions) > before and self._is_too_large(session, context):
             self._sessions.pop(session.id, None)  # it has grown too large: the reader goes on without one
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
@@ -263,8 +263,8 @@ class FetchSessionCache:
             session.record_request(self._env.now_ms())
         return IncrementalFetchContext(session, names, is_follower=is_follower, is_own=is_own)
 
-    def _is_too_large(self, session: FetchSession, asks: FetchRequester) -> bool:
-        if session.is_privileged and _may_follow(asks):  # it may have lost that right since
+    def _is_too_large(self, session: FetchSession, context: FetchRequestContext) -> bool:
+        if session.is_privileged and _may_follow(context):  # it may have lost that right since
             return False
         return (
             len(session.partitions) > MAX_FETCH_SESSION_PARTITIONS
@@ -306,8 +306,8 @@ class FetchSessionCache:
         return session_id
 
 
-def _may_follow(asks: FetchRequester) -> bool:
-    return asks.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+def _may_follow(context: FetchRequestContext) -> bool:
+    return context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
 
 def _partitions_by_key(request: FetchRequest, *, uses_ids: bool) -> Job[dict[PartitionKey, FetchPartition]]:

@@ -33,10 +33,10 @@ _ACCEPTED_PER_STEP = 8
 class Acceptor:
     """Connections of one listener."""
 
-    def __init__(self, dispatcher: Dispatcher, door: ListenerSecurity | None = None) -> None:
-        """Create an acceptor; ``door``: its authentication; None: none."""
+    def __init__(self, dispatcher: Dispatcher, security: ListenerSecurity | None = None) -> None:
+        """Create an acceptor; ``security``: its authentication; None: none."""
         self._dispatcher = dispatcher
-        self._security = door
+        self._security = security
         self.node_acceptors: Sequence[Acceptor] = (self,)
         """The acceptors of all listeners of the node."""
         self._connections: set[Connection] = set()

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class SecureConnection(Connection):
     """A connection of a listener with TLS, a login, or both."""
 
-    def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream, door: ListenerSecurity) -> None:
+    def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream, security: ListenerSecurity) -> None:
         super().__init__(dispatcher, stream)
-        self._security = door
+        self._security = security
         self._env = dispatcher.services.env
         self._accepted_ms: float | None = self._env.monotonic_ms()
         """None once it is known who this is."""
@@ -46,12 +46,12 @@ class SecureConnection(Connection):
         self._grows_to_bytes = UNCOUNTED_PRE_AUTH_BYTES
         self._authenticator: SaslAuthenticator | None = None
         self._usual_limit = self._authentication_limit = self._limit
-        if door.requires_sasl:
-            mechanisms = door.sasl_server_factories(self._env)
+        if security.requires_sasl:
+            mechanisms = security.sasl_server_factories(self._env)
             self._authenticator = SaslAuthenticator(
-                SaslPolicy(mechanisms, door.max_reauth_ms, self._answer_api_versions, self._env.now_ms)
+                SaslPolicy(mechanisms, security.max_reauth_ms, self._answer_api_versions, self._env.now_ms)
             )
-            self._limit = self._authentication_limit = min(self._limit, door.max_receive_bytes)
+            self._limit = self._authentication_limit = min(self._limit, security.max_receive_bytes)
 
     def idle_ms(self, now_ms: float) -> float:
         """Return the idle time; infinite after the authentication timeout."""
@@ -135,9 +135,9 @@ class SecureConnection(Connection):
         if self._security.audit is not None:
             self._security.audit.log_authentication_failure(self._peer.host, self._peer.listener, why)
 
-    def _audit_success(self, way: str) -> None:
+    def _audit_success(self, mechanism: str) -> None:
         if self._security.audit is not None:
-            self._security.audit.log_authentication(self._peer, self._peer.listener, way)
+            self._security.audit.log_authentication(self._peer, self._peer.listener, mechanism)
 
     def _respond_as_prepared(self, frame: memoryview) -> list[Chunk] | None:
         gate = self._authenticator
@@ -164,25 +164,25 @@ class SecureConnection(Connection):
             said = gate.complete(said.request, weighed, self._env.monotonic_ms())
         await self._apply_result(gate, said)
 
-    async def _apply_result(self, gate: SaslAuthenticator, said: AuthResult) -> None:
+    async def _apply_result(self, gate: SaslAuthenticator, result: AuthResult) -> None:
         """Send the authenticator's response, and close the connection after a failure."""
-        if said.failure is not None:
+        if result.failure is not None:
             where, host = self._peer.listener, self._peer.host
             text = "Failed authentication with %s on listener %s: %s"
-            self._log(logging.INFO, text, host, where, said.failure)
-            self._audit_failure(said.failure)
-        if said.is_delayed:
+            self._log(logging.INFO, text, host, where, result.failure)
+            self._audit_failure(result.failure)
+        if result.is_delayed:
             await self._flush()
             await self._env.sleep(self._security.failure_delay_ms / 1000)
-        if isinstance(said.response, bytes):
-            self._out += [len(said.response).to_bytes(4, "big"), said.response]
-        elif said.response is not None:
-            request = cast("RequestFrame", said.request)
+        if isinstance(result.response, bytes):
+            self._out += [len(result.response).to_bytes(4, "big"), result.response]
+        elif result.response is not None:
+            request = cast("RequestFrame", result.request)
             key, version = request.key, request.response_version
-            self._out += encode_response(key, version, request.correlation_id, said.response)
+            self._out += encode_response(key, version, request.correlation_id, result.response)
         self._out_bytes += 1
         await self._flush()
-        if said.failure is not None:
+        if result.failure is not None:
             raise CloseConnection
         self._limit = self._authentication_limit  # also for a reauthentication
         if gate.state is SaslState.COMPLETE:

@@ -45,9 +45,9 @@ class DisconnectNotifier(Protocol):
 class ClientMetricsInstance:
     """Client that pushes metrics."""
 
-    def __init__(self, ident: bytes, who: ClientAttributes, wanted: MergedSubscription, version: int) -> None:
+    def __init__(self, ident: bytes, attributes: ClientAttributes, wanted: MergedSubscription, version: int) -> None:
         self.client_instance_id = ident
-        self.attributes = who
+        self.attributes = attributes
         self.subscription = wanted
         self.subscription_id = wanted.subscription_id(ident)
         self.version = version
@@ -114,16 +114,16 @@ class ClientMetricsInstanceCache:
         self._version += 1
 
     def get_or_create(
-        self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier, now_ms: float
+        self, ident: bytes, attributes: ClientAttributes, peer: DisconnectNotifier, now_ms: float
     ) -> ClientMetricsInstance:
         """Return the client of this id with its current subscription; created for a new one of this connection."""
         found = self._instances.pop(ident, None)
         self._remove_expired(now_ms)
         if found is None or found.version < self._version:
-            who = who if found is None else found.attributes
+            attributes = attributes if found is None else found.attributes
             if found is None and len(self._instances) >= MAX_CLIENT_METRICS_INSTANCES:
                 del self._instances[next(iter(self._instances))]
-            found = ClientMetricsInstance(ident, who, self._merged_subscription(who), self._version)
+            found = ClientMetricsInstance(ident, attributes, self._merged_subscription(attributes), self._version)
             is_new = peer not in self._instance_ids_by_peer
             self._instance_ids_by_peer[peer] = ident
             if is_new:
@@ -132,8 +132,8 @@ class ClientMetricsInstanceCache:
         found.expires_ms = now_ms + max(MIN_EXPIRY_MS, 3 * found.subscription.interval_ms)
         return found
 
-    def _merged_subscription(self, who: ClientAttributes) -> MergedSubscription:
-        meant = tuple(number for number, each in enumerate(self._subscriptions) if each.matches(who))
+    def _merged_subscription(self, attributes: ClientAttributes) -> MergedSubscription:
+        meant = tuple(number for number, each in enumerate(self._subscriptions) if each.matches(attributes))
         if meant not in self._merged_subscriptions:
             self._merged_subscriptions[meant] = merge_subscriptions(self._subscriptions[number] for number in meant)
         return self._merged_subscriptions[meant]

@@ -38,23 +38,27 @@ class ClientMetricsManager:
             self._instances.set_subscriptions(read_subscriptions(image))
 
     def _get_instance(
-        self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier, now_ms: float
+        self, ident: bytes, attributes: ClientAttributes, peer: DisconnectNotifier, now_ms: float
     ) -> ClientMetricsInstance:
-        return self._instances.get_or_create(ident, {**who, "client_instance_id": uuid_to_string(ident)}, peer, now_ms)
+        return self._instances.get_or_create(
+            ident, {**attributes, "client_instance_id": uuid_to_string(ident)}, peer, now_ms
+        )
 
-    def get_subscription(self, ident: bytes, who: ClientAttributes, peer: DisconnectNotifier) -> ClientMetricsInstance:
+    def get_subscription(
+        self, ident: bytes, attributes: ClientAttributes, peer: DisconnectNotifier
+    ) -> ClientMetricsInstance:
         """Return a client's subscription; a new client gets an id.
 
         Raises:
             ProtocolError: THROTTLING_QUOTA_EXCEEDED.
         """
         now_ms = self._env.monotonic_ms()
-        instance = self._get_instance(self._env.uuid() if ident == RESERVED_IDS[0] else ident, who, peer, now_ms)
+        instance = self._get_instance(self._env.uuid() if ident == RESERVED_IDS[0] else ident, attributes, peer, now_ms)
         instance.check_get_request(now_ms)
         return instance
 
     def push(
-        self, request: PushTelemetryRequest, who: ClientAttributes, peer: DisconnectNotifier, most_bytes: int
+        self, request: PushTelemetryRequest, attributes: ClientAttributes, peer: DisconnectNotifier, most_bytes: int
     ) -> Job[None]:
         """Process a push of metrics.
 
@@ -64,7 +68,7 @@ class ClientMetricsManager:
         if request.client_instance_id in RESERVED_IDS:
             raise ProtocolError(ErrorCode.INVALID_REQUEST)
         now_ms = self._env.monotonic_ms()
-        instance = self._get_instance(request.client_instance_id, who, peer, now_ms)
+        instance = self._get_instance(request.client_instance_id, attributes, peer, now_ms)
         instance.check_push_request(request, now_ms, most_bytes)
         if not request.metrics:
             return

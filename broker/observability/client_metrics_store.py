@@ -33,8 +33,8 @@ class _SeriesValue(NamedTuple):
 class _ClientValues:
     """Values of one client."""
 
-    def __init__(self, who: str) -> None:
-        self.identity_labels = who
+    def __init__(self, identity_labels: str) -> None:
+        self.identity_labels = identity_labels
         self.values: dict[Series, _SeriesValue] = {}
         self.size_bytes = 0
         self.expires_ms = 0.0

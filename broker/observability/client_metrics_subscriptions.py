@@ -55,10 +55,10 @@ class ClientMetricsSubscription(NamedTuple):
     patterns: Mapping[str, Any]
     """Pattern of each attribute; None matches no client."""
 
-    def matches(self, who: ClientAttributes) -> bool:
+    def matches(self, attributes: ClientAttributes) -> bool:
         """Return whether a client is meant."""
         for name, pattern in self.patterns.items():
-            text = who.get(name)
+            text = attributes.get(name)
             if text is None or pattern is None or not pattern.fullmatch(text):
                 return False
         return True

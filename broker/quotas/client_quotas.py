@@ -46,28 +46,30 @@ class ClientQuotaManager(QuotaTable[Rate]):
         """Attribute of `ottla.broker.requests.peer.QuotaBindings` that keeps a binding of this quota, if any."""
         self._unlimited_counter.remove_limit()
 
-    def maybe_record_and_get_throttle_ms(self, who: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
+    def maybe_record_and_get_throttle_ms(
+        self, client: QuotaClient, client_id: str, value: float, about_ms: float
+    ) -> int:
         """Record a value and return the throttle time in milliseconds.
 
         ``about_ms``: arrival of the request, wall clock; the current time is only read where it matters. Frequent
         callers try their cached binding first.
         """
-        bound = self.binding(who.principal, client_id)
+        bound = self.binding(client.principal, client_id)
         if self.binding_attribute is not None and len(client_id) <= MAX_QUOTA_CLIENT_ID_CHARS:
-            setattr(who.quota_bindings, self.binding_attribute, bound)
+            setattr(client.quota_bindings, self.binding_attribute, bound)
         return (
             0
             if bound.try_record(value, about_ms)
-            else self._record_and_measure(who, bound, value, about_ms, keep=self._retains_throttled)
+            else self._record_and_measure(client, bound, value, about_ms, keep=self._retains_throttled)
         )
 
-    def record_and_get_throttle_ms(self, who: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
+    def record_and_get_throttle_ms(self, client: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
         """As `maybe_record_and_get_throttle_ms`, of what counts in any case."""
-        bound = self.binding(who.principal, client_id)
-        return 0 if bound.limit == UNLIMITED else self._record_and_measure(who, bound, value, about_ms, keep=True)
+        bound = self.binding(client.principal, client_id)
+        return 0 if bound.limit == UNLIMITED else self._record_and_measure(client, bound, value, about_ms, keep=True)
 
     def _record_and_measure(
-        self, who: QuotaClient, bound: QuotaBinding[Rate], value: float, about_ms: float, *, keep: bool
+        self, client: QuotaClient, bound: QuotaBinding[Rate], value: float, about_ms: float, *, keep: bool
     ) -> int:
         now_ms = self._env.monotonic_ms()
         rate = bound.counter = self.counter(bound.counter_key, now_ms)
@@ -79,12 +81,12 @@ class ClientQuotaManager(QuotaTable[Rate]):
         if not keep:
             rate.record(-value, now_ms)
         delay_ms = round(min(self._most_delay_ms, (measured - bound.limit) / bound.limit * window_ms))
-        who.throttle_ms = max(who.throttle_ms, delay_ms)
+        client.throttle_ms = max(client.throttle_ms, delay_ms)
         return delay_ms
 
-    def record_no_throttle(self, who: QuotaClient, client_id: str, value: float) -> None:
+    def record_no_throttle(self, client: QuotaClient, client_id: str, value: float) -> None:
         """Record a value without throttling; a negative value takes one back."""
-        bound, now_ms = self.binding(who.principal, client_id), self._env.monotonic_ms()
+        bound, now_ms = self.binding(client.principal, client_id), self._env.monotonic_ms()
         if bound.limit != UNLIMITED:
             self.counter(bound.counter_key, now_ms).record(value, now_ms)
 

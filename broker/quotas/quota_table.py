@@ -189,8 +189,8 @@ class QuotaBinding(Generic[C]):
 
     __slots__ = ("client_id", "counter", "counter_key", "limit", "max_in_window")
 
-    def __init__(self, who: tuple[str, str], client_id: str, rate: float, counter: C) -> None:
-        self.counter_key = who
+    def __init__(self, counter_key: tuple[str, str], client_id: str, rate: float, counter: C) -> None:
+        self.counter_key = counter_key
         self.client_id: str | None = client_id
         """What who counts here calls itself; None once something else holds: then it has to be looked for again."""
         self.limit = rate
@@ -268,15 +268,15 @@ class QuotaTable(Generic[C]):
                 return QuotaBinding((who[0], who[1][:MAX_QUOTA_CLIENT_ID_CHARS]), client_id, rate, self._unused_counter)
         return QuotaBinding((UNSPECIFIED, UNSPECIFIED), client_id, UNLIMITED, self._unlimited_counter)
 
-    def counter(self, who: tuple[str, str], now_ms: float) -> C:
+    def counter(self, counter_key: tuple[str, str], now_ms: float) -> C:
         """Return the counter of a client, and remove expired ones."""
-        found = self._counters.pop(who, None)
+        found = self._counters.pop(counter_key, None)
         self._remove_expired(now_ms)
         if found is None:
             found = self._make()
             if len(self._counters) >= MAX_QUOTA_COUNTERS:
                 del self._counters[next(iter(self._counters))]
-        self._counters[who] = found
+        self._counters[counter_key] = found
         return found
 
     def _remove_expired(self, now_ms: float) -> None:

@@ -75,7 +75,7 @@ def _apply_partition_result(
     asked: PendingIsrChange,
     row: AlterPartitionResponsePartitionData,
     replicas: ReplicaManager,
-    told: list[str],
+    refusals: list[str],
     now_ms: int,
 ) -> AlterPartitionOutcome:
     """Apply the controller's result to one partition."""
@@ -93,7 +93,7 @@ def _apply_partition_result(
         if isinstance(asked.pending_isr, PendingShrinkIsr):
             former = ",".join(map(str, asked.pending_isr.committed.isr))
             text = f"Shrinking ISR from {former} to {isr}; {text}"
-        told.append(text)
+        refusals.append(text)
     elif outcome is not AlterPartitionOutcome.IGNORED:
         replicas.isr_failures += 1
         code = ErrorCode(row.error_code).name

@@ -158,22 +158,22 @@ class HostedPartition:
         self.is_flushing = False
         """True if a sync that answers wait for is under way: what is appended behind it is committed by the next."""
 
-    def apply_partition_state(self, node_id: int, told: PartitionRegistration, now_ms: int) -> bool:
+    def apply_partition_state(self, node_id: int, registration: PartitionRegistration, now_ms: int) -> bool:
         """Apply the partition state of the image; return True if this node becomes leader in a new epoch."""
-        state, leads = self.state, told.leader == node_id
+        state, leads = self.state, registration.leader == node_id
         self._notify_listeners(more=True)
-        self.leader_epoch = epoch = told.leader_epoch
+        self.leader_epoch = epoch = registration.leader_epoch
         self.is_leader = leads
         if not leads:
             self.is_sole_replica = False
             if type(state) is LeaderState:
                 self.end_at_demotion = self.log.log_end_offset
-            self.state = FollowerState(told.leader_epoch, told.leader)
+            self.state = FollowerState(registration.leader_epoch, registration.leader)
             self.notify_waiters()
             return False
-        isr = CommittedIsr(told.isr, told.recovering > 0)
+        isr = CommittedIsr(registration.isr, registration.recovering > 0)
         if isinstance(state, LeaderState) and state.epoch == epoch:
-            if state.apply_partition_state(told.partition_epoch, told.replicas, isr):
+            if state.apply_partition_state(registration.partition_epoch, registration.replicas, isr):
                 self.is_sole_replica = not state.followers
                 self.on_flushed(self._own_end_offset(), now_ms)
                 self._wake(self._start_key)
@@ -182,7 +182,7 @@ class HostedPartition:
         # An epoch that the image passed over may have been led by another broker: its followers may have truncated.
         before = state if type(state) is LeaderState and state.epoch == epoch - 1 else None
         self.state = LeaderState.start_epoch(
-            node_id, epoch, told.partition_epoch, told.replicas, isr, end, now_ms, before
+            node_id, epoch, registration.partition_epoch, registration.replicas, isr, end, now_ms, before
         )
         self.is_sole_replica = not self.state.followers
         if type(state) is FollowerState:

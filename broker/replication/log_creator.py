@@ -118,14 +118,14 @@ class LogCreator:
 
     # ------------------------------------------------------------------ what is to be made
 
-    def request_log(self, at: TopicPartition, topic_id: bytes, told: PartitionRegistration) -> None:
+    def request_log(self, at: TopicPartition, topic_id: bytes, registration: PartitionRegistration) -> None:
         """Request the creation of a log, unless the log may be in an unavailable directory."""
         if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
             return  # it comes, or has come meanwhile
         if at[0] == METADATA_TOPIC:  # an older controller let it be created
             logger.error("Skipping creation of logs of topic %s: it has the name of the metadata log. Delete it", at[0])
             return
-        if self._may_be_in_unavailable_directory(at, told):
+        if self._may_be_in_unavailable_directory(at, registration):
             if not self._replica_manager.offline_partitions:
                 logger.warning(
                     "Skipping creation of log %s-%d: an offline log directory may have it, and further ones",
@@ -137,19 +137,19 @@ class LogCreator:
         self._requested[at] = None
         self._wakeup.set()
 
-    def _may_be_in_unavailable_directory(self, at: TopicPartition, told: PartitionRegistration) -> bool:
+    def _may_be_in_unavailable_directory(self, at: TopicPartition, registration: PartitionRegistration) -> bool:
         """Return True if a missing log must not be created, since it may be in a failed directory.
 
         Without a failed directory, an unknown directory id is that of a replaced or removed disk: the log is created
         and filled while another replica leads. Otherwise it is not created: the controller might elect the empty
         replica, and the others would truncate their logs. Kafka creates it then, too.
         """
-        place, node_id = directory_id_of(told, self._config.node_id), self._config.node_id
+        place, node_id = directory_id_of(registration, self._config.node_id), self._config.node_id
         placed = place not in (MIGRATING, UNASSIGNED)
         unknown = placed and all(d.id != place for d in self._log_dirs.online)
         if self._log_dirs.offline:
             return at in self._replica_manager.offline_partitions or unknown or (self.is_starting and not placed)
-        return unknown and told.leader in (NO_LEADER, node_id)
+        return unknown and registration.leader in (NO_LEADER, node_id)
 
     def set_preferred_directory(self, at: TopicPartition, directory: LogDirectory) -> None:
         """Set the directory in which a missing partition will be created."""

@@ -240,11 +240,13 @@ class ReplicaManager:
         for path in list_foreign_entries(directory.disk, directory.path):
             logger.warning("Found directory that is not in the form of topic-partition: %r (left unchanged)", path)
 
-    def _quarantine_older(self, one: PartitionLog, other: PartitionLog, told: PartitionRegistration) -> PartitionLog:
+    def _quarantine_older(
+        self, one: PartitionLog, other: PartitionLog, registration: PartitionRegistration
+    ) -> PartitionLog:
         # lazy: 0.6 ms, 6 kB: only where two directories hold the same partition
         from ottla.broker.storage.duplicate_logs import quarantine_older
 
-        return quarantine_older(self._log_dirs, one, other, told, self._config.node_id, self._env.uuid().hex())
+        return quarantine_older(self._log_dirs, one, other, registration, self._config.node_id, self._env.uuid().hex())
 
     # ------------------------------------------------------------------ following the image
 
@@ -262,27 +264,27 @@ class ReplicaManager:
         if replica.traffic.hosted_count == 0:
             self.removed_traffic.add(self.traffic.pop(replica.topic))
 
-    def apply_partition_state(self, at: TopicPartition, told: PartitionRegistration) -> None:
+    def apply_partition_state(self, at: TopicPartition, registration: PartitionRegistration) -> None:
         """Apply the image's state of a hosted partition, and become leader if it says so."""
         replica, node = self._hosted[at], self._config.node_id
-        actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(told, node)
+        actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(registration, node)
         future = self.future_logs.get(at)
         if actual != place and (future is None or self._log_dirs.directory_of(future).id != place):
             self.on_directory_changed(replica.topic_id, replica.partition, actual)
         led = replica.is_leader
-        begins = replica.apply_partition_state(node, told, self._env.now_ms())
+        begins = replica.apply_partition_state(node, registration, self._env.now_ms())
         if led and not replica.is_leader:
             for callback in self.on_resigned:
                 callback(replica)
         if not replica.is_leader:
             for follows in self.on_follower:
-                follows(replica, told.leader, told.leader_epoch)
+                follows(replica, registration.leader, registration.leader_epoch)
         if begins:
-            replica.log.assign_epoch_start_offset(told.leader_epoch)
+            replica.log.assign_epoch_start_offset(registration.leader_epoch)
             replica.recover_high_watermark(self._env.now_ms())
             for callback in self.on_leader:
                 callback(replica)
-            for broker in told.replicas:
+            for broker in registration.replicas:
                 if broker != node:
                     self._wake(follower_fetch_key(broker))
         if replica.is_leader:

@@ -102,7 +102,7 @@ def _invalid_record_state(text: str) -> ProtocolError:
 
 
 def acknowledge_records(
-    share: SharePartition, member_id: str, said: Sequence[ShareAcknowledgementBatch], now_ms: int
+    share: SharePartition, member_id: str, batches: Sequence[ShareAcknowledgementBatch], now_ms: int
 ) -> RecordStateChanges:
     """Acknowledge a member's records: pending until `complete_changes`.
 
@@ -113,7 +113,7 @@ def acknowledge_records(
     """
     changes = RecordStateChanges()
     try:
-        for one in said:
+        for one in batches:
             if one.last_offset >= share.start_offset:
                 for batch in _acknowledged_batches(share, one):
                     _acknowledge_batch(share, member_id, one, batch, changes, now_ms)

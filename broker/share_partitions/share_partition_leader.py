@@ -92,8 +92,10 @@ async def _read_state(reading: Awaitable[ShareGroupOffset]) -> ShareGroupOffset:
 class SharePartitionLeader:
     """Share partition at its leader."""
 
-    def __init__(self, ground: SharePartitionDependencies, key: SharePartitionKey, replica: HostedPartition) -> None:
-        self._dependencies = ground
+    def __init__(
+        self, dependencies: SharePartitionDependencies, key: SharePartitionKey, replica: HostedPartition
+    ) -> None:
+        self._dependencies = dependencies
         self.key = key
         self.replica = replica
         self.leader_epoch = replica.leader_epoch
@@ -105,7 +107,7 @@ class SharePartitionLeader:
         self.load_error: ProtocolError | None = None
         """Why its state could not be had."""
         self.is_closed = False
-        ground.start_task(partial(self._load, ground.persister.read(key, self.leader_epoch)))
+        dependencies.start_task(partial(self._load, dependencies.persister.read(key, self.leader_epoch)))
 
     @property
     def purgatory_key(self) -> tuple[str, SharePartitionKey]:
@@ -176,7 +178,7 @@ class SharePartitionLeader:
     # ------------------------------------------------------------------ records come back
 
     def acknowledge(
-        self, member_id: str, said: Sequence[acknowledgement.ShareAcknowledgementBatch]
+        self, member_id: str, batches: Sequence[acknowledgement.ShareAcknowledgementBatch]
     ) -> PendingBrokerRequest:
         """Take a member's word; the ticket is given `WRITTEN` once it is written, or a `ProtocolError`."""
         ticket, rules = PendingBrokerRequest(), self.share_partition
@@ -185,7 +187,7 @@ class SharePartitionLeader:
             return ticket
         rules.limits = self._dependencies.group_config.limits(self.key.group_id)
         try:
-            changes = acknowledgement.acknowledge_records(rules, member_id, said, self._now_ms())
+            changes = acknowledgement.acknowledge_records(rules, member_id, batches, self._now_ms())
         except ProtocolError as error:
             ticket.deliver(error.with_traceback(None))
             return ticket

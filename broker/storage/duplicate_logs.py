@@ -20,7 +20,12 @@ logger = logging.getLogger("ottla.replicas")
 
 
 def quarantine_older(
-    storage: LogDirs, one: PartitionLog, other: PartitionLog, told: PartitionRegistration, node_id: int, tag: str
+    storage: LogDirs,
+    one: PartitionLog,
+    other: PartitionLog,
+    registration: PartitionRegistration,
+    node_id: int,
+    tag: str,
 ) -> PartitionLog:
     """Quarantine the older of two logs, under a name with ``tag``, and return it.
 
@@ -31,8 +36,8 @@ def quarantine_older(
         CorruptFile: no other replica exists, and neither is in the assigned directory: the operator must decide.
         OSError: the disk failed.
     """
-    place = directory_id_of(told, node_id)
-    if len(told.replicas) == 1 and all(storage.directory_of(log).id != place for log in (one, other)):
+    place = directory_id_of(registration, node_id)
+    if len(registration.replicas) == 1 and all(storage.directory_of(log).id != place for log in (one, other)):
         raise CorruptFile(f"Duplicate log directories for {one.label} are found: {one.directory} and {other.directory}")
     older = min(
         one,

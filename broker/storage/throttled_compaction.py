@@ -92,13 +92,13 @@ class ThrottledDisk:
         return ThrottledFile(self._disk.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
 
 
-def run_compaction(ground: WorkerContext, job: ThrottledCompaction) -> compaction.CompactionResult:
+def run_compaction(context: WorkerContext, job: ThrottledCompaction) -> compaction.CompactionResult:
     """Run one pass within its rate.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.
     """
     if job.bytes_per_second >= UNLIMITED_RATE:
-        return compaction.run_compaction(ground.disk, job.plan)
-    meter = IoThrottler(job.bytes_per_second, ground.monotonic_s, ground.pause)
-    return compaction.run_compaction(ThrottledDisk(ground.disk, meter), job.plan)
+        return compaction.run_compaction(context.disk, job.plan)
+    meter = IoThrottler(job.bytes_per_second, context.monotonic_s, context.pause)
+    return compaction.run_compaction(ThrottledDisk(context.disk, meter), job.plan)

@@ -89,13 +89,15 @@ class TransactionVerifierDependencies(NamedTuple):
 class TransactionVerifier:
     """Asks the coordinators of transactions for the leaders on this node."""
 
-    def __init__(self, ground: TransactionVerifierDependencies) -> None:
-        self._dependencies = ground
-        config = ground.config
+    def __init__(self, dependencies: TransactionVerifierDependencies) -> None:
+        self._dependencies = dependencies
+        config = dependencies.config
         self._connections = BrokerConnections(
-            ground.env,
+            dependencies.env,
             f"broker-{config.node_id}-transactions",
-            lambda broker_id: ground.metadata.image.unfenced_broker_address(broker_id, config.inter_broker_listener),
+            lambda broker_id: dependencies.metadata.image.unfenced_broker_address(
+                broker_id, config.inter_broker_listener
+            ),
             partial(inter_broker_access, config),
             config.number("request.timeout.ms") / 1000,
         )

@@ -145,10 +145,10 @@ def _image_without_directories(
 
 
 def _offline_directory_records(
-    image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, told: Collection[bytes]
+    image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, offline_dirs: Collection[bytes]
 ) -> Job[list[Message]]:
     """Return the records for failed directories: their partitions get another leader, or none (R-290)."""
-    gone = {d for d in broker.log_dirs if d in told}
+    gone = {d for d in broker.log_dirs if d in offline_dirs}
     if not gone:
         return []
     broker_id = broker.broker_id
@@ -165,9 +165,9 @@ def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]
     return ControllerResult(None, records)
 
 
-def _differ(known: Collection[bytes] | None, told: Iterable[bytes]) -> Job[bool]:
+def _differ(known: Collection[bytes] | None, reported: Iterable[bytes]) -> Job[bool]:
     """Return whether the directories of a heartbeat are others than those ``known``, of which None is none yet."""
-    directories = yield from collect_distinct_job(told)
+    directories = yield from collect_distinct_job(reported)
     return known is None or set(known) != set(directories)
 
 

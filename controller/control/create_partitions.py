@@ -32,9 +32,9 @@ from ottla.wire.messages.create_partitions import (
 
 
 def _add_partitions(
-    topic: CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, room: int, spend: ChargeQuota
+    topic: CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, max_partitions: int, spend: ChargeQuota
 ) -> Job[list[Message]]:
-    """Return the records of a topic's new partitions; more than ``room`` of them are too many for the request."""
+    """Return the records of a topic's new partitions; more than ``max_partitions`` are too many."""
     known = image.topics.get(topic.name)
     if known is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -55,7 +55,7 @@ def _add_partitions(
             "were specified.",
         )
     spend(extra)
-    if extra > room:
+    if extra > max_partitions:
         raise RequestTooLarge(TOO_MANY_RECORDS)
     if topic.assignments is not None:
         numbered = [(current + i, a.broker_ids) for i, a in enumerate(topic.assignments)]

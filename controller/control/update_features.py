@@ -62,12 +62,12 @@ class FeatureUpdateContext(NamedTuple):
     """``min.insync.replicas`` as it is configured here."""
 
 
-def _check_range(name: str, level: int, who: str, low: int, high: int) -> None:
+def _check_range(name: str, level: int, node: str, low: int, high: int) -> None:
     if not low <= level <= high:
         if high == 0:
-            raise _invalid(name, level, f"{who} does not support this feature.")
+            raise _invalid(name, level, f"{node} does not support this feature.")
         only = str(low) if low == high else f"{low}-{high}"
-        raise _invalid(name, level, f"{who} only supports versions {only}")
+        raise _invalid(name, level, f"{node} only supports versions {only}")
 
 
 def _check_supported(name: str, level: int, image: MetadataImage, me: FeatureUpdateContext) -> None:

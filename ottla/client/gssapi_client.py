@@ -75,22 +75,22 @@ def _path(text: str) -> str:
 
 
 async def authenticate_gssapi(
-    env: Env, source: KerberosLogin, host: str, say: Callable[[bytes], Awaitable[bytes]]
+    env: Env, source: KerberosLogin, host: str, exchange: Callable[[bytes], Awaitable[bytes]]
 ) -> None:
-    """Authenticate to the service at a host; ``say`` sends a token and returns the response.
+    """Authenticate to the service at a host; ``exchange`` sends a token and returns the response.
 
     Raises:
         InvalidKeytab: there is no key or ticket; InvalidTicket: none for this service, or it is another one, or it
         wants to
-        protect what follows; whatever ``say`` raises.
+        protect what follows; whatever ``exchange`` raises.
     """
     call = await env.in_thread(
         partial(env.kerberos_initiator, source.identity, f"{source.service}@{host}"), ThreadPool.KERBEROS
     )
-    told = await say(await env.in_thread(partial(call.step, b""), ThreadPool.KERBEROS))
+    told = await exchange(await env.in_thread(partial(call.step, b""), ThreadPool.KERBEROS))
     while not call.is_established:
-        told = await say(await env.in_thread(partial(call.step, told), ThreadPool.KERBEROS))
+        told = await exchange(await env.in_thread(partial(call.step, told), ThreadPool.KERBEROS))
     offer = await env.in_thread(partial(call.unwrap, told), ThreadPool.KERBEROS)
     if len(offer) < _LEAST_BYTES or not offer[0] & NO_PROTECTION:
         raise InvalidTicket("it wants to protect what follows, which nobody here does")
-    await say(await env.in_thread(partial(call.wrap, _CHOICE), ThreadPool.KERBEROS))
+    await exchange(await env.in_thread(partial(call.wrap, _CHOICE), ThreadPool.KERBEROS))

@@ -168,10 +168,10 @@ async def _request_token(env: Env, source: BearerTokenSource) -> tuple[str, floa
     return token, 1000 * max(min((x for x in times_s if x < _FOREVER_S), default=0.0), 0.0)
 
 
-def _number(said: Any) -> float:
+def _number(value: Any) -> float:
     """Return a time in seconds; practically unlimited if it is not a number."""
     try:
-        number = float(said)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         return 2 * _FOREVER_S
     return number if abs(number) < _FOREVER_S else 2 * _FOREVER_S

@@ -189,7 +189,7 @@ class Env(Protocol):
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
         """Return credentials to accept Kerberos tickets with the keys of a keytab. Raises InvalidKeytab."""
 
-    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
+    def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
         """Start to authenticate to a service, ``kafka@host``; blocks, call it in a thread. Raises InvalidKeytab."""
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:

@@ -73,7 +73,7 @@ class _GssContext:
 class RealGssInitiator(_GssContext):
     """Context with a service. Tickets obtained with a key stay in the memory of this process and are renewed."""
 
-    def __init__(self, who: KerberosIdentity, service: str) -> None:
+    def __init__(self, identity: KerberosIdentity, service: str) -> None:
         """Begin.
 
         Raises:
@@ -81,17 +81,21 @@ class RealGssInitiator(_GssContext):
         """
         gss = _load_gssapi()
         flags = [gss.RequirementFlag.mutual_authentication, gss.RequirementFlag.integrity]
-        store = {"client_keytab": who.keytab, "ccache": f"MEMORY:ottla {who.principal}"} if who.keytab else {}
-        if who.cache:
-            store["ccache"] = f"FILE:{who.cache}"
+        store = (
+            {"client_keytab": identity.keytab, "ccache": f"MEMORY:ottla {identity.principal}"}
+            if identity.keytab
+            else {}
+        )
+        if identity.cache:
+            store["ccache"] = f"FILE:{identity.cache}"
         try:
-            name = gss.Name(who.principal, gss.NameType.kerberos_principal) if who.principal else None
+            name = gss.Name(identity.principal, gss.NameType.kerberos_principal) if identity.principal else None
             mechanism = gss.MechType.kerberos
             credentials = gss.Credentials(name=name, usage="initiate", mechs=[mechanism], store=store or None)
             there = gss.Name(service, gss.NameType.hostbased_service)
             context = gss.SecurityContext(name=there, creds=credentials, usage="initiate", mech=mechanism, flags=flags)
         except gss.exceptions.GSSError as error:
-            raise InvalidKeytab(f"no ticket of {who.principal or 'anybody'}: {_describe_error(error)}") from None
+            raise InvalidKeytab(f"no ticket of {identity.principal or 'anybody'}: {_describe_error(error)}") from None
         super().__init__(gss, context)
 
     def step(self, token: bytes) -> bytes:

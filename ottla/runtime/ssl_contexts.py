@@ -50,10 +50,10 @@ class _QuietCallback:
     def __init__(self, before: Callable[[Any], object]) -> None:
         self._before = before
 
-    def __call__(self, told: Any) -> None:
-        is_name = isinstance(getattr(told, "object", None), bytes)
-        if not (is_name and isinstance(told.exc_value, UnicodeDecodeError)):
-            self._before(told)
+    def __call__(self, unraisable: Any) -> None:
+        is_name = isinstance(getattr(unraisable, "object", None), bytes)
+        if not (is_name and isinstance(unraisable.exc_value, UnicodeDecodeError)):
+            self._before(unraisable)
 
 
 def _record_sni_host(sock: Any, name: str | None, context: ssl.SSLContext) -> None:

@@ -69,7 +69,7 @@ class SystemEnv:
 
         return RealGssAcceptorCredentials(keytab)
 
-    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
+    def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
         """Start to authenticate to a service.
 
         Raises:
@@ -78,4 +78,4 @@ class SystemEnv:
         # lazy: 1.4 ms, 64 kB
         from ottla.runtime.real_kerberos import RealGssInitiator
 
-        return RealGssInitiator(who, service)
+        return RealGssInitiator(identity, service)

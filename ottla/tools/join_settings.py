@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.config.listener_config import (
     BOOTSTRAP_SERVERS,
     CONTROLLER_LISTENER_NAMES,
-    JOINED_FILE,
+    JOIN_PROPERTIES_FILE,
     QUORUM_VOTERS,
     ConfigException,
 )
@@ -20,7 +20,7 @@ class CannotJoin(ConfigException):
 def save_join_settings(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
     """Store the settings that later starts need."""
     kept = {key: joined[key] for key in (CONTROLLER_LISTENER_NAMES, BOOTSTRAP_SERVERS)}
-    checkpoint_files.write_properties(disk, f"{directory}/{JOINED_FILE}", kept, now_ms)
+    checkpoint_files.write_properties(disk, f"{directory}/{JOIN_PROPERTIES_FILE}", kept, now_ms)
 
 
 def load_join_settings(disk: Disk, directory: str, values: dict[str, str]) -> dict[str, str]:
@@ -29,7 +29,7 @@ def load_join_settings(disk: Disk, directory: str, values: dict[str, str]) -> di
     Raises:
         CorruptFile: it cannot be read.
     """
-    path = f"{directory}/{JOINED_FILE}"
+    path = f"{directory}/{JOIN_PROPERTIES_FILE}"
     if BOOTSTRAP_SERVERS in values or QUORUM_VOTERS in values or not disk.exists(path):
         return values
     return {**checkpoint_files.read_properties(disk, path), **values}

@@ -137,16 +137,16 @@ class ConnectionTrace:
 
     def __init__(
         self,
-        who: str,
+        connection_name: str,
         place: AddressMapper,
-        say: Callable[[str], None],
+        write_line: Callable[[str], None],
         *,
         show_bytes: bool,
         explainer: field_dump.Explainer | None = None,
     ) -> None:
-        self._who = who
+        self._who = connection_name
         self._place = place
-        self._print = say
+        self._print = write_line
         self._bytes = show_bytes
         self._explainer = explainer
         self._pending: dict[int, TracedRequest] = {}

@@ -40,8 +40,8 @@ LiveNodes = Mapping[int, "BrokerComponents"]
 class ClusterInvariants:
     """Looks at all nodes, again and again."""
 
-    def __init__(self, world: Simulation, living: Callable[[], LiveNodes]) -> None:
-        self._simulation = world
+    def __init__(self, simulation: Simulation, living: Callable[[], LiveNodes]) -> None:
+        self._simulation = simulation
         self._living = living
         self._watched: dict[BrokerComponents, None] = {}
         self._reported: dict[str, int] = {}

@@ -3,7 +3,7 @@
 ``lost``: an acknowledged record is missing (after a power cut only synced ones must exist). ``duplicate``: a record
 exists twice. ``disorder``: a producer's records are in another order than sent. ``hole``: offsets are not contiguous.
 ``ghost``: a record was never sent. ``offset-back``: a committed offset went back.
-``OneOwnerPerPartitionPerGeneration``: two members of a group own a partition. ``CommitOfNobody``: a member of an old
+``OneOwnerPerPartitionPerGeneration``: two members of a group own a partition. ``StaleMemberCommit``: a member of an old
 generation committed. ``bad-crc``: bytes with an invalid checksum were served. ``out-of-order``: a producer was rejected
 without a loss. ``no-start``: the node could not start from its own data.
 """
@@ -100,7 +100,7 @@ class DeliveryChecker:
     def verify_commit_generation(self, generation: int, newest: int, cuts: int) -> None:
         """Verify the generation of an accepted commit; ``newest``, ``cuts``: at the request."""
         if generation < newest and cuts == self.power_cuts:
-            self.report_violation("CommitOfNobody", f"a member of generation {generation} after {newest} had begun")
+            self.report_violation("StaleMemberCommit", f"a member of generation {generation} after {newest} had begun")
 
     def record_assignment(self, place: LedgerPartition, generation: int, member: str) -> None:
         """Record the owner of a partition in a generation: there must be only one."""

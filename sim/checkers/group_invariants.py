@@ -31,8 +31,8 @@ MAX_REPORTS = 5
 class GroupInvariants:
     """Looks at all nodes, again and again."""
 
-    def __init__(self, world: Simulation, living: Callable[[], Mapping[str, BrokerComponents]]) -> None:
-        self._simulation = world
+    def __init__(self, simulation: Simulation, living: Callable[[], Mapping[str, BrokerComponents]]) -> None:
+        self._simulation = simulation
         self._living = living
         self._reported: dict[str, int] = {}
 

@@ -28,11 +28,11 @@ ORPHAN_LIFETIME_S = 0.2
 class SimProcess:
     """Process on a host, from its start to its end."""
 
-    def __init__(self, world: Simulation, host: SimHost, parent: SimProcess | None = None) -> None:
-        self.simulation = world
+    def __init__(self, simulation: Simulation, host: SimHost, parent: SimProcess | None = None) -> None:
+        self.simulation = simulation
         self.host = host
         self.session = host.disk.session()
-        self.threads = ThreadScheduler(world.rng, world.now_s)
+        self.threads = ThreadScheduler(simulation.rng, simulation.now_s)
         self.threads.slow_s = host.slow_s
         self.session.on_call = self.threads.on_disk_call
         self.session.died = self._session_died

@@ -125,7 +125,7 @@ class SimEnv:
         """
         raise InvalidKeytab("there is no Kerberos in a simulation")
 
-    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
+    def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
         """Raise InvalidKeytab: there is no Kerberos in a simulation.
 
         Raises:

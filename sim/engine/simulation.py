@@ -80,7 +80,7 @@ class Simulation:
 
     def start_soon(self, work: Callable[[], Awaitable[Any]]) -> None:
         """Start a task of the simulation, which outlives its process."""
-        assert self._nursery is not None, "the world does not run"
+        assert self._nursery is not None, "the simulation does not run"
         self._nursery.start_soon(work)
 
     def run(self, main: Callable[[], Awaitable[None]]) -> None:

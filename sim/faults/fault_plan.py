@@ -1,4 +1,4 @@
-"""Fault plan of a run: each seed draws the kinds of faults (a swarm) and their times."""
+"""Fault plan of a run: each seed draws the kinds of faults and their times."""
 
 from __future__ import annotations
 
@@ -170,20 +170,20 @@ def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: f
 class FaultInjector:
     """Injector of faults at random times, until the stable phase."""
 
-    def __init__(self, world: Simulation, swarm: FaultPlan, victims: list[str]) -> None:
-        self._simulation = world
-        self._rng = world.rng
-        self._swarm = swarm
+    def __init__(self, simulation: Simulation, fault_plan: FaultPlan, victims: list[str]) -> None:
+        self._simulation = simulation
+        self._rng = simulation.rng
+        self._fault_plan = fault_plan
         self._victims = victims
         """Hosts with nodes."""
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await trio.sleep(self._swarm.min_interval_s * (1 + self._rng.random() * 6))
-            if self._swarm.fault_kinds:
-                kind = self._rng.choice(self._swarm.fault_kinds)
-                self._swarm.counts[kind] += 1
+            await trio.sleep(self._fault_plan.min_interval_s * (1 + self._rng.random() * 6))
+            if self._fault_plan.fault_kinds:
+                kind = self._rng.choice(self._fault_plan.fault_kinds)
+                self._fault_plan.counts[kind] += 1
                 self._simulation.trace_event(kind)
                 getattr(self, f"_{kind}")()
 
@@ -207,7 +207,7 @@ class FaultInjector:
         """Isolate a node; delayed data arrives later."""
         host = self._host()
         host.inbound_cut_until = host.outbound_cut_until = (
-            self._simulation.now_s() + self._rng.random() * self._swarm.max_cut_s
+            self._simulation.now_s() + self._rng.random() * self._fault_plan.max_cut_s
         )
 
     def _oneway(self) -> None:
@@ -218,7 +218,7 @@ class FaultInjector:
 
     def _until(self, times: float = 1) -> float:
         """Return the end of a cut that begins now."""
-        return self._simulation.now_s() + self._rng.random() * self._swarm.max_cut_s * times
+        return self._simulation.now_s() + self._rng.random() * self._fault_plan.max_cut_s * times
 
     def _part(self, some: list[str], others: list[str]) -> None:
         """Cut the links between two sets of nodes; clients reach both."""
@@ -285,7 +285,7 @@ class FaultInjector:
     def _clock(self) -> None:
         """Set a clock and change its rate."""
         self._host().clock.set(
-            jump_ms=int((self._rng.random() - 0.5) * 2 * self._swarm.max_clock_jump_ms),
+            jump_ms=int((self._rng.random() - 0.5) * 2 * self._fault_plan.max_clock_jump_ms),
             rate=1 + (self._rng.random() - 0.5) * 2 * MAX_CLOCK_DRIFT,
         )
 

@@ -32,9 +32,9 @@ STOP_ATTEMPTS = 20
 class StopPolicy:
     """Policy of stops: which nodes may stop, and which losses are allowed. A single node may stop at any time."""
 
-    def __init__(self, world: Simulation, swarm: FaultPlan) -> None:
-        self.simulation = world
-        self._swarm = swarm
+    def __init__(self, simulation: Simulation, fault_plan: FaultPlan) -> None:
+        self.simulation = simulation
+        self._fault_plan = fault_plan
 
     def may_stop_uncleanly(self, host: str) -> bool:
         """Return True if a node may stop uncleanly now."""
@@ -42,7 +42,7 @@ class StopPolicy:
 
     def power_cut(self, host: str, node: Node) -> bool:
         """Return True if a node may lose unsynced data now, and record it."""
-        if not self._swarm.synced:  # synced nodes lose no data
+        if not self._fault_plan.synced:  # synced nodes lose no data
             self.simulation.ledger.record_power_cut(
                 {(x.topic, x.partition): x.recovery_point for x in node.log_dirs.logs()}
             )
@@ -61,23 +61,23 @@ def flatten_exceptions(error: BaseException | None) -> list[BaseException]:
 
 
 class NodeLifecycle:
-    """The lives of one node. ``settings``: its own, beside the swarm's."""
+    """The lives of one node. ``settings``: its own, beside those of the fault plan."""
 
     def __init__(
         self,
-        world: Simulation,
-        swarm: FaultPlan,
+        simulation: Simulation,
+        fault_plan: FaultPlan,
         node_id: int = 1,
         host: str = NODE,
         settings: Mapping[str, str] = NO_SETTINGS,
         guard: StopPolicy | None = None,
     ) -> None:
-        self._simulation = world
-        self._swarm = swarm
+        self._simulation = simulation
+        self._fault_plan = fault_plan
         self._node_id = node_id
         self._host = host
-        self._settings = {**swarm.settings, **settings}
-        self._guard = guard or StopPolicy(world, swarm)
+        self._settings = {**fault_plan.settings, **settings}
+        self._guard = guard or StopPolicy(simulation, fault_plan)
         self._log_prefix = "" if host == NODE else f"{host}: "
         self._broken = False
         self.node: Node | None = None
@@ -87,77 +87,77 @@ class NodeLifecycle:
 
     async def run_until(self, peace_at_s: float, last_begins: Callable[[], None]) -> None:
         """Run one process after the other; the last one runs from the stable phase to the end."""
-        world = self._simulation
-        while world.now_s() < peace_at_s:
-            await self.run_once(world.rng.choice(self._swarm.stop_kinds))
-            await trio.sleep(world.rng.random() * self._swarm.max_downtime_s)
+        simulation = self._simulation
+        while simulation.now_s() < peace_at_s:
+            await self.run_once(simulation.rng.choice(self._fault_plan.stop_kinds))
+            await trio.sleep(simulation.rng.random() * self._fault_plan.max_downtime_s)
         last_begins()
         await self.run_once(None)
-        world.ledger.report_violation("no-start", "the last life ended by itself")
+        simulation.ledger.report_violation("no-start", "the last life ended by itself")
 
     async def run_until_killed(self) -> None:
         """Run the node again and again until it is killed."""
         while True:
             await self.run_once(None)
-            await trio.sleep(self._simulation.rng.random() * self._swarm.max_downtime_s)
+            await trio.sleep(self._simulation.rng.random() * self._fault_plan.max_downtime_s)
 
     def create_node(self, process: SimProcess) -> Node:
         """Return the node of a new life."""
-        return Node(process.env, NodeConfig(self._settings, self._swarm.dirs, self._node_id, self._host, PORT))
+        return Node(process.env, NodeConfig(self._settings, self._fault_plan.dirs, self._node_id, self._host, PORT))
 
-    async def run_once(self, fate: str | None) -> None:
+    async def run_once(self, ending: str | None) -> None:
         """Run the node once, until its planned end; None: no end."""
-        world, rng = self._simulation, self._simulation.rng
-        host = world.host(self._host)
+        simulation, rng = self._simulation, self._simulation.rng
+        host = simulation.host(self._host)
         host.power_up()
-        process = world.process(self._host)
+        process = simulation.process(self._host)
         disk = host.disk
         self.node = node = self.create_node(process)
         self.process = process
-        world.trace_event(f"{self._log_prefix}start, fate {fate}, {disk.calls} calls")
+        simulation.trace_event(f"{self._log_prefix}start, fate {ending}, {disk.calls} calls")
         self._broken = False
-        if fate in ("kill", "power") and rng.random() < 0.7 and self._guard.may_stop_uncleanly(self._host):
+        if ending in ("kill", "power") and rng.random() < 0.7 and self._guard.may_stop_uncleanly(self._host):
             process.session.kill_at = disk.calls + int(
-                rng.random() * CALLS_BEFORE_A_DEATH * self._swarm.disk_call_factor
+                rng.random() * CALLS_BEFORE_A_DEATH * self._fault_plan.disk_call_factor
             )
-        if fate in BROKEN_DISK and self._guard.may_stop_uncleanly(self._host):
-            break_disk(process, fate, self._disk_broke, self._swarm.disk_call_factor)
+        if ending in BROKEN_DISK and self._guard.may_stop_uncleanly(self._host):
+            break_disk(process, ending, self._disk_broke, self._fault_plan.disk_call_factor)
         stop = trio.Event()
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
-                if fate is not None:
-                    nursery.start_soon(self._stop_later, process, node, fate, stop)
+                if ending is not None:
+                    nursery.start_soon(self._stop_later, process, node, ending, stop)
                 await node.run(None, stop)
                 nursery.cancel_scope.cancel()
 
         error = await process.run_until_end(main)
         self.node = self.process = None
         ended = self._classify_end(error, stopped=stop.is_set())
-        if fate == "power" and ended == "killed" and host.up:
+        if ending == "power" and ended == "killed" and host.up:
             self._power_cut(node)
-        if fate is not None:
-            self._swarm.counts[fate if ended != "stopped" else "clean"] += 1
-        world.trace_event(f"{self._log_prefix}ended: {ended}")
+        if ending is not None:
+            self._fault_plan.counts[ending if ended != "stopped" else "clean"] += 1
+        simulation.trace_event(f"{self._log_prefix}ended: {ended}")
 
-    async def _stop_later(self, process: SimProcess, node: Node, fate: str, stop: trio.Event) -> None:
+    async def _stop_later(self, process: SimProcess, node: Node, ending: str, stop: trio.Event) -> None:
         rng = self._simulation.rng
-        early = fate == "clean" and rng.random() < 0.2
-        await trio.sleep(rng.random() * (EARLY_STOP_S if early else self._swarm.max_uptime_s))
+        early = ending == "clean" and rng.random() < 0.2
+        await trio.sleep(rng.random() * (EARLY_STOP_S if early else self._fault_plan.max_uptime_s))
         for _ in range(STOP_ATTEMPTS):
-            if fate == "clean" or self._guard.may_stop_uncleanly(self._host):
+            if ending == "clean" or self._guard.may_stop_uncleanly(self._host):
                 break
             await trio.sleep(WAIT_S)
         else:
-            fate = "clean"
-        if fate == "clean":
+            ending = "clean"
+        if ending == "clean":
             stop.set()
-            dies = "kill" in self._swarm.stop_kinds and rng.random() < 0.3  # on the way
+            dies = "kill" in self._fault_plan.stop_kinds and rng.random() < 0.3  # on the way
             if dies and self._guard.may_stop_uncleanly(self._host):
                 process.session.kill_at = process.session.disk.calls + int(rng.random() * DISK_CALLS_DURING_STOP)
             await trio.sleep(STOP_TIMEOUT_S)
             self._simulation.ledger.report_violation("stuck", f"{self._log_prefix}the node did not stop")
-        if fate == "power":
+        if ending == "power":
             self._power_cut(node)
         process.kill()
 
@@ -167,7 +167,7 @@ class NodeLifecycle:
             host.lose_power()
             for path in self._guard.replaced_dirs(self._host):
                 host.replace_disk(path)
-                self._swarm.counts["replaced"] += 1
+                self._fault_plan.counts["replaced"] += 1
                 self._simulation.trace_event(f"{self._log_prefix}another disk at {path}")
 
     def _disk_broke(self) -> None:

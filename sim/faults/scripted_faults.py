@@ -45,7 +45,7 @@ class ScriptedFaults:
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         seed: int,
         voters: DynamicVoters | None,
         lives: Mapping[int, NodeLifecycle],
@@ -53,7 +53,7 @@ class ScriptedFaults:
         until_s: float,
     ) -> None:
         """Create them; ``voters``: None with static voters. ``until_s``: time of the last kill."""
-        self._simulation = world
+        self._simulation = simulation
         self._chance = random.Random(f"scenes {seed}")
         self._voters = voters
         self._lifecycles = lives

@@ -48,7 +48,7 @@ StepListener = Callable[[int, str, TransactionStep], None]
 
 
 @contextmanager
-def observe_steps(told: StepListener) -> Iterator[None]:
+def observe_steps(on_step: StepListener) -> Iterator[None]:
     """Report each step of each transaction of any coordinator of this process at once."""
     replay, arrived, marked = (
         TransactionStateMachine.replay,
@@ -58,7 +58,7 @@ def observe_steps(told: StepListener) -> Iterator[None]:
 
     def tell(machine: TransactionStateMachine, name: str, step: TransactionStep | None) -> None:
         if step is not None:
-            told(machine._marker_sender._dependencies.node_id, name, step)
+            on_step(machine._marker_sender._dependencies.node_id, name, step)
 
     def on_replay(self: TransactionStateMachine, offset: int, record: TransactionRecord) -> None:
         replay(self, offset, record)

@@ -82,14 +82,14 @@ def node_settings(number: int, names: list[str], apart: int = 0) -> dict[str, st
     }
 
 
-def format_host(host: SimHost, number: int, swarm: FaultPlan) -> None:
+def format_host(host: SimHost, number: int, fault_plan: FaultPlan) -> None:
     """Format the directories of a host as ``ottla format``; voters are in the settings."""
     session = host.disk.session()
-    paths = dict.fromkeys([*swarm.dirs.split(","), swarm.settings.get("metadata.log.dir", "")])
+    paths = dict.fromkeys([*fault_plan.dirs.split(","), fault_plan.settings.get("metadata.log.dir", "")])
     directories = [LogDirectory(session, path) for path in paths if path]
-    named = swarm.settings.get("metadata.log.dir")
+    named = fault_plan.settings.get("metadata.log.dir")
     metadata = next(x for x in directories if x.path == (named or directories[0].path))
-    levels = {"transaction.version": swarm.transactions} if swarm.transactions else {}
+    levels = {"transaction.version": fault_plan.transactions} if fault_plan.transactions else {}
     plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, levels, dynamic_quorum=False))
     ids = (bytes([2, number, *index.to_bytes(14, "big")]) for index in range(1, 100))
     for _ in format_directories(directories, metadata, plan, host.clock.wall_ms(), lambda: next(ids)):
@@ -128,11 +128,11 @@ class ClusterStopPolicy(StopPolicy):
 
     def replaced_dirs(self, host: str) -> list[str]:
         """Return directories without the metadata log: a static voter cannot restart without it."""
-        swarm = self._cluster.fault_plan
+        fault_plan = self._cluster.fault_plan
         if host not in self._cluster.brokers:
             return []
-        paths = swarm.dirs.split(",")
-        if "metadata.log.dir" not in swarm.settings:
+        paths = fault_plan.dirs.split(",")
+        if "metadata.log.dir" not in fault_plan.settings:
             del paths[0]
         return [path for path in paths if self._chance.random() < REPLACED_DISK_SHARE]
 
@@ -166,7 +166,7 @@ class ClusterScenario(SimulationScenario):
         ``only_late``: the only faults are delayed client requests. ``moves``: with reassignments. ``apart``: number of
         additional controllers; ``nodes`` are brokers only then. ``groups``: with members of the groups of Kafka 4.
         """
-        world = Simulation(seed)
+        simulation = Simulation(seed)
         self.numbers = {f"n{number}": number for number in range(1, apart + nodes + 1)}
         self.brokers = {name: number for name, number in self.numbers.items() if number > apart}
         names = list(self.numbers)
@@ -176,29 +176,31 @@ class ClusterScenario(SimulationScenario):
             timeout_s=REQUEST_TIMEOUT_S,
             has_checksums=True,
         )
-        swarm = FaultPlan.generate_for_cluster(world.rng)
-        swarm.transactions = transactions
-        super().__init__(world, swarm, names, service)
+        fault_plan = FaultPlan.generate_for_cluster(simulation.rng)
+        fault_plan.transactions = transactions
+        super().__init__(simulation, fault_plan, names, service)
         if transactions:
-            self.transactions = ExactlyOnceWorkload(world, service, transactions)
-            swarm.fault_kinds = list(dict.fromkeys([*swarm.fault_kinds, DELAYED_CLIENTS]))
-            swarm.max_clock_jump_ms = MAX_CLOCK_JUMP_IN_TRANSACTIONS_MS
+            self.transactions = ExactlyOnceWorkload(simulation, service, transactions)
+            fault_plan.fault_kinds = list(dict.fromkeys([*fault_plan.fault_kinds, DELAYED_CLIENTS]))
+            fault_plan.max_clock_jump_ms = MAX_CLOCK_JUMP_IN_TRANSACTIONS_MS
         if groups:
             self.add_groups()
         if only_late:
-            swarm.use_only_delays()
+            fault_plan.use_only_delays()
         self._run_s = run_s
         self._mover = (
-            SimReplicaMover(world, self.image, list(self.brokers.values()), MOVED_TOPICS, service) if moves else None
+            SimReplicaMover(simulation, self.image, list(self.brokers.values()), MOVED_TOPICS, service)
+            if moves
+            else None
         )
         guard = ClusterStopPolicy(self)
         self.lifecycles = {
-            name: NodeLifecycle(world, self.fault_plan, number, name, node_settings(number, names, apart), guard)
+            name: NodeLifecycle(simulation, self.fault_plan, number, name, node_settings(number, names, apart), guard)
             for name, number in self.numbers.items()
         }
         for name, number in self.numbers.items() if nodes > 1 else ():
-            format_host(world.host(name), number, self.fault_plan)
-            world.host(name).journaled = True  # otherwise the oldest segment may be lost undetectably
+            format_host(simulation.host(name), number, self.fault_plan)
+            simulation.host(name).journaled = True  # otherwise the oldest segment may be lost undetectably
 
     # ------------------------------------------------------------------ what is known of the nodes
 
@@ -240,11 +242,11 @@ class ClusterScenario(SimulationScenario):
 
     async def run(self) -> None:
         """Run with faults, then the stable phase, then verify."""
-        world = self.simulation
-        disturber = FaultInjector(world, self.fault_plan, list(self.numbers))
+        simulation = self.simulation
+        disturber = FaultInjector(simulation, self.fault_plan, list(self.numbers))
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
-            everything.start_soon(ClusterInvariants(world, self.live_nodes).run)
+            everything.start_soon(ClusterInvariants(simulation, self.live_nodes).run)
             several, die = len(self.numbers) > 1, bool(self.fault_plan.stop_kinds)
             async with trio.open_nursery() as moving:
                 if self._mover is not None:
@@ -256,47 +258,49 @@ class ClusterScenario(SimulationScenario):
             if self._mover is not None:
                 self.fault_plan.counts["moves"] = self._mover.moves
                 self._mover.close_connections()
-            world.network.close_half_open()
-            world.trace_event("peace")
+            simulation.network.close_half_open()
+            simulation.trace_event("peace")
             await self._verify_progress()
-            if several and not world.ledger.violations and world.rng.random() < ISOLATED_NODE_SHARE:
+            if several and not simulation.ledger.violations and simulation.rng.random() < ISOLATED_NODE_SHARE:
                 await self._isolate_node()
-            world.draining = True
+            simulation.draining = True
             await self._finish()
             everything.cancel_scope.cancel()
 
     async def _verify_progress(self) -> None:
         """Every partition is written to, and every ISR fills up."""
-        world, began = self.simulation, self.simulation.now_s()
+        simulation, began = self.simulation, self.simulation.now_s()
         written = await self._write_everywhere(PROBES_FROM, WRITABLE_TIMEOUT_S)
         if len(written) < self.probed:
-            world.ledger.report_violation("stuck", f"15 s after the faults had stopped only {written} took a record")
+            simulation.ledger.report_violation(
+                "stuck", f"15 s after the faults had stopped only {written} took a record"
+            )
         while not self.is_full():
-            if world.now_s() > began + ISR_TIMEOUT_S:
-                world.ledger.report_violation(
+            if simulation.now_s() > began + ISR_TIMEOUT_S:
+                simulation.ledger.report_violation(
                     "isr-not-full", f"30 s after the faults had stopped: {self._describe_missing()}"
                 )
                 return
             await trio.sleep(POLL_INTERVAL_S)
-        world.trace_event("every isr is full")
+        simulation.trace_event("every isr is full")
 
     async def _isolate_node(self) -> None:
         """Isolate a node: the others must elect leaders in time, and take it back afterwards."""
-        world, began = self.simulation, self.simulation.now_s()
-        host = world.host(world.rng.choice(list(self.numbers)))
+        simulation, began = self.simulation, self.simulation.now_s()
+        host = simulation.host(simulation.rng.choice(list(self.numbers)))
         session_s = int(self.fault_plan.settings.get("broker.session.timeout.ms", "9000")) / 1000
         within_s = session_s + FAILOVER_S
         host.inbound_cut_until = host.outbound_cut_until = began + within_s
-        world.trace_event(f"{host.name} is out of reach for {within_s} s")
+        simulation.trace_event(f"{host.name} is out of reach for {within_s} s")
         written = await self._write_everywhere(PROBES_FROM + 500, within_s)
         if len(written) < self.probed:
             told = f"{within_s} s after {host.name} was out of reach only {written} took a record"
-            world.ledger.report_violation("no-failover", told)
-        await trio.sleep(max(began + within_s - world.now_s(), 0))
-        world.network.restore_links()
+            simulation.ledger.report_violation("no-failover", told)
+        await trio.sleep(max(began + within_s - simulation.now_s(), 0))
+        simulation.network.restore_links()
         while not self.is_full():
-            if world.now_s() > began + within_s + ISR_TIMEOUT_S:
-                world.ledger.report_violation(
+            if simulation.now_s() > began + within_s + ISR_TIMEOUT_S:
+                simulation.ledger.report_violation(
                     "isr-not-full", f"30 s after {host.name} was back: {self._describe_missing()}"
                 )
                 return

@@ -38,19 +38,19 @@ class CoordinatorKiller:
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         groups: GroupsWorkload,
         lives: Mapping[str, NodeLifecycle],
         is_full: Callable[[], bool],
         most: int,
     ) -> None:
         """``is_full``: whether every replica is back; ``most``: so many nodes are killed."""
-        self._simulation = world
+        self._simulation = simulation
         self._groups = groups
         self._lifecycles = lives
         self._is_full = is_full
         self._most = most
-        self._chance = random.Random(f"kills {world.seed}")
+        self._chance = random.Random(f"kills {simulation.seed}")
         self.kills = 0
         self.slowest_s = 0.0
         """Longest from a log that was read to a member heard."""
@@ -103,10 +103,10 @@ class CoordinatorKiller:
         process = None if host is None else self._lifecycles[host].process
         if host is None or process is None:
             return
-        world = self._simulation
+        simulation = self._simulation
         concerned = [name for name in self._groups.names if self._coordinator(name) == host]
         self.kills += 1
-        world.trace_event(f"kill {self.kills}: {host}, {concerned} in {TOPIC}")
+        simulation.trace_event(f"kill {self.kills}: {host}, {concerned} in {TOPIC}")
         process.kill()
         async with trio.open_nursery() as waiting:
             for name in concerned:
@@ -114,17 +114,17 @@ class CoordinatorKiller:
 
     async def _wait_for_recovery(self, name: str, host: str, were: Sequence[SimGroupMember]) -> None:
         """Wait for the recovery of a group whose coordinator was killed."""
-        world = self._simulation
+        simulation = self._simulation
         if not await self._wait_for(MAX_WAIT_S, partial(self._has_moved, name, host)):
-            world.ledger.report_violation("stuck", f"nobody coordinates {name} after kill {self.kills}")
+            simulation.ledger.report_violation("stuck", f"nobody coordinates {name} after kill {self.kills}")
             return
-        read_s = world.now_s()
+        read_s = simulation.now_s()
         if not were:
             return
         first = await self._wait_for(
             RECOVERY_TIMEOUT_S, lambda: len(self._silent_members(name, were, read_s)) < len(were)
         )
-        first_s = world.now_s() - read_s
+        first_s = simulation.now_s() - read_s
         if (
             not await self._wait_for(
                 RECOVERY_TIMEOUT_S + REQUEST_TIMEOUT_S - first_s, lambda: not self._silent_members(name, were, read_s)
@@ -132,10 +132,10 @@ class CoordinatorKiller:
             or not first
         ):
             who = self._silent_members(name, were, read_s)
-            world.ledger.report_violation("group-late", f"{name} after kill {self.kills}: {who} were not heard")
+            simulation.ledger.report_violation("group-late", f"{name} after kill {self.kills}: {who} were not heard")
         self.slowest_s = max(self.slowest_s, first_s)
-        world.trace_event(
-            f"{name} goes on after {first_s:.2f} s, with all members after {world.now_s() - read_s:.2f} s"
+        simulation.trace_event(
+            f"{name} goes on after {first_s:.2f} s, with all members after {simulation.now_s() - read_s:.2f} s"
         )
 
     def _has_moved(self, group: str, host: str) -> bool:

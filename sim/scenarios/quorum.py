@@ -160,15 +160,15 @@ class ControllerLifecycle(NodeLifecycle):
 
     def __init__(
         self,
-        world: Simulation,
-        swarm: FaultPlan,
+        simulation: Simulation,
+        fault_plan: FaultPlan,
         number: int,
         quorum: QuorumConfig,
         guard: StopPolicy,
         voted: Callable[[], None],
         voters: DynamicVoters | StaticVoters,
     ) -> None:
-        super().__init__(world, swarm, number, f"n{number}", guard=guard)
+        super().__init__(simulation, fault_plan, number, f"n{number}", guard=guard)
         self._quorum = quorum
         self._voted = voted
         self._voters = voters
@@ -184,23 +184,25 @@ class QuorumScenario:
     """A run under way."""
 
     def __init__(self, seed: int, nodes: int | None = None, run_s: float = 40.0) -> None:
-        self.simulation = world = Simulation(seed)
-        self.fault_plan = FaultPlan.generate_for_cluster(world.rng)
+        self.simulation = simulation = Simulation(seed)
+        self.fault_plan = FaultPlan.generate_for_cluster(simulation.rng)
         self.fault_plan.dirs = "/data"
         self.fault_plan.settings.pop("metadata.log.dir", None)
-        nodes = nodes or 1 + int(world.rng.random() * 5)
+        nodes = nodes or 1 + int(simulation.rng.random() * 5)
         self.names = [f"n{i}" for i in range(1, nodes + 1)]
         voters = tuple((i, ListenerEndpoint(LISTENER, f"n{i}", CONTROLLER_PORT)) for i in range(1, nodes + 1))
-        guard = UnrestrictedStopPolicy(world, self.fault_plan)
+        guard = UnrestrictedStopPolicy(simulation, self.fault_plan)
         self._chance = random.Random(f"dark {seed}")
         self._cuts_all_power = len(self.names) > 1 and self._chance.random() < ALL_POWER_CUT_SHARE
-        self._invariants = ClusterInvariants(world, self.live_nodes)
+        self._invariants = ClusterInvariants(simulation, self.live_nodes)
         dynamic = len(self.names) > 1 and self._chance.random() < DYNAMIC_SHARE
-        hosts = {number: world.host(f"n{number}") for number, _ in voters}
-        fixed = StaticVoters(world, seed, hosts, self.live_nodes)
+        hosts = {number: simulation.host(f"n{number}") for number, _ in voters}
+        fixed = StaticVoters(simulation, seed, hosts, self.live_nodes)
         staged = uses_scripted_faults(seed, len(self.names))
         self.voters = (
-            DynamicVoters(world, seed, len(self.names), LISTENER, self.live_nodes, stay=staged) if dynamic else None
+            DynamicVoters(simulation, seed, len(self.names), LISTENER, self.live_nodes, stay=staged)
+            if dynamic
+            else None
         )
         self._fixed = fixed
         self.lifecycles = []
@@ -217,13 +219,13 @@ class QuorumScenario:
                 quorum = quorum._replace(timeouts=QuorumTimeouts(fetch_bytes=1))  # a batch at a time
             of = self.voters or fixed
             self.lifecycles.append(
-                ControllerLifecycle(world, self.fault_plan, number, quorum, guard, self._on_vote, of)
+                ControllerLifecycle(simulation, self.fault_plan, number, quorum, guard, self._on_vote, of)
             )
         self._run_s = run_s
         self.scripted_faults: ScriptedFaults | None = None
         if staged:
             lives = dict(enumerate(self.lifecycles, 1))
-            self.scripted_faults = ScriptedFaults(world, seed, self.voters, lives, self.live_nodes, run_s)
+            self.scripted_faults = ScriptedFaults(simulation, seed, self.voters, lives, self.live_nodes, run_s)
         self.attempted_value = self.acknowledged_value = FIRST_VALUE
         self.count = 0
 
@@ -237,8 +239,8 @@ class QuorumScenario:
 
     async def run(self) -> None:
         """Run with faults, then the stable phase, then verify."""
-        world = self.simulation
-        disturber = FaultInjector(world, self.fault_plan, self.names)
+        simulation = self.simulation
+        disturber = FaultInjector(simulation, self.fault_plan, self.names)
         async with trio.open_nursery() as everything:
             everything.start_soon(self._write)
             everything.start_soon(self._invariants.run)
@@ -249,8 +251,8 @@ class QuorumScenario:
                     changes.start_soon(self.scripted_faults.run)
                 await run_with_faults(disturber, self.lifecycles, self._run_s, everything, disturbs=len(self.names) > 1)
                 changes.cancel_scope.cancel()
-            world.network.close_half_open()
-            world.trace_event("peace")
+            simulation.network.close_half_open()
+            simulation.trace_event("peace")
             await self._wait_until_quiescent()
             everything.cancel_scope.cancel()
 
@@ -295,25 +297,25 @@ class QuorumScenario:
             self.simulation.trace_event(f"acked {value}")
 
     async def _wait_until_quiescent(self) -> None:
-        world, before = self.simulation, self.count
-        until = world.now_s() + QUIESCENCE_TIMEOUT_S
+        simulation, before = self.simulation, self.count
+        until = simulation.now_s() + QUIESCENCE_TIMEOUT_S
         while self.count < before + 3:
-            if world.now_s() > until:
-                world.ledger.report_violation("no-leader", f"15 s after peace {self._describe()}")
+            if simulation.now_s() > until:
+                simulation.ledger.report_violation("no-leader", f"15 s after peace {self._describe()}")
                 return
             await trio.sleep(0.2)
         acked = self.acknowledged_value
         while any(self._value(parts) < acked for parts in self.live_nodes().values()) or len(self.live_nodes()) < len(
             self.names
         ):
-            if world.now_s() > until:
-                world.ledger.report_violation("behind", f"{acked}: {self._describe()}")
+            if simulation.now_s() > until:
+                simulation.ledger.report_violation("behind", f"{acked}: {self._describe()}")
                 return
             await trio.sleep(0.2)
-        logs = {name: read_replica(world.host(name).disk, METADATA_TOPIC, 0) for name in self.names}
+        logs = {name: read_replica(simulation.host(name).disk, METADATA_TOPIC, 0) for name in self.names}
         end = min(parts.controller.image.offset for parts in self.live_nodes().values())
         for detail in find_replica_differences(logs, end)[:5]:
-            world.ledger.report_violation("copies-differ", detail)
+            simulation.ledger.report_violation("copies-differ", detail)
 
     def _value(self, parts: Any) -> int:
         return int(parts.controller.image.config(RESOURCE_BROKER, "").get(KEY, "0"))
@@ -324,9 +326,9 @@ class QuorumScenario:
 
     def result(self) -> SimulationResult:
         """Return the run in one line's worth of facts."""
-        world = self.simulation
-        calls = {name: host.disk.calls for name, host in sorted(world.hosts.items())}
-        world.trace.add(repr((sorted(self.fault_plan.counts.items()), world.ledger.violations, calls)))
+        simulation = self.simulation
+        calls = {name: host.disk.calls for name, host in sorted(simulation.hosts.items())}
+        simulation.trace.add(repr((sorted(self.fault_plan.counts.items()), simulation.ledger.violations, calls)))
         counted = {**self.fault_plan.counts, "nodes": len(self.names)}
         if self.voters is not None:
             counted |= {"voters": self.voters.changed, "wiped": self.voters.wiped}
@@ -335,7 +337,13 @@ class QuorumScenario:
         if self.scripted_faults is not None:
             counted["scenes"] = self.scripted_faults.played
         return SimulationResult(
-            world.seed, world.trace.digest(), counted, world.now_s(), world.ledger.violations, self.count, 0
+            simulation.seed,
+            simulation.trace.digest(),
+            counted,
+            simulation.now_s(),
+            simulation.ledger.violations,
+            self.count,
+            0,
         )
 
 

@@ -62,19 +62,23 @@ class SimulationScenario:
     """A run under way."""
 
     def __init__(
-        self, world: Simulation, swarm: FaultPlan, hosts: Sequence[str] = (NODE,), service: ClusterService = SINGLE_NODE
+        self,
+        simulation: Simulation,
+        fault_plan: FaultPlan,
+        hosts: Sequence[str] = (NODE,),
+        service: ClusterService = SINGLE_NODE,
     ) -> None:
-        self.simulation = world
-        self.fault_plan = swarm
+        self.simulation = simulation
+        self.fault_plan = fault_plan
         self.service = service
         for name in hosts:
-            host = world.host(name)
-            host.disk.holes, host.slow_s = swarm.holes, swarm.max_initial_sync_s
-        self.admin = SimAdminClient(world, service=service)
+            host = simulation.host(name)
+            host.disk.holes, host.slow_s = fault_plan.holes, fault_plan.max_initial_sync_s
+        self.admin = SimAdminClient(simulation, service=service)
         if not self.fault_plan.synced:
             self.simulation.ledger.on_power_cut.append(self.admin.power_cut)
-        paths = swarm.dirs.split(",")
-        self.log_dir_mover = SimLogDirMover(world, service, paths, COMPACTED_TOPIC) if len(paths) > 1 else None
+        paths = fault_plan.dirs.split(",")
+        self.log_dir_mover = SimLogDirMover(simulation, service, paths, COMPACTED_TOPIC) if len(paths) > 1 else None
         self.transactions: ExactlyOnceWorkload | None = None
         self.groups: GroupsWorkload | None = None
         self.lifecycles: dict[str, NodeLifecycle] = {}
@@ -98,30 +102,30 @@ class SimulationScenario:
 
     async def run(self) -> None:
         """Run with faults, then the stable phase, then verify."""
-        world = self.simulation
-        disturber = FaultInjector(world, self.fault_plan, [NODE])
+        simulation = self.simulation
+        disturber = FaultInjector(simulation, self.fault_plan, [NODE])
         async with trio.open_nursery() as everything:
             everything.start_soon(self._work)
-            self.lifecycles[NODE] = NodeLifecycle(world, self.fault_plan)
+            self.lifecycles[NODE] = NodeLifecycle(simulation, self.fault_plan)
             await run_with_faults(disturber, self.lifecycles.values(), RUN_S, everything)
-            world.draining = True
+            simulation.draining = True
             await self._finish()
             everything.cancel_scope.cancel()
 
     async def _work(self) -> None:
-        world, service = self.simulation, self.service
-        await create_topic(world, service=service)
-        await create_topic(world, COMPACTED_TOPIC, COMPACTION_CONFIGS, service)
+        simulation, service = self.simulation, self.service
+        await create_topic(simulation, service=service)
+        await create_topic(simulation, COMPACTED_TOPIC, COMPACTION_CONFIGS, service)
         async with trio.open_nursery() as consumers:
             for number in range(2):
-                consumers.start_soon(SimConsumer(world, f"consumer-{number}", service).run)
-            consumers.start_soon(SimFetcher(world, "fetcher", (TOPIC, COMPACTED_TOPIC), service).run)
+                consumers.start_soon(SimConsumer(simulation, f"consumer-{number}", service).run)
+            consumers.start_soon(SimFetcher(simulation, "fetcher", (TOPIC, COMPACTED_TOPIC), service).run)
             async with trio.open_nursery() as workers:
                 for number in range(4 if self.fault_plan.synced else 2):
-                    producer = SimProducer(world, f"producer-{number}", number * 1_000_000, service=service)
+                    producer = SimProducer(simulation, f"producer-{number}", number * 1_000_000, service=service)
                     workers.start_soon(producer.run)
                 workers.start_soon(
-                    SimProducer(world, "keeper", 10_000_000, COMPACTED_TOPIC, COMPACTED_KEYS, service).run
+                    SimProducer(simulation, "keeper", 10_000_000, COMPACTED_TOPIC, COMPACTED_KEYS, service).run
                 )
                 workers.start_soon(self.admin.run)
                 if self.transactions is not None:
@@ -168,14 +172,14 @@ class SimulationScenario:
 
     def result(self) -> SimulationResult:
         """Return the run in one line's worth of facts."""
-        world, ledger = self.simulation, self.simulation.ledger
-        calls = {name: host.disk.calls for name, host in sorted(world.hosts.items())}
-        world.trace.add(repr((sorted(self.fault_plan.counts.items()), ledger.violations, calls)))
+        simulation, ledger = self.simulation, self.simulation.ledger
+        calls = {name: host.disk.calls for name, host in sorted(simulation.hosts.items())}
+        simulation.trace.add(repr((sorted(self.fault_plan.counts.items()), ledger.violations, calls)))
         return SimulationResult(
-            world.seed,
-            world.trace.digest(),
+            simulation.seed,
+            simulation.trace.digest(),
             dict(self.fault_plan.counts),
-            world.now_s(),
+            simulation.now_s(),
             ledger.violations,
             ledger.acknowledged_count,
             ledger.commits,
@@ -189,10 +193,10 @@ def simulate_node(
 
     The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
     """
-    world = Simulation(seed)
-    swarm = FaultPlan.generate(world.rng, synced=synced)
-    swarm.settings |= SMALL_REPLICA_FETCH
-    scenario = SimulationScenario(world, swarm)
+    simulation = Simulation(seed)
+    fault_plan = FaultPlan.generate(simulation.rng, synced=synced)
+    fault_plan.settings |= SMALL_REPLICA_FETCH
+    scenario = SimulationScenario(simulation, fault_plan)
     if groups:
         scenario.add_groups()
     scenario.simulation.trace.listen = listen

@@ -50,9 +50,9 @@ class StaticVoters:
     """Voters that the settings name, and what is left of their disks."""
 
     def __init__(
-        self, world: Simulation, seed: int, hosts: dict[int, SimHost], living: Callable[[], dict[int, Any]]
+        self, simulation: Simulation, seed: int, hosts: dict[int, SimHost], living: Callable[[], dict[int, Any]]
     ) -> None:
-        self._simulation = world
+        self._simulation = simulation
         self._chance = random.Random(f"fixed voters {seed}")
         self._hosts = hosts
         self._living = living
@@ -113,7 +113,7 @@ class DynamicVoters:
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         seed: int,
         count: int,
         listener: str,
@@ -122,7 +122,7 @@ class DynamicVoters:
         stay: bool = False,
     ) -> None:
         """Create them; ``stay``: all are voters initially, and removed ones are added again."""
-        self._simulation = world
+        self._simulation = simulation
         self._chance = random.Random(f"voters {seed}")
         self._listener = listener
         self._living = living

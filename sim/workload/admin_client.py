@@ -51,8 +51,8 @@ class ExpectedTopic:
 class SimAdminClient(SimClient):
     """Administrative client."""
 
-    def __init__(self, world: Simulation, name: str = "admin", service: ClusterService = SINGLE_NODE) -> None:
-        super().__init__(world, name, service)
+    def __init__(self, simulation: Simulation, name: str = "admin", service: ClusterService = SINGLE_NODE) -> None:
+        super().__init__(simulation, name, service)
         self.topics: dict[str, ExpectedTopic] = {}
         self._next = FIRST_VALUE
         self._sent: dict[str, set[int]] = {}

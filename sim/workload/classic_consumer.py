@@ -37,14 +37,14 @@ PAUSE_SHARE = 0.04
 class SimConsumer(SimClient):
     """A member of the group: joins, reads its partitions, commits what it has read."""
 
-    def __init__(self, world: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
-        super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S))  # joining takes its time
+    def __init__(self, simulation: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
+        super().__init__(simulation, name, service._replace(timeout_s=TIMEOUT_S))  # joining takes its time
         self._member = ""
         self._generation = -1
         self._mine: dict[int, int] = {}
         self._at: Address | None = None
         """Its coordinator."""
-        self._away = random.Random(f"{world.seed} {name} is away")
+        self._away = random.Random(f"{simulation.seed} {name} is away")
 
     async def run(self) -> None:
         """Consume until the run ends."""

@@ -78,11 +78,11 @@ class UnknownOutcome(RetriableError):
 class SimClient:
     """A process on a host of its own: one connection to each broker it speaks with, made anew whenever it breaks."""
 
-    def __init__(self, world: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
-        self.simulation = world
+    def __init__(self, simulation: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
+        self.simulation = simulation
         self.name = name
         self.service = service
-        self.process = world.process(name)
+        self.process = simulation.process(name)
         self._bootstrap = deque(service.bootstrap)
         self._channels: dict[Address, Channel] = {}
         self._leaders: dict[tuple[str, int], Address] = {}
@@ -179,14 +179,14 @@ class SimClient:
 
 
 async def create_topic(
-    world: Simulation,
+    simulation: Simulation,
     topic: str = TOPIC,
     settings: Mapping[str, str] = NO_SETTINGS,
     service: ClusterService = SINGLE_NODE,
     placed: Sequence[list[int]] = (),
 ) -> None:
     """Create a topic; ``placed``: replicas of each partition, the leader first."""
-    client = SimClient(world, f"maker-{topic}", service)
+    client = SimClient(simulation, f"maker-{topic}", service)
     configs = [ct.CreatableTopicConfig(name, value) for name, value in settings.items()]
 
     async def once() -> None:
@@ -207,14 +207,14 @@ class SimProducer(SimClient):
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         name: str,
         first: int,
         topic: str = TOPIC,
         keys: int = 0,
         service: ClusterService = SINGLE_NODE,
     ) -> None:
-        super().__init__(world, name, service)
+        super().__init__(simulation, name, service)
         self._topic = topic
         self._keys = keys
         self._next = first
@@ -234,23 +234,23 @@ class SimProducer(SimClient):
 
     async def send(self, partition: int, values: list[int]) -> None:
         """Send one batch until it is acknowledged."""
-        place, world = (self._topic, partition), self.simulation
-        world.ledger.record_sent(place, values)
+        place, simulation = (self._topic, partition), self.simulation
+        simulation.ledger.record_sent(place, values)
         if self._keys:
-            world.ledger.key_of.update({v: self._key(v) for v in values})
-        number = world.history.start(self.name, "send", [SendStep(place, v) for v in values], world.now_s())
+            simulation.ledger.key_of.update({v: self._key(v) for v in values})
+        number = simulation.history.start(self.name, "send", [SendStep(place, v) for v in values], simulation.now_s())
 
         async def once() -> tuple[int, int]:
             if self._pid < 0:
                 await self._init()
-            cuts = world.ledger.power_cuts
+            cuts = simulation.ledger.power_cuts
             return await self._produce(partition, values), cuts
 
         offset, cuts = await self.retry_until_done(once)
         self._sequences[partition] = self._sequences.get(partition, 0) + len(values)
-        world.ledger.record_acknowledged(place, values, offset, cuts)
+        simulation.ledger.record_acknowledged(place, values, offset, cuts)
         done = [SendStep(place, v, offset + index) for index, v in enumerate(values)]
-        world.history.end(number, OperationOutcome.OK, world.now_s(), done)
+        simulation.history.end(number, OperationOutcome.OK, simulation.now_s(), done)
 
     async def _init(self) -> None:
         answer = await self.call(ip.InitProducerIdRequest(None, 60_000), 4)
@@ -290,15 +290,15 @@ async def fetch_records(
 
 async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[r.Record], int]:
     """Return the same, and where to go on: what came may hold no record any more."""
-    world, place = client.simulation, (topic, partition)
-    number = world.history.start(client.name, "poll", now_s=world.now_s())
+    simulation, place = client.simulation, (topic, partition)
+    number = simulation.history.start(client.name, "poll", now_s=simulation.now_s())
     try:
         records, following = await _fetch(client, partition, offset, wait_ms, topic)
     except RetriableError:
-        world.history.end(number, OperationOutcome.FAIL, world.now_s())
+        simulation.history.end(number, OperationOutcome.FAIL, simulation.now_s())
         raise
     found = tuple((x.offset, client.service.unpack(place, x.value)) for x in records)
-    world.history.end(number, OperationOutcome.OK, world.now_s(), [PollStep(place, found)])
+    simulation.history.end(number, OperationOutcome.OK, simulation.now_s(), [PollStep(place, found)])
     return records, following
 
 
@@ -341,9 +341,9 @@ async def log_start_offset(client: SimClient, topic: str, partition: int) -> int
 
 async def read_partition(client: SimClient, topic: str, partition: int) -> list[r.Record]:
     """Read a whole partition, from its start to its end."""
-    world = client.simulation
-    number = world.history.start(client.name, "assign", now_s=world.now_s())
-    world.history.end(number, OperationOutcome.OK, world.now_s(), places=[])
+    simulation = client.simulation
+    number = simulation.history.start(client.name, "assign", now_s=simulation.now_s())
+    simulation.history.end(number, OperationOutcome.OK, simulation.now_s(), places=[])
     out: list[r.Record] = []
     at = await client.retry_until_done(partial(log_start_offset, client, topic, partition))
     while True:
@@ -352,5 +352,5 @@ async def read_partition(client: SimClient, topic: str, partition: int) -> list[
             break
         out += more
         at = following
-    world.trace_event(f"{topic}-{partition}: {[(x.offset, x.value) for x in out]}")
+    simulation.trace_event(f"{topic}-{partition}: {[(x.offset, x.value) for x in out]}")
     return out

@@ -26,44 +26,46 @@ STABLE_TIMEOUT_S = MAX_LSO_DELAY_S + 2
 class ExactlyOnceWorkload:
     """Producers, copiers and readers."""
 
-    def __init__(self, world: Simulation, service: ClusterService, version: int) -> None:
-        self._simulation = world
+    def __init__(self, simulation: Simulation, service: ClusterService, version: int) -> None:
+        self._simulation = simulation
         self._service = service
         self._version = version
         """Of the protocol, as ``transaction.version``."""
 
     async def run(self) -> None:
         """Run until the run drains."""
-        world, service, version = self._simulation, self._service, self._version
-        await create_topic(world, SOURCE, service=service)
-        await create_topic(world, TARGET[0], service=service._replace(partitions=1))
+        simulation, service, version = self._simulation, self._service, self._version
+        await create_topic(simulation, SOURCE, service=service)
+        await create_topic(simulation, TARGET[0], service=service._replace(partitions=1))
         async with trio.open_nursery() as readers:
             for committed in (True, False):
                 name = f"reader-{'committed' if committed else 'all'}"
-                readers.start_soon(IsolationReader(world, name, SOURCE, service, committed=committed).run)
+                readers.start_soon(IsolationReader(simulation, name, SOURCE, service, committed=committed).run)
             async with trio.open_nursery() as workers:
                 for number in range(PRODUCERS):
                     first = FIRST_VALUE + number * VALUES_EACH
-                    workers.start_soon(TxnProducer(world, f"txn-{number}", first, service, version).run)
+                    workers.start_soon(TxnProducer(simulation, f"txn-{number}", first, service, version).run)
                 for number in range(service.partitions):
-                    workers.start_soon(TransactionalCopier(world, number, service, version, workers.start_soon).run)
+                    workers.start_soon(
+                        TransactionalCopier(simulation, number, service, version, workers.start_soon).run
+                    )
             readers.cancel_scope.cancel()
 
     async def verify(self) -> None:
         """Read it all once more, and judge it."""
-        world, service = self._simulation, self._service
-        last = IsolationReader(world, "reader-last", SOURCE, service, committed=True)
-        copied = IsolationReader(world, "reader-copy", TARGET[0], service, committed=True)
+        simulation, service = self._simulation, self._service
+        last = IsolationReader(simulation, "reader-last", SOURCE, service, committed=True)
+        copied = IsolationReader(simulation, "reader-copy", TARGET[0], service, committed=True)
         positions, source = {}, {}
         target = [value for _, value in await copied.read_to_end(TARGET[1], STABLE_TIMEOUT_S)]
         for number in range(service.partitions):
             place = (SOURCE, number)
             source[place] = await last.read_to_end(number, STABLE_TIMEOUT_S)
-            asker = TransactionalCopier(world, number, service, self._version)
+            asker = TransactionalCopier(simulation, number, service, self._version)
             positions[place] = await asker.retry_until_done(asker.position)
-            world.trace_event(f"{place} to {positions[place]}: {source[place]}")
-        world.trace_event(f"copied {target}")
-        found = [x for x in find_anomalies(world.history.operations(SOURCE)) if x.is_violation]
-        held_up = stuck_last_stable_offset(ObservedLog(world.history.operations(TARGET[0])))
+            simulation.trace_event(f"{place} to {positions[place]}: {source[place]}")
+        simulation.trace_event(f"copied {target}")
+        found = [x for x in find_anomalies(simulation.history.operations(SOURCE)) if x.is_violation]
+        held_up = stuck_last_stable_offset(ObservedLog(simulation.history.operations(TARGET[0])))
         for anomaly in [*found, *held_up, *check_copy(source, target, positions)]:
-            world.ledger.report_violation(anomaly.name, anomaly.detail)
+            simulation.ledger.report_violation(anomaly.name, anomaly.detail)

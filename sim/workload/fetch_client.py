@@ -37,11 +37,15 @@ class SimFetcher(SimClient):
     """Fetching client with a random generator of its own."""
 
     def __init__(
-        self, world: Simulation, name: str, topics: tuple[str, ...] = (TOPIC,), service: ClusterService = SINGLE_NODE
+        self,
+        simulation: Simulation,
+        name: str,
+        topics: tuple[str, ...] = (TOPIC,),
+        service: ClusterService = SINGLE_NODE,
     ) -> None:
-        super().__init__(world, name, service)
+        super().__init__(simulation, name, service)
         self._topics = topics
-        self._rng = random.Random(f"{world.seed} {name}")
+        self._rng = random.Random(f"{simulation.seed} {name}")
         self._offsets: dict[tuple[str, int], int] = {}
         self._session = 0
         self._epoch = 0

@@ -88,8 +88,10 @@ def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Reco
 class IsolationReader(SimClient):
     """Client that reads each record of a topic's partitions once from their start, and records it."""
 
-    def __init__(self, world: Simulation, name: str, topic: str, service: ClusterService, *, committed: bool) -> None:
-        super().__init__(world, name, service)
+    def __init__(
+        self, simulation: Simulation, name: str, topic: str, service: ClusterService, *, committed: bool
+    ) -> None:
+        super().__init__(simulation, name, service)
         self._topic = topic
         self._committed = committed
         self._at = dict.fromkeys(range(service.partitions), 0)

@@ -38,10 +38,10 @@ POLL_INTERVAL_S = 0.5
 class SimLogDirMover(SimClient):
     """Client that moves partitions between directories."""
 
-    def __init__(self, world: Simulation, service: ClusterService, paths: list[str], compacted: str) -> None:
+    def __init__(self, simulation: Simulation, service: ClusterService, paths: list[str], compacted: str) -> None:
         """``paths``: the directories each node has; one more is named that none has."""
-        super().__init__(world, "relocator", service)
-        self._chance = random.Random(f"directories {world.seed}")
+        super().__init__(simulation, "relocator", service)
+        self._chance = random.Random(f"directories {simulation.seed}")
         self._paths = [*paths, "/nowhere"]
         self._topics = [TOPIC, compacted, *sorted(INTERNAL_TOPICS), *NAMES]
         self.moves = 0

@@ -30,18 +30,18 @@ class SimReplicaMover(SimClient):
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         image: Callable[[], MetadataImage],
         brokers: list[int],
         topics: tuple[str, ...],
         service: ClusterService,
     ) -> None:
         """Create it; ``image``: the newest image of the running nodes. Existing ones of ``topics`` are moved."""
-        super().__init__(world, "mover", service)
+        super().__init__(simulation, "mover", service)
         self._image = image
         self._brokers = brokers
         self._topics = topics
-        self._chance = random.Random(f"moves {world.seed}")
+        self._chance = random.Random(f"moves {simulation.seed}")
         self.moves = 0
         """So many were begun or given up."""
 

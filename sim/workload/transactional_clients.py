@@ -75,9 +75,9 @@ class TransactionalClient(SimClient):
     """A client with a transactional id: one transaction after the other."""
 
     def __init__(
-        self, world: Simulation, name: str, transactional_id: str, service: ClusterService, version: int
+        self, simulation: Simulation, name: str, transactional_id: str, service: ClusterService, version: int
     ) -> None:
-        super().__init__(world, name, service)
+        super().__init__(simulation, name, service)
         self._id = transactional_id
         self._version = version
         self.producer_id, self.epoch = -1, -1
@@ -243,8 +243,8 @@ class TransactionalClient(SimClient):
 class TxnProducer(TransactionalClient):
     """Writes numbered records to several partitions in one transaction; some it aborts."""
 
-    def __init__(self, world: Simulation, name: str, first: int, service: ClusterService, version: int) -> None:
-        super().__init__(world, name, name, service, version)
+    def __init__(self, simulation: Simulation, name: str, first: int, service: ClusterService, version: int) -> None:
+        super().__init__(simulation, name, name, service, version)
         self._next = first
         self._ids = 0
 

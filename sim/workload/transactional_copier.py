@@ -40,16 +40,16 @@ class TransactionalCopier(TransactionalClient):
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         number: int,
         service: ClusterService,
         version: int,
         start: TaskStarter | None = None,
-        life: int = 0,
+        run_number: int = 0,
     ) -> None:
         """Create it; ``start``: function that starts the process that takes over; None: none."""
-        super().__init__(world, f"copier-{number}.{life}", f"copier-{number}", service, version)
-        self._number, self._incarnation = number, life
+        super().__init__(simulation, f"copier-{number}.{run_number}", f"copier-{number}", service, version)
+        self._number, self._incarnation = number, run_number
         self._start = start
         self._place: HistoryPartition = (SOURCE, number)
         self._replaced = False

@@ -128,10 +128,10 @@ class _ShareBalancer(Generic[P]):
         """Return whether it has too much."""
         return self.count(member) > self._desired.get(member, 0)
 
-    def add_missing_targets(self, room: int | None = None) -> None:
+    def add_missing_targets(self, initial_capacity: int | None = None) -> None:
         """Add the target partitions without members."""
         for partition in self._targets:
-            self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash, room or 16))
+            self.by_partition.compute_if_absent(partition, lambda: JavaHashMap(_integer_hash, initial_capacity or 16))
 
     def _remove_assigned(self, member: int, partition: P) -> bool:
         topic, number = self._to_target_partition(partition)

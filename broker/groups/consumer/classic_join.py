@@ -120,7 +120,7 @@ def _get_or_create_member(
 
 
 def _updated_member(
-    member: ConsumerGroupMember, call: GroupRequest, said: ConsumerProtocolSubscription, names: Set[str]
+    member: ConsumerGroupMember, call: GroupRequest, subscription: ConsumerProtocolSubscription, names: Set[str]
 ) -> ConsumerGroupMember:
     request: join_group.JoinGroupRequest = call.request
     protocols = [consumer_group_records.ClassicProtocol(name, bytes(data)) for name, data in rb.protocols_of(request)]
@@ -128,7 +128,7 @@ def _updated_member(
     return replace(
         member,
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
-        rack_id=said.rack_id or member.rack_id,
+        rack_id=subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if rebalance == -1 else rebalance,
         subscribed_topic_names=names,
         subscribed_regex="",

@@ -66,12 +66,12 @@ def decode_assignment(raw: bytes) -> Generator[None, None, consumer_protocol.Con
 
 
 def owned_partitions(
-    said: consumer_protocol.ConsumerProtocolSubscription, image: MetadataImage
+    subscription: consumer_protocol.ConsumerProtocolSubscription, image: MetadataImage
 ) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
     """Return the owned partitions of a subscription, of existing topics."""
     row = ConsumerGroupHeartbeatRequestTopicPartitions
     topics = image.topics
-    return [row(topics[t.topic].id, t.partitions) for t in said.owned_partitions if t.topic in topics]
+    return [row(topics[t.topic].id, t.partitions) for t in subscription.owned_partitions if t.topic in topics]
 
 
 def encode_assignment(held: Mapping[bytes, Iterable[int]], image: MetadataImage, version: int) -> bytes:

@@ -264,9 +264,9 @@ class PreparedFetch:
         out.append(self._tail)
         return out
 
-    def _remember(self, told: list[list[int]]) -> None:
+    def _remember(self, positions: list[list[int]]) -> None:
         """Remember the request and its response in the session. All partitions have records, so their order stays."""
-        for want, row, (offset, high_watermark, start) in zip(self._wanted, self._rows, told, strict=True):
+        for want, row, (offset, high_watermark, start) in zip(self._wanted, self._rows, positions, strict=True):
             row.fetch_offset = offset
             want.update_request_params(row)
             want.remember_response(high_watermark, start)

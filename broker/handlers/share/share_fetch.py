@@ -247,20 +247,20 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> Response
 def _session(
     context: RequestContext,
     request: wire.ShareFetchRequest,
-    said: dict[TopicIdPartition, list[Any]],
+    acknowledgements: dict[TopicIdPartition, list[Any]],
     forgotten: set[TopicIdPartition],
 ) -> ShareSession | None:
     """Return the session of a request; None if the request closes it."""
     sessions, epoch = context.services.share_partition_manager.sessions, request.share_session_epoch
     group_id, member_id = request.group_id or "", request.member_id or ""
     if epoch == INITIAL_EPOCH:
-        if any(said.values()):
+        if any(acknowledgements.values()):
             raise ProtocolError(ErrorCode.INVALID_REQUEST)
-        return sessions.open(context.peer, group_id, member_id, said)
+        return sessions.open(context.peer, group_id, member_id, acknowledgements)
     session = sessions.continue_session(group_id, member_id, epoch)
     if epoch == FINAL_EPOCH:
         return None
-    sessions.update(session, said, forgotten)
+    sessions.update(session, acknowledgements, forgotten)
     return session
 
 
@@ -269,14 +269,14 @@ def _fetch_and_respond(
     request: wire.ShareFetchRequest,
     fetch: _ShareFetch,
     session: ShareSession | None,
-    told: list[tuple[TopicIdPartition, PendingBrokerRequest]],
+    acknowledged: list[tuple[TopicIdPartition, PendingBrokerRequest]],
 ) -> Job[wire.ShareFetchResponse]:
     yield from fetch.load_partitions()
     if request.max_records > 0 and request.max_bytes > 0:
         yield from fetch.wait_for_records()
         yield from fetch.read()
     rows = yield from _changed_partitions(request, fetch.partition_responses, session)
-    for place, ticket in told:
+    for place, ticket in acknowledged:
         yield wait_while_connected(context.peer, ticket.wait())
         _add_acknowledge_result(rows, place, ticket.answer)
         yield None

@@ -139,7 +139,7 @@ def _recover_future_log(
         return None
     current = None if replica is None else log_recency(replica.log)
     match decide_future_log(
-        told=one.is_assigned, newness=log_recency(log), current=current, only_here=one.is_sole_isr_member
+        is_assigned=one.is_assigned, newness=log_recency(log), current=current, only_here=one.is_sole_isr_member
     ):
         case FutureLogDecision.PROMOTE:
             return log

@@ -165,7 +165,9 @@ class FutureReplicaCopier:
             return
         asked_ago_ms = self._env.monotonic_ms() - move.assignment_sent_ms
         match next_promotion_step(
-            near=self._is_nearly_caught_up(move), told=self._is_directory_assigned(move), asked_ago_ms=asked_ago_ms
+            near=self._is_nearly_caught_up(move),
+            is_assigned=self._is_directory_assigned(move),
+            asked_ago_ms=asked_ago_ms,
         ):
             case PromotionStep.COPY:
                 await self._copy_chunk(move)

@@ -117,9 +117,9 @@ class MoveScheduler:
                 return found
         return None
 
-    def _activate(self, at: TopicPartition, turn: int, now_ms: float) -> LogDirMove | None:
+    def _activate(self, at: TopicPartition, entry: int, now_ms: float) -> LogDirMove | None:
         move = self._moves.get(at)
-        if move is None or move.last_step != turn or move.not_before_ms > now_ms:
+        if move is None or move.last_step != entry or move.not_before_ms > now_ms:
             return None
         self._step_count += 1
         move.last_step = self._step_count

@@ -27,14 +27,14 @@ class PromotionStep(Enum):
     """Replace the current log."""
 
 
-def next_promotion_step(*, near: bool, told: bool, asked_ago_ms: float) -> PromotionStep:
-    """``near``: the copy lacks a piece at most. ``told``: the image has the replica in the copy's directory.
+def next_promotion_step(*, near: bool, is_assigned: bool, asked_ago_ms: float) -> PromotionStep:
+    """``near``: the copy lacks a piece at most. ``is_assigned``: the image has the replica in the copy's directory.
 
     ``asked_ago_ms``: how long ago the controller was asked; infinite for never.
     """
     if not near:
         return PromotionStep.COPY
-    if told:
+    if is_assigned:
         return PromotionStep.SWAP
     return PromotionStep.WAIT if asked_ago_ms < ASSIGNMENT_RETRY_MS else PromotionStep.REQUEST_ASSIGNMENT
 
@@ -51,7 +51,7 @@ class FutureLogDecision(Enum):
 
 
 def decide_future_log(
-    *, told: bool, newness: tuple[int, int], current: tuple[int, int] | None, only_here: bool = False
+    *, is_assigned: bool, newness: tuple[int, int], current: tuple[int, int] | None, only_here: bool = False
 ) -> FutureLogDecision:
     """Decide on a future log of an earlier process.
 
@@ -60,11 +60,11 @@ def decide_future_log(
     if the current log returns with its directory: records written between would be lost.
 
     Args:
-        told: True if the controller was informed.
+        is_assigned: True if the image has the replica in the directory of the future log.
         newness: leader epoch and end of the future log.
         current: those of the current log, None without one.
         only_here: True if the current log is missing due to a failed directory, and no other replica has its records.
     """
-    if told and not (only_here if current is None else newness < current):
+    if is_assigned and not (only_here if current is None else newness < current):
         return FutureLogDecision.PROMOTE
     return FutureLogDecision.KEEP if current is None else FutureLogDecision.RESUME

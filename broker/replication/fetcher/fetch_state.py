@@ -237,7 +237,7 @@ class FollowerFetchState:
         return self._build_request(told, gone, waits=not later)
 
     def _build_request(
-        self, told: dict[PartitionKey, FetchPartition], forgotten: list[PartitionKey], *, waits: bool
+        self, partitions: dict[PartitionKey, FetchPartition], forgotten: list[PartitionKey], *, waits: bool
     ) -> FetchRequest:
         limits = self._limits
         request = FetchRequest(
@@ -249,7 +249,7 @@ class FollowerFetchState:
             session_epoch=self._session_epoch,
         )
         by_topic: dict[bytes, FetchTopic] = {}
-        for (topic_id, _), row in told.items():
+        for (topic_id, _), row in partitions.items():
             by_topic.setdefault(topic_id, FetchTopic(topic_id=topic_id)).partitions.append(row)
         gone: dict[bytes, ForgottenTopic] = {}
         for topic_id, partition in forgotten:

@@ -66,21 +66,25 @@ def list_offsets_version(metadata_version: int) -> int:
     return next((version for level, version in steps if metadata_version >= level), 7)
 
 
-def connect_to_leader(world: FetcherDependencies, leader_id: int, client_id: str) -> NodeConnection:
+def connect_to_leader(dependencies: FetcherDependencies, leader_id: int, client_id: str) -> NodeConnection:
     """Return the connection of a fetcher to its leader; no ApiVersions comes first (R-311)."""
     return NodeConnection(
-        world.env,
+        dependencies.env,
         client_id,
         f"broker {leader_id}",
-        partial(world.address, leader_id),
-        world.timeout_s,
-        access=lambda: world.access,
+        partial(dependencies.address, leader_id),
+        dependencies.timeout_s,
+        access=lambda: dependencies.access,
         negotiates=False,
     )
 
 
 async def fetch_leader_offset(
-    connection: NodeConnection, world: FetcherDependencies, replica: HostedPartition, leader_epoch: int, which: int
+    connection: NodeConnection,
+    dependencies: FetcherDependencies,
+    replica: HostedPartition,
+    leader_epoch: int,
+    which: int,
 ) -> int:
     """Fetch the leader's log end (`LATEST_TIMESTAMP`) or start (`EARLIEST_TIMESTAMP`) as a replica.
 
@@ -88,9 +92,9 @@ async def fetch_leader_offset(
         ProtocolError: error response; OSError, WireError: no response.
     """
     wanted = ListOffsetsPartition(replica.partition, leader_epoch, which)
-    request = ListOffsetsRequest(world.node_id, 0, [ListOffsetsTopic(replica.topic, [wanted])])
+    request = ListOffsetsRequest(dependencies.node_id, 0, [ListOffsetsTopic(replica.topic, [wanted])])
     try:
-        answer = await connection.call(request, list_offsets_version(world.metadata_version()))
+        answer = await connection.call(request, list_offsets_version(dependencies.metadata_version()))
     except OSError as error:
         raise Disconnected(str(error)) from error
     row = answer.topics[0].partitions[0]

@@ -62,11 +62,11 @@ class PendingOutcome(NamedTuple):
 class ReplicaFetcher:
     """Fetcher of partitions of one leader over one connection."""
 
-    def __init__(self, world: FetcherDependencies, leader_id: int, number: int) -> None:
-        self._dependencies = world
+    def __init__(self, dependencies: FetcherDependencies, leader_id: int, number: int) -> None:
+        self._dependencies = dependencies
         self._leader_id = leader_id
-        self._connection = connect_to_leader(world, leader_id, f"broker-{world.node_id}-fetcher-{number}")
-        self._fetch_state = FollowerFetchState(world.node_id, world.broker_epoch(), world.limits)
+        self._connection = connect_to_leader(dependencies, leader_id, f"broker-{dependencies.node_id}-fetcher-{number}")
+        self._fetch_state = FollowerFetchState(dependencies.node_id, dependencies.broker_epoch(), dependencies.limits)
         self._partitions: dict[PartitionKey, HostedPartition] = {}
         self._lagging: set[PartitionKey] = set()
         """Those that lacked something of what is committed when they were last heard of."""

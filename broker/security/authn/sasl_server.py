@@ -12,10 +12,10 @@ from typing import Protocol
 class SaslAuthenticationException(Exception):
     """A login that failed."""
 
-    def __init__(self, why: str, told: str | None = None) -> None:
-        """``why`` is for our log, without a secret; ``told`` for the client, None where it learns no more than that."""
+    def __init__(self, why: str, client_message: str | None = None) -> None:
+        """``why``: for our log, without a secret. ``client_message``: for the client; None where it learns no more."""
         super().__init__(why)
-        self.client_message = told
+        self.client_message = client_message
 
 
 class UnansweredSaslFailure(SaslAuthenticationException):

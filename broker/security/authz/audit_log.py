@@ -99,11 +99,11 @@ class AuditLog:
             f"with resourceRefCount = 1 based on rule {rule()}",
         )
 
-    def log_authentication(self, peer: AuditSubject, listener: str, way: str) -> None:
-        """Log a successful login; ``way``: its mechanism."""
+    def log_authentication(self, peer: AuditSubject, listener: str, mechanism: str) -> None:
+        """Log a successful login with a mechanism."""
         if self.logs_allowed:
             who = f"Principal = {escape_name(peer.principal)} is Authenticated from host = {peer.host}"
-            self._log(logging.DEBUG, f"{who} at listener = {listener} by {way}")
+            self._log(logging.DEBUG, f"{who} at listener = {listener} by {mechanism}")
 
     def log_authentication_failure(self, host: str, listener: str, why: str) -> None:
         """Log a failed login; ``why`` without secrets."""

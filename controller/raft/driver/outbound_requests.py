@@ -63,13 +63,13 @@ class RaftRequestSender:
         identity: MetaProperties,
         quorum: QuorumConfig,
         address_of: Callable[[int], tuple[str, int] | None],
-        told: OnRaftResponse,
+        on_response: OnRaftResponse,
         hand_in: Callable[[RaftEvent], None],
     ) -> None:
         self._identity = identity
         self._quorum = quorum
         self._address_of = address_of
-        self._on_response = told
+        self._on_response = on_response
         self._enqueue = hand_in
         self._has_reported_foreign_cluster = False
         """True if somebody said that this node is of another cluster."""

@@ -34,26 +34,26 @@ def _sample_text(partitions: tuple[str, ...]) -> str:
     return ", ".join(partitions[:MAX_PARTITIONS_SHOWN]) + more
 
 
-def _report(told: Any, now_ms: int) -> list[str]:
+def _report(state: Any, now_ms: int) -> list[str]:
     """Return the report of the recoverable state and of possible losses."""
-    age_s = (now_ms - told.last_timestamp_ms) // 1000
-    others = ", ".join(str(i) for i in told.lost_voters)
+    age_s = (now_ms - state.last_timestamp_ms) // 1000
+    others = ", ".join(str(i) for i in state.lost_voters)
     out = [
-        f"node {told.node_id} knows the metadata up to offset {told.end_offset}, epoch {told.epoch}, "
+        f"node {state.node_id} knows the metadata up to offset {state.end_offset}, epoch {state.epoch}, "
         f"the last of it written {age_s} s ago",
         f"lost: what controllers {others} decided after that without it: topics, settings, leaders, in-sync replicas",
-        f"{told.in_sync_count} partitions have an in-sync replica on node {told.node_id} and go on with it",
+        f"{state.in_sync_count} partitions have an in-sync replica on node {state.node_id} and go on with it",
     ]
-    if told.out_of_sync_partitions:
+    if state.out_of_sync_partitions:
         out.append(
-            f"{len(told.out_of_sync_partitions)} have a replica on it that was behind: they wait for another broker to "
-            "come back, or go on without their newest records (ottla cluster elect --unclean): "
-            + _sample_text(told.out_of_sync_partitions)
+            f"{len(state.out_of_sync_partitions)} have a replica on it that was behind: they wait for another broker "
+            "to come back, or go on without their newest records (ottla cluster elect --unclean): "
+            + _sample_text(state.out_of_sync_partitions)
         )
-    if told.partitions_without_copy:
+    if state.partitions_without_copy:
         out.append(
-            f"{len(told.partitions_without_copy)} lie on other brokers only, and wait for them: "
-            + _sample_text(told.partitions_without_copy)
+            f"{len(state.partitions_without_copy)} lie on other brokers only, and wait for them: "
+            + _sample_text(state.partitions_without_copy)
         )
     out.append(f"the directories of controllers {others} must never be started again: empty them first")
     return out

@@ -105,8 +105,8 @@ async def _listed(client: ClusterClient) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row["group"]))
 
 
-def _only(rows: Iterable[dict[str, Any]], key: str, said: str | None) -> list[dict[str, Any]]:
-    wanted = None if said is None else {word.strip().lower() for word in said.split(",")}
+def _only(rows: Iterable[dict[str, Any]], key: str, wanted_names: str | None) -> list[dict[str, Any]]:
+    wanted = None if wanted_names is None else {word.strip().lower() for word in wanted_names.split(",")}
     return [row for row in rows if wanted is None or str(row[key]).lower() in wanted]
 
 

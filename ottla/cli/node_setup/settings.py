@@ -6,7 +6,7 @@ import argparse
 import os
 import socket
 
-from ottla.broker.config.listener_config import ANY_HOST, JOINED_FILE, ConfigException, parse_listener
+from ottla.broker.config.listener_config import ANY_HOST, JOIN_PROPERTIES_FILE, ConfigException, parse_listener
 from ottla.broker.config.node_config import NodeConfig, settings_from_environment
 from ottla.broker.config.startup_checks import check_cordoned_log_dirs
 from ottla.cli.arguments import integer
@@ -84,7 +84,7 @@ def configure_with_saved_join(values: dict[str, str], data_dir: str | None, list
     """
     config = configure(values, data_dir, listen)
     metadata = config.metadata_dir or config.data_dirs[0]
-    if not os.path.exists(f"{metadata}/{JOINED_FILE}"):
+    if not os.path.exists(f"{metadata}/{JOIN_PROPERTIES_FILE}"):
         return config
     # lazy: 0.7 ms, 10 kB: only for a node that has joined a cluster
     from ottla.tools.join_settings import load_join_settings

@@ -27,7 +27,7 @@ def test_a_position_is_not_behind_what_was_acknowledged_when_it_was_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("generation", "cut", "flagged"), [(3, False, []), (2, False, ["CommitOfNobody"]), (2, True, [])]
+    ("generation", "cut", "flagged"), [(3, False, []), (2, False, ["StaleMemberCommit"]), (2, True, [])]
 )
 def test_nobody_commits_once_a_newer_generation_has_begun(generation: int, cut: bool, flagged: list[str]) -> None:
     ledger = DeliveryChecker()

@@ -25,7 +25,7 @@ LOSS_VIOLATIONS = (
     "bad-response"
 )
 CONTROL = f"{LOSS_VIOLATIONS} CommittedNeverLost PartitionLeaderPerEpoch LeaderInIsr no-failover unmade undead no-start"
-GROUPS = "offset-back OneOwnerPerPartitionPerGeneration ghost EpochsInOrder CommitOfNobody"
+GROUPS = "offset-back OneOwnerPerPartitionPerGeneration ghost EpochsInOrder StaleMemberCommit"
 QUORUM = "SingleLeaderPerEpoch CommittedNeverLost MonotonicHighWatermark copies-differ lost no-start behind"
 TXN = "G1a precommitted-read torn-txn lso-stuck txn-refused unseen lost-write duplicate stuck no-start " + (
     "copy-twice copy-lost copy-ghost copy-disorder inconsistent-offsets poll-skip nonmonotonic-poll nonmonotonic-send "

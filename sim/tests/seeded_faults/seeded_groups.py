@@ -12,7 +12,7 @@ from sim.tests.seeded_faults import group_faults as bugs
 from sim.tests.seeded_faults.seeding import SeededFault, run_until_detected
 
 SEEDS = 40
-OWNERS = "NoAssignmentBeforeRevocation OneOwnerPerPartitionPerEpoch offset-back OneHolder CommitOfNobody"
+OWNERS = "NoAssignmentBeforeRevocation OneOwnerPerPartitionPerEpoch offset-back OneHolder StaleMemberCommit"
 REST = "group-unstable group-refused stuck"
 LOCKS = "LockedToOne HolderIsHeard"
 RECORDS = "share-lost share-overdelivered ArchivedOnlyAfterLimitOrAccept AcceptedIsFinal group-unstable " + (

@@ -1,6 +1,6 @@
 """Members with exclusive partitions: they revoke, take over, consume and commit.
 
-``CommitOfNobody``: a commit was accepted from a member whose leave was confirmed.
+``StaleMemberCommit``: a commit was accepted from a member whose leave was confirmed.
 
 They may be slow to revoke; they may be paused until they are fenced, and continue in their old epoch. They commit their
 positions in their epoch.
@@ -68,13 +68,13 @@ class AssignedMember(SimGroupMember):
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         name: str,
         service: ClusterService,
         shared: AssignedGroupState,
         instance_id: str | None = None,
     ) -> None:
-        super().__init__(world, name, service, shared.group)
+        super().__init__(simulation, name, service, shared.group)
         self._shared = shared
         self._book = shared.assignment_checker
         self._instance_id = instance_id
@@ -269,4 +269,4 @@ class AssignedMember(SimGroupMember):
             code = await self._send_commit(place, self.positions[place])
             if not code and cuts == self.simulation.ledger.power_cuts:
                 detail = f"{self.group}: {place[0]}-{place[1]} by {self.id} in {self.epoch}, after it had left"
-                self.simulation.ledger.report_violation("CommitOfNobody", detail)
+                self.simulation.ledger.report_violation("StaleMemberCommit", detail)

@@ -48,16 +48,16 @@ class SimClassicMember(AssignedMember):
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         name: str,
         service: ClusterService,
         shared: AssignedGroupState,
         choice: tuple[Subscription, ...],
     ) -> None:
         """``choice``: what it may want, by name."""
-        super().__init__(world, name, service._replace(timeout_s=TIMEOUT_S), shared)  # joining takes its time
+        super().__init__(simulation, name, service._replace(timeout_s=TIMEOUT_S), shared)  # joining takes its time
         self._choice = tuple(x for x in choice if x.regex is None)
-        self.subscription = world.rng.choice(self._choice)
+        self.subscription = simulation.rng.choice(self._choice)
         self._joins = True
         self._is_member = False
         """Whether its id is the coordinator's."""

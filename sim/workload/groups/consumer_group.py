@@ -37,9 +37,11 @@ class ConsumerGroupWorkload(AssignedGroupWorkload):
         Subscription((), "k.*", TOPICS),
     )
 
-    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
-        super().__init__(world, service, ids)
-        self._shared = AssignedGroupState(GROUP, AssignmentChecker(world.ledger, GROUP, world.now_s), ids, self._read)
+    def __init__(self, simulation: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
+        super().__init__(simulation, service, ids)
+        self._shared = AssignedGroupState(
+            GROUP, AssignmentChecker(simulation.ledger, GROUP, simulation.now_s), ids, self._read
+        )
 
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
         """Yield the factories of static and dynamic members; in some runs one or two use the classic protocol."""

@@ -37,7 +37,7 @@ class SimConsumerMember(AssignedMember):
 
     def __init__(
         self,
-        world: Simulation,
+        simulation: Simulation,
         name: str,
         service: ClusterService,
         shared: AssignedGroupState,
@@ -45,10 +45,10 @@ class SimConsumerMember(AssignedMember):
         instance_id: str | None = None,
     ) -> None:
         """``choice``: what it may want."""
-        super().__init__(world, name, service, shared, instance_id)
+        super().__init__(simulation, name, service, shared, instance_id)
         self._choice = choice
-        self.subscription = world.rng.choice(choice)
-        self._assignor = world.rng.choice(ASSIGNORS)
+        self.subscription = simulation.rng.choice(choice)
+        self._assignor = simulation.rng.choice(ASSIGNORS)
         self._reported_state: tuple[Subscription, list[HistoryPartition]] | None = None
         """What the coordinator has heard; None: it is told all."""
 

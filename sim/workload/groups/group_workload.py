@@ -27,8 +27,8 @@ class GroupWorkload(ABC):
     group: str
     topics: tuple[str, ...]
 
-    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
-        self._simulation = world
+    def __init__(self, simulation: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
+        self._simulation = simulation
         self._service = service
         self._ids = ids
         """Names of topics by id."""
@@ -76,8 +76,8 @@ class GroupWorkload(ABC):
 class AssignedGroupWorkload(GroupWorkload):
     """A group in which each partition is read by one member alone."""
 
-    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
-        super().__init__(world, service, ids)
+    def __init__(self, simulation: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
+        super().__init__(simulation, service, ids)
         self._read: dict[HistoryPartition, set[int]] = {}
         """Offsets that a member has read."""
 

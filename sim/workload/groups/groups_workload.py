@@ -35,9 +35,9 @@ PRODUCE_INTERVAL_S = 0.6
 MAX_PRODUCED_RECORDS = 4
 
 
-def node_settings(world: Simulation) -> dict[str, str]:
+def node_settings(simulation: Simulation) -> dict[str, str]:
     """Return settings of nodes with short intervals for groups."""
-    interval = int(world.rng.random() * MAX_INTERVAL_MS)
+    interval = int(simulation.rng.random() * MAX_INTERVAL_MS)
     out: dict[str, str] = {}
     for kind in ("consumer", "share", "streams"):
         out |= {
@@ -47,15 +47,15 @@ def node_settings(world: Simulation) -> dict[str, str]:
             f"group.{kind}.min.heartbeat.interval.ms": "500",
             f"group.{kind}.assignment.interval.ms": str(interval),
         }
-    lock_ms = 1000 + int(world.rng.random() * 2000)
+    lock_ms = 1000 + int(simulation.rng.random() * 2000)
     return out | {
-        "group.streams.num.standby.replicas": str(int(world.rng.random() * 2)),
-        "group.streams.initial.rebalance.delay.ms": str(int(world.rng.random() * 2000)),
+        "group.streams.num.standby.replicas": str(int(simulation.rng.random() * 2)),
+        "group.streams.initial.rebalance.delay.ms": str(int(simulation.rng.random() * 2000)),
         "group.share.record.lock.duration.ms": str(lock_ms),
         "group.share.min.record.lock.duration.ms": "1000",
         "group.share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
         "share.coordinator.state.topic.num.partitions": str(STATE_PARTITIONS),
-        "share.coordinator.snapshot.update.records.per.snapshot": str(int(world.rng.random() * MAX_UPDATES)),
+        "share.coordinator.snapshot.update.records.per.snapshot": str(int(simulation.rng.random() * MAX_UPDATES)),
     }
 
 
@@ -63,20 +63,20 @@ class GroupsWorkload:
     """Workload of all groups."""
 
     def __init__(
-        self, world: Simulation, service: ClusterService, counted: Counter[str], living: LiveNodesByHost
+        self, simulation: Simulation, service: ClusterService, counted: Counter[str], living: LiveNodesByHost
     ) -> None:
-        self._simulation = world
+        self._simulation = simulation
         self._service = service
         self._counted = counted
         self._ids: dict[bytes, str] = {}
-        self._watch = GroupInvariants(world, living)
+        self._watch = GroupInvariants(simulation, living)
         self.member_slots: list[MemberSlot] = []
         self.is_quiescent = False
         """Whether nothing goes wrong with members."""
         self.groups: list[GroupWorkload] = [
-            ConsumerGroupWorkload(world, service, self._ids),
-            ShareGroupWorkload(world, service, self._ids, living),
-            StreamsGroupWorkload(world, service, self._ids),
+            ConsumerGroupWorkload(simulation, service, self._ids),
+            ShareGroupWorkload(simulation, service, self._ids, living),
+            StreamsGroupWorkload(simulation, service, self._ids),
         ]
         self._topics = [topic for kind in self.groups for topic in kind.topics]
 
@@ -87,17 +87,17 @@ class GroupsWorkload:
 
     async def run(self) -> None:
         """Run until the run drains and every group is stable."""
-        world = self._simulation
+        simulation = self._simulation
         for topic in self._topics:
-            await create_topic(world, topic, service=self._service)
-        asker = SimClient(world, "group-asker", self._service)
+            await create_topic(simulation, topic, service=self._service)
+        asker = SimClient(simulation, "group-asker", self._service)
         for topic in self._topics:
             self._ids[await asker.retry_until_done(partial(_id_of, asker, topic))] = topic
         for kind in self.groups:
             await asker.retry_until_done(partial(kind.prepare, asker))
         seats = self.member_slots
         seats += [
-            MemberSlot(world, kind.group, make, self._counted)
+            MemberSlot(simulation, kind.group, make, self._counted)
             for kind in self.groups
             for make in kind.member_factories()
         ]
@@ -110,20 +110,22 @@ class GroupsWorkload:
             await self._produce()
             for seat in seats:
                 seat.stop_faults()
-            world.trace_event("groups calm down")
+            simulation.trace_event("groups calm down")
             await self._wait_until_stable(asker, seats)
             members.cancel_scope.cancel()
         asker.close_connections()
 
     async def _produce(self) -> None:
         """Write to the topics until it is enough."""
-        world, service, rng = self._simulation, self._service, self._simulation.rng
-        feeders = [SimProducer(world, f"feeder-{topic}", FIRST_VALUE, topic, service=service) for topic in self._topics]
+        simulation, service, rng = self._simulation, self._service, self._simulation.rng
+        feeders = [
+            SimProducer(simulation, f"feeder-{topic}", FIRST_VALUE, topic, service=service) for topic in self._topics
+        ]
         nexts = dict.fromkeys(self._topics, FIRST_VALUE)
         async with trio.open_nursery() as nursery:
 
             async def one(feeder: SimProducer, topic: str) -> None:
-                while not world.draining:
+                while not simulation.draining:
                     count = 1 + int(rng.random() * MAX_PRODUCED_RECORDS)
                     values = list(range(nexts[topic], nexts[topic] + count))
                     nexts[topic] += count
@@ -136,20 +138,20 @@ class GroupsWorkload:
 
     async def _wait_until_stable(self, asker: SimClient, seats: list[MemberSlot]) -> None:
         """Wait until every group is at rest, or has had its time."""
-        world, since = self._simulation, self._simulation.now_s()
+        simulation, since = self._simulation, self._simulation.now_s()
         for kind in self.groups:
             while True:
                 members = [seat.member for seat in seats if seat.member is not None and seat.group == kind.group]
                 wrong = await kind.instability(asker, members)
                 if not wrong:
                     break
-                if world.now_s() > since + STABLE_TIMEOUT_S:
-                    world.ledger.report_violation(
+                if simulation.now_s() > since + STABLE_TIMEOUT_S:
+                    simulation.ledger.report_violation(
                         "group-unstable", f"{kind.group} after {STABLE_TIMEOUT_S:.0f} s: {wrong}"
                     )
                     break
                 await trio.sleep(POLL_INTERVAL_S)
-            world.trace_event(f"{kind.group} is at rest")
+            simulation.trace_event(f"{kind.group} is at rest")
 
     async def verify(self) -> None:
         """Read all there is once more, and judge it."""

@@ -42,10 +42,10 @@ class MemberEnded(Exception):
 class SimGroupMember(SimClient, ABC):
     """Member, from start to end: its process, its coordinator, and its subscription."""
 
-    def __init__(self, world: Simulation, name: str, service: ClusterService, group: str) -> None:
-        super().__init__(world, name, service)
+    def __init__(self, simulation: Simulation, name: str, service: ClusterService, group: str) -> None:
+        super().__init__(simulation, name, service)
         self.group = group
-        self.id = f"{name}.{world.rng.randbytes(4).hex()}"
+        self.id = f"{name}.{simulation.rng.randbytes(4).hex()}"
         self.leaving = False
         """It is to say goodbye."""
         self.is_stable_phase = False
@@ -92,9 +92,9 @@ class MemberSlot:
     """Slot with one member after the other until the end of the run."""
 
     def __init__(
-        self, world: Simulation, group: str, make: Callable[[], SimGroupMember], counted: Counter[str]
+        self, simulation: Simulation, group: str, make: Callable[[], SimGroupMember], counted: Counter[str]
     ) -> None:
-        self._simulation = world
+        self._simulation = simulation
         self.group = group
         self._make = make
         self._counted = counted

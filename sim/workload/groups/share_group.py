@@ -44,11 +44,11 @@ class ShareGroupWorkload(GroupWorkload):
     topics = TOPICS
 
     def __init__(
-        self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str], living: LiveNodesByHost
+        self, simulation: Simulation, service: ClusterService, ids: Mapping[bytes, str], living: LiveNodesByHost
     ) -> None:
-        super().__init__(world, service, ids)
-        clock = lambda host: world.host(host).clock.monotonic_s()  # noqa: E731 - one line says it
-        self._locks = AcquisitionLocks(world.ledger, GROUP, DELIVERY_COUNT_LIMIT, living, clock, world.now_s)
+        super().__init__(simulation, service, ids)
+        clock = lambda host: simulation.host(host).clock.monotonic_s()  # noqa: E731 - one line says it
+        self._locks = AcquisitionLocks(simulation.ledger, GROUP, DELIVERY_COUNT_LIMIT, living, clock, simulation.now_s)
         self._shared = ShareGroupState(GROUP, self._locks, ids, TOPICS)
 
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:

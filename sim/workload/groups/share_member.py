@@ -63,8 +63,8 @@ class SimShareSession:
 class SimShareMember(SimGroupMember):
     """Member, from join to leave."""
 
-    def __init__(self, world: Simulation, name: str, service: ClusterService, shared: ShareGroupState) -> None:
-        super().__init__(world, name, service, shared.group)
+    def __init__(self, simulation: Simulation, name: str, service: ClusterService, shared: ShareGroupState) -> None:
+        super().__init__(simulation, name, service, shared.group)
         self._shared = shared
         self._locks = shared.locks
         self.epoch = 0
@@ -174,11 +174,11 @@ class SimShareMember(SimGroupMember):
         return out
 
     def _on_acknowledging(
-        self, session: SimShareSession, said: Mapping[HistoryPartition, Mapping[int, int]]
+        self, session: SimShareSession, acknowledgements: Mapping[HistoryPartition, Mapping[int, int]]
     ) -> dict[HistoryPartition, dict[int, AcquiredRecord]]:
         """Record the start of acknowledgements."""
         holds = {}
-        for place, offsets in said.items():
+        for place, offsets in acknowledgements.items():
             holds[place] = self._locks.on_acknowledging(self.id, place, offsets)
             for offset, kind in offsets.items():
                 del session.ready[place][offset]
@@ -199,12 +199,12 @@ class SimShareMember(SimGroupMember):
         session.ready.setdefault(place, {})[offset] = (at, ACCEPT if self.is_stable_phase else verdict)
 
     async def _acknowledge(
-        self, address: Address, session: SimShareSession, said: dict[HistoryPartition, dict[int, int]]
+        self, address: Address, session: SimShareSession, acknowledgements: dict[HistoryPartition, dict[int, int]]
     ) -> None:
-        renews = any(RENEW in x.values() for x in said.values())
-        holds, before_s = self._on_acknowledging(session, said), self._clock(address)
+        renews = any(RENEW in x.values() for x in acknowledgements.values())
+        holds, before_s = self._on_acknowledging(session, acknowledgements), self._clock(address)
         topics: dict[str, list[sa.AcknowledgePartition]] = {}
-        for (topic, number), offsets in said.items():
+        for (topic, number), offsets in acknowledgements.items():
             part = sa.AcknowledgePartition(number, _batches(offsets, sa.AcknowledgementBatch))
             topics.setdefault(topic, []).append(part)
         rows = [sa.AcknowledgeTopic(self._topic_ids[name], parts) for name, parts in topics.items()]
@@ -215,10 +215,10 @@ class SimShareMember(SimGroupMember):
         for topic in answer.responses:
             for part in topic.partitions:
                 place = (self._shared.ids[topic.topic_id], part.partition_index)
-                self._on_acknowledge_response(place, part.error_code, said[place], holds[place], cuts)
+                self._on_acknowledge_response(place, part.error_code, acknowledgements[place], holds[place], cuts)
                 if renews and not part.error_code:
                     until_s = before_s + answer.acquisition_lock_timeout_ms / 1000
-                    self._locks.on_renewed(self.id, place, said[place].keys(), until_s)
+                    self._locks.on_renewed(self.id, place, acknowledgements[place].keys(), until_s)
 
     def _on_acknowledge_response(
         self,
@@ -255,17 +255,17 @@ class SimShareMember(SimGroupMember):
         address: Address,
         session: SimShareSession,
         places: set[HistoryPartition],
-        said: dict[HistoryPartition, dict[int, int]],
+        acknowledgements: dict[HistoryPartition, dict[int, int]],
     ) -> None:
         """Fetch with acknowledgements. Raises RetriableError."""
         rng = self.simulation.rng
         places = places | {place for place, ready in session.ready.items() if ready}
         if not places and not session.epoch:
             return
-        holds = self._on_acknowledging(session, said)
+        holds = self._on_acknowledging(session, acknowledgements)
         topics: dict[str, list[sf.FetchPartition]] = {}
-        for place in sorted((places - session.places) | said.keys()):
-            batches = _batches(said.get(place, {}), sf.AcknowledgementBatch)
+        for place in sorted((places - session.places) | acknowledgements.keys()):
+            batches = _batches(acknowledgements.get(place, {}), sf.AcknowledgementBatch)
             topics.setdefault(place[0], []).append(sf.FetchPartition(place[1], 0, batches))
         forgotten = [
             sf.ForgottenTopic(self._topic_ids[name], [x[1] for x in some])
@@ -291,8 +291,10 @@ class SimShareMember(SimGroupMember):
         for topic in answer.responses:
             for part in topic.partitions:
                 place = (self._shared.ids[topic.topic_id], part.partition_index)
-                if place in said:
-                    self._on_acknowledge_response(place, part.acknowledge_error_code, said[place], holds[place], cuts)
+                if place in acknowledgements:
+                    self._on_acknowledge_response(
+                        place, part.acknowledge_error_code, acknowledgements[place], holds[place], cuts
+                    )
                 sight = self._locks.server_state(address[0], self._key(place), self.id)
                 old = before.get(place)
                 same = old is not None and sight is not None and old.share_partition is sight.share_partition

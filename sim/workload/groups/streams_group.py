@@ -29,9 +29,11 @@ class StreamsGroupWorkload(AssignedGroupWorkload):
     group = GROUP
     topics = tuple(SUBTOPOLOGIES.values())
 
-    def __init__(self, world: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
-        super().__init__(world, service, ids)
-        self._shared = AssignedGroupState(GROUP, AssignmentChecker(world.ledger, GROUP, world.now_s), ids, self._read)
+    def __init__(self, simulation: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
+        super().__init__(simulation, service, ids)
+        self._shared = AssignedGroupState(
+            GROUP, AssignmentChecker(simulation.ledger, GROUP, simulation.now_s), ids, self._read
+        )
 
     def member_factories(self) -> Iterator[Callable[[], SimGroupMember]]:
         """Return the factory of a thread for each slot."""

@@ -44,11 +44,11 @@ class SimStreamsMember(AssignedMember):
     """Thread, from join to leave."""
 
     def __init__(
-        self, world: Simulation, name: str, service: ClusterService, shared: AssignedGroupState, process: str
+        self, simulation: Simulation, name: str, service: ClusterService, shared: AssignedGroupState, process: str
     ) -> None:
-        super().__init__(world, name, service, shared)
+        super().__init__(simulation, name, service, shared)
         self._process = process
-        self._endpoint = world.rng.random() < 0.5
+        self._endpoint = simulation.rng.random() < 0.5
         self._standby: TasksBySubtopology = {}
         self._reported_state: tuple[list[HistoryPartition], TasksBySubtopology] | None = None
 

@@ -30,7 +30,7 @@ from ottla.broker.replication.alter_log_dirs.promotion import (
     ],
 )
 def test_what_is_next(near: bool, told: bool, asked_ago_ms: float, wanted: PromotionStep) -> None:
-    assert next_promotion_step(near=near, told=told, asked_ago_ms=asked_ago_ms) is wanted
+    assert next_promotion_step(near=near, is_assigned=told, asked_ago_ms=asked_ago_ms) is wanted
 
 
 OLDER, SAME, NEWER = (3, 10), (3, 11), (4, 11)
@@ -51,7 +51,7 @@ OLDER, SAME, NEWER = (3, 10), (3, 11), (4, 11)
 def test_what_becomes_of_a_copy_that_was_left(
     told: bool, newness: tuple[int, int], current: tuple[int, int] | None, wanted: FutureLogDecision
 ) -> None:
-    assert decide_future_log(told=told, newness=newness, current=current) is wanted
+    assert decide_future_log(is_assigned=told, newness=newness, current=current) is wanted
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_what_becomes_of_a_copy_that_was_left(
 def test_a_copy_does_not_count_while_only_a_log_that_may_be_seen_again_has_all(
     told: bool, current: tuple[int, int] | None, wanted: FutureLogDecision
 ) -> None:
-    assert decide_future_log(told=told, newness=SAME, current=current, only_here=True) is wanted
+    assert decide_future_log(is_assigned=told, newness=SAME, current=current, only_here=True) is wanted
