@@ -65,7 +65,7 @@ class Connection:
         self._stream = stream
         self._peer = Peer(stream.peer, stream.local, dispatcher.listener)
         self._peer.watch_disconnect = stream.on_disconnect
-        self._peer.prepares_fetch = self._observer is None
+        self._peer.prepares_requests = self._observer is None
         self._env = services.env
         self._time_slice = TimeSlice(services.env)
         self._header_cache = RequestHeaderCache()
@@ -195,22 +195,20 @@ class Connection:
             grown[:have] = memoryview(self._buffer)[:have]
             self._buffer = grown
 
-    def _next_frame(self) -> memoryview | None:
-        """Return the next whole frame, or None."""
+    def _next_frame_end(self) -> int:
+        """Return where the next frame ends, or 0 if it is not whole."""
         begin = self._start + 4
         if begin > self._end:
-            return None
+            return 0
         end = begin + parse_frame_size(self._buffer, self._limit, self._start)
-        if end > self._end:
-            return None
-        self._start = end
-        return memoryview(self._buffer)[begin:end]
+        return end if end <= self._end else 0
 
     async def _handle_requests(self) -> None:
         """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
-        while self._start != self._end and (frame := self._next_frame()) is not None:
-            if self._peer.prepared_fetch is None or (chunks := self._respond_as_prepared(frame)) is None:
-                answering = self._handle_request(frame)
+        while self._start != self._end and (end := self._next_frame_end()):
+            begin, self._start = self._start + 4, end
+            if self._peer.prepared_request is None or (chunks := self._respond_as_prepared(begin, end)) is None:
+                answering = self._handle_request(memoryview(self._buffer)[begin:end])
                 is_timed = self._quota_holder.times_requests and self._may_be_timed
                 await (self._handle_timed(answering) if is_timed else answering)
             elif self._add_response(chunks, total_frame_bytes(chunks)):
@@ -222,10 +220,10 @@ class Connection:
                 self._requests_without_yield = 0
                 await self._time_slice.yield_now()
 
-    def _respond_as_prepared(self, frame: memoryview) -> list[Chunk] | None:
-        """Return the response to a Fetch that repeats, or None where its handler must answer."""
-        prepared = self._peer.prepared_fetch
-        return None if prepared is None or self._observer is not None else prepared.respond(frame)
+    def _respond_as_prepared(self, begin: int, end: int) -> list[Chunk] | None:
+        """Return the response to a request that repeats, or None where its handler must answer."""
+        prepared = self._peer.prepared_request
+        return None if prepared is None or self._observer is not None else prepared.respond(self._buffer, begin, end)
 
     async def _handle_timed(self, answering: Coroutine[Any, Any, None]) -> None:
         """Answer one request, and count how long that takes (KIP-124)."""

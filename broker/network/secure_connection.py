@@ -139,11 +139,11 @@ class SecureConnection(Connection):
         if self._security.audit is not None:
             self._security.audit.log_authentication(self._peer, self._peer.listener, mechanism)
 
-    def _respond_as_prepared(self, frame: memoryview) -> list[Chunk] | None:
+    def _respond_as_prepared(self, begin: int, end: int) -> list[Chunk] | None:
         gate = self._authenticator
         if gate is not None and (gate.state is not SaslState.COMPLETE or gate.deadline_ms is not None):
             return None  # the session may have expired (KIP-368)
-        return super()._respond_as_prepared(frame)
+        return super()._respond_as_prepared(begin, end)
 
     async def _handle_request(self, frame: memoryview) -> None:
         gate = self._authenticator

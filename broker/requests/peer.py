@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable, Hashable, Set
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -37,10 +37,14 @@ class _UnknownQuota:
 
 
 class PreparedRequest(Protocol):
-    """A request that is expected to repeat: `ottla.broker.handlers.fetch.prepared_fetch.PreparedFetch`."""
+    """A request that is expected to repeat (`ottla.broker.handlers.prepared_request`)."""
 
-    def respond(self, frame: memoryview) -> list[Any] | None:
-        """Return the chunks of the response, or None where the request must be handled as any other."""
+    def respond(self, buffer: bytearray, begin: int, end: int) -> list[Any] | None:
+        """Serve the request that lies between two positions of the receive buffer.
+
+        Returns:
+            The chunks of the response, or None where the request must be handled as any other.
+        """
 
 
 UNKNOWN_QUOTA: CachedQuota = _UnknownQuota()
@@ -85,17 +89,17 @@ class Peer:
         "_callbacks",
         "authorization_cache",
         "callback_failure",
-        "fetch_repetitions",
         "host",
         "is_disconnected",
         "is_forwarded",
         "listener",
         "local",
-        "prepared_fetch",
-        "prepares_fetch",
+        "prepared_request",
+        "prepares_requests",
         "principal",
         "quota_bindings",
         "request_errors",
+        "request_repetitions",
         "request_started_ms",
         "request_timer",
         "request_waited_ms",
@@ -115,12 +119,12 @@ class Peer:
         """True if a broker passes its requests on: it came in there, in a way that is not known here."""
         self.authorization_cache = AuthorizationCache()
         self.quota_bindings = QuotaBindings()
-        self.prepared_fetch: PreparedRequest | None = None
-        """The Fetch that it repeats, where it does; looked at before a request is decoded."""
-        self.prepares_fetch = True
+        self.prepared_request: PreparedRequest | None = None
+        """The Fetch or Produce that it repeats, where it does; looked at before a request is decoded."""
+        self.prepares_requests = True
         """False where each request must be handled, as it is counted."""
-        self.fetch_repetitions = (-1, 0)
-        """Bytes of its last Fetch that was handled, and how many of that size came in a row."""
+        self.request_repetitions: tuple[Hashable, int] = (None, 0)
+        """What its last Fetch or Produce that was handled has in common with the next, and how many came in a row."""
         self.host = host
         """Its address, for logs and group descriptions."""
         self.local = local

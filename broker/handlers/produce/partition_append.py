@@ -75,7 +75,7 @@ def _append(
         context.services.fail(error, replica.log)
         raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     except ProtocolError as error:
-        _count_rejection(replica.traffic, error.code, len(data))
+        count_rejection(replica.traffic, error.code, len(data))
         return partition_rejection(part, error, replica)
     traffic = replica.traffic
     traffic.produces += 1
@@ -86,7 +86,8 @@ def _append(
     )
 
 
-def _count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
+def count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
+    """Count a batch that was not appended; ``size_bytes`` where the log rejected it."""
     traffic.produces += 1
     traffic.failed_produces += 1
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
@@ -127,5 +128,5 @@ def append_batch(
         return _append(context, replica, part, checked, txn), replica
     except ProtocolError as error:
         traffic = context.services.replica_manager.unknown_traffic if replica is None else replica.traffic
-        _count_rejection(traffic, error.code, 0)
+        count_rejection(traffic, error.code, 0)
         return partition_error(part, error), replica

@@ -22,6 +22,7 @@ from ottla.broker.config.limits import MAX_RECORD_ERRORS_PER_RESPONSE
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.handlers.produce.batch_precheck import TRANSACTIONAL, find_batch_problem, topic_name
 from ottla.broker.handlers.produce.partition_append import append_batch, partition_error, partition_rejection
+from ottla.broker.handlers.produce.prepared_produce import prepare
 from ottla.broker.handlers.produce.produce_acks import wait_for_acks
 from ottla.broker.network.connection import CloseConnection
 from ottla.broker.replication.delayed_produce import DelayedProduce
@@ -142,6 +143,8 @@ class _ProduceResult:
             self.response.node_endpoints = [NodeEndpoint(*e) for e in endpoints if e[0] in self._leaders]
         if self._delayed:
             return wait_for_acks(self._context, self._request, self.response, self._delayed)
+        if not self._has_failed:
+            prepare(context, self._request)
         return self.response
 
 

@@ -31,7 +31,7 @@ def test_prepared_request_is_served_only_in_sessions_without_end(
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             connection = SecureConnection(stage.dispatcher, line, door(**session))
-            connection._peer.prepared_fetch = SimpleNamespace(respond=served.append)
+            connection._peer.prepared_request = SimpleNamespace(respond=lambda *frame: served.append(frame))
             nursery.start_soon(connection.serve)
             line.send_bytes(login())
             await trio.sleep(1)

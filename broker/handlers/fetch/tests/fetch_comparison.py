@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.broker.fetch_sessions.fetch_session import FetchSession
 from ottla.broker.handlers.fetch import fetch
-from ottla.broker.handlers.fetch.prepared_fetch import REPETITIONS
+from ottla.broker.handlers.prepared_request import REPETITIONS
 from ottla.broker.requests.peer import Peer
 from ottla.broker.tests.handler_fixture import HandlerFixture, resolve, run_virtual, topic_id_of
 from ottla.env.disk import FileSlice
@@ -40,8 +40,12 @@ class FetchingNode:
     def fetch(self, frame: bytes) -> bytes:
         """The bytes of the response to a request."""
         view = memoryview(frame)
-        prepared = self.peer.prepared_fetch
-        chunks = prepared.respond(view) if self.prepares and prepared is not None else None
+        prepared = self.peer.prepared_request
+        chunks = (
+            prepared.respond(bytearray(b"size" + frame), 4, 4 + len(frame))
+            if self.prepares and prepared is not None
+            else None
+        )
         self.was_prepared = chunks is not None
         if chunks is None:
             header = parse_request(view)

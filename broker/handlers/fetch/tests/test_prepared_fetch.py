@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.fetch.prepared_fetch import MAX_PARTITIONS, REPETITIONS
+from ottla.broker.handlers.fetch.prepared_fetch import MAX_PARTITIONS
 from ottla.broker.handlers.fetch.tests.fetch_comparison import (
     BATCHES,
     LEADER_EPOCH,
@@ -19,6 +19,7 @@ from ottla.broker.handlers.fetch.tests.fetch_comparison import (
     open_session,
     request,
 )
+from ottla.broker.handlers.prepared_request import REPETITIONS
 from ottla.broker.tests.handler_fixture import HandlerFixture, topic_id_of
 from ottla.controller.metadata.image import MetadataImage, TopicImage
 from ottla.log.tests.log_fixtures import append_committed, make_batch, make_marker, make_transactional_batch

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.broker.handlers.fetch.prepared_fetch import REPETITIONS, REPETITIONS_UNTIL_RETRY
 from ottla.broker.handlers.fetch.tests.fetch_comparison import FetchComparison, open_session, request
+from ottla.broker.handlers.prepared_request import REPETITIONS, REPETITIONS_UNTIL_RETRY
 
 
 def test_a_request_for_a_session_opens_it_once_there_is_room() -> None:
@@ -52,8 +52,8 @@ def test_preparing_for_requests_that_the_handler_serves_all_the_same_is_rare() -
     seen = []
     for _ in range(2 * REPETITIONS_UNTIL_RETRY):
         nodes.fetch(request(("t", 0, 0)))
-        if always_handled.peer.prepared_fetch not in seen:
-            seen.append(always_handled.peer.prepared_fetch)
+        if always_handled.peer.prepared_request not in seen:
+            seen.append(always_handled.peer.prepared_request)
     assert len(seen) == 1 + 2  # None at first
 
 
@@ -65,7 +65,7 @@ def test_requests_are_not_prepared_for_where_each_is_counted(reason: str) -> Non
         if reason == "quotas":
             node.fixture.services.quota_holder.quotas = quotas
         else:
-            node.peer.prepares_fetch = False
+            node.peer.prepares_requests = False
     for _ in range(REPETITIONS + 1):
         nodes.fetch(request(("t", 0, 0)))
-    assert nodes.nodes[0].peer.prepared_fetch is None
+    assert nodes.nodes[0].peer.prepared_request is None
