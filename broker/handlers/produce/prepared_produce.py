@@ -160,14 +160,13 @@ class PreparedProduce(RepeatedRequest):
 
     def _disk_failure(self, correlation_id: int) -> list[Chunk]:
         row = PartitionProduceResponse(self._partition, ErrorCode.KAFKA_STORAGE_ERROR, -1)
-        name = "" if self._version >= TOPIC_IDS_SINCE else self._topic
-        response = ProduceResponse([TopicProduceResponse(name, self._topic_id, [row])])
+        response = ProduceResponse([TopicProduceResponse(self._topic, self._topic_id, [row])])
         return encode_response(ApiKey.PRODUCE, self._version, correlation_id, response)
 
 
 def prepare(context: RequestContext, request: ProduceRequest) -> None:
     """See a request that the handler served without a wait; prepare for more of them where they repeat."""
-    if len(request.topic_data) != 1 or request.acks not in (-1, 1) or request.transactional_id is not None:
+    if len(request.topic_data) != 1:
         return
     (topic,) = request.topic_data
     if len(topic.partition_data) != 1 or topic.name in INTERNAL_TOPICS:

@@ -1,0 +1,418 @@
+"""Prepared Produce: its responses and logs are those of the handler, byte for byte, whatever the requests are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.prepared_request import REPETITIONS
+from ottla.broker.handlers.produce import produce
+from ottla.broker.requests.peer import Peer
+from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, resolve, run_virtual, topic_id_of
+from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.log.log_config import LogConfig
+from ottla.log.tests.log_fixtures import make_batch
+from ottla.wire.api_keys import ApiKey, request_class
+from ottla.wire.codec import compiler
+from ottla.wire.framing import encode_request, encode_response, parse_request
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.record_batch.batch_header import TIMESTAMP_TYPE_BIT, pack_batch, parse_header
+from ottla.wire.record_batch.compression import CompressionType
+
+NEWEST = 13
+NO_RESPONSE = b""
+
+
+def changed(raw: bytes | bytearray, **fields: int) -> bytes:
+    """Return a batch with other header fields and the checksum of these."""
+    return pack_batch(parse_header(raw)._replace(**fields), memoryview(raw)[61:])
+
+
+class ProducingNode:
+    """A node and one connection to it, whose requests are prepared for or always handled."""
+
+    def __init__(self, *, prepares: bool, settings: LogConfig | None = None) -> None:
+        self.fixture = HandlerFixture()
+        self.peer = Peer("127.0.0.1", ("here", 9092))
+        self.prepares = prepares
+        self.was_prepared = False
+        for name in ("t", "u"):
+            self.fixture.hosted.host(name, partitions=2, settings=settings)
+
+    def produce(self, frame: bytes) -> bytes:
+        """The bytes of the response to a request."""
+        buffer, end = bytearray(b"1234size" + frame + b"the next request"), 8 + len(frame)
+        prepared = self.peer.prepared_request
+        chunks: Any = prepared.respond(buffer, 8, end) if self.prepares and prepared is not None else None
+        self.was_prepared = chunks is not None
+        if chunks is None:
+            view = memoryview(buffer)[8:end]
+            header = parse_request(view)
+            body, _ = compiler.decode(request_class(ApiKey.PRODUCE), header.version, view, header.body_position)
+            context = self.fixture.context(ApiKey.PRODUCE, header.version, header.client_id)
+            context.peer, context.frame = self.peer, view
+
+            async def handle() -> Any:
+                return await resolve(produce.handle(context, body))
+
+            try:
+                response = run_virtual(handle)
+            except produce.CloseConnection:
+                return b"closed"
+            if response is None:
+                return NO_RESPONSE
+            chunks = encode_response(ApiKey.PRODUCE, header.version, header.correlation_id, response)
+        return b"".join(bytes(chunk) for chunk in chunks)
+
+    def logs(self) -> list[Any]:
+        """Return the state and the bytes of each log."""
+        return [
+            (
+                log.log_start_offset,
+                log.log_end_offset,
+                log.high_watermark,
+                [bytes(raw) for _, raw in log.segments.batches()],
+                [getattr(replica.traffic, name) for name in type(replica.traffic).__slots__],
+            )
+            for replica in self.fixture.hosted.replicas.values()
+            for log in [replica.log]
+        ]
+
+
+class ProduceComparison:
+    """Two nodes that get the same requests: one may serve them prepared, the other is the oracle."""
+
+    def __init__(self, settings: LogConfig | None = None) -> None:
+        self.nodes = tuple(ProducingNode(prepares=prepares, settings=settings) for prepares in (True, False))
+        self.prepared = 0
+        """Number of requests that were served prepared."""
+        self._correlation_id = -1000
+
+    def produce(self, request: ProduceRequest, version: int = NEWEST, client_id: str | None = "client") -> Any:
+        """Have both serve a request; return the response, decoded."""
+        self._correlation_id += 7
+        frame = encode_request(ApiKey.PRODUCE, version, self._correlation_id, client_id, request)[4:]
+        raw, expected = (node.produce(frame) for node in self.nodes)
+        assert raw == expected
+        assert self.nodes[0].logs() == self.nodes[1].logs()
+        assert len(self.nodes[0].fixture.failures) == len(self.nodes[1].fixture.failures)
+        self.prepared += self.nodes[0].was_prepared
+        if raw in (NO_RESPONSE, b"closed"):
+            return raw
+        return compiler.decode(ProduceResponse, version, raw, 9 if version >= 9 else 8)[0]
+
+    def repeat(self, version: int = NEWEST, **more: Any) -> None:
+        """Have a request served so often that the next one like it is served prepared."""
+        for _ in range(REPETITIONS):
+            self.produce(request(make_batch(0), **more), version)
+        before = self.prepared
+        self.produce(request(make_batch(0), **more), version)
+        assert self.prepared == before + 1
+
+    def change(self, what: Callable[[HandlerFixture], object]) -> None:
+        """Change the same on both nodes."""
+        for node in self.nodes:
+            what(node.fixture)
+
+
+def request(raw: bytes | bytearray | None, *, topic: str = "t", index: int = 0, acks: int = -1) -> ProduceRequest:
+    data = TopicProduceData(topic, topic_id_of(topic), [PartitionProduceData(index, raw)])
+    return ProduceRequest(None, acks, 1000, [data])
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+@pytest.mark.parametrize("version", range(3, NEWEST + 1))
+def test_a_repeated_request_is_served_prepared_in_each_version(version: int, acks: int) -> None:
+    nodes = ProduceComparison()
+    nodes.repeat(version, acks=acks)
+    for count in (1, 2, 3, 10, 100, 1000, 1):
+        row = nodes.produce(request(make_batch(0, count), acks=acks), version).responses[0].partition_responses[0]
+        assert (row.error_code, row.base_offset) == (
+            0,
+            nodes.nodes[0].fixture.hosted.get("t", 0).log.log_end_offset - count,
+        )
+    assert nodes.prepared == 8
+
+
+def test_batches_of_each_size_are_found_in_their_frames() -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+    base = make_batch(0, 1)
+    for size in [*range(60), *range(120, 135), *range(16_300, 16_400)]:
+        raw = pack_batch(parse_header(base), bytes(base[61:]) + bytes(size))
+        nodes.produce(request(raw))
+        nodes.produce(request(make_batch(0, 1 + size % 7)))
+    assert nodes.prepared > 150
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+@pytest.mark.parametrize("version", [3, 6, 7, NEWEST])
+def test_compressed_batches_are_served_prepared(codec: CompressionType, version: int) -> None:
+    nodes = ProduceComparison()
+    nodes.repeat(version)
+    nodes.produce(request(make_batch(0, 5, codec)), version)
+    assert nodes.prepared == 1 + (codec is not CompressionType.ZSTD or version >= 7)
+
+
+BATCHES = [
+    pytest.param(None, id="null records"),
+    pytest.param(b"", id="no batch"),
+    pytest.param(bytes(make_batch(0))[:60], id="less than a header"),
+    pytest.param(bytes(make_batch(0))[:-1], id="its last byte missing"),
+    pytest.param(bytes(make_batch(0))[:-1] + b"x", id="a bad checksum"),
+    pytest.param(bytes(make_batch(0)) + bytes(11), id="bytes behind it"),
+    pytest.param(bytes(make_batch(0)) * 2, id="two batches"),
+    pytest.param(bytes(make_batch(0))[:16] + b"\x01" + bytes(make_batch(0))[17:], id="magic 1"),
+    pytest.param(changed(make_batch(0), base_offset=5), id="a base offset"),
+    pytest.param(changed(make_batch(0), attributes=5), id="no such codec"),
+    pytest.param(changed(make_batch(0), attributes=0x10, producer_id=5, producer_epoch=0, base_sequence=0), id="txn"),
+    pytest.param(
+        changed(make_batch(0), attributes=0x10 - 32768, producer_id=5, producer_epoch=0, base_sequence=0),
+        id="a transaction under a negative number",
+    ),
+    pytest.param(changed(make_batch(0), attributes=0x20), id="control"),
+    pytest.param(changed(make_batch(0), attributes=TIMESTAMP_TYPE_BIT), id="append time"),
+    pytest.param(changed(make_batch(0), attributes=0x40), id="a delete horizon"),
+    pytest.param(changed(make_batch(0), attributes=-32768), id="a negative number of attributes"),
+    pytest.param(changed(make_batch(0), records_count=2), id="fewer records than offsets"),
+    pytest.param(changed(make_batch(0), producer_id=5, producer_epoch=0), id="no sequence"),
+    pytest.param(changed(make_batch(0), max_timestamp=NOW_MS + 4_000_000), id="a time far ahead"),
+    pytest.param(bytes(make_batch(0, 40_000)), id="a batch above the limit"),
+]
+
+
+@pytest.mark.parametrize("raw", BATCHES)
+@pytest.mark.parametrize("version", [8, NEWEST])
+def test_a_batch_that_is_refused_is_left_to_the_handler(raw: bytes | None, version: int) -> None:
+    nodes = ProduceComparison()
+    nodes.repeat(version)
+    nodes.produce(request(raw), version)
+    nodes.produce(request(make_batch(0)), version)
+    assert nodes.prepared >= 2
+
+
+def test_an_idempotent_producer_gets_the_offsets_of_a_batch_sent_again() -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+    batch = [make_batch(0, producer_id=5, producer_epoch=0, base_sequence=3 * n) for n in range(8)]
+    before = nodes.prepared
+    offsets = []
+    for number in (0, 1, 1, 2, 0, 3, 4, 5, 7, 6):
+        row = nodes.produce(request(batch[number])).responses[0].partition_responses[0]
+        offsets.append((row.error_code, row.base_offset))
+    assert offsets[1] == offsets[2]
+    assert offsets[8][0] != 0
+    assert nodes.prepared == before + 9
+
+
+def move_leader(fixture: HandlerFixture) -> None:
+    fixture.hosted.replicas["t", 0].is_leader = False
+
+
+def remove_replica(fixture: HandlerFixture) -> None:
+    del fixture.hosted.replicas["t", 0]
+
+
+def next_epoch(fixture: HandlerFixture) -> None:
+    fixture.hosted.replicas["t", 0].leader_epoch += 1
+
+
+def change_topic_id(fixture: HandlerFixture) -> None:
+    image = fixture.hosted.image
+    old, other = image.topics["t"], topic_id_of("other")
+    topics = {**image.topics, "t": TopicImage("t", other, old.partitions)}
+    fixture.hosted.image = MetadataImage(topics=topics, topic_names={other: "t"})
+
+
+def fail_writes(fixture: HandlerFixture) -> None:
+    fixture.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
+
+
+def use_settings(**settings: Any) -> Callable[[HandlerFixture], None]:
+    def change(fixture: HandlerFixture) -> None:
+        log = fixture.hosted.replicas["t", 0].log
+        log.update_config(replace(log.config, **settings))
+
+    return change
+
+
+def create_logs(fixture: HandlerFixture) -> None:
+    fixture.services.log_creator = {("t", 2)}
+
+
+CHANGES = [
+    pytest.param(move_leader, False, id="another leader"),
+    pytest.param(next_epoch, True, id="another leader epoch"),
+    pytest.param(remove_replica, False, id="no replica here"),
+    pytest.param(fail_writes, True, id="a disk that fails"),
+    pytest.param(change_topic_id, False, id="a topic created anew"),
+    pytest.param(create_logs, False, id="logs that are being created"),
+    pytest.param(use_settings(max_message_bytes=100), False, id="a lower max.message.bytes"),
+    pytest.param(use_settings(segment_bytes=100), False, id="a lower segment.bytes"),
+    pytest.param(use_settings(segment_bytes=600), True, id="a segment that is full"),
+    pytest.param(use_settings(log_append_time=True), False, id="append times"),
+    pytest.param(use_settings(flush_messages=100), False, id="records that wait for the disk"),
+    pytest.param(use_settings(compression_type=CompressionType.GZIP), True, id="another codec"),
+    pytest.param(use_settings(min_insync_replicas=2), True, id="more replicas in sync"),
+]
+
+
+@pytest.mark.parametrize(("change", "prepared"), CHANGES)
+def test_a_change_of_the_node_between_two_requests_counts(
+    change: Callable[[HandlerFixture], object], prepared: bool
+) -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+    nodes.change(change)
+    nodes.produce(request(make_batch(0)))
+    assert nodes.prepared == 1 + prepared
+
+
+OTHER_REQUESTS = [
+    pytest.param({"acks": 1}, id="other acks"),
+    pytest.param({"acks": 0}, id="no response"),
+    pytest.param({"acks": 2}, id="acks that do not exist"),
+    pytest.param({"index": 1}, id="another partition"),
+    pytest.param({"index": 7}, id="a partition that does not exist"),
+    pytest.param({"topic": "u"}, id="another topic"),
+]
+
+
+@pytest.mark.parametrize("more", OTHER_REQUESTS)
+def test_a_request_with_other_parameters_is_handled(more: dict[str, Any]) -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+    nodes.produce(request(make_batch(0), **more))
+    assert nodes.prepared == 1
+
+
+def test_another_timeout_client_or_version_is_handled() -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+    other = request(make_batch(0))
+    other.timeout_ms = 7
+    nodes.produce(other)
+    nodes.produce(request(make_batch(0)), client_id="clients")
+    nodes.produce(request(make_batch(0)), client_id=None)
+    nodes.produce(request(make_batch(0)), version=NEWEST - 1)
+    assert nodes.prepared == 1
+
+
+def test_a_frame_that_ends_otherwise_is_left_to_the_handler() -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+    frame = encode_request(ApiKey.PRODUCE, NEWEST, 1, "client", request(make_batch(0)))
+    prepared: Any = nodes.nodes[0].peer.prepared_request
+    log = nodes.nodes[0].fixture.hosted.replicas["t", 0].log
+    end = log.log_end_offset
+    for at in (-1, -2, -3):
+        other = bytearray(frame)
+        other[at] = 1
+        assert prepared.respond(other, 4, len(other)) is None
+    assert prepared.respond(bytearray(frame), 4, len(frame) - 1) is None
+    assert log.log_end_offset == end
+    assert prepared.respond(bytearray(frame), 4, len(frame)) is not None
+
+
+def test_what_waits_for_followers_or_for_the_disk_is_left_to_the_handler() -> None:
+    for acks, attribute in ((-1, "is_sole_replica"), (-1, "is_flushing"), (1, "is_flushing")):
+        nodes = ProduceComparison()
+        nodes.repeat(acks=acks)
+
+        def change(fixture: HandlerFixture, attribute: str = attribute) -> None:
+            setattr(fixture.hosted.replicas["t", 0], attribute, attribute == "is_flushing")
+
+        nodes.change(change)
+        nodes.produce(request(make_batch(0), acks=acks))
+        assert nodes.prepared == 1
+
+
+def test_records_below_the_high_watermark_alone_are_answered_at_once() -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+
+    def append(fixture: HandlerFixture) -> None:
+        fixture.hosted.replicas["t", 0].log.append_as_leader(make_batch(0), 3, NOW_MS)
+
+    nodes.change(append)
+    nodes.produce(request(make_batch(0)))
+    assert nodes.prepared == 1
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_topic_that_may_not_be_written_any_more_is_left_to_the_handler(writable: bool) -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+    authorizer = SimpleNamespace(may_write=lambda context, topic: False)
+    for node in nodes.nodes:
+        node.fixture.services.authorizer = authorizer
+        node.peer.authorization_cache.writable_topics = {"t"} if writable else {"u"}
+        node.peer.authorization_cache.readable_topics = {"t", "u"}
+    row = nodes.produce(request(make_batch(0))).responses[0].partition_responses[0]
+    assert (row.error_code == 0) == writable
+    assert nodes.prepared == 1 + writable
+
+
+def test_requests_are_counted_where_there_are_quotas() -> None:
+    nodes = ProduceComparison()
+    nodes.repeat()
+    quotas = SimpleNamespace(produce=SimpleNamespace(maybe_record_and_get_throttle_ms=lambda *values: 9))
+    nodes.change(lambda fixture: setattr(fixture.services.quota_holder, "quotas", quotas))
+    assert nodes.produce(request(make_batch(0))).throttle_time_ms == 9
+    assert nodes.prepared == 1
+
+
+def test_internal_topics_and_several_partitions_are_not_prepared_for() -> None:
+    nodes = ProduceComparison()
+    nodes.change(lambda fixture: fixture.hosted.host("__consumer_offsets"))
+    for _ in range(REPETITIONS + 1):
+        nodes.produce(request(make_batch(0), topic="__consumer_offsets"), 12, "__admin_client")
+    two = [PartitionProduceData(index, bytes(make_batch(0))) for index in (0, 1)]
+    for _ in range(REPETITIONS + 1):
+        nodes.produce(ProduceRequest(None, -1, 1000, [TopicProduceData("t", topic_id_of("t"), two)]))
+    for _ in range(REPETITIONS + 1):
+        topics = [TopicProduceData(name, topic_id_of(name), two[:1]) for name in ("t", "u")]
+        nodes.produce(ProduceRequest(None, -1, 1000, topics))
+    assert nodes.prepared == 0
+
+
+def test_requests_that_failed_or_have_no_response_are_not_prepared_for() -> None:
+    nodes = ProduceComparison()
+    for _ in range(REPETITIONS + 1):
+        nodes.produce(request(make_batch(0), acks=0))
+    for _ in range(REPETITIONS + 1):
+        nodes.produce(request(make_batch(0), topic="v"))
+    for _ in range(REPETITIONS + 1):
+        nodes.produce(request(changed(make_batch(0), base_offset=5)))
+    assert nodes.prepared == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_requests_and_changes_give_the_responses_of_the_handler(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes = ProduceComparison()
+    more: dict[str, Any] = {}
+    version, sequence = NEWEST, 0
+    good = [make_batch(0, count, codec) for count in (1, 3, 50) for codec in CompressionType]
+    bad = [parameters.values[0] for parameters in BATCHES[:-1]]
+    for _ in range(250):
+        chance = rng.random()
+        if chance < 0.02:
+            version = rng.choice((3, 5, 7, 9, 11, 12, NEWEST))
+        elif chance < 0.06:
+            more = {"acks": rng.choice((-1, 1, 0)), "index": rng.randint(0, 1), "topic": rng.choice("tu")}
+        elif chance < 0.08:
+            nodes.change(use_settings(log_append_time=rng.random() < 0.3, segment_bytes=rng.choice((900, 1 << 20))))
+        elif chance < 0.09:
+            nodes.change(next_epoch)
+        raw: Any = rng.choice(good if rng.random() < 0.8 else bad)
+        if chance > 0.6:
+            sequence += rng.choice((0, 3, 3, 3, 1))
+            raw = make_batch(0, producer_id=5, producer_epoch=0, base_sequence=sequence)
+        nodes.produce(request(raw, **more), version)
+    assert nodes.prepared > 40
