@@ -152,13 +152,16 @@ class Connection:
         self._dispatcher.connection_log.log(logger, level, text, *values, traceback=traceback)
 
     async def _receive(self) -> bool:
-        """Get more bytes; False at the end."""
+        """Get more bytes; False at the end. The clock is read only if it waits, or if the request is timed."""
         self._reserve_buffer()
-        self._waiting_since_ms = self._time_slice.suspend()
-        with memoryview(self._buffer) as view:
-            count = await self._stream.receive_into(view[self._end :], FOREVER_S)
+        stream, waits, view = self._stream, self._stream.receive_waits, memoryview(self._buffer)
+        self._waiting_since_ms = self._time_slice.started_ms
+        count = await stream.receive_into(view[self._end :] if self._end else view, FOREVER_S)
         self._waiting_since_ms = None
-        self._time_slice.resume()
+        if stream.receive_waits != waits:
+            self._time_slice.restart()
+        elif self._observer is not None:
+            self._time_slice.suspend()
         self._end += count
         self._filled = self._end == len(self._buffer)
         return count > 0

@@ -55,7 +55,7 @@ class ClientStream:
     def __init__(self, *, reads: bool = True) -> None:
         self.peer = "10.0.0.9"
         self.local = ("10.0.0.1", 9092)
-        self.send_waits = 0
+        self.send_waits = self.receive_waits = 0
         self.reads = reads
         self.sends: list[bytes] = []
         self.is_closed = False
@@ -91,6 +91,7 @@ class ClientStream:
                 raise trio.ClosedResourceError
             if self._left:
                 return 0
+            self.receive_waits += 1
             await self._changed.wait()
         count = min(len(self._said), len(buffer), self.most_bytes)
         buffer[:count] = self._said[:count]

@@ -17,7 +17,7 @@ class MemoryStream:
     def __init__(self, peer: str, local: tuple[str, int]) -> None:
         self.peer = peer
         self.local = local
-        self.send_waits = 0
+        self.send_waits = self.receive_waits = 0
         self.peer_stream: MemoryStream
         self.is_closed = False
         self.drops_input = False
@@ -44,6 +44,7 @@ class MemoryStream:
                     raise trio.ClosedResourceError
                 if self.peer_stream.is_closed:
                     return 0
+                self.receive_waits += 1
                 await self._changed.wait()
         count = min(len(self._bytes), len(buffer))
         buffer[:count] = self._bytes[:count]

@@ -99,6 +99,8 @@ class AcceptedStream(Stream, Protocol):
 
     send_waits: int
     """Number of sends that had to wait for the peer to read. A growing number shows that the peer reads."""
+    receive_waits: int
+    """Number of times that `receive_into` waited, or let other tasks run."""
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once when the peer closes or resets the connection, also while no task reads.

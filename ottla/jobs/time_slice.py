@@ -49,11 +49,15 @@ class TimeSlice:
         """Return whether other tasks must run now."""
         return self._used_ms + self._env.monotonic_ms() - self.started_ms >= self._limit_ms
 
+    def restart(self) -> None:
+        """Begin a new slice, after other tasks have run."""
+        self._used_ms = 0.0
+        self.started_ms = self._env.monotonic_ms()
+
     async def yield_now(self) -> None:
         """Let other tasks run, and begin a new slice."""
         await trio.lowlevel.checkpoint()
-        self._used_ms = 0.0
-        self.started_ms = self._env.monotonic_ms()
+        self.restart()
 
     def start(self, job: Job[T]) -> T | Awaitable[T]:
         """Run a job until it ends, has to wait or uses up the slice; return its result, or an awaitable of it."""

@@ -48,7 +48,7 @@ class RealStream:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
         self._sock = sock
         self._hangups = hangups
-        self.send_waits = 0
+        self.send_waits = self.receive_waits = 0
         self._sends_until_yield = 0
         self._threads = threads
         self._lent = self._closing = False
@@ -64,12 +64,14 @@ class RealStream:
         # a peer that always has more data must not starve other connections
         if self._sends_until_yield >= _SENDS_UNTIL_YIELD:
             self._sends_until_yield = 0
+            self.receive_waits += 1
             await trio.lowlevel.checkpoint()
         while True:
             try:
                 return self._sock.recv_into(buffer)
             except (BlockingIOError, InterruptedError):
                 self._sends_until_yield = 0
+                self.receive_waits += 1
                 if timeout_s == FOREVER_S:
                     await trio.lowlevel.wait_readable(self._sock)
                     continue
@@ -80,6 +82,9 @@ class RealStream:
 
     async def send(self, chunks: Sequence[Any]) -> None:
         """Send in order: small pieces joined, ranges of files by sendfile."""
+        if len(chunks) == 1 and type(data := chunks[0]) is bytes:
+            await self._send_bytes(data)
+            return
         pending: list[Any] = []
         for chunk in chunks:
             if type(chunk) is not FileSlice:

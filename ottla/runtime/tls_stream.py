@@ -102,6 +102,7 @@ class TlsStream(RealStream):
         self._sends_until_yield += 1
         if self._sends_until_yield >= 64:
             self._sends_until_yield = 0
+            self.receive_waits += 1
             await trio.lowlevel.checkpoint()
         while True:
             try:
@@ -109,6 +110,7 @@ class TlsStream(RealStream):
                 return count if count < _RECORD_BYTES else self._receive_more(buffer, count)
             except _BUSY as busy:
                 self._sends_until_yield = 0
+                self.receive_waits += 1
                 if timeout_s == FOREVER_S:
                     await self._wait(busy)
                     continue

@@ -122,10 +122,11 @@ class SimStream:
         self._in, self._out = pipes
         self.peer = peer
         self.local: tuple[str, int] = (local, 0)
-        self.send_waits = 0
+        self.send_waits = self.receive_waits = 0
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
         """Receive at most one piece."""
+        self.receive_waits += 1
         await trio.lowlevel.checkpoint()
         deadline = trio.current_time() + timeout_s
         pipe = self._in

@@ -39,6 +39,7 @@ _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _ATTRIBUTES = struct.Struct(">h")
 _CRC = struct.Struct(">I")
+_new_tuple = tuple.__new__  # a third of the time that `BatchHeader._make` takes
 
 
 class BatchHeader(NamedTuple):
@@ -124,7 +125,7 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """
     if len(buf) - pos < HEADER_BYTES:
         raise WireError(f"{len(buf) - pos} bytes are no batch header")
-    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    header: BatchHeader = _new_tuple(BatchHeader, _HEADER.unpack_from(buf, pos))
     if header.magic != 2:
         raise WireError(f"batch of magic {header.magic}, not 2")
     if header.batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
