@@ -18,6 +18,7 @@ from ottla.log.log_validator import (
 )
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 from ottla.wire.record_batch.batch_header import (
+    LOG_OVERHEAD_BYTES,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     crc_matches,
@@ -65,12 +66,13 @@ def validate_client_batch(
         check_client_batch(data, header, settings, where)
         if needs_record_validation(header, settings, now_ms):
             data, header, _ = run_validation(validate_records(data, header, settings, now_ms, where), at_once=at_once)
-    if len(data) > header.size_bytes:
-        data = memoryview(data)[: header.size_bytes]
+    size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
+    if len(data) > size_bytes:
+        data = memoryview(data)[:size_bytes]
     if settings.log_append_time:
         attributes = header.attributes | TIMESTAMP_TYPE_BIT
         header = set_max_timestamp(data, 0, header._replace(attributes=attributes, max_timestamp=now_ms))
-    elif header.has_log_append_time:
+    elif header.attributes & TIMESTAMP_TYPE_BIT:
         header = set_max_timestamp(data, 0, header._replace(attributes=header.attributes & ~TIMESTAMP_TYPE_BIT))
     return data, header
 

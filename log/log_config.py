@@ -49,7 +49,11 @@ class LogConfig:
     """So many must hold a record before acks=all is answered and the high watermark moves (KIP-966)."""
     always_validates_records: bool = field(init=False, repr=False, default=False)
     """True if a setting needs validation of every record."""
+    max_segment_age_ms: int = field(init=False, repr=False, default=FOREVER_MS)
+    """Age at which a segment is rolled, without jitter."""
 
     def __post_init__(self) -> None:
         limits_age = self.timestamp_before_max_ms != FOREVER_MS and not self.log_append_time
         object.__setattr__(self, "always_validates_records", self.compact or self.validate_records or limits_age)
+        longest_ms = min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
+        object.__setattr__(self, "max_segment_age_ms", longest_ms)

@@ -180,7 +180,7 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
     size_bytes = length + LOG_OVERHEAD_BYTES
     if size_bytes > settings.max_message_bytes:
         check_size(size_bytes, settings, where)
-    view = memoryview(data)
+    view = data if type(data) is memoryview else memoryview(data)
     if crc32c(view[ATTRIBUTES_OFFSET:size_bytes]) != crc:
         check_crc(data, header)
     codec = attributes & 0x07

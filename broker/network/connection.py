@@ -73,6 +73,7 @@ class Connection:
         self._waiting_since_ms: float | None = None
         self._send_waits = 0
         self._buffer = bytearray(_FIRST_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
         self._filled = False
@@ -154,7 +155,7 @@ class Connection:
     async def _receive(self) -> bool:
         """Get more bytes; False at the end. The clock is read only if it waits, or if the request is timed."""
         self._reserve_buffer()
-        stream, waits, view = self._stream, self._stream.receive_waits, memoryview(self._buffer)
+        stream, waits, view = self._stream, self._stream.receive_waits, self._view
         self._waiting_since_ms = self._time_slice.started_ms
         count = await stream.receive_into(view[self._end :] if self._end else view, FOREVER_S)
         self._waiting_since_ms = None
@@ -177,13 +178,13 @@ class Connection:
         if have == 0:
             self._start = self._end = 0
             if size > _KEPT_BUFFER_BYTES:
-                self._buffer = bytearray(_FIRST_BUFFER_BYTES)
+                self._use_buffer(bytearray(_FIRST_BUFFER_BYTES))
             elif self._filled and size < _KEPT_BUFFER_BYTES:
-                self._buffer = bytearray(max(size * 2, self._grows_to_bytes))
+                self._use_buffer(bytearray(max(size * 2, self._grows_to_bytes)))
             return
         need = 4
         if have >= 4:
-            need += parse_frame_size(self._buffer[self._start : self._start + 4], self._limit)
+            need += parse_frame_size(self._buffer, self._limit, self._start)
         if self._start + need <= size:  # more is needed than is there, so there is room behind it
             return
         if self._start:
@@ -191,12 +192,18 @@ class Connection:
             self._start, self._end = 0, have
         if have == size or (self._filled and size < self._grows_to_bytes):
             if size >= _KEPT_BUFFER_BYTES:
+                self._view.release()
                 with suppress(BufferError):  # parts of it are still looked at: then it is copied
                     self._buffer += bytes(min(need - size, size, _MAX_GROWTH_BYTES))
+                    self._view = memoryview(self._buffer)
                     return
             grown = bytearray(min(max(size * 2, self._grows_to_bytes), max(need, _KEPT_BUFFER_BYTES)))
             grown[:have] = memoryview(self._buffer)[:have]
-            self._buffer = grown
+            self._use_buffer(grown)
+
+    def _use_buffer(self, buffer: bytearray) -> None:
+        self._buffer = buffer
+        self._view = memoryview(buffer)
 
     def _next_frame_end(self) -> int:
         """Return where the next frame ends, or 0 if it is not whole."""
@@ -210,8 +217,9 @@ class Connection:
         """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
         while self._start != self._end and (end := self._next_frame_end()):
             begin, self._start = self._start + 4, end
-            if self._peer.prepared_request is None or (chunks := self._respond_as_prepared(begin, end)) is None:
-                answering = self._handle_request(memoryview(self._buffer)[begin:end])
+            prepared = self._peer.prepared_request
+            if prepared is None or (chunks := prepared.respond(self._view, begin, end)) is None:
+                answering = self._handle_request(self._view[begin:end])
                 is_timed = self._quota_holder.times_requests and self._may_be_timed
                 await (self._handle_timed(answering) if is_timed else answering)
             elif self._add_response(chunks, total_frame_bytes(chunks)):
@@ -222,11 +230,6 @@ class Connection:
             if self._requests_without_yield >= _MAX_REQUESTS_WITHOUT_YIELD or self._time_slice.is_used_up():
                 self._requests_without_yield = 0
                 await self._time_slice.yield_now()
-
-    def _respond_as_prepared(self, begin: int, end: int) -> list[Chunk] | None:
-        """Return the response to a request that repeats, or None where its handler must answer."""
-        prepared = self._peer.prepared_request
-        return None if prepared is None or self._observer is not None else prepared.respond(self._buffer, begin, end)
 
     async def _handle_timed(self, answering: Coroutine[Any, Any, None]) -> None:
         """Answer one request, and count how long that takes (KIP-124)."""

@@ -22,7 +22,6 @@ from ottla.env.env import AcceptedStream, SecureStream, ThreadPool
 from ottla.jobs.job import as_job, run_to_end
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame, encode_response
 
@@ -139,12 +138,6 @@ class SecureConnection(Connection):
         if self._security.audit is not None:
             self._security.audit.log_authentication(self._peer, self._peer.listener, mechanism)
 
-    def _respond_as_prepared(self, begin: int, end: int) -> list[Chunk] | None:
-        gate = self._authenticator
-        if gate is not None and (gate.state is not SaslState.COMPLETE or gate.deadline_ms is not None):
-            return None  # the session may have expired (KIP-368)
-        return super()._respond_as_prepared(begin, end)
-
     async def _handle_request(self, frame: memoryview) -> None:
         gate = self._authenticator
         if gate is None or (gate.state is SaslState.COMPLETE and gate.deadline_ms is None):
@@ -188,6 +181,8 @@ class SecureConnection(Connection):
         if gate.state is SaslState.COMPLETE:
             self._on_authenticated()
             self._limit = self._usual_limit
+            if gate.deadline_ms is not None:
+                self._peer.prepares_requests = False  # the session may expire (KIP-368)
             self._peer.principal = f"User:{gate.principal_name}"
             self._peer.token_authenticated = gate.is_delegation_token
             self._audit_success("a delegation token" if gate.is_delegation_token else gate.mechanism)

@@ -39,8 +39,8 @@ class _UnknownQuota:
 class PreparedRequest(Protocol):
     """A request that is expected to repeat (`ottla.broker.handlers.prepared_request`)."""
 
-    def respond(self, buffer: bytearray, begin: int, end: int) -> list[Any] | None:
-        """Serve the request that lies between two positions of the receive buffer.
+    def respond(self, view: memoryview, begin: int, end: int) -> list[Any] | None:
+        """Serve the request that lies between two positions of a view of the receive buffer.
 
         Returns:
             The chunks of the response, or None where the request must be handled as any other.
@@ -122,7 +122,7 @@ class Peer:
         self.prepared_request: PreparedRequest | None = None
         """The Fetch or Produce that it repeats, where it does; looked at before a request is decoded."""
         self.prepares_requests = True
-        """False where each request must be handled, as it is counted."""
+        """False where each request must be handled: it is counted, or the session may expire before it."""
         self.request_repetitions: tuple[Hashable, int] = (None, 0)
         """What its last Fetch or Produce that was handled has in common with the next, and how many came in a row."""
         self.host = host

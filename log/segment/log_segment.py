@@ -305,8 +305,9 @@ class LogSegment:
         settings = self.config
         if self.size_bytes > settings.segment_bytes - size_bytes:
             return True
-        longest_ms = settings.max_compaction_lag_ms if settings.compact else settings.segment_ms
-        longest_ms = min(longest_ms, settings.segment_ms)
+        longest_ms, index, times = settings.max_segment_age_ms, self._offset_index, self._time_index
+        if index is None or times is None:
+            index, times = self.offset_index, self.time_index
         if self.first_timestamp is None:
             raw = self.file.pread(HEADER_BYTES, 0)
             if len(raw) == HEADER_BYTES and raw[MAGIC_OFFSET] == 2:
@@ -315,8 +316,8 @@ class LogSegment:
             longest_ms -= crc32(self.path.encode()) % min(settings.segment_jitter_ms, longest_ms + 1)
         first = self.first_timestamp
         waited = now_ms - self.created_ms if first is None or first < 0 else max_timestamp - first
-        must = waited > longest_ms or len(self.offset_index.offsets) >= settings.segment_index_bytes // 8
-        return must or len(self.time_index.offsets) >= settings.segment_index_bytes // 12 - 1
+        must = waited > longest_ms or len(index.offsets) >= settings.segment_index_bytes // 8
+        return must or len(times.offsets) >= settings.segment_index_bytes // 12 - 1
 
     def locate(self, offset: int) -> LogOffsetPosition | None:
         """Return the first batch whose last offset is at or above ``offset``; None if there is none.

@@ -151,11 +151,11 @@ class PreparedFetch(RepeatedRequest):
     def _authorized_topics(self) -> Set[str]:
         return self._authorization_cache.readable_topics
 
-    def respond(self, buffer: bytearray, begin: int, end: int) -> list[Chunk] | None:
+    def respond(self, view: memoryview, begin: int, end: int) -> list[Chunk] | None:
         """Serve a request: its response as `framing.encode_response` gives it, or None where the handler must."""
         if end - begin != self._frame_bytes:
             return None
-        values = self._unpack(buffer, begin)
+        values = self._unpack(view, begin)
         if values[::2] != self._fixed or not self._is_current():
             return None
         if not self._session_id:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Set
 from contextlib import suppress
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -115,8 +116,9 @@ class PreparedProduce(RepeatedRequest):
                 return True
         return False
 
-    def respond(self, buffer: bytearray, begin: int, end: int) -> list[Chunk] | None:
+    def respond(self, view: memoryview, begin: int, end: int) -> list[Chunk] | None:
         """Serve a request: its response as `framing.encode_response` gives it, or None where the handler must."""
+        buffer: Any = view.obj
         if (
             (end - begin != self._frame_bytes and not self._fits(end - begin))
             or not buffer.startswith(self._head_and_length, begin + 8)
@@ -135,7 +137,7 @@ class PreparedProduce(RepeatedRequest):
             return None
         if self._waits_for_isr and not (replica.is_sole_replica and log.high_watermark == log.log_end_offset):
             return None
-        batch = memoryview(buffer)[begin + self._records_at : end - len(self._tail)]
+        batch = view[begin + self._records_at : end - len(self._tail)]
         try:
             header = parse_single_batch(batch)
             if not 0 <= header.attributes <= self._max_attributes:

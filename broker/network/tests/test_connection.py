@@ -353,7 +353,8 @@ def serve_prepared(stage: DispatcherFixture, line: ClientStream, prepared: Any) 
     async def run() -> None:
         connection = stage.connection(line)
         assert connection._peer.prepares_requests == (stage.dispatcher.observer is None)
-        connection._peer.prepared_request = prepared
+        if connection._peer.prepares_requests:
+            connection._peer.prepared_request = prepared
         await connection.serve()
 
     in_virtual_time(run)
@@ -362,9 +363,9 @@ def serve_prepared(stage: DispatcherFixture, line: ClientStream, prepared: Any) 
 class PreparedOddRequests:
     """Serves the requests with odd correlation ids, and leaves the others to the handler."""
 
-    def respond(self, buffer: bytearray, begin: int, end: int) -> list[Any] | None:
+    def respond(self, view: memoryview, begin: int, end: int) -> list[Any] | None:
         assert end - begin == len(beat(0)) - 4
-        number = int.from_bytes(buffer[begin + 4 : begin + 8], "big")
+        number = int.from_bytes(view[begin + 4 : begin + 8], "big")
         return encode_response(BEAT, 0, number, HeartbeatResponse()) if number % 2 else None
 
 
@@ -388,7 +389,7 @@ def test_prepared_requests_are_answered_in_order_with_the_others(stage: Dispatch
 def test_a_prepared_response_of_256_kib_leaves_at_once(stage: DispatcherFixture) -> None:
     seen: list[int] = []
 
-    def respond(buffer: bytearray, begin: int, end: int) -> list[Any]:
+    def respond(view: memoryview, begin: int, end: int) -> list[Any]:
         seen.append(len(line.sends))
         return [struct.pack(">ii", 4 + (1 << 18), 1), bytes(1 << 18)]
 

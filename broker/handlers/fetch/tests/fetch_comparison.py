@@ -42,7 +42,7 @@ class FetchingNode:
         view = memoryview(frame)
         prepared = self.peer.prepared_request
         chunks = (
-            prepared.respond(bytearray(b"size" + frame), 4, 4 + len(frame))
+            prepared.respond(memoryview(bytearray(b"size" + frame)), 4, 4 + len(frame))
             if self.prepares and prepared is not None
             else None
         )

@@ -48,7 +48,7 @@ class ProducingNode:
         """The bytes of the response to a request."""
         buffer, end = bytearray(b"1234size" + frame + b"the next request"), 8 + len(frame)
         prepared = self.peer.prepared_request
-        chunks: Any = prepared.respond(buffer, 8, end) if self.prepares and prepared is not None else None
+        chunks: Any = prepared.respond(memoryview(buffer), 8, end) if self.prepares and prepared is not None else None
         self.was_prepared = chunks is not None
         if chunks is None:
             view = memoryview(buffer)[8:end]
@@ -313,10 +313,10 @@ def test_a_frame_that_ends_otherwise_is_left_to_the_handler() -> None:
     for at in (-1, -2, -3):
         other = bytearray(frame)
         other[at] = 1
-        assert prepared.respond(other, 4, len(other)) is None
-    assert prepared.respond(bytearray(frame), 4, len(frame) - 1) is None
+        assert prepared.respond(memoryview(other), 4, len(other)) is None
+    assert prepared.respond(memoryview(bytearray(frame)), 4, len(frame) - 1) is None
     assert log.log_end_offset == end
-    assert prepared.respond(bytearray(frame), 4, len(frame)) is not None
+    assert prepared.respond(memoryview(bytearray(frame)), 4, len(frame)) is not None
 
 
 def test_what_waits_for_followers_or_for_the_disk_is_left_to_the_handler() -> None:
