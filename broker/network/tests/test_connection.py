@@ -6,7 +6,6 @@ import logging
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixtur
 from ottla.jobs.bounded_concurrency import for_each_concurrently
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.framing import encode_response
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -345,56 +343,3 @@ def test_a_lonely_request_does_not_pay_for_turns(stage: DispatcherFixture) -> No
     line.send_bytes(beat(1))
     line.disconnect()
     assert others_turns(stage, line) <= 1
-
-
-def serve_prepared(stage: DispatcherFixture, line: ClientStream, prepared: Any) -> None:
-    """Serve a connection whose requests were prepared for."""
-
-    async def run() -> None:
-        connection = stage.connection(line)
-        assert connection._peer.prepares_requests == (stage.dispatcher.observer is None)
-        if connection._peer.prepares_requests:
-            connection._peer.prepared_request = prepared
-        await connection.serve()
-
-    in_virtual_time(run)
-
-
-class PreparedOddRequests:
-    """Serves the requests with odd correlation ids, and leaves the others to the handler."""
-
-    def respond(self, view: memoryview, begin: int, end: int) -> list[Any] | None:
-        assert end - begin == len(beat(0)) - 4
-        number = int.from_bytes(view[begin + 4 : begin + 8], "big")
-        return encode_response(BEAT, 0, number, HeartbeatResponse()) if number % 2 else None
-
-
-@pytest.mark.parametrize("observed", [False, True])
-def test_prepared_requests_are_answered_in_order_with_the_others(stage: DispatcherFixture, observed: bool) -> None:
-    handled: list[int] = []
-    stage.serve(BEAT, lambda context, request: handled.append(1) or HeartbeatResponse())
-    if observed:
-        stage.dispatcher.observer = SimpleNamespace(
-            **dict.fromkeys(("received", "completed", "answered"), lambda *told: None)
-        )
-    line = ClientStream()
-    line.send_bytes(b"".join(beat(n) for n in range(20)))
-    line.disconnect()
-    serve_prepared(stage, line, PreparedOddRequests())
-    assert numbers(line) == list(range(20))
-    assert len(line.sends) == 1
-    assert len(handled) == (20 if observed else 10), "an observer is told of each request"
-
-
-def test_a_prepared_response_of_256_kib_leaves_at_once(stage: DispatcherFixture) -> None:
-    seen: list[int] = []
-
-    def respond(view: memoryview, begin: int, end: int) -> list[Any]:
-        seen.append(len(line.sends))
-        return [struct.pack(">ii", 4 + (1 << 18), 1), bytes(1 << 18)]
-
-    line = ClientStream()
-    line.send_bytes(beat(1) + beat(3))
-    line.disconnect()
-    serve_prepared(stage, line, SimpleNamespace(respond=respond))
-    assert seen == [0, 1]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from ottla.env.disk import FileReadError, FileSlice, FileTruncatedError
 from ottla.env.env import SocketBuffers
@@ -137,6 +138,26 @@ def test_a_thread_sends_what_is_large_or_must_be_waited_for(
         assert lent[0] == in_thread
 
     over_a_connection(main, SocketBuffers())
+
+
+def test_receives_that_wait_or_let_others_run_are_counted() -> None:
+    async def main(ours: RealStream, reader: socket.socket) -> None:
+        view = memoryview(bytearray(1))
+        reader.sendall(bytes(40))
+        with trio.fail_after(10):
+            await trio.lowlevel.wait_readable(ours._sock)
+            counts = []
+            for _ in range(40):
+                assert await ours.receive_into(view, 10) == 1
+                counts.append(ours.receive_waits)
+            assert (counts[0], counts[14], counts[15], counts[31], counts[39]) == (0, 0, 1, 2, 2)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ours.receive_into, view, 10)
+                await trio.testing.wait_all_tasks_blocked()
+                assert ours.receive_waits == 3
+                reader.sendall(b"x")
+
+    over_a_connection(main)
 
 
 def test_a_reader_that_pauses_holds_no_thread(tmp_path: Path) -> None:
