@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, TypeVar
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
@@ -41,6 +41,15 @@ def distinct(names: Iterable[str]) -> Iterator[str | None]:
         raw = name.encode()
         yield None if raw in seen else name
         seen.add(raw)
+
+
+def wait_before_encoding(rows: Sized, waits: PendingResults) -> Job[None]:
+    """Wait for the pending results of the last rows, if the next row would be the first of another block.
+
+    Call it before each row: a `ResponseArray` encodes rows by their number, also where they wait for nothing.
+    """
+    if len(rows) % MAX_PENDING_RESULTS == 0:
+        yield from wait_for_results(waits)
 
 
 def wait_for_results(waits: PendingResults) -> Job[None]:

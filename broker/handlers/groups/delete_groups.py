@@ -16,7 +16,7 @@ from typing import Any, cast
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import DeleteGroup, ShareGroupCommand
-from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
+from ottla.broker.handlers.item_results import PendingResults, distinct, wait_before_encoding, wait_for_results
 from ottla.jobs.job import Job
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -58,6 +58,7 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> ResponseJob
         yield None
         if name is None:
             continue
+        yield from wait_before_encoding(response.results, waits)
         row = DeletableGroupResult(name)
         response.results.append(row)
         failure = yield from _delete_share_state(context, name)
@@ -66,7 +67,5 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> ResponseJob
             continue
         ticket = context.services.groups.submit(name, partial(DeleteGroup, group_id=name))
         waits.append((ticket, partial(_apply_result, row)))
-        if len(response.results) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
-            yield from wait_for_results(waits)
     yield from wait_for_results(waits)
     return response

@@ -17,7 +17,7 @@ from typing import Any
 from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.broker.groups.coordinator import state_machine_of
-from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
+from ottla.broker.handlers.item_results import PendingResults, distinct, wait_before_encoding, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.describe_groups import (
@@ -67,6 +67,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJ
         yield None
         if group_id is None:
             continue
+        yield from wait_before_encoding(out.groups, waits)
         if not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             out.groups.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
             continue
@@ -85,8 +86,6 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJ
             ticket = shard.read_barrier()
             if ticket is not None:
                 waits.append((ticket, partial(_apply_result, row)))
-        if len(out.groups) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
-            yield from wait_for_results(waits)
     yield from wait_for_results(waits)
     return out
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ottla.broker.dispatch.dispatcher import HandlerResult, RequestContext, ResponseJob
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import GroupStateMachine
-from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, distinct, wait_for_results
+from ottla.broker.handlers.item_results import PendingResults, distinct, wait_before_encoding, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.jobs.job import Job
 from ottla.wire.codec.schema import Message
@@ -110,6 +110,7 @@ def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -
         yield None
         if group_id is None:
             continue
+        yield from wait_before_encoding(out.groups, waits)
         if not kind.is_served(context):
             row = described(ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
         elif not context.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
@@ -119,8 +120,6 @@ def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -
             if request.include_authorized_operations and not row.error_code:
                 row.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
         out.groups.append(row)
-        if len(out.groups) % MAX_PENDING_RESULTS == 0:  # while the rows are still at hand
-            yield from wait_for_results(waits)
     yield from wait_for_results(waits)
     answer: Message = out
     return answer

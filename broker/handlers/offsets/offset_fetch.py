@@ -21,7 +21,7 @@ from ottla.broker.dispatch.dispatcher import RequestContext, ResponseJob
 from ottla.broker.groups.committed_offsets import INVALID_OFFSET, CommittedOffsets, unpack_offset
 from ottla.broker.groups.coordinator import state_machine_of
 from ottla.broker.groups.state_machine import GroupStateMachine
-from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS, PendingResults, wait_for_results
+from ottla.broker.handlers.item_results import PendingResults, wait_before_encoding, wait_for_results
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.controller.metadata.image import MetadataImage
 from ottla.jobs.job import Job
@@ -190,12 +190,11 @@ def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: O
             continue
         if wanted.topics is None:
             whole.add(wanted.group_id)
+        yield from wait_before_encoding(response.groups, reader.pending_reads)
         out = OffsetFetchResponseGroup(wanted.group_id)
         response.groups.append(out)
         yield from _read_group(reader, wanted, out)
         yield None
-        if len(response.groups) % MAX_PENDING_RESULTS == 0:  # while they are still at hand
-            yield from wait_for_results(reader.pending_reads)
     yield from wait_for_results(reader.pending_reads)
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from inspect import isawaitable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.dispatch.dispatcher import RequestContext
 from ottla.broker.groups.coordinator import TOPIC, java_string_hash, partition_for_key, state_machine_of
+from ottla.broker.handlers.groups import delete_groups
+from ottla.broker.handlers.item_results import MAX_PENDING_RESULTS
 from ottla.broker.tests.group_coordinator_fixture import GroupCoordinatorNode, run
+from ottla.broker.tests.handler_fixture import as_decoded
+from ottla.jobs.job import Job
 from ottla.log.log_validator import AppendOrigin
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode as E
+from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -188,3 +194,31 @@ def test_join_group_with_too_many_assignors_and_sync_group_with_too_many_assignm
     assert node.ask(ApiKey.JOIN_GROUP, 4, join) is not None
     sync = SyncGroupRequest("g", 1, "m", assignments=[SyncGroupRequestAssignment("m", b"")] * 100_001)
     assert node.ask(ApiKey.SYNC_GROUP, 3, sync).error_code == E.UNKNOWN_SERVER_ERROR
+
+
+def test_results_arrive_before_their_rows_are_encoded_also_where_a_row_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The row whose number ends a block of rows is refused at once: the rows before it are waited for all the same."""
+    node = GroupCoordinatorNode(followed=True)
+    names = [f"g{number}" for number in range(2 * MAX_PENDING_RESULTS)]
+    refused = names[MAX_PENDING_RESULTS - 1]
+
+    def fail_share_state(context: Any, name: str) -> Job[ProtocolError | None]:
+        yield None
+        return ProtocolError(E.GROUP_AUTHORIZATION_FAILED) if name == refused else None
+
+    monkeypatch.setattr(delete_groups, "_delete_share_state", fail_share_state)
+    monkeypatch.setattr(RequestContext, "may", lambda context, operation, resource, name: name != refused)
+
+    async def story() -> None:
+        for name in names:
+            node.commit(name)
+        deleted = node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(names))
+        described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(names))
+        for rows in (as_decoded(await described, 5).groups, as_decoded(await deleted, 2).results):
+            codes = {row.group_id: row.error_code for row in rows}
+            assert codes.pop(refused) == E.GROUP_AUTHORIZATION_FAILED
+            assert set(codes.values()) == {E.COORDINATOR_NOT_AVAILABLE}
+
+    run(node, story)
