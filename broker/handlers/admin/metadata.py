@@ -21,6 +21,7 @@ from ottla.controller.metadata.directory_id import offline_replicas
 from ottla.controller.metadata.image import MetadataImage, TopicImage
 from ottla.jobs.job import Job
 from ottla.jobs.sequences import sort_job
+from ottla.wire.codec.response_array import PENDING_ROWS
 from ottla.wire.codec.schema import ZERO_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -49,6 +50,8 @@ def _topic_response(
     context: RequestContext, image: MetadataImage, topic: TopicImage, request: MetadataRequest
 ) -> Job[MetadataResponseTopic]:
     row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
+    if len(topic.partitions) > PENDING_ROWS:  # the row is encoded in one step
+        row.partitions = context.response_array()
     for number, p in sorted(topic.partitions.items()):
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE
         row.partitions.append(

@@ -70,6 +70,7 @@ def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupState
             assignment_epoch=group.target_epoch,
             **(yield from kind.group_fields(context, machine, group)),
         )
+        row.members = context.response_array()
         for member in list(group.members.values()):
             row.members.append(kind.member(context, group, member))
             yield None

@@ -72,7 +72,7 @@ def _describe(context: RequestContext, transactional_id: str) -> Job[Transaction
 
 
 def _topics(context: RequestContext, txn: TransactionMetadata) -> Job[list[TopicData]]:
-    topics: list[TopicData] = []
+    topics: list[TopicData] = context.response_array()
     for topic, parts in groupby((yield from sort_job(txn.partitions)), key=itemgetter(0)):
         if context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.append(TopicData(topic, [number for _, number in parts]))
