@@ -5,6 +5,7 @@ The listener serves from the moment the components of the node exist: readiness 
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from http import HTTPStatus
 
@@ -14,7 +15,7 @@ from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.config.listener_config import ANY_HOST, parse_listener
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.network.bound_listeners import BoundListeners
-from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse
+from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse, route_by_path
 from ottla.broker.network.http.http_server import HttpServer
 from ottla.broker.observability.election_metrics import LeaderElectionCounter
 from ottla.broker.observability.health import HealthSources, readiness_reasons, render_health
@@ -25,6 +26,7 @@ from ottla.controller.config.java_values import split
 from ottla.env.env import Env
 from ottla.jobs.supervision import supervise
 
+logger = logging.getLogger("ottla.http")
 JSON = "application/json"
 
 
@@ -32,14 +34,19 @@ def start_http_endpoint(env: Env, made: BrokerComponents, listening: BoundListen
     """Serve metrics and health at the HTTP listener."""
     assert listening.metrics is not None
     config = made.services.config
-    server = HttpServer(env, http_handlers(env, made, listening), allowed_hosts(config))
+    handlers = http_handlers(env, made, listening)
+    logger.info("HTTP listener at port %d: %s", listening.metrics.port, ", ".join(handlers))
+    server = HttpServer(env, route_by_path(handlers), allowed_hosts(config, METRICS_LISTENER))
     nursery.start_soon(supervise, env, "HTTP listener", partial(server.serve, listening.metrics))
 
 
-def allowed_hosts(config: NodeConfig) -> frozenset[str]:
-    """Host names that requests may name: those of the settings, and the node's own in its listeners."""
+def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
+    """Host names that requests may name: those of the settings, and the node's own in its listeners.
+
+    ``key``: the setting of the HTTP listener.
+    """
     hosts = set(split(config.values.get(ALLOWED_HOSTS, "")))
-    hosts.add(parse_listener(config.values[METRICS_LISTENER])[1])
+    hosts.add(parse_listener(config.values[key])[1])
     for listener in config.client_listeners:
         hosts.add(listener.host)
         advertised = config.advertised_address(listener.name)

@@ -254,6 +254,11 @@ Beyond: the response is 431; of the body of a refused request, {MAX_HTTP_DISCARD
 """
 MAX_HTTP_DISCARDED_BYTES = 64 * 1024
 """Body of a refused HTTP request that is received before the connection is closed."""
+MAX_HTTP_FORM_FIELDS = 200
+"""Fields of a form or query of an HTTP request.
+
+Beyond: it counts as empty.
+"""
 MAX_METRICS_PARTITIONS = 10_000
 """Replicas of a node with series of their own on the metrics page.
 

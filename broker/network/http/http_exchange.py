@@ -6,13 +6,15 @@ occupy a slot until a timeout.
 
 from __future__ import annotations
 
+import errno
 from http import HTTPStatus
 
 import h11
+import trio
 
 from ottla.broker.config.limits import MAX_HTTP_DISCARDED_BYTES, MAX_HTTP_HEAD_BYTES
-from ottla.broker.network.http.http_messages import SECURITY_HEADERS, HttpRequest, HttpResponse, error_response
-from ottla.env.env import Stream
+from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse, error_response
+from ottla.env.env import AcceptedStream, Env
 
 _RECEIVE_BYTES = 4096
 _SEND_BYTES = 64 * 1024
@@ -21,7 +23,8 @@ _SEND_BYTES = 64 * 1024
 class HttpExchange:
     """Protocol state of one connection."""
 
-    def __init__(self, stream: Stream, timeout_s: float) -> None:
+    def __init__(self, env: Env, stream: AcceptedStream, timeout_s: float) -> None:
+        self._env = env
         self._stream = stream
         self._timeout_s = timeout_s
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HTTP_HEAD_BYTES)
@@ -56,7 +59,62 @@ class HttpExchange:
             return error_response(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
         self._method = event.method.decode("ascii")
         headers = {name.decode("ascii"): value.decode("latin-1") for name, value in event.headers}
-        return HttpRequest(self._method, event.target.decode("ascii"), headers)
+        peer, on_disconnect = self._stream.peer, self._stream.on_disconnect
+        return HttpRequest(self._method, event.target.decode("ascii"), headers, peer, on_disconnect=on_disconnect)
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """Read the body of the request; None if it is larger than ``limit`` bytes, malformed or cut off.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        if self._protocol.they_are_waiting_for_100_continue:
+            await self._stream.send([self._protocol.send(h11.InformationalResponse(status_code=100, headers=[]))])
+        body = bytearray()
+        try:
+            while type(event := self._protocol.next_event()) is not h11.EndOfMessage:
+                if isinstance(event, h11.Data):
+                    body += event.data
+                    if len(body) > limit:
+                        return None
+                    continue
+                received = await self._receive()
+                if not received:
+                    return None
+                self._protocol.receive_data(received)
+        except h11.RemoteProtocolError:
+            return None
+        return bytes(body)
+
+    def _head(self, response: HttpResponse, size_bytes: int | None) -> bytes:
+        """Return the status line and the header fields; without a size, the connection ends the body, or its chunks."""
+        length = [] if size_bytes is None else [("Content-Length", str(size_bytes))]
+        fields = [*response.fields, *length, ("Connection", "close")]
+        status, reason = int(response.status), response.status.phrase.encode()
+        return self._protocol.send(h11.Response(status_code=status, headers=fields, reason=reason))
+
+    async def send_stream(self, response: HttpResponse) -> None:
+        """Send a response whose pieces are made meanwhile, until there are no more or the client disconnects.
+
+        Raises:
+            OSError: the connection broke, or the client did not take a piece in time.
+        """
+        assert not isinstance(response.body, bytes | list)
+        head = self._head(response, None)
+        with trio.CancelScope() as scope:
+            self._stream.on_disconnect(scope.cancel)
+            await self._send_in_time([head])
+            if self._method == "HEAD":
+                return
+            async for piece in response.body:
+                if piece:
+                    await self._send_in_time([self._protocol.send(h11.Data(data=piece))])
+            await self._send_in_time([self._protocol.send(h11.EndOfMessage())])
+
+    async def _send_in_time(self, chunks: list[bytes]) -> None:
+        with self._env.timeout(self._timeout_s):
+            return await self._stream.send(chunks)
+        raise TimeoutError(errno.ETIMEDOUT, "the client reads too slowly")
 
     async def send_response(self, response: HttpResponse) -> None:
         """Send a response; the body in pieces, as the other side may read slowly.
@@ -64,17 +122,9 @@ class HttpExchange:
         Raises:
             OSError: the connection broke.
         """
+        assert isinstance(response.body, bytes | list)
         pieces = [response.body] if isinstance(response.body, bytes) else response.body
-        fields = [
-            ("Content-Type", response.content_type),
-            ("Content-Length", str(sum(len(piece) for piece in pieces))),
-            *SECURITY_HEADERS,
-            *response.headers,
-            ("Connection", "close"),
-        ]
-        status, reason = int(response.status), response.status.phrase.encode()
-        head = self._protocol.send(h11.Response(status_code=status, headers=fields, reason=reason))
-        chunks, size_bytes = [head], 0
+        chunks, size_bytes = [self._head(response, sum(len(piece) for piece in pieces))], 0
         for piece in () if self._method == "HEAD" else pieces:
             for start in range(0, len(piece), _SEND_BYTES):
                 chunks.append(piece[start : start + _SEND_BYTES])

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
+
+from ottla.broker.config.limits import MAX_HTTP_FORM_FIELDS
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.%]+]|[0-9a-z_.-]+)(:[0-9]{1,5})?")
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
@@ -28,32 +30,80 @@ SECURITY_HEADERS = (
 
 
 class HttpRequest(NamedTuple):
-    """A request without its body."""
+    """A request."""
 
     method: str
     target: str
     """In origin form (``/metrics?x=y``) or in absolute form."""
     headers: Mapping[str, str]
     """By name in lower case."""
+    peer: str = ""
+    """Address of the client."""
+    body: bytes = b""
+    """Empty where the server receives no bodies (`HttpLimits.body_bytes`)."""
+    on_disconnect: Callable[[Callable[[], None]], None] | None = None
+    """Calls a function once the client disconnects; for responses without an end."""
 
     @property
     def path(self) -> str:
         """The path of the target, without authority, query and fragment."""
         return split_target(self.target)[1]
 
+    @property
+    def query(self) -> dict[str, str]:
+        """The fields of the query; of a field that comes twice, the last value."""
+        return parse_fields(self.target.partition("?")[2].partition("#")[0])
+
+    @property
+    def form(self) -> dict[str, str]:
+        """The fields of a form in the body; of a field that comes twice, the last value."""
+        return parse_fields(self.body.decode("ascii", "replace"))
+
+
+def parse_fields(text: str) -> dict[str, str]:
+    """Return the fields of a query or of a form; empty where there are more than `MAX_HTTP_FORM_FIELDS`."""
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_HTTP_FORM_FIELDS))
+    except ValueError:
+        return {}
+
 
 class HttpResponse(NamedTuple):
     """A response."""
 
     status: HTTPStatus
-    body: bytes | list[bytes]
-    """The body, or its pieces."""
+    body: bytes | list[bytes] | AsyncIterable[bytes]
+    """The body, its pieces, or pieces that are made while the response is sent."""
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
+    """More header fields; one of `SECURITY_HEADERS` is replaced by one of its name here."""
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """The header fields without those about the length."""
+        own = {name for name, _ in self.headers}
+        standard = [field for field in SECURITY_HEADERS if field[0] not in own]
+        return [("Content-Type", self.content_type), *standard, *self.headers]
 
 
 HttpHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
-"""Answers a GET request of one path."""
+"""Answers a request."""
+HttpRouter = Callable[[HttpRequest], HttpHandler | HttpResponse]
+"""Returns the handler of a request, or the response that refuses it."""
+
+
+def route_by_path(handlers: Mapping[str, HttpHandler]) -> HttpRouter:
+    """Return a router for GET and HEAD requests of the paths that have a handler."""
+
+    def find(request: HttpRequest) -> HttpHandler | HttpResponse:
+        handler = handlers.get(request.path)
+        if handler is None:
+            return error_response(HTTPStatus.NOT_FOUND)
+        if request.method not in ("GET", "HEAD"):
+            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, headers=(("Allow", "GET, HEAD"),))
+        return handler
+
+    return find
 
 
 def error_response(status: HTTPStatus, problem: str = "", headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:

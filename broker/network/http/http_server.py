@@ -1,39 +1,62 @@
-"""HTTP server of a node: accepts connections, and answers GET and HEAD requests of the paths that have a handler."""
+"""HTTP server of a node: accepts connections, and has a router find the handler of each request."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from http import HTTPStatus
+from typing import NamedTuple, cast
 
 import trio
 
 from ottla.broker.config.limits import HTTP_TIMEOUT_S, MAX_HTTP_CONNECTIONS
 from ottla.broker.network.http.http_exchange import HttpExchange
 from ottla.broker.network.http.http_messages import (
-    HttpHandler,
     HttpRequest,
     HttpResponse,
+    HttpRouter,
     check_request,
     error_response,
 )
-from ottla.env.env import Env, Stream, StreamListener
+from ottla.env.env import AcceptedStream, Env, SecureStream, Stream, StreamListener
 
-logger = logging.getLogger("ottla.http")
+
+class HttpLimits(NamedTuple):
+    """Limits of an HTTP server."""
+
+    connections: int = MAX_HTTP_CONNECTIONS
+    """Connections, but for those whose response is a stream: their handlers count them."""
+    body_bytes: int = 0
+    """Size of the body of a request; 0: requests have none."""
+    timeout_s: float = HTTP_TIMEOUT_S
+    """Time for a request with its response; for a stream, to take each of its pieces."""
+
+
+METRICS_LIMITS = HttpLimits()
 
 
 class HttpServer:
-    """Connections of HTTP clients, and the handlers of the paths.
+    """Connections of HTTP clients, and the router of their requests.
 
     Limits: connections, size of a request, and time for a request with its response. The connection that has sent no
     request for longest is closed where a new one arrives at the limit.
     """
 
-    def __init__(self, env: Env, handlers: Mapping[str, HttpHandler], allowed_hosts: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        env: Env,
+        router: HttpRouter,
+        allowed_hosts: Collection[str] = (),
+        limits: HttpLimits = METRICS_LIMITS,
+        *,
+        is_secure: bool = False,
+    ) -> None:
+        """Create a server; ``is_secure``: its listener speaks TLS."""
         self._env = env
-        self._handlers = handlers
+        self._router = router
         self._allowed_hosts = allowed_hosts
+        self._limits = limits
+        self._is_secure = is_secure
         self._idle: dict[Stream, None] = {}
         """Connections without a request, the oldest first."""
         self._active_count = 0
@@ -41,7 +64,6 @@ class HttpServer:
 
     async def serve(self, listener: StreamListener) -> None:
         """Serve the connections of a listener until cancelled."""
-        logger.info("HTTP listener at port %d: %s", listener.port, ", ".join(self._handlers))
         async with trio.open_nursery() as nursery:
             while True:
                 stream = await listener.accept()
@@ -50,7 +72,7 @@ class HttpServer:
 
     def _admit(self, stream: Stream) -> bool:
         """Register a connection, or close it where each of the others has a request."""
-        if len(self._idle) + self._active_count >= MAX_HTTP_CONNECTIONS:
+        if len(self._idle) + self._active_count >= self._limits.connections:
             if not self._idle:
                 stream.close()
                 return False
@@ -60,37 +82,49 @@ class HttpServer:
         self._idle[stream] = None
         return True
 
-    async def _serve_connection(self, stream: Stream) -> None:
-        is_active = False
+    async def _serve_connection(self, stream: AcceptedStream) -> None:
+        timeout_s, streamed, is_active = self._limits.timeout_s, None, False
         try:
-            with contextlib.suppress(OSError, trio.ClosedResourceError), self._env.timeout(HTTP_TIMEOUT_S):
-                exchange = HttpExchange(stream, HTTP_TIMEOUT_S)
-                request = await exchange.read_request()
-                if request is not None and stream in self._idle:
-                    del self._idle[stream]
-                    is_active, self._active_count = True, self._active_count + 1
-                    await self._answer(exchange, request)
+            exchange = HttpExchange(self._env, stream, timeout_s)
+            with contextlib.suppress(OSError, trio.ClosedResourceError):
+                try:
+                    with self._env.timeout(timeout_s):
+                        if self._is_secure:
+                            await cast("SecureStream", stream).handshake()
+                        request = await exchange.read_request()
+                        if request is not None and stream in self._idle:
+                            del self._idle[stream]
+                            is_active, self._active_count = True, self._active_count + 1
+                            streamed = await self._answer(exchange, request)
+                finally:
+                    self._idle.pop(stream, None)
+                    self._active_count -= is_active
+                if streamed is not None:
+                    await exchange.send_stream(streamed)
         finally:
-            self._idle.pop(stream, None)
-            self._active_count -= is_active
             stream.close()
 
-    async def _answer(self, exchange: HttpExchange, request: HttpRequest | HttpResponse) -> None:
-        refusal = self._refusal(request) if isinstance(request, HttpRequest) else request
-        if refusal is not None:
-            await exchange.send_response(refusal)
+    async def _answer(self, exchange: HttpExchange, request: HttpRequest | HttpResponse) -> HttpResponse | None:
+        """Answer a request; return a response that is still to be sent, as it is a stream."""
+        if isinstance(request, HttpRequest):
+            handler = check_request(request, self._allowed_hosts) or self._router(request)
+        else:
+            handler = request
+        if not isinstance(handler, HttpResponse):
+            assert isinstance(request, HttpRequest)
+            if self._limits.body_bytes:
+                body = await exchange.read_body(self._limits.body_bytes)
+                if body is None:
+                    handler = error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+                else:
+                    request = request._replace(body=body)
+        if isinstance(handler, HttpResponse):
+            await exchange.send_response(handler)
             await exchange.discard_body()
-            return
+            return None
         assert isinstance(request, HttpRequest)
-        await exchange.send_response(await self._handlers[request.path](request))
-
-    def _refusal(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the response that refuses a request; None if its handler answers."""
-        refusal = check_request(request, self._allowed_hosts)
-        if refusal is not None:
-            return refusal
-        if request.path not in self._handlers:
-            return error_response(HTTPStatus.NOT_FOUND)
-        if request.method not in ("GET", "HEAD"):
-            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, headers=(("Allow", "GET, HEAD"),))
+        response = await handler(request)
+        if not isinstance(response.body, bytes | list):
+            return response
+        await exchange.send_response(response)
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 import trio.testing
 
-from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse
+from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse, route_by_path
 from ottla.broker.network.http.http_server import HttpServer
 from ottla.broker.tests.connection_fixture import ClientStream, ConnectionEnv, FakeListener, in_virtual_time
 
@@ -45,7 +45,7 @@ async def http_server(handler: HttpHandler = get_page, allowed: tuple[str, ...] 
     """Serve ``/metrics`` and ``/`` with a handler."""
     env: Any = ConnectionEnv()
     fixture = HttpFixture()
-    server = HttpServer(env, {"/metrics": handler, "/": handler}, allowed)
+    server = HttpServer(env, route_by_path({"/metrics": handler, "/": handler}), allowed)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.serve, fixture.listener)
         yield fixture

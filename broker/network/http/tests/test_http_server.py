@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from http import HTTPStatus
+from typing import Any
 
 import trio
 import trio.testing
 
 from ottla.broker.config.limits import MAX_HTTP_CONNECTIONS
 from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
+from ottla.broker.network.http.http_server import HttpLimits, HttpServer
 from ottla.broker.network.http.tests.http_fixture import HttpFixture, in_server
+from ottla.broker.tests.connection_fixture import ConnectionEnv, in_virtual_time
 
 GET = b"GET /metrics HTTP/1.0\r\n\r\n"
 
@@ -104,3 +108,69 @@ def test_body_of_refused_request_is_not_received_without_end() -> None:
         assert stream.is_closed
 
     in_server(run)
+
+
+def test_stream_is_sent_in_chunks_until_the_client_disconnects() -> None:
+    closed: list[str] = []
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            for number in range(1000):
+                yield b"data: %d\n\n" % number
+                await trio.sleep(1)
+        finally:
+            closed.append("pieces")
+
+    async def events(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, pieces(), "text/event-stream")
+
+    async def run(server: HttpFixture) -> None:
+        stream = await server.connect(GET.replace(b"1.0", b"1.1\r\nHost: localhost"))
+        assert b"Transfer-Encoding: chunked" in stream.received
+        await trio.sleep(30.5)
+        assert stream.received.endswith(b"a\r\ndata: 30\n\n\r\n"), stream.received[-60:]
+        assert not stream.is_closed, "a stream has no time limit"
+        stream.disconnect()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (stream.is_closed, closed) == (True, ["pieces"])
+
+    in_server(run, events)
+
+
+def test_stream_to_a_reader_that_stops_ends_after_ten_seconds() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 100_000
+            await trio.sleep(0.1)
+
+    async def events(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, pieces(), "text/event-stream")
+
+    async def run(server: HttpFixture) -> None:
+        stopped = await server.connect(GET, reads=False)
+        await trio.sleep(9)
+        assert not stopped.is_closed
+        await trio.sleep(2)
+        assert stopped.is_closed
+
+    in_server(run, events)
+
+
+def test_body_within_the_limit_reaches_the_handler_and_a_larger_one_is_refused() -> None:
+    async def echo(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, request.body)
+
+    async def run() -> None:
+        env: Any = ConnectionEnv()
+        fixture = HttpFixture()
+        server = HttpServer(env, lambda _: echo, (), HttpLimits(body_bytes=10))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve, fixture.listener)
+            for size, status in ((0, b"200"), (10, b"200"), (11, b"413")):
+                head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % size
+                stream = await fixture.connect(head + b"x" * size)
+                assert stream.received.split()[1] == status
+                assert status != b"200" or stream.received.endswith(b"\r\n\r\n" + b"x" * size)
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(run)
