@@ -240,7 +240,7 @@ MAX_CLIENT_METRICS_CLIENT_BYTES = 512 * 1024
 MAX_HTTP_CONNECTIONS = 32
 """Connections to the HTTP listener (`ottla.metrics.listener`).
 
-Beyond: the one without a request for longest is closed, or the new one while all have a request under way.
+Beyond: the one without a request for longest is closed; while all have a request under way, the oldest.
 """
 HTTP_TIMEOUT_S = 10.0
 """A request to the HTTP listener (`ottla.metrics.listener`) and its response.
@@ -250,10 +250,15 @@ Beyond: the connection is closed; connections there do not count towards `max.co
 MAX_HTTP_HEAD_BYTES = 8192
 """The request line and header fields of a request to the HTTP listener.
 
-Beyond: the response is 431; of the body of a refused request, {MAX_HTTP_DISCARDED_BYTES} are received.
+Beyond: the response is 431; of the rest, {MAX_HTTP_DISCARDED_BYTES} are received.
 """
-MAX_HTTP_DISCARDED_BYTES = 64 * 1024
-"""Body of a refused HTTP request that is received before the connection is closed."""
+MAX_HTTP_DISCARDED_BYTES = 1024 * 1024
+"""Rest of an HTTP request that is received after its response, for {HTTP_LINGER_S} s at most: else it could be lost."""
+HTTP_LINGER_S = 1.0
+"""Time after an HTTP response in which the rest of a request is received.
+
+Beyond: the connection is closed.
+"""
 MAX_HTTP_FORM_FIELDS = 200
 """Fields of a form or query of an HTTP request.
 

@@ -52,7 +52,8 @@ class HttpExchange:
                     return None
                 self._protocol.receive_data(received)
         except h11.RemoteProtocolError as error:
-            return error_response(HTTPStatus(error.error_status_hint), str(error))
+            problem = str(error).partition(": bytearray")[0]  # without the bytes, in Python's form
+            return error_response(HTTPStatus(error.error_status_hint), problem)
         if not isinstance(event, h11.Request):
             return None
         if event.http_version not in (b"1.0", b"1.1"):
@@ -135,28 +136,29 @@ class HttpExchange:
         if chunks:
             await self._stream.send(chunks)
 
-    async def discard_body(self) -> None:
-        """Receive the rest of a refused request: closing before it resets the connection, and loses the response.
-
-        Raises:
-            OSError: the connection broke.
-        """
-        received_bytes = 0
-        while received_bytes < MAX_HTTP_DISCARDED_BYTES:
-            if self._is_request_complete():
-                return
-            received = await self._receive()
-            if not received:
-                return
-            received_bytes += len(received)
-            if self._protocol.their_state is h11.SEND_BODY:
-                self._protocol.receive_data(received)
-
-    def _is_request_complete(self) -> bool:
-        """Return whether the body has been received; False for a malformed request, which has no known end."""
+    def is_complete(self) -> bool:
+        """Return whether all that the client sent so far has been read: a whole request, and nothing behind it."""
         try:
             while isinstance(self._protocol.next_event(), h11.Data):
                 pass
         except h11.RemoteProtocolError:
-            return False
-        return self._protocol.their_state not in (h11.SEND_BODY, h11.ERROR)
+            return False  # a malformed request has no known end
+        is_ended = self._protocol.their_state not in (h11.SEND_BODY, h11.ERROR)
+        return is_ended and not self._protocol.trailing_data[0]
+
+    async def discard(self) -> None:
+        """Receive the rest of a request; of a malformed or pipelined one until the client closes the connection.
+
+        Closing before resets the connection, and the client may lose the response.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        buffer, received_bytes = bytearray(_SEND_BYTES), 0
+        while received_bytes < MAX_HTTP_DISCARDED_BYTES and not self.is_complete():
+            count = await self._stream.receive_into(memoryview(buffer), self._timeout_s)
+            if not count:
+                return
+            received_bytes += count
+            if self._protocol.their_state is h11.SEND_BODY:
+                self._protocol.receive_data(bytes(buffer[:count]))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Collection
 from http import HTTPStatus
 from typing import NamedTuple, cast
 
 import trio
 
-from ottla.broker.config.limits import HTTP_TIMEOUT_S, MAX_HTTP_CONNECTIONS
+from ottla.broker.config.limits import HTTP_LINGER_S, HTTP_TIMEOUT_S, MAX_HTTP_CONNECTIONS
+from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
 from ottla.broker.network.http.http_exchange import HttpExchange
 from ottla.broker.network.http.http_messages import (
     HttpRequest,
@@ -18,7 +20,10 @@ from ottla.broker.network.http.http_messages import (
     check_request,
     error_response,
 )
-from ottla.env.env import AcceptedStream, Env, SecureStream, Stream, StreamListener
+from ottla.env.env import AcceptedStream, Env, SecureStream, StreamListener
+from ottla.jobs.supervision import is_broken_invariant
+
+logger = logging.getLogger("ottla.http")
 
 
 class HttpLimits(NamedTuple):
@@ -39,7 +44,8 @@ class HttpServer:
     """Connections of HTTP clients, and the router of their requests.
 
     Limits: connections, size of a request, and time for a request with its response. The connection that has sent no
-    request for longest is closed where a new one arrives at the limit.
+    request for longest is closed where a new one arrives at the limit, else the one whose request arrived first: slow
+    readers cannot keep health checks out.
     """
 
     def __init__(
@@ -57,74 +63,93 @@ class HttpServer:
         self._allowed_hosts = allowed_hosts
         self._limits = limits
         self._is_secure = is_secure
-        self._idle: dict[Stream, None] = {}
-        """Connections without a request, the oldest first."""
-        self._active_count = 0
-        """Connections with a request."""
+        self._failure_log = RateLimitedLog(env, "HTTP")
+        self._idle: dict[AcceptedStream, None] = {}
+        """Connections without a request and those that were answered, the oldest first."""
+        self._active: dict[AcceptedStream, trio.CancelScope] = {}
+        """Connections whose request is handled or answered, the oldest first."""
 
     async def serve(self, listener: StreamListener) -> None:
         """Serve the connections of a listener until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 stream = await listener.accept()
-                if self._admit(stream):
-                    nursery.start_soon(self._serve_connection, stream)
+                self._admit(stream)
+                nursery.start_soon(self._serve_connection, stream)
 
-    def _admit(self, stream: Stream) -> bool:
-        """Register a connection, or close it where each of the others has a request."""
-        if len(self._idle) + self._active_count >= self._limits.connections:
-            if not self._idle:
-                stream.close()
-                return False
-            oldest = next(iter(self._idle))
-            del self._idle[oldest]
+    def _admit(self, stream: AcceptedStream) -> None:
+        """Register a connection; beyond the limit, close the one without a request for longest, else the oldest."""
+        if len(self._idle) + len(self._active) >= self._limits.connections:
+            if self._idle:
+                oldest = next(iter(self._idle))
+                del self._idle[oldest]
+            else:
+                oldest = next(iter(self._active))
+                self._active.pop(oldest).cancel()
             oldest.close()
         self._idle[stream] = None
-        return True
 
     async def _serve_connection(self, stream: AcceptedStream) -> None:
-        timeout_s, streamed, is_active = self._limits.timeout_s, None, False
         try:
-            exchange = HttpExchange(self._env, stream, timeout_s)
             with contextlib.suppress(OSError, trio.ClosedResourceError):
-                try:
-                    with self._env.timeout(timeout_s):
-                        if self._is_secure:
-                            await cast("SecureStream", stream).handshake()
-                        request = await exchange.read_request()
-                        if request is not None and stream in self._idle:
-                            del self._idle[stream]
-                            is_active, self._active_count = True, self._active_count + 1
-                            streamed = await self._answer(exchange, request)
-                finally:
-                    self._idle.pop(stream, None)
-                    self._active_count -= is_active
-                if streamed is not None:
-                    await exchange.send_stream(streamed)
+                await self._serve_request(stream)
+        except Exception as error:
+            if is_broken_invariant(error):
+                raise
+            self._log_failure("response")
         finally:
+            self._idle.pop(stream, None)
             stream.close()
+
+    async def _serve_request(self, stream: AcceptedStream) -> None:
+        exchange = HttpExchange(self._env, stream, self._limits.timeout_s)
+        streamed, is_answered = None, False
+        with self._env.timeout(self._limits.timeout_s):
+            if self._is_secure:
+                await cast("SecureStream", stream).handshake()
+            request = await exchange.read_request()
+            if request is None or stream not in self._idle:
+                return
+            del self._idle[stream]
+            with trio.CancelScope() as scope:
+                self._active[stream] = scope
+                try:
+                    streamed = await self._answer(exchange, request)
+                    is_answered = True
+                finally:
+                    self._active.pop(stream, None)
+        if streamed is not None:
+            await exchange.send_stream(streamed)
+        elif is_answered and not exchange.is_complete():
+            self._idle[stream] = None  # a new connection may take its place
+            with self._env.timeout(HTTP_LINGER_S):
+                await exchange.discard()
 
     async def _answer(self, exchange: HttpExchange, request: HttpRequest | HttpResponse) -> HttpResponse | None:
         """Answer a request; return a response that is still to be sent, as it is a stream."""
-        if isinstance(request, HttpRequest):
-            handler = check_request(request, self._allowed_hosts) or self._router(request)
-        else:
-            handler = request
-        if not isinstance(handler, HttpResponse):
-            assert isinstance(request, HttpRequest)
-            if self._limits.body_bytes:
-                body = await exchange.read_body(self._limits.body_bytes)
-                if body is None:
-                    handler = error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-                else:
-                    request = request._replace(body=body)
-        if isinstance(handler, HttpResponse):
-            await exchange.send_response(handler)
-            await exchange.discard_body()
-            return None
-        assert isinstance(request, HttpRequest)
-        response = await handler(request)
+        response = request if isinstance(request, HttpResponse) else await self._handle(exchange, request)
         if not isinstance(response.body, bytes | list):
             return response
         await exchange.send_response(response)
         return None
+
+    async def _handle(self, exchange: HttpExchange, request: HttpRequest) -> HttpResponse:
+        """Return the response of a handler, or the one that refuses the request."""
+        handler = check_request(request, self._allowed_hosts) or self._router(request)
+        if isinstance(handler, HttpResponse):
+            return handler
+        if self._limits.body_bytes:
+            body = await exchange.read_body(self._limits.body_bytes)
+            if body is None:
+                return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            request = request._replace(body=body)
+        try:
+            return await handler(request)
+        except Exception as error:
+            if is_broken_invariant(error):
+                raise
+            self._log_failure(request.path)
+            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _log_failure(self, name: str) -> None:
+        self._failure_log.log(logger, logging.ERROR, "HTTP %s failed: unexpected error", name, traceback=True)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -18,7 +19,7 @@ from ottla.broker.tests.connection_fixture import ConnectionEnv, in_virtual_time
 GET = b"GET /metrics HTTP/1.0\r\n\r\n"
 
 
-def test_connection_beyond_the_limit_replaces_the_oldest_without_request() -> None:
+def test_connection_beyond_the_limit_replaces_the_oldest_without_request_else_the_oldest() -> None:
     async def run(server: HttpFixture) -> None:
         idle = [await server.connect() for _ in range(MAX_HTTP_CONNECTIONS + 8)]
         assert [stream.is_closed for stream in idle] == [True] * 8 + [False] * MAX_HTTP_CONNECTIONS
@@ -26,12 +27,10 @@ def test_connection_beyond_the_limit_replaces_the_oldest_without_request() -> No
         assert served.received.startswith(b"HTTP/1.1 200 OK")
         waiting = [await server.connect(GET, reads=False) for _ in range(MAX_HTTP_CONNECTIONS)]
         assert all(stream.is_closed for stream in idle)
-        refused = await server.connect(GET)
-        assert (refused.is_closed, refused.received) == (True, b""), "all others have a request"
-        assert not any(stream.is_closed for stream in waiting)
+        assert (await server.connect(GET)).received.startswith(b"HTTP/1.1 200 OK"), "slow readers keep nothing out"
+        assert [stream.is_closed for stream in waiting] == [True] + [False] * (MAX_HTTP_CONNECTIONS - 1)
         await trio.sleep(11)
         assert all(stream.is_closed for stream in waiting), "slow readers are disconnected"
-        assert (await server.connect(GET)).received.startswith(b"HTTP/1.1 200 OK")
 
     in_server(run)
 
@@ -103,11 +102,108 @@ def test_body_of_refused_request_is_received_before_the_connection_is_closed() -
 def test_body_of_refused_request_is_not_received_without_end() -> None:
     async def run(server: HttpFixture) -> None:
         stream = await server.connect(b"POST /metrics HTTP/1.0\r\nContent-Length: 99999999\r\n\r\n")
-        stream.send_bytes(b"x" * 1_000_000)
+        stream.send_bytes(b"x" * 2_000_000)
         await trio.testing.wait_all_tasks_blocked()
         assert stream.is_closed
 
     in_server(run)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x16\x03\x01\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\n\r\n",
+        b"POST /metrics HTTP/1.0\r\nContent-Length: 9\r\n\r\n",
+        b"GET /metrics HTTP/1.0\r\nContent-Length: 9\r\n\r\n",
+        GET + GET,
+    ],
+)
+def test_connection_that_stays_open_after_its_response_keeps_no_other_out(request_bytes: bytes) -> None:
+    """A TLS handshake, no host, a body that does not come, a second request."""
+
+    async def run(server: HttpFixture) -> None:
+        answered = [await server.connect(request_bytes) for _ in range(MAX_HTTP_CONNECTIONS)]
+        assert all(stream.received.startswith(b"HTTP/1.1 ") for stream in answered)
+        assert b"bytearray" not in answered[0].received
+        assert not any(stream.is_closed for stream in answered), "the response could be lost"
+        assert (await server.connect(GET)).received.startswith(b"HTTP/1.1 200 OK")
+        await trio.sleep(1.1)
+        assert all(stream.is_closed for stream in answered)
+
+    in_server(run)
+
+
+def test_response_to_a_request_with_a_body_is_not_lost() -> None:
+    async def run(server: HttpFixture) -> None:
+        stream = await server.connect(GET.replace(b"\r\n\r\n", b"\r\nContent-Length: 300000\r\n\r\n"))
+        assert stream.received.startswith(b"HTTP/1.1 200 OK")
+        stream.send_bytes(b"x" * 299_999)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not stream.is_closed
+        stream.send_bytes(b"x")
+        await trio.testing.wait_all_tasks_blocked()
+        assert stream.is_closed
+
+    in_server(run)
+
+
+def test_error_in_a_handler_is_logged_and_fails_only_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    broken: list[Exception] = [RuntimeError("set changed size"), OSError(5, "Input/output error")]
+
+    async def handle(_: HttpRequest) -> HttpResponse:
+        if broken:
+            raise broken.pop()
+        return HttpResponse(HTTPStatus.OK, b"well")
+
+    async def run(server: HttpFixture) -> None:
+        waiting = await server.connect()
+        for _ in range(2):
+            failed = await server.connect(GET)
+            assert failed.received.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+            assert failed.received.endswith(b"\r\n\r\nInternal Server Error\n"), "nothing of the error is sent"
+            assert failed.is_closed
+        assert not waiting.is_closed
+        assert (await server.connect(GET)).received.endswith(b"well")
+
+    in_server(run, handle)
+    assert [record.getMessage() for record in caplog.records] == ["HTTP /metrics failed: unexpected error"] * 2
+
+
+def test_error_while_a_stream_is_made_ends_only_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"data: 1\n\n"
+        raise RuntimeError("set changed size")
+
+    async def events(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, pieces(), "text/event-stream")
+
+    async def run(server: HttpFixture) -> None:
+        waiting = await server.connect()
+        failed = await server.connect(GET)
+        assert failed.received.endswith(b"data: 1\n\n")
+        assert failed.is_closed
+        assert not waiting.is_closed
+
+    in_server(run, events)
+    assert [record.getMessage() for record in caplog.records] == ["HTTP response failed: unexpected error"]
+
+
+def test_handler_of_a_replaced_connection_is_cancelled() -> None:
+    ended: list[int] = []
+
+    async def slow(_: HttpRequest) -> HttpResponse:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(1)
+
+    async def run(server: HttpFixture) -> None:
+        for _ in range(MAX_HTTP_CONNECTIONS + 3):
+            await server.connect(GET)
+        assert len(ended) == 3
+
+    in_server(run, slow)
 
 
 def test_stream_is_sent_in_chunks_until_the_client_disconnects() -> None:
