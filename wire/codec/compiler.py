@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from ottla.wire.codec.codegen import CodecGenerator, compile_element_limit_test
@@ -193,7 +193,13 @@ def encode_job(message: Message, version: int) -> Generator[None, None, list[Chu
 
 def response_array(whole: type[Message], version: int) -> Any:
     """Return an array that stands in place of a list in a response of the class ``whole``: a `ResponseArray`."""
-    return ResponseArray(partial(encode_element_chunks, whole, version))
+    return ResponseArray(_row_encoder(whole, version))
+
+
+@cache
+def _row_encoder(whole: type[Message], version: int) -> Callable[[Message], list[Chunk]]:
+    """Return the encoder of rows that all arrays of a response share: there may be very many short ones."""
+    return partial(encode_element_chunks, whole, version)
 
 
 def has_more_elements_than(message: Message, most: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ottla.wire.codec.schema import Message
@@ -26,7 +26,7 @@ class ResponseArray:
 
     def __init__(self, encode_row: Callable[[Message], list[_Chunk]] | None = None) -> None:
         self._encode_row = encode_row
-        self._encoded: list[_Chunk] = []
+        self._encoded: Sequence[_Chunk] = ()
         self._encoded_rows = 0
         self._loose = 0
         self.pending: list[Any] = []
@@ -43,11 +43,18 @@ class ResponseArray:
             self._encode_oldest(self._encode_row)
 
     def _encode_oldest(self, encode_row: Callable[[Message], list[_Chunk]]) -> None:
-        self._encoded += join_small_chunks(encode_row(self.pending.pop(0)))
+        encoded = self._writable_chunks()
+        encoded += join_small_chunks(encode_row(self.pending.pop(0)))
         self._encoded_rows += 1
-        if len(self._encoded) - self._loose >= CHUNKS_PER_JOIN:
-            self._encoded[self._loose :] = join_small_chunks(self._encoded[self._loose :])
-            self._loose = len(self._encoded)
+        if len(encoded) - self._loose >= CHUNKS_PER_JOIN:
+            encoded[self._loose :] = join_small_chunks(encoded[self._loose :])
+            self._loose = len(encoded)
+
+    def _writable_chunks(self) -> list[_Chunk]:
+        """Return the list of encoded chunks; an array without any has no list, as a response may have very many."""
+        if not isinstance(self._encoded, list):
+            self._encoded = []
+        return self._encoded
 
     def extend(self, rows: Iterable[Any]) -> None:
         """Append rows."""
@@ -64,7 +71,7 @@ class ResponseArray:
             assert self._encode_row is not None
             while self.pending:
                 self._encode_oldest(self._encode_row)
-            self._encoded += other._encoded
+            self._writable_chunks().extend(other._encoded)
             self._encoded_rows += other._encoded_rows
             self._loose = len(self._encoded)
         self.extend(other.pending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, resol
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
-from ottla.wire.codec.response_array import PENDING_ROWS
+from ottla.wire.codec.response_array import PENDING_ROWS, ResponseArray
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -36,7 +37,8 @@ def limited_rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         encoded.append(type(row).__name__)
         return encode(whole, version, row)
 
-    monkeypatch.setattr(compiler, "encode_element_chunks", encode_limited)
+    make_array = lambda whole, version: ResponseArray(partial(encode_limited, whole, version))  # noqa: E731
+    monkeypatch.setattr(compiler, "response_array", make_array)
     return encoded
 
 

@@ -313,3 +313,15 @@ def test_an_answer_that_grows_long_takes_little_more_than_its_bytes() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 3 * size + 200_000
+
+
+def test_many_short_response_arrays_take_little_memory() -> None:
+    """A response has one for each of very many topics: their encoder is shared, and none has a list of its own."""
+    make = lambda: [response_array(ListOffsetsResponse, 5) for _ in range(1000)]  # noqa: E731
+    make()
+    tracemalloc.start()
+    try:
+        arrays = make()
+        assert tracemalloc.get_traced_memory()[0] < 200 * len(arrays)
+    finally:
+        tracemalloc.stop()
