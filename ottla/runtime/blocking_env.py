@@ -74,7 +74,10 @@ class BlockingNetwork:
             OSError: the connection failed, or the certificate is not trusted; InvalidTlsConfig: keys or certificates
                 cannot be used.
         """
-        sock = socket.create_connection((host, port), 30)
+        try:
+            sock = socket.create_connection((host, port), 30)
+        except UnicodeError:  # raised for a label that is empty, too long or not encodable
+            raise socket.gaierror(socket.EAI_NONAME, "no host can have that name") from None
         if tls is None:
             return BlockingStream(sock)
         try:

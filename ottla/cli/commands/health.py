@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from collections.abc import Mapping
 
 from ottla.cli.arguments import command_parser, seconds
@@ -26,6 +27,8 @@ examples:
   ottla health --http 127.0.0.1:9308 --live          only whether the process responds
   HEALTHCHECK --interval=5s CMD ["ottla", "health"]   in a Dockerfile
 """
+_MIN_TIMEOUT_S = 0.001
+"""Least timeout of a socket: 0 stands for calls that do not wait."""
 _MAX_RESPONSE_BYTES = 64 * 1024
 _API_VERSIONS_KEY = 18
 _CORRELATION_ID = 1
@@ -68,13 +71,25 @@ def listener_from_environment(environment: Mapping[str, str]) -> str:
 
 
 def _exchange(address: tuple[str, int], request: bytes, timeout_s: float, size: int) -> bytes:
-    """Send a request; return the first ``size`` bytes of the response, fewer where the connection ends before."""
-    received = b""
-    with socket.create_connection(address, timeout_s) as connection:
-        connection.settimeout(timeout_s)
-        connection.sendall(request)
-        while len(received) < size and (chunk := connection.recv(size - len(received))):
-            received += chunk
+    """Send a request; return the first ``size`` bytes of the response, fewer where the connection ends before.
+
+    Raises:
+        NotReady: malformed host name. OSError: no connection, or no whole response in time.
+    """
+    received, deadline_s = b"", time.monotonic() + timeout_s
+    try:
+        with socket.create_connection(address, max(timeout_s, _MIN_TIMEOUT_S)) as connection:
+            connection.sendall(request)
+            while len(received) < size:
+                connection.settimeout(max(deadline_s - time.monotonic(), _MIN_TIMEOUT_S))
+                chunk = connection.recv(size - len(received))
+                if not chunk:
+                    break
+                received += chunk
+                if time.monotonic() > deadline_s:
+                    raise TimeoutError
+    except UnicodeError:  # a name that DNS cannot have: a label of more than 63 characters, or an empty one
+        raise NotReady(f"malformed host name: {address[0]}") from None
     return received
 
 
@@ -95,7 +110,11 @@ def check_http(address: tuple[str, int], path: str, timeout_s: float) -> None:
     # lazy: 5.0 ms, 100 kB: only for a node that is not ready
     import json
 
-    raise NotReady("; ".join(reason["message"] for reason in json.loads(body)["reasons"]))
+    try:
+        reasons = [str(reason["message"]) for reason in json.loads(body)["reasons"]]
+    except (ValueError, LookupError, TypeError):  # of another server, or cut off
+        raise NotReady("unexpected HTTP response: 503 without reasons of a node") from None
+    raise NotReady("; ".join(reasons) or "no reason given")
 
 
 def check_kafka(address: tuple[str, int], timeout_s: float) -> None:

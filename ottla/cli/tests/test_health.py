@@ -6,9 +6,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
+from ottla.cli.commands import health
 from ottla.cli.commands.health import listener_from_environment
 from ottla.cli.tests.command_runs import CommandRun, run_command
 
@@ -57,6 +59,11 @@ def test_health_with_live_asks_for_liveness() -> None:
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "unexpected HTTP response: HTTP/1.1 404 Not Found"),
         (b"\0\0\0", "unexpected HTTP response: \\x00\\x00\\x00"),
         (b"", "unexpected HTTP response: no response"),
+        *(
+            (b"HTTP/1.1 503 x\r\n\r\n" + body, "unexpected HTTP response: 503 without reasons of a node")
+            for body in (b"<html>", b"[]", b"{}", b'{"reasons": [{}]}', b'{"reasons": "abc"}', b"\xff", b'{"reas')
+        ),
+        (b'HTTP/1.1 503 x\r\n\r\n{"reasons": []}', "no reason given"),
     ],
 )
 def test_health_of_node_that_is_not_ready_names_the_reasons(response: bytes, message: str) -> None:
@@ -80,6 +87,23 @@ def test_health_without_http_listener_asks_for_api_versions(response: bytes, sta
     assert found.status == status
     assert request == b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"
     assert ("no ApiVersions response" in found.err) == (status == 1)
+
+
+def test_health_has_one_time_limit_for_the_whole_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that sends a byte now and then does not prolong it."""
+    times = iter(range(0, 1000, 6))
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    with server(b"HTTP/1.1 200 OK\r\n\r\n") as (address, _):
+        assert health.run(["--http", address, "--timeout", "5"]) == 1
+
+
+@pytest.mark.parametrize("name", ["a" * 64, "a..b"])
+def test_health_refuses_names_that_dns_cannot_have(name: str) -> None:
+    found = run_command("health", "--http", f"{name}:80")
+    assert (found.status, found.err) == (
+        1,
+        f"ottla health: not ready: {name}:80: malformed host name: {name}\n",
+    )
 
 
 def test_health_of_stopped_node_names_the_address() -> None:

@@ -271,6 +271,7 @@ def test_dead_cluster_is_named(words: str) -> None:
 @pytest.mark.parametrize("words", VERBS)
 def test_unknown_host_is_named(words: str) -> None:
     check(run_command(*words.split(), "-b", "host.invalid:9092"), 1, "unknown host: host.invalid:9092")
+    check(run_command(*words.split(), "-b", "a..b:9092"), 1, "unknown host: a..b:9092")
 
 
 @pytest.mark.parametrize("words", [words for words in VERBS if re.search(r"\b[Tgi]\b", words)])
