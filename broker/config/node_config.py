@@ -379,10 +379,8 @@ def settings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     lines = []
     for name, value in environment.items():
         if name.startswith("KAFKA_"):
-            text = name[len("KAFKA_") :].lower()
-            key = text.replace("___", "\x00").replace("__", "\x01").replace("_", ".")
-            key = key.replace("\x00", "-").replace("\x01", "_")
-            if key in BROKER_KEYS or key in OWN_BROKER_KEYS or key.startswith("listener.name."):
+            key = name.removeprefix("KAFKA_").lower().replace("_", ".").replace("...", "-").replace("..", "_")
+            if broker_key(key) is not None or key.startswith("listener.name."):
                 lines.append(f"{key}={value}\n")
     try:
         return load_settings("".join(lines).encode(errors="surrogateescape"))

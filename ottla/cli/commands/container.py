@@ -41,14 +41,15 @@ def run(arguments: list[str]) -> int:
     """Format and serve; gives the exit status."""
     parser = command_parser("container", TEXT)
     parser.add_argument("variables", nargs="*", metavar="NAME=VALUE", help="variables that win over the environment")
-    parser.add_argument("--config", metavar="FILE", default=MOUNTED_CONFIG, help="mounted server.properties file")
+    parser.add_argument("--config", metavar="FILE", help=f"server.properties file (default {MOUNTED_CONFIG}, if any)")
     options = parser.parse_args(arguments)
     for item in options.variables:
         name, separator, value = item.partition("=")
-        if not separator:
+        if not (name and separator):
             parser.error(f"{item}: write NAME=VALUE")
         os.environ[name] = value
-    options.config = options.config if Path(options.config).is_file() else None
+    if options.config is None and Path(MOUNTED_CONFIG).is_file():
+        options.config = MOUNTED_CONFIG
     try:
         served = _prepare(options.config)
     except (ConfigException, CorruptFile, OSError) as error:
@@ -66,7 +67,7 @@ def _prepare(config_file: str | None) -> list[str] | int:
     for text in unknown_variables(os.environ):
         print(f"ottla container: warning: {text}", file=sys.stderr)
     os.environ.update(
-        container_environment(os.environ, lambda path: Path(path).read_text(), mounted=config_file is not None)
+        container_environment(os.environ, lambda path: Path(path).read_text("utf-8"), mounted=config_file is not None)
     )
     source = [] if config_file is None else ["--config", config_file]
     config = configure(read_settings(format_command.parser().parse_args(["-t", "", *source])))

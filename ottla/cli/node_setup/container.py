@@ -13,7 +13,8 @@ from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import closest_match
 from ottla.cli.node_setup.log_options import LEVEL_VARIABLE
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
-from ottla.controller.config.config_keys import OWN_BROKER_KEYS
+from ottla.controller.config.config_keys import AUTHORIZER_KEYS, OWN_BROKER_KEYS
+from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_KEYS, QUOTA_KEYS
 
 CLUSTER_ID = "CLUSTER_ID"
 DEFAULT_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -82,7 +83,7 @@ def container_environment(given: Mapping[str, str], read_file: ReadFile, *, moun
 
     Args:
         given: the environment of the container.
-        read_file: returns the text of a file; raises OSError.
+        read_file: returns the text of a file; raises OSError or UnicodeDecodeError.
         mounted: a ``server.properties`` is mounted, so that no default may take its place.
 
     Raises:
@@ -111,7 +112,11 @@ def container_environment(given: Mapping[str, str], read_file: ReadFile, *, moun
 
 def unknown_variables(given: Mapping[str, str]) -> Iterator[str]:
     """Yield a warning for each ``KAFKA_`` variable that resembles a setting and is none."""
-    known = {variable_name(key) for key in (*BROKER_KEYS, *OWN_BROKER_KEYS)}
+    known = {
+        variable_name(key)
+        for keys in (BROKER_KEYS, INTERNAL_BROKER_KEYS, OWN_BROKER_KEYS, AUTHORIZER_KEYS, QUOTA_KEYS)
+        for key in keys
+    }
     for name in sorted(given):
         if not name.startswith(_PREFIX) or name in known or name.startswith("KAFKA_LISTENER_NAME_"):
             continue
@@ -145,6 +150,8 @@ def _read(path: str, read_file: ReadFile) -> str:
         return read_file(path)
     except OSError as error:
         raise ConfigException(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigException(f"{path}: not UTF-8 text") from None
 
 
 def _tls_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, str]:

@@ -193,18 +193,53 @@ def test_container_of_single_node_takes_the_cluster_id(tmp_path: Path, monkeypat
     monkeypatch.setenv("KAFKA_LISTENERS", "PLAINTEXT://:0")
     served: list[list[str]] = []
     monkeypatch.setattr(command.serve, "run", lambda arguments: served.append(arguments) or 0)
-    assert run_command("container", "--config", str(tmp_path / "none")).status == 0
+    assert run_command("container").status == 0
     assert served == [["--cluster-id", "5L6g3nShT-eMCtK--X86sw"]]
 
 
 def test_container_with_unreadable_secret_ends_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in TLS.items():
         monkeypatch.setenv(name, value)
-    done = run_command("container", "--config", "/none")
+    done = run_command("container")
     assert (done.status, done.err) == (
         2,
         "ottla container: /etc/kafka/secrets/key_creds: No such file or directory\n",
     )
-    done = run_command("container", "KAFKA_NODE_ID")
+
+
+@pytest.mark.parametrize("variable", ["KAFKA_NODE_ID", "=x", ""])
+def test_container_refuses_arguments_that_are_no_variables(variable: str) -> None:
+    done = run_command("container", variable)
     assert done.status == 2
-    assert "write NAME=VALUE" in done.err
+    assert f"{variable}: write NAME=VALUE" in done.err
+
+
+def test_container_with_config_that_does_not_exist_ends_with_one_line() -> None:
+    done = run_command("container", "--config", "/none/server.properties")
+    assert (done.status, done.err) == (2, "ottla container: /none/server.properties: No such file or directory\n")
+
+
+def test_container_environment_names_secret_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff")
+    with pytest.raises(ConfigException, match=r"^/etc/kafka/secrets/key_creds: not UTF-8 text$"):
+        container_environment(TLS, lambda path: (tmp_path / "key").read_text("utf-8"), mounted=True)
+
+
+@pytest.mark.parametrize(
+    ("variable", "setting"),
+    [
+        ("KAFKA_SUPER_USERS", "super.users"),
+        ("KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND", "allow.everyone.if.no.acl.found"),
+        ("KAFKA_UNSTABLE_API_VERSIONS_ENABLE", "unstable.api.versions.enable"),
+        ("KAFKA_LISTENER_NAME_A__B_SCRAM___SHA___256_X", "listener.name.a_b.scram-sha-256.x"),
+        ("KAFKA_LISTENER_NAME_A_____B_X", "listener.name.a-_b.x"),
+        ("KAFKA_HOME", None),
+        ("KAFKA_PORT_9092_TCP", None),
+        ("kafka_num_partitions", None),
+        ("KAFKA_", None),
+    ],
+)
+def test_variable_is_the_setting_that_kafkas_image_takes_it_for(variable: str, setting: str | None) -> None:
+    assert settings_from_environment({variable: "v"}) == ({} if setting is None else {setting: "v"})
+    if setting is not None:
+        assert list(unknown_variables({variable: "v"})) == []
