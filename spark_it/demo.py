@@ -32,7 +32,9 @@ BARS = " ▁▂▃▄▅▆▇█"
 def start_node() -> tuple[subprocess.Popen[str], str]:
     """``ottla serve`` on a free port; gives it and its address once it is ready."""
     node = subprocess.Popen(
-        [BIN / "ottla", "serve", "--data-dir", DATA, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+        [BIN / "ottla", "serve", "--data-dir", DATA, "--listen", "127.0.0.1:0", "--console"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert node.stdout is not None
     line = node.stdout.readline()

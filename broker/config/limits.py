@@ -264,6 +264,38 @@ MAX_HTTP_FORM_FIELDS = 200
 
 Beyond: it counts as empty.
 """
+MAX_CONSOLE_CONNECTIONS = 64
+"""Connections to the web console (`ottla.console.listener`), but for event streams.
+
+Beyond: the one without a request for longest is closed, or the new one while all have a request under way.
+"""
+MAX_CONSOLE_STREAMS = 32
+"""Event streams of the web console.
+
+Beyond: the response is 503; the page has its values as of when it was loaded.
+"""
+MAX_CONSOLE_SESSIONS = 1_000
+"""Sessions of the web console that are logged in.
+
+Beyond: the oldest ends.
+"""
+CONSOLE_SESSION_MS = 8 * 60 * 60 * 1000
+"""Life time of a session of the web console."""
+MAX_CONSOLE_BODY_BYTES = 2 * 1024 * 1024
+"""Body of a request to the web console: a form, or records to import.
+
+Beyond: the response is 413.
+"""
+MAX_CONSOLE_LOGINS = 4
+"""Logins to the web console at a time: each takes some milliseconds of a thread.
+
+Beyond: they wait for one another.
+"""
+CONSOLE_TIMEOUT_S = 20.0
+"""A request to the web console and its response.
+
+Beyond: the connection is closed.
+"""
 MAX_METRICS_PARTITIONS = 10_000
 """Replicas of a node with series of their own on the metrics page.
 

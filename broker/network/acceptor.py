@@ -48,6 +48,11 @@ class Acceptor:
         """Name of the listener."""
         return self._dispatcher.listener
 
+    @property
+    def security(self) -> ListenerSecurity | None:
+        """Security settings of the listener; None for PLAINTEXT."""
+        return self._security
+
     def __len__(self) -> int:
         return len(self._connections)
 

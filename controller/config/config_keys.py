@@ -99,6 +99,7 @@ CLAIMED_TIME = "ottla.retention.claimed.time"
 VALIDATE_RECORDS = "ottla.validate.records"
 SCRUB_RATE = "ottla.scrub.bytes.per.second"
 METRICS_LISTENER = "ottla.metrics.listener"
+CONSOLE_LISTENER = "ottla.console.listener"
 ALLOWED_HOSTS = "ottla.http.allowed.hosts"
 AUDIT_LOG = "ottla.audit.log"
 REPLICA_RECOVERY = "auto.replica.recovery.after.ms"
@@ -116,6 +117,7 @@ OWN_TOPIC_KEYS: dict[str, ConfigKey] = {
 OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0.."),
     METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
+    CONSOLE_LISTENER: ConfigKey(CONSOLE_LISTENER, "STRING", None),
     ALLOWED_HOSTS: ConfigKey(ALLOWED_HOSTS, "LIST", ""),
     AUDIT_LOG: ConfigKey(AUDIT_LOG, "STRING", "OFF", "anycase:OFF|INFO|DEBUG"),
     REPLICA_RECOVERY: ConfigKey(REPLICA_RECOVERY, "LONG", "0", "0.."),

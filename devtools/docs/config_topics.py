@@ -129,6 +129,7 @@ TOPIC_OF_PREFIX: dict[str, str] = {
     "num.replica.": "replication",
     "offset": "groups",
     "ottla.audit.log": "security",
+    "ottla.console.": "metrics",
     "ottla.http.": "metrics",
     "ottla.metrics.": "metrics",
     "ottla.scrub.": "storage",

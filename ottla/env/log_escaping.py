@@ -21,6 +21,7 @@ LOGGER_NAMES = (
     "ottla.client",
     "ottla.config",
     "ottla.connection",
+    "ottla.console",
     "ottla.controller",
     "ottla.coordinator",
     "ottla.directories",

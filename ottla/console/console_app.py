@@ -1,0 +1,262 @@
+"""Routes of the console: sessions, login, checks of each request, and error pages."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Any
+
+from ottla.broker.components.broker_components import BrokerComponents
+from ottla.broker.config.limits import MAX_CONSOLE_STREAMS
+from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse, error_response
+from ottla.console.in_process import LocalNode, Principal, SessionClient
+from ottla.console.login import PasswordLogin
+from ottla.console.page import InvalidInput, PageRequest, Route, View, logger
+from ottla.console.pages.routes import ACTIONS, PAGES
+from ottla.console.rendering import Templates, load_static_files
+from ottla.console.sessions import Session, SessionStore, is_valid_token, read_cookie
+from ottla.console.traffic_history import TrafficHistory
+from ottla.env.env import Env
+from ottla.env.log_escaping import escape
+from ottla.jobs.supervision import is_broken_invariant
+from ottla.wire.errors import ErrorCode, ProtocolError, WireError
+
+HTML = "text/html; charset=utf-8"
+LIVE_S = 2.0
+"""Time between two updates of a page."""
+_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    ("Content-Security-Policy", _POLICY),
+    # With no-referrer, browsers send "Origin: null" with a form of the console itself.
+    ("Referrer-Policy", "same-origin"),
+)
+_STATUS_BY_CODE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: HTTPStatus.NOT_FOUND,
+    ErrorCode.GROUP_ID_NOT_FOUND: HTTPStatus.NOT_FOUND,
+}
+NO_TLS_LOGIN = (
+    "Login over plain HTTP is possible on loopback only. Set ottla.console.listener=https://HOST:PORT, or open the "
+    "console on this machine."
+)
+
+
+class Console:
+    """Console of a running node."""
+
+    def __init__(self, env: Env, components: BrokerComponents, port: int, *, is_secure: bool) -> None:
+        config = components.services.config
+        names = {listener.name for listener in config.client_listeners}
+        securities = [x.security for x in components.acceptors if x.listener in names]
+        self.env = env
+        self.components = components
+        self.local = LocalNode(components.services, components.lifecycle.ports[config.client_listeners[0].name])
+        self.sessions = SessionStore(env)
+        self.login = PasswordLogin(env, [security for security in securities if security is not None])
+        self.traffic = TrafficHistory(env, components.replica_manager)
+        self.stream_count = 0
+        self._is_secure = is_secure
+        self._cookie = f"ottla-console-{port}"
+        """Cookies are shared by the ports of a host."""
+        self._templates = Templates()
+        self._static = load_static_files()
+
+    def find_handler(self, request: HttpRequest) -> HttpHandler | HttpResponse:
+        """Return the handler of a request, or the response that refuses it."""
+        path, method = request.path, request.method
+        if method == "POST":
+            if path not in ACTIONS and path not in ("/login", "/logout"):
+                return error_response(HTTPStatus.NOT_FOUND)
+            return self._change
+        if method not in ("GET", "HEAD"):
+            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, headers=(("Allow", "GET, HEAD, POST"),))
+        if path in self._static:
+            return self._get_static
+        if path.startswith("/live/"):
+            route = PAGES.get(path.removeprefix("/live"))
+            return error_response(HTTPStatus.NOT_FOUND) if route is None or route.live is None else self._get_live
+        return self._get_page
+
+    async def _get_static(self, request: HttpRequest) -> HttpResponse:
+        body, media_type = self._static[request.path]
+        return HttpResponse(HTTPStatus.OK, body, media_type, HEADERS)
+
+    # ------------------------------------------------------------------ sessions
+
+    def session_of(self, request: HttpRequest) -> Session:
+        """Return the session of a request."""
+        return self.sessions.find(read_cookie(request.headers.get("cookie", ""), self._cookie))
+
+    def _cookie_field(self, session: Session) -> tuple[str, str]:
+        secure = "; Secure" if self._is_secure else ""
+        return "Set-Cookie", f"{self._cookie}={session.id}; Path=/; HttpOnly; SameSite=Strict{secure}"
+
+    def _is_admitted(self, session: Session) -> bool:
+        return session.is_logged_in or not self.login.is_required
+
+    def _page_request(self, request: HttpRequest, session: Session, fields: Mapping[str, str]) -> PageRequest:
+        client = SessionClient(self.local, Principal(session.principal, request.peer))
+        return PageRequest(self, request, session, client, fields)
+
+    def _allows_login(self, request: HttpRequest) -> bool:
+        return self._is_secure or ip_address(request.peer.partition("%")[0]).is_loopback
+
+    # ------------------------------------------------------------------ pages
+
+    async def _get_page(self, request: HttpRequest) -> HttpResponse:
+        session = self.session_of(request)
+        if request.path == "/login":
+            return self._login_page(request, session)
+        if not self._is_admitted(session):
+            return _redirect("/login")
+        route = PAGES.get(request.path)
+        if route is None:
+            return self.respond(session, _error_view(HTTPStatus.NOT_FOUND, "There is no such page."))
+        page = self._page_request(request, session, request.query)
+        return await self._answer(route, page)
+
+    async def _answer(self, route: Route, page: PageRequest) -> HttpResponse:
+        """Return the response of a handler; an error becomes a page."""
+        try:
+            view = await route.handler(page)
+        except Exception as error:
+            if is_broken_invariant(error):
+                raise
+            view = _view_of_error(error)
+        return view if isinstance(view, HttpResponse) else self.respond(page.session, view, page.request.target)
+
+    def respond(self, session: Session, view: View, target: str = "") -> HttpResponse:
+        """Return a page as a response."""
+        values = self._values(session, view, target)
+        body = self._templates.render(view.template, values)
+        return HttpResponse(view.status, body, HTML, (*HEADERS, self._cookie_field(session)))
+
+    def _values(self, session: Session, view: View, target: str) -> dict[str, Any]:
+        path = target.partition("?")[0]
+        route = PAGES.get(path)
+        is_live = view.status is HTTPStatus.OK and route is not None and route.live is not None
+        return {
+            "node_id": self.local.node_id,
+            "session": session,
+            "login_required": self.login.is_required,
+            "path": path,
+            "live_source": f"/live{target}" if is_live else "",
+            **view.values,
+        }
+
+    # ------------------------------------------------------------------ changes
+
+    async def _change(self, request: HttpRequest) -> HttpResponse:
+        session, form = self.session_of(request), request.form
+        if not is_valid_token(session, form.get("csrf", "")):
+            text = "The form does not belong to this session. Go back, reload the page and send the form again."
+            return self.respond(session, _error_view(HTTPStatus.FORBIDDEN, text))
+        if request.path == "/login":
+            return await self._log_in(request, session, form)
+        if request.path == "/logout":
+            self.sessions.log_out(session)
+            return _redirect("/login" if self.login.is_required else "/")
+        if not self._is_admitted(session):
+            return _redirect("/login")
+        return await self._answer(Route(ACTIONS[request.path]), self._page_request(request, session, form))
+
+    def _login_page(self, request: HttpRequest, session: Session, problem: str = "") -> HttpResponse:
+        if not self.login.is_required or session.is_logged_in:
+            return _redirect("/")
+        allowed = self._allows_login(request)
+        if not allowed:
+            problem = NO_TLS_LOGIN
+        elif not self.login.mechanisms:
+            allowed, problem = False, "No listener of this node verifies passwords: enable PLAIN or SCRAM."
+        status = HTTPStatus.FORBIDDEN if problem else HTTPStatus.OK
+        view = View("login.html", {"title": "Log in", "problem": problem, "allowed": allowed}, status)
+        return self.respond(session, view)
+
+    async def _log_in(self, request: HttpRequest, session: Session, form: Mapping[str, str]) -> HttpResponse:
+        user, allowed = form.get("user", ""), self._allows_login(request)
+        found = await self.login.verify(user, form.get("password", "")) if allowed else None
+        audit_log = self.components.services.audit
+        if found is None:
+            if audit_log is not None:
+                audit_log.log_authentication_failure(request.peer, "CONSOLE", "wrong user or password")
+            logger.log(logging.INFO, "Failed login to the console: host = %s, user %s", request.peer, escape(user, 100))
+            return self._login_page(request, session, "User or password is wrong." if allowed else NO_TLS_LOGIN)
+        new = self.sessions.log_in(found.principal, found.is_valid)
+        logger.info("Login to the console: Principal = %s from host = %s", found.principal, request.peer)
+        return _redirect("/", self._cookie_field(new))
+
+    # ------------------------------------------------------------------ live parts
+
+    async def _get_live(self, request: HttpRequest) -> HttpResponse:
+        session = self.session_of(request)
+        if not self._is_admitted(session):
+            return error_response(HTTPStatus.FORBIDDEN)
+        if self.stream_count >= MAX_CONSOLE_STREAMS:
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many event streams")
+        return HttpResponse(HTTPStatus.OK, self._live_events(request, session), "text/event-stream", HEADERS)
+
+    async def _live_events(self, request: HttpRequest, session: Session) -> AsyncIterator[bytes]:
+        """Yield the live part of a page whenever it has changed, until the session ends."""
+        path = request.path.removeprefix("/live")
+        route = PAGES[path]
+        assert route.live is not None
+        page = self._page_request(request, session, request.query)
+        last = ""
+        self.stream_count += 1
+        try:
+            while self.session_of(request).is_logged_in == session.is_logged_in:
+                try:
+                    view = await route.live(page)
+                    assert isinstance(view, View)
+                    html = self._templates.render_block(view.template, "live", self._values(session, view, path))
+                except (ProtocolError, OSError, WireError, InvalidInput) as error:
+                    yield _event("problem", _error_text(error))
+                    html = last
+                if html != last:
+                    yield _event("live", html)
+                    last = html
+                else:
+                    yield b": unchanged\n\n"
+                await self.env.sleep(LIVE_S)
+        finally:
+            self.stream_count -= 1
+
+
+def _event(name: str, value: str) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(value)}\n\n".encode("utf-8", "replace")
+
+
+def _redirect(to: str, *fields: tuple[str, str]) -> HttpResponse:
+    return HttpResponse(HTTPStatus.SEE_OTHER, b"", HTML, (*HEADERS, ("Location", to), *fields))
+
+
+def _error_text(error: Exception) -> str:
+    if isinstance(error, ProtocolError):
+        return error.message or error.code.text
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)
+
+
+def _error_view(status: HTTPStatus, text: str) -> View:
+    return View("error.html", {"title": status.phrase, "text": text}, status)
+
+
+def _view_of_error(error: Exception) -> View:
+    """Return the page of an error."""
+    if isinstance(error, ProtocolError):
+        status = _STATUS_BY_CODE.get(error.code, HTTPStatus.BAD_REQUEST)
+        if error.code.name.endswith("AUTHORIZATION_FAILED"):
+            status = HTTPStatus.FORBIDDEN
+        return _error_view(status, _error_text(error))
+    if isinstance(error, InvalidInput):
+        return _error_view(HTTPStatus.BAD_REQUEST, str(error))
+    if isinstance(error, (OSError, WireError)):
+        return _error_view(HTTPStatus.BAD_GATEWAY, _error_text(error))
+    logger.error("Page of the console failed", exc_info=error)
+    return _error_view(HTTPStatus.INTERNAL_SERVER_ERROR, "The page failed; the log of the node has the error.")

@@ -1,0 +1,242 @@
+"""Kafka requests of a console session: answered by the dispatcher of this node, without a socket.
+
+A request for a partition or group of another broker is answered here first: the node authorizes it before it finds
+that another broker is responsible. Only then it is sent there, with the credentials of this node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import trio
+
+from ottla.broker.config.listener_config import ANY_HOST
+from ottla.broker.dispatch.dispatcher import Dispatcher, RequestContext
+from ottla.broker.interbroker.connections import BrokerConnections
+from ottla.broker.interbroker.credentials import inter_broker_access
+from ottla.broker.requests.peer import Peer
+from ottla.broker.requests.peer_wait import PeerDisconnectedError
+from ottla.client.channel import Channel, Disconnected
+from ottla.client.cluster_client import ClusterClient
+from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.env.disk import FileSlice
+from ottla.env.env import FOREVER_S
+from ottla.jobs.job import as_job
+from ottla.jobs.time_slice import BACKGROUND_SLICE_MS, TimeSlice
+from ottla.wire.api_keys import ApiKey, response_class, response_header_version
+from ottla.wire.codec import compiler
+from ottla.wire.codec.decode_budget import DecodeBudget
+from ottla.wire.codec.schema import Message
+from ottla.wire.errors import ErrorCode, ProtocolError
+from ottla.wire.framing import encode_request, parse_request, start_encoding_response
+from ottla.wire.messages.headers import ResponseHeader
+
+if TYPE_CHECKING:
+    from ottla.broker.services import BrokerServices
+    from ottla.env.env import Env
+
+CLIENT_ID = "ottla-console"
+REMOTE_TIMEOUT_S = 10.0
+_DECODED_BYTES = 64 * 1024 * 1024
+"""Memory for the elements of a response of this node."""
+_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR})
+"""Errors of requests that another broker answers."""
+
+
+class Principal:
+    """Principal and address of a session, as requests have them."""
+
+    def __init__(self, name: str, host: str) -> None:
+        self.name = name
+        self.host = host
+
+
+class LocalNode:
+    """The node that the console belongs to."""
+
+    def __init__(self, services: BrokerServices, port: int) -> None:
+        """Create a dispatcher for the first client listener; ``port``: the one that it is bound to."""
+        config = services.config
+        self.services = services
+        host = config.client_listeners[0].host
+        self._address = ("localhost" if host in ANY_HOST else host, port)
+        self.dispatcher = Dispatcher(services, listener=config.client_listeners[0].name)
+        self._connections = BrokerConnections(
+            services.env,
+            CLIENT_ID,
+            lambda node: services.replica_manager.image.unfenced_broker_address(node, config.inter_broker_listener),
+            lambda: inter_broker_access(config),
+            REMOTE_TIMEOUT_S,
+        )
+
+    @property
+    def env(self) -> Env:
+        """Clock of the node."""
+        return self.services.env
+
+    @property
+    def node_id(self) -> int:
+        """Id of the node."""
+        return self.services.config.node_id
+
+    def create_peer(self, principal: Principal) -> Peer:
+        """Return the client of one request."""
+        peer = Peer(principal.host, self._address, self.dispatcher.listener)
+        peer.principal = principal.name
+        peer.prepares_fetch = False
+        return peer
+
+    def may(
+        self, principal: Principal, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME
+    ) -> bool:
+        """Return whether a principal is authorized; for what no request returns."""
+        peer, env = self.create_peer(principal), self.env
+        apis = self.dispatcher.apis
+        context = RequestContext(self.services, peer, ApiKey.DESCRIBE_CLUSTER, 0, CLIENT_ID, env.now_ms(), apis)
+        return context.may(operation, resource, name)
+
+    async def call(self, principal: Principal, request: Message, version: int) -> Any:
+        """Answer a request here.
+
+        Raises:
+            WireError: the request cannot be encoded. Disconnected: it was cancelled while it waited.
+        """
+        key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
+        frame = memoryview(encode_request(key, version, 0, CLIENT_ID, request))[4:]
+        peer = self.create_peer(principal)
+        try:
+            chunks = await self._run_uncancelled(peer, frame, key, version)
+        finally:
+            peer.mark_disconnected()
+        raw = b"".join(chunk.read_all() if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in chunks)
+        _, position = compiler.decode(ResponseHeader, response_header_version(key, version), raw, 4)
+        budget = DecodeBudget(len(raw) + _DECODED_BYTES)
+        job = compiler.decode_job(response_class(key), version, raw, position, budget)
+        return (await TimeSlice(self.env, BACKGROUND_SLICE_MS).run(job))[0]
+
+    async def _run_uncancelled(self, peer: Peer, frame: memoryview, key: ApiKey, version: int) -> list[Any]:
+        """Run a handler to its end: a cancellation ends only its waits, as the disconnection of a client does."""
+        chunks: list[Any] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._disconnect_when_cancelled, peer)
+            with trio.CancelScope(shield=True):
+                chunks = await self._handle(peer, frame, key, version)
+            nursery.cancel_scope.cancel()
+        return chunks
+
+    async def _disconnect_when_cancelled(self, peer: Peer) -> None:
+        try:
+            await self.env.sleep(FOREVER_S)
+        finally:
+            peer.mark_disconnected()
+
+    async def _handle(self, peer: Peer, frame: memoryview, key: ApiKey, version: int) -> list[Any]:
+        time_slice = TimeSlice(self.env, BACKGROUND_SLICE_MS)
+        try:
+            response = await time_slice.run(as_job(self.dispatcher.handle_request(peer, parse_request(frame))))
+        except PeerDisconnectedError:
+            raise Disconnected("the request was cancelled") from None
+        encoded = start_encoding_response(key, version, 0, cast("Message", response))
+        return encoded if isinstance(encoded, list) else await time_slice.run(encoded)
+
+    async def call_at(self, node: int, principal: Principal, request: Message, version: int) -> Any:
+        """Answer a request here, or at the broker that is responsible once it is authorized here.
+
+        Raises:
+            OSError, WireError: as `call`, or the other broker cannot be reached.
+        """
+        response = await self.call(principal, request, version)
+        if node == self.node_id or not _is_elsewhere(response):
+            return response
+        return await self._connections.call(node, request, version)
+
+    def close(self) -> None:
+        """Close the connections to other brokers."""
+        self._connections.close()
+
+
+def _is_elsewhere(response: Message) -> bool:
+    """Return whether each error of a response is that another broker is responsible."""
+    codes = {code for code in _error_codes(response) if code}
+    return bool(codes) and codes <= _ELSEWHERE
+
+
+def _error_codes(response: Any) -> set[int]:
+    out: set[int] = set()
+    pending = [response]
+    while pending:
+        message = pending.pop()
+        out.add(getattr(message, "error_code", 0))
+        for name in message.__struct_fields__:
+            rows = getattr(message, name)
+            if isinstance(rows, list) and rows and isinstance(rows[0], Message):
+                pending += rows
+    return out
+
+
+class SessionChannel(Channel):
+    """Requests of a session to one broker."""
+
+    def __init__(self, local: LocalNode, principal: Principal, node: int) -> None:
+        self._local = local
+        self._principal = principal
+        self._node = node
+        self.closed = False
+        self.versions = {key: (spec.min_version, spec.max_version) for key, spec in local.dispatcher.apis.items()}
+
+    async def call(self, request: Message, version: int | None = None) -> Any:
+        """Answer a request with the principal of the session.
+
+        Raises:
+            OSError, WireError: as `LocalNode.call_at`.
+        """
+        if version is None:
+            version = self.version_for(ApiKey(request.SPEC.key))  # type: ignore[attr-defined]
+        return await self._local.call_at(self._node, self._principal, request, version)
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+class SessionClient(ClusterClient):
+    """Client of the cluster with the principal of a session."""
+
+    def __init__(self, local: LocalNode, principal: Principal) -> None:
+        super().__init__(local.env, "", CLIENT_ID)
+        self._local = local
+        self._principal = principal
+
+    async def bootstrap_channel(self) -> Channel:
+        """Return the channel of this node."""
+        return SessionChannel(self._local, self._principal, self._local.node_id)
+
+    def known_leader(self, topic: str, partition: int) -> int:
+        """Return the leader that the metadata named; -1 if there is none."""
+        return self._leaders.get((topic, partition), -1)
+
+    async def leader(self, topic: str, partition: int) -> Channel:
+        """Return a channel of the leader of a partition.
+
+        Raises:
+            ProtocolError: there is none.
+        """
+        if (topic, partition) not in self._leaders:
+            await self.metadata([topic])
+        node = self._leaders.get((topic, partition), -1)
+        if node < 0:
+            raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
+        return SessionChannel(self._local, self._principal, node)
+
+    async def broker(self, node_id: int) -> Channel:
+        """Return a channel of a broker that the metadata named.
+
+        Raises:
+            ProtocolError: no such broker.
+        """
+        if node_id not in self._brokers:
+            raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}")
+        return SessionChannel(self._local, self._principal, node_id)
+
+    def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Return whether the session is authorized; for what no request returns."""
+        return self._local.may(self._principal, operation, resource, name)

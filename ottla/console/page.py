@@ -1,0 +1,142 @@
+"""Request for a page of the console, with its session, and the parts that a page is made of."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
+from ottla.console.in_process import SessionClient
+from ottla.console.sessions import Session
+from ottla.env.log_escaping import escape
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from ottla.console.console_app import Console
+
+logger = logging.getLogger("ottla.console")
+
+MAX_AUDIT_CHARS = 300
+
+
+class View(NamedTuple):
+    """Template with its values."""
+
+    template: str
+    values: Mapping[str, Any]
+    status: HTTPStatus = HTTPStatus.OK
+
+
+class InvalidInput(Exception):
+    """A form or an address with a value that is not allowed; the message is for the user."""
+
+
+class PageRequest(NamedTuple):
+    """Request of a session."""
+
+    console: Console
+    request: HttpRequest
+    session: Session
+    client: SessionClient
+    fields: Mapping[str, str]
+    """Fields of the form of a change, or of the query of a page."""
+
+    def text(self, name: str) -> str:
+        """Return a field that must be there.
+
+        Raises:
+            InvalidInput: it is not.
+        """
+        value = self.fields.get(name, "")
+        if not value:
+            raise InvalidInput(f"{name}: a value is missing")
+        return value
+
+    def number(self, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
+        """Return a number; the default where it is empty.
+
+        Raises:
+            InvalidInput: it is no number, or out of range.
+        """
+        text = self.fields.get(name, "").strip()
+        if not text:
+            return default
+        try:
+            value = int(text) if len(text) < 20 else most + 1
+        except ValueError:
+            raise InvalidInput(f"{name}: {text[:40]} is not a number") from None
+        if not least <= value <= most:
+            raise InvalidInput(f"{name}: {text[:40]} is not between {least} and {most}")
+        return value
+
+
+PageHandler = Callable[[PageRequest], Awaitable[View | HttpResponse]]
+
+
+class Route(NamedTuple):
+    """Page, and the handler of its part that is kept up to date."""
+
+    handler: PageHandler
+    live: PageHandler | None = None
+    """Returns the values of the block ``live`` of the template; None: the page has none."""
+
+
+def check(code: int, message: str | None, subject: str) -> None:
+    """Raise for an error code of a response.
+
+    Raises:
+        ProtocolError: the code is not 0.
+    """
+    if code:
+        try:
+            known = ErrorCode(code)
+        except ValueError:
+            known = ErrorCode.UNKNOWN_SERVER_ERROR
+        raise ProtocolError(known, f"{subject}: {message or known.text}")
+
+
+class Change(NamedTuple):
+    """Change of the cluster that a user confirms first."""
+
+    title: str
+    """``Delete topic orders``."""
+    consequences: list[str]
+    """What is lost or changed, a sentence each."""
+    button: str
+    execute: Callable[[], Awaitable[str]]
+    """Makes the change and returns what was done. Raises ProtocolError, OSError, WireError."""
+    back: str
+    """Address of the page to go back to."""
+    is_destructive: bool = False
+
+
+async def confirm_and_execute(page: PageRequest, change: Change) -> View:
+    """Return the page that asks for a confirmation; once it is given, make the change and return the result.
+
+    Raises:
+        ProtocolError, OSError, WireError: the change failed, which is logged.
+    """
+    if page.fields.get("confirmed") != "yes":
+        kept = {name: value for name, value in page.fields.items() if name not in ("csrf", "confirmed")}
+        values = {"title": change.title, "change": change, "action": page.request.path, "fields": kept}
+        return View("confirm.html", values)
+    try:
+        done = await change.execute()
+    except Exception as error:
+        audit(page, change.title, f"failed: {error}")
+        raise
+    audit(page, change.title, "done")
+    return View("done.html", {"title": change.title, "text": done, "back": change.back})
+
+
+def audit(page: PageRequest, action: str, result: str) -> None:
+    """Log a change with its principal and its result."""
+    logger.info(
+        "Change by console: Principal = %s from host = %s: %s: %s",
+        page.session.principal,
+        page.request.peer,
+        escape(action, MAX_AUDIT_CHARS),
+        escape(result, MAX_AUDIT_CHARS),
+    )

@@ -1,0 +1,160 @@
+"""Overview: nodes, roles, partitions with problems, traffic, and warnings with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ottla.console.page import PageRequest, View
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.env.hosts import format_address
+from ottla.log.directory.log_directory import METADATA_TOPIC
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import describe_cluster as dc
+from ottla.wire.messages import describe_quorum as dq
+from ottla.wire.messages import metadata as md
+
+KAFKA_VERSION = "4.3.1"
+
+
+class PartitionCounts(NamedTuple):
+    """Partitions of the topics that the session may see."""
+
+    topics: int
+    partitions: int
+    under_replicated: int
+    offline: int
+
+
+class Warning(NamedTuple):  # noqa: A001 - the word of the page
+    """Problem, and what an operator can do."""
+
+    problem: str
+    remedy: str
+
+
+class ClusterState(NamedTuple):
+    """State of the cluster as a session may see it."""
+
+    cluster: dc.DescribeClusterResponse
+    metadata: md.MetadataResponse
+    quorum: dq.DescribeQuorumResponsePartitionData | None
+    """None where the session may not see it."""
+
+
+def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> PartitionCounts:
+    """Return the numbers of partitions and of those with problems."""
+    partitions = [p for topic in topics for p in topic.partitions]
+    return PartitionCounts(
+        len(topics),
+        len(partitions),
+        sum(len(p.isr_nodes) < len(p.replica_nodes) for p in partitions),
+        sum(p.leader_id < 0 for p in partitions),
+    )
+
+
+async def fetch_cluster_state(page: PageRequest) -> ClusterState:
+    """Ask for brokers, partitions and the quorum.
+
+    Raises:
+        OSError, WireError: no answer.
+    """
+    channel = await page.client.bootstrap_channel()
+    cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
+    metadata = await page.client.metadata(None)
+    asked = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
+    response = await channel.call(dq.DescribeQuorumRequest([asked]))
+    quorum = None
+    if not response.error_code and response.topics and not response.topics[0].partitions[0].error_code:
+        quorum = response.topics[0].partitions[0]
+    return ClusterState(cluster, metadata, quorum)
+
+
+def describe_nodes(state: ClusterState) -> list[dict[str, Any]]:
+    """Return a row for each broker and controller."""
+    quorum = state.quorum
+    brokers = {b.broker_id: b for b in state.cluster.brokers}
+    voters = {} if quorum is None else {v.replica_id: v for v in quorum.current_voters}
+    observers = {} if quorum is None else {v.replica_id: v for v in quorum.observers}
+    leads: dict[int, int] = {}
+    replicas: dict[int, int] = {}
+    for topic in state.metadata.topics:
+        for partition in topic.partitions:
+            leads[partition.leader_id] = leads.get(partition.leader_id, 0) + 1
+            for node in partition.replica_nodes:
+                replicas[node] = replicas.get(node, 0) + 1
+    rows = []
+    for node in sorted({*brokers, *voters, *observers}):
+        broker = brokers.get(node)
+        role = "voter" if node in voters else "observer" if node in observers else ""
+        rows.append(
+            {
+                "node": node,
+                "address": "" if broker is None else format_address(broker.host, broker.port),
+                "rack": "" if broker is None else broker.rack or "",
+                "broker": "" if broker is None else "fenced" if broker.is_fenced else "alive",
+                "quorum": "leader" if quorum is not None and node == quorum.leader_id else role,
+                "leads": leads.get(node, 0),
+                "replicas": replicas.get(node, 0),
+            }
+        )
+    return rows
+
+
+def find_warnings(page: PageRequest, state: ClusterState, counts: PartitionCounts) -> Iterator[Warning]:
+    """Yield the problems of the cluster."""
+    if counts.offline:
+        yield Warning(
+            f"{counts.offline} partitions have no leader.",
+            "Start the brokers that have their replicas, or elect another leader: ottla cluster elect --unclean.",
+        )
+    if counts.under_replicated:
+        yield Warning(
+            f"{counts.under_replicated} partitions have replicas that are not in sync.",
+            "Start the brokers that are down; see the logs of brokers that are alive.",
+        )
+    for broker in state.cluster.brokers:
+        if broker.is_fenced:
+            yield Warning(f"Broker {broker.broker_id} is fenced.", "Start it, or remove it: ottla cluster remove.")
+    if page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        for path in page.console.components.log_dirs.offline:
+            yield Warning(
+                f"Log directory {path} of node {page.console.local.node_id} failed.",
+                "Replace the disk and restart the node.",
+            )
+
+
+async def get_traffic(page: PageRequest) -> View:
+    """Return the traffic of this node."""
+    if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        return View("overview.html", {"traffic": None})
+    history, components = page.console.traffic, page.console.components
+    traffic = {
+        "now": history.now,
+        "charts": [
+            ("Messages in a second", "count", history.now.messages_in, history.chart(lambda x: x.messages_in)),
+            ("Bytes in a second, in", "size", history.now.bytes_in, history.chart(lambda x: x.bytes_in)),
+            ("Bytes in a second, out", "size", history.now.bytes_out, history.chart(lambda x: x.bytes_out)),
+        ],
+        "connections": sum(len(acceptor) for acceptor in components.acceptors),
+    }
+    return View("overview.html", {"traffic": traffic})
+
+
+async def get_overview(page: PageRequest) -> View:
+    """Return the overview."""
+    state = await fetch_cluster_state(page)
+    topics = [topic for topic in state.metadata.topics if topic.error_code == ErrorCode.NONE]
+    counts = count_partitions(topics)
+    traffic = await get_traffic(page)
+    values = {
+        "title": "Overview",
+        "cluster_id": state.cluster.cluster_id,
+        "kafka_version": KAFKA_VERSION,
+        "counts": counts,
+        "nodes": describe_nodes(state),
+        "quorum": state.quorum,
+        "warnings": list(find_warnings(page, state, counts)),
+        **traffic.values,
+    }
+    return View("overview.html", values)

@@ -1,0 +1,23 @@
+"""Pages and changes of the console by path."""
+
+from __future__ import annotations
+
+from ottla.console.page import PageHandler, Route
+from ottla.console.pages import overview, topic_changes, topics
+
+PAGES: dict[str, Route] = {
+    "/": Route(overview.get_overview, overview.get_traffic),
+    "/topics": Route(topics.get_topics),
+    "/topic": Route(topics.get_topic, topics.get_topic_partitions),
+    "/topic/new": Route(topic_changes.get_new_topic),
+    "/topic/partitions": Route(topic_changes.get_new_partitions),
+    "/topic/setting": Route(topic_changes.get_setting),
+    "/topic/delete-records": Route(topic_changes.get_records_to_delete),
+}
+ACTIONS: dict[str, PageHandler] = {
+    "/topic/new": topic_changes.create_topic,
+    "/topic/partitions": topic_changes.add_partitions,
+    "/topic/setting": topic_changes.alter_setting,
+    "/topic/delete": topic_changes.delete_topic,
+    "/topic/delete-records": topic_changes.delete_records,
+}

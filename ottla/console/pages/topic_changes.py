@@ -1,0 +1,232 @@
+"""Changes of topics: create, add partitions, alter a setting, delete records, delete.
+
+Each is confirmed on a page that names what is lost, and made by the request that Kafka's own tools send.
+"""
+
+from __future__ import annotations
+
+from ottla.console.page import Change, InvalidInput, PageRequest, View, check, confirm_and_execute
+from ottla.console.pages.topics import EARLIEST, LATEST, fetch_offsets, fetch_settings, find_topic
+from ottla.console.rendering import format_count, url
+from ottla.controller.metadata.image import RESOURCE_TOPIC
+from ottla.wire.messages import create_partitions as cp
+from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_records as dr
+from ottla.wire.messages import delete_topics as dt
+from ottla.wire.messages import incremental_alter_configs as ia
+from ottla.wire.messages.metadata import MetadataResponseTopic
+
+TIMEOUT_MS = 10_000
+_SET, _DELETE = 0, 1
+"""Operations of ``AlterConfigOp``."""
+MAX_SETTINGS = 50
+
+
+def _topic_url(name: str) -> str:
+    return url("/topic", name=name)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{format_count(count)} {noun}" if count == 1 else f"{format_count(count)} {noun}s"
+
+
+# ---------------------------------------------------------------------- create
+
+
+async def get_new_topic(_: PageRequest) -> View:
+    """Return the form of a new topic."""
+    return View("new_topic.html", {"title": "New topic"})
+
+
+def _parse_settings(text: str) -> dict[str, str]:
+    """Return settings from lines of ``KEY=VALUE``.
+
+    Raises:
+        InvalidInput: a line has another form, or there are too many.
+    """
+    out = {}
+    for line in filter(None, (line.strip() for line in text.splitlines())):
+        key, separator, value = line.partition("=")
+        if not separator or not key.strip():
+            raise InvalidInput(f"settings: KEY=VALUE expected: {line[:80]}")
+        out[key.strip()] = value.strip()
+    if len(out) > MAX_SETTINGS:
+        raise InvalidInput(f"settings: at most {MAX_SETTINGS}")
+    return out
+
+
+async def create_topic(page: PageRequest) -> View:
+    """Create a topic."""
+    name, partitions = page.text("name"), page.number("partitions", -1, 1, 2**31 - 1)
+    replication = page.number("replication", -1, 1, 2**15 - 1)
+    settings = _parse_settings(page.fields.get("settings", ""))
+    configs = [ct.CreatableTopicConfig(key, value) for key, value in settings.items()]
+    request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, replication, configs=configs)], TIMEOUT_MS)
+
+    async def execute() -> str:
+        row = (await page.client.call(request)).topics[0]
+        check(row.error_code, row.error_message, f"topic {name}")
+        return f"Topic {name} was created with {_plural(row.num_partitions, 'partition')}."
+
+    await _validate(page, ct.CreateTopicsRequest(request.topics, TIMEOUT_MS, validate_only=True), name)
+    count = "the default number of partitions" if partitions < 0 else _plural(partitions, "partition")
+    copies = "the default number of replicas" if replication < 0 else _plural(replication, "replica")
+    consequences = [f"A new topic with {count} and {copies} of each; nothing is lost."]
+    consequences += [f"Setting {key} is {value}." for key, value in settings.items()]
+    return await confirm_and_execute(
+        page, Change(f"Create topic {name}", consequences, "Create the topic", execute, _topic_url(name))
+    )
+
+
+async def _validate(page: PageRequest, request: ct.CreateTopicsRequest, name: str) -> None:
+    """Have the controller check a new topic before it is confirmed.
+
+    Raises:
+        ProtocolError: it is refused.
+    """
+    if page.fields.get("confirmed") != "yes":
+        row = (await page.client.call(request)).topics[0]
+        check(row.error_code, row.error_message, f"topic {name}")
+
+
+# ---------------------------------------------------------------------- partitions
+
+
+async def get_new_partitions(page: PageRequest) -> View:
+    """Return the form of new partitions."""
+    topic = await find_topic(page, page.text("name"))
+    values = {"title": f"Add partitions to {topic.name}", "topic": topic.name, "current": len(topic.partitions)}
+    return View("new_partitions.html", values)
+
+
+async def add_partitions(page: PageRequest) -> View:
+    """Add partitions to a topic."""
+    topic = await find_topic(page, page.text("name"))
+    name, current = topic.name or "", len(topic.partitions)
+    total = page.number("total", 0, 1, 2**31 - 1)
+    if total <= current:
+        raise InvalidInput(f"total: topic {name} has {current} partitions already; more are expected")
+
+    async def execute() -> str:
+        request = cp.CreatePartitionsRequest([cp.CreatePartitionsTopic(name, total, None)], TIMEOUT_MS)
+        row = (await page.client.call(request)).results[0]
+        check(row.error_code, row.error_message, f"topic {name}")
+        return f"Topic {name} has {_plural(total, 'partition')}."
+
+    consequences = [
+        f"{_plural(total - current, 'partition')} more: {current} become {total}. Partitions cannot be removed again.",
+        "Records with a key go to other partitions than before: the order by key is lost across the change.",
+    ]
+    return await confirm_and_execute(
+        page, Change(f"Add partitions to {name}", consequences, "Add the partitions", execute, _topic_url(name))
+    )
+
+
+# ---------------------------------------------------------------------- settings
+
+
+async def get_setting(page: PageRequest) -> View:
+    """Return the form of a setting."""
+    name, key = page.text("name"), page.text("key")
+    settings, problem = await fetch_settings(page, name)
+    found = next((row for row in settings if row["name"] == key), None)
+    if found is None:
+        raise InvalidInput(problem or f"topic {name} has no setting {key}")
+    return View("setting.html", {"title": f"{key} of {name}", "topic": name, "setting": found})
+
+
+async def alter_setting(page: PageRequest) -> View:
+    """Set a setting of a topic, or remove it."""
+    name, key, value = page.text("name"), page.text("key"), page.fields.get("value", "")
+    removes = page.fields.get("remove") == "yes"
+    settings, problem = await fetch_settings(page, name)
+    before = next((row for row in settings if row["name"] == key), None)
+    if before is None:
+        raise InvalidInput(problem or f"topic {name} has no setting {key}")
+
+    async def execute() -> str:
+        config = ia.AlterableConfig(key, _DELETE, None) if removes else ia.AlterableConfig(key, _SET, value)
+        resource = ia.AlterConfigsResource(RESOURCE_TOPIC, name, [config])
+        row = (await page.client.call(ia.IncrementalAlterConfigsRequest([resource]))).responses[0]
+        check(row.error_code, row.error_message, f"topic {name}")
+        return f"{key} of topic {name} " + ("has its default again." if removes else f"is {value}.")
+
+    consequences = [f"{key} is {before['value']} now (source: {before['source']})."]
+    consequences.append("It gets the value of the broker." if removes else f"It becomes {value}.")
+    if key.startswith("retention.") or key == "cleanup.policy":
+        consequences.append("Records that the new value no longer keeps are deleted.")
+    return await confirm_and_execute(
+        page, Change(f"Change {key} of {name}", consequences, "Change the setting", execute, _topic_url(name))
+    )
+
+
+# ---------------------------------------------------------------------- deletion
+
+
+async def _count_records(page: PageRequest, topic: MetadataResponseTopic) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the first and the end offset of each partition."""
+    name, numbers = topic.name or "", [p.partition_index for p in topic.partitions]
+    return await fetch_offsets(page, name, numbers, EARLIEST), await fetch_offsets(page, name, numbers, LATEST)
+
+
+async def delete_topic(page: PageRequest) -> View:
+    """Delete a topic."""
+    topic = await find_topic(page, page.text("name"))
+    name = topic.name or ""
+    starts, ends = await _count_records(page, topic)
+    records = sum(ends[number] - starts.get(number, 0) for number in ends)
+
+    async def execute() -> str:
+        request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(name)], timeout_ms=TIMEOUT_MS)
+        row = (await page.client.call(request)).responses[0]
+        check(row.error_code, row.error_message, f"topic {name}")
+        return f"Topic {name} was deleted."
+
+    consequences = [
+        f"{_plural(len(topic.partitions), 'partition')} with up to {_plural(records, 'record')} are lost for good.",
+        "Settings of the topic and committed offsets of groups in it are lost.",
+    ]
+    if topic.is_internal:
+        consequences.append("This is an internal topic: groups or transactions lose their state.")
+    change = Change(f"Delete topic {name}", consequences, "Delete the topic", execute, "/topics", is_destructive=True)
+    return await confirm_and_execute(page, change)
+
+
+async def get_records_to_delete(page: PageRequest) -> View:
+    """Return the form of a deletion of records."""
+    topic = await find_topic(page, page.text("name"))
+    number = page.number("partition", 0, 0, 2**31 - 1)
+    starts, ends = await _count_records(page, topic)
+    if number not in ends:
+        raise InvalidInput(f"partition: topic {topic.name} has no partition {number} with a leader")
+    values = {"topic": topic.name, "partition": number, "start": starts.get(number, 0), "end": ends[number]}
+    return View("delete_records.html", {"title": f"Delete records of {topic.name}-{number}", **values})
+
+
+async def delete_records(page: PageRequest) -> View:
+    """Delete the records of a partition before an offset."""
+    topic = await find_topic(page, page.text("name"))
+    name, number = topic.name or "", page.number("partition", 0, 0, 2**31 - 1)
+    starts, ends = await _count_records(page, topic)
+    if number not in ends:
+        raise InvalidInput(f"partition: topic {name} has no partition {number} with a leader")
+    before = page.number("before", ends[number])
+
+    async def execute() -> str:
+        asked = dr.DeleteRecordsTopic(name, [dr.DeleteRecordsPartition(number, before)])
+        channel = await page.client.leader(name, number)
+        row = (await channel.call(dr.DeleteRecordsRequest([asked], TIMEOUT_MS))).topics[0].partitions[0]
+        check(row.error_code, None, f"{name}-{number}")
+        return f"{name}-{number} starts at offset {row.low_watermark}."
+
+    lost = max(min(before, ends[number]) - starts.get(number, 0), 0)
+    consequences = [f"Up to {_plural(lost, 'record')} before offset {before} of {name}-{number} are lost for good."]
+    change = Change(
+        f"Delete records of {name}-{number}",
+        consequences,
+        "Delete the records",
+        execute,
+        _topic_url(name),
+        is_destructive=True,
+    )
+    return await confirm_and_execute(page, change)

@@ -1,0 +1,210 @@
+"""Topics: the list, and one topic with its partitions and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.console.page import PageRequest, View, check
+from ottla.controller.metadata.image import RESOURCE_TOPIC
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages import describe_configs as dcf
+from ottla.wire.messages import describe_log_dirs as dld
+from ottla.wire.messages import list_offsets as lo
+from ottla.wire.messages.metadata import MetadataResponseTopic
+
+PAGE_ROWS = 100
+LATEST, EARLIEST = -1, -2
+_OFFSETS_VERSION = 10
+SOURCES = {
+    1: "topic",
+    2: "broker (dynamic)",
+    3: "cluster default (dynamic)",
+    4: "broker (file)",
+    5: "default",
+    6: "broker logger",
+}
+"""Sources of a setting, as ``DescribeConfigsResponse.ConfigSource`` numbers them."""
+
+
+class Paging(NamedTuple):
+    """Part of a list that a page shows."""
+
+    first: int
+    shown: int
+    total: int
+
+    @property
+    def has_previous(self) -> bool:
+        """True if there are rows before."""
+        return self.first > 0
+
+    @property
+    def has_next(self) -> bool:
+        """True if there are rows behind."""
+        return self.first + self.shown < self.total
+
+    @property
+    def previous(self) -> int:
+        """First row of the page before."""
+        return max(self.first - PAGE_ROWS, 0)
+
+    @property
+    def next(self) -> int:
+        """First row of the page behind."""
+        return self.first + PAGE_ROWS
+
+
+def paginate(page: PageRequest, rows: Sequence[Any]) -> tuple[list[Any], Paging]:
+    """Return the rows that the query asks for.
+
+    Raises:
+        InvalidInput: not a number.
+    """
+    first = page.number("first", 0, 0, 10_000_000)
+    shown = list(rows[first : first + PAGE_ROWS])
+    return shown, Paging(first, len(shown), len(rows))
+
+
+def is_under_replicated(topic: MetadataResponseTopic) -> bool:
+    """Return whether a partition has a replica that is not in sync."""
+    return any(len(p.isr_nodes) < len(p.replica_nodes) for p in topic.partitions)
+
+
+async def find_topic(page: PageRequest, name: str) -> MetadataResponseTopic:
+    """Return the metadata of a topic.
+
+    Raises:
+        ProtocolError: it does not exist, or the session may not see it.
+    """
+    topic = (await page.client.metadata([name])).topics[0]
+    check(topic.error_code, f"topic {name} does not exist" if topic.error_code == 3 else None, f"topic {name}")
+    topic.partitions.sort(key=lambda row: row.partition_index)
+    return topic
+
+
+async def fetch_log_sizes(page: PageRequest, partitions: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
+    """Return the sizes of replicas on this node; empty where the session may not see them."""
+    asked = [dld.DescribableLogDirTopic(topic, list(numbers)) for topic, numbers in partitions.items()]
+    channel = await page.client.bootstrap_channel()
+    response = await channel.call(dld.DescribeLogDirsRequest(asked))
+    return {
+        (topic.name, row.partition_index): row.partition_size
+        for result in response.results
+        for topic in result.topics
+        for row in topic.partitions
+        if not row.is_future_key
+    }
+
+
+async def fetch_offsets(page: PageRequest, topic: str, numbers: Sequence[int], timestamp: int) -> dict[int, int]:
+    """Return an offset of each partition by time; those without an answer are left out."""
+    by_leader: dict[int, tuple[Any, list[int]]] = {}
+    for number in numbers:
+        leader = page.client.known_leader(topic, number)
+        if leader >= 0:
+            by_leader.setdefault(leader, (await page.client.leader(topic, number), []))[1].append(number)
+    out = {}
+    for channel, some in by_leader.values():
+        asked = [lo.ListOffsetsPartition(number, timestamp=timestamp) for number in some]
+        request = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(topic, asked)])
+        try:
+            response = await channel.call(request, channel.version_for(ApiKey.LIST_OFFSETS, _OFFSETS_VERSION))
+        except (OSError, WireError):
+            continue
+        for row in response.topics[0].partitions:
+            if not row.error_code:
+                out[row.partition_index] = row.offset
+    return out
+
+
+async def get_topics(page: PageRequest) -> View:
+    """Return the list of topics."""
+    wanted = page.fields.get("q", "").strip().lower()
+    shows_internal = page.fields.get("internal") == "1"
+    every = [topic for topic in (await page.client.metadata(None)).topics if topic.error_code == ErrorCode.NONE]
+    found = [t for t in every if wanted in (t.name or "").lower() and (shows_internal or not t.is_internal)]
+    found.sort(key=lambda topic: topic.name or "")
+    topics, paging = paginate(page, found)
+    sizes = await fetch_log_sizes(page, {t.name or "": range(len(t.partitions)) for t in topics})
+    traffic = page.console.components.replica_manager.traffic
+    rows = [
+        {
+            "name": topic.name,
+            "is_internal": topic.is_internal,
+            "partitions": len(topic.partitions),
+            "replicas": max((len(p.replica_nodes) for p in topic.partitions), default=0),
+            "under_replicated": sum(len(p.isr_nodes) < len(p.replica_nodes) for p in topic.partitions),
+            "size": _sum_sizes(sizes, topic),
+            "messages_in": traffic[topic.name].messages_in if topic.name in traffic else 0,
+        }
+        for topic in topics
+    ]
+    values = {"title": "Topics", "rows": rows, "paging": paging, "q": wanted, "internal": shows_internal}
+    return View("topics.html", values)
+
+
+def _sum_sizes(sizes: Mapping[tuple[str, int], int], topic: MetadataResponseTopic) -> int | None:
+    found = [sizes.get((topic.name or "", p.partition_index)) for p in topic.partitions]
+    known = [size for size in found if size is not None]
+    return sum(known) if known else None
+
+
+async def get_topic_partitions(page: PageRequest) -> View:
+    """Return the partitions of a topic."""
+    name = page.text("name")
+    topic = await find_topic(page, name)
+    shown, paging = paginate(page, topic.partitions)
+    numbers = [row.partition_index for row in shown]
+    starts = await fetch_offsets(page, name, numbers, EARLIEST)
+    ends = await fetch_offsets(page, name, numbers, LATEST)
+    sizes = await fetch_log_sizes(page, {name: numbers})
+    rows = [
+        {
+            "partition": p.partition_index,
+            "leader": p.leader_id,
+            "replicas": p.replica_nodes,
+            "isr": p.isr_nodes,
+            "start": starts.get(p.partition_index),
+            "end": ends.get(p.partition_index),
+            "records": _difference(starts.get(p.partition_index), ends.get(p.partition_index)),
+            "size": sizes.get((name, p.partition_index)),
+        }
+        for p in shown
+    ]
+    return View("topic.html", {"topic": name, "partitions": rows, "paging": paging})
+
+
+def _difference(start: int | None, end: int | None) -> int | None:
+    return None if start is None or end is None else end - start
+
+
+async def fetch_settings(page: PageRequest, topic: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the settings of a topic, and why there are none."""
+    resource = dcf.DescribeConfigsResource(RESOURCE_TOPIC, topic, None)
+    request = dcf.DescribeConfigsRequest([resource], include_synonyms=True, include_documentation=True)
+    response = await (await page.client.bootstrap_channel()).call(request)
+    result = response.results[0]
+    if result.error_code:
+        return [], result.error_message or ErrorCode(result.error_code).text
+    rows = [
+        {
+            "name": row.name,
+            "value": "(hidden)" if row.is_sensitive else row.value,
+            "source": SOURCES.get(row.config_source, "unknown"),
+            "is_own": row.config_source == 1,
+            "documentation": row.documentation or "",
+        }
+        for row in sorted(result.configs, key=lambda row: row.name)
+    ]
+    return rows, ""
+
+
+async def get_topic(page: PageRequest) -> View:
+    """Return one topic."""
+    partitions = await get_topic_partitions(page)
+    name = page.text("name")
+    settings, problem = await fetch_settings(page, name)
+    values = {"title": f"Topic {name}", "settings": settings, "settings_problem": problem, **partitions.values}
+    return View("topic.html", values)

@@ -1,0 +1,51 @@
+"use strict";
+// Keeps the element "live" of a page up to date from server-sent events. Without this script pages show the values as
+// of when they were loaded.
+const source = document.querySelector("[data-live-source]");
+if (source && window.EventSource) {
+  const part = document.getElementById("live");
+  const status = document.getElementById("live-status");
+  const button = document.getElementById("live-pause");
+  let events = null;
+  let waiting = null;
+
+  function show(html) {
+    // A part with the focus is not replaced: the keyboard would lose its place.
+    const active = document.activeElement;
+    if (part.contains(active) && !active.matches(".scroll")) {
+      waiting = html;
+      return;
+    }
+    const refocus = part.contains(active) ? [...part.querySelectorAll(".scroll")].indexOf(active) : -1;
+    const scrolled = [...part.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+    waiting = null;
+    part.innerHTML = html;
+    part.querySelectorAll(".scroll").forEach((each, number) => {
+      each.scrollLeft = scrolled[number] || 0;
+      if (number === refocus) each.focus({ preventScroll: true });
+    });
+  }
+
+  function start() {
+    events = new EventSource(source.dataset.liveSource);
+    events.addEventListener("open", () => { status.textContent = "Updated while it changes."; });
+    events.addEventListener("live", (event) => { show(JSON.parse(event.data)); });
+    events.addEventListener("problem", (event) => { status.textContent = "Not updated: " + JSON.parse(event.data); });
+    events.addEventListener("error", () => { status.textContent = "Not connected to the node; values may be old."; });
+    button.textContent = "Pause updates";
+  }
+
+  part.addEventListener("focusout", () => { setTimeout(() => { if (waiting !== null) show(waiting); }); });
+  button.addEventListener("click", () => {
+    if (events) {
+      events.close();
+      events = null;
+      status.textContent = "Updates are paused.";
+      button.textContent = "Continue updates";
+    } else {
+      start();
+    }
+  });
+  button.hidden = false;
+  start();
+}
