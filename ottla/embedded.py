@@ -29,7 +29,7 @@ import trio
 from ottla.broker.config.node_config import NodeConfig, settings_from_environment
 from ottla.broker.node import Node
 from ottla.client.security_config import parse_connection_security
-from ottla.controller.config.config_keys import CONSOLE_LISTENER
+from ottla.console.node_runner import run_node
 from ottla.env.hosts import format_address
 from ottla.log.java_properties import dumps_settings
 from ottla.runtime.module_cache import cache_modules
@@ -206,14 +206,7 @@ class Broker:
         async def main() -> None:
             self._token = trio.lowlevel.current_trio_token()
             self._stop = trio.Event()
-            node = Node(RealEnv(), config)
-            if config.values.get(CONSOLE_LISTENER):
-                # lazy: 80.0 ms, 4000 kB: only with a console
-                from ottla.console.console_server import run_with_console
-
-                await run_with_console(node, config, ready, self._stop)
-            else:
-                await node.run(ready, self._stop)
+            await run_node(Node(RealEnv(), config), config, ready, self._stop)
 
         try:
             trio.run(main)

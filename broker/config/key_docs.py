@@ -84,8 +84,8 @@ OTTLA_DOCS: dict[str, str] = {
     AUDIT_LOG: "Audit log of authentication and authorization: INFO logs denials, DEBUG all decisions, OFF none.",
     METRICS_LISTENER: "Address, `HOST:PORT`, of the HTTP listener for `/metrics`, `/livez` and `/readyz`; none if not "
     "set.",
-    CONSOLE_LISTENER: "Address, `HOST:PORT` or `https://HOST:PORT`, of the web console of a broker; none if not set. With "
-    "`https` the console uses the `ssl.` settings of the node, or those behind `listener.name.console.`.",
+    CONSOLE_LISTENER: "Address, `HOST:PORT` or `https://HOST:PORT`, of the web console of a broker; none if not set. "
+    "With `https` the console uses the `ssl.` settings of the node, or those behind `listener.name.console.`.",
     ALLOWED_HOSTS: "Host names that HTTP requests may name besides IP addresses, names without a dot and names "
     "in the listeners of the node.",
     SCRUB_RATE: "Rate at which old segments are read to detect corruption, in bytes per second. 0 disables it.",

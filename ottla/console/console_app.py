@@ -14,7 +14,7 @@ from ottla.broker.config.limits import MAX_CONSOLE_STREAMS
 from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse, error_response
 from ottla.console.in_process import LocalNode, Principal, SessionClient
 from ottla.console.login import PasswordLogin
-from ottla.console.page import InvalidInput, PageRequest, Route, View, logger
+from ottla.console.page import ConsoleNode, InvalidInput, PageRequest, Route, View, logger
 from ottla.console.pages.routes import ACTIONS, PAGES
 from ottla.console.rendering import Templates, load_static_files
 from ottla.console.sessions import Session, SessionStore, is_valid_token, read_cookie
@@ -54,11 +54,11 @@ class Console:
         names = {listener.name for listener in config.client_listeners}
         securities = [x.security for x in components.acceptors if x.listener in names]
         self.env = env
-        self.components = components
-        self.local = LocalNode(components.services, components.lifecycle.ports[config.client_listeners[0].name])
+        port_of_clients = components.lifecycle.ports[config.client_listeners[0].name]
+        traffic = TrafficHistory(env, components.replica_manager)
+        self.node = ConsoleNode(LocalNode(components.services, port_of_clients), components, traffic)
         self.sessions = SessionStore(env)
         self.login = PasswordLogin(env, [security for security in securities if security is not None])
-        self.traffic = TrafficHistory(env, components.replica_manager)
         self.stream_count = 0
         self._is_secure = is_secure
         self._cookie = f"ottla-console-{port}"
@@ -100,8 +100,8 @@ class Console:
         return session.is_logged_in or not self.login.is_required
 
     def _page_request(self, request: HttpRequest, session: Session, fields: Mapping[str, str]) -> PageRequest:
-        client = SessionClient(self.local, Principal(session.principal, request.peer))
-        return PageRequest(self, request, session, client, fields)
+        client = SessionClient(self.node.local, Principal(session.principal, request.peer))
+        return PageRequest(self.node, request, session, client, fields)
 
     def _allows_login(self, request: HttpRequest) -> bool:
         return self._is_secure or ip_address(request.peer.partition("%")[0]).is_loopback
@@ -141,7 +141,7 @@ class Console:
         route = PAGES.get(path)
         is_live = view.status is HTTPStatus.OK and route is not None and route.live is not None
         return {
-            "node_id": self.local.node_id,
+            "node_id": self.node.local.node_id,
             "session": session,
             "login_required": self.login.is_required,
             "path": path,
@@ -180,7 +180,7 @@ class Console:
     async def _log_in(self, request: HttpRequest, session: Session, form: Mapping[str, str]) -> HttpResponse:
         user, allowed = form.get("user", ""), self._allows_login(request)
         found = await self.login.verify(user, form.get("password", "")) if allowed else None
-        audit_log = self.components.services.audit
+        audit_log = self.node.components.services.audit
         if found is None:
             if audit_log is not None:
                 audit_log.log_authentication_failure(request.peer, "CONSOLE", "wrong user or password")

@@ -41,9 +41,7 @@ class ConsoleListener:
         text = config.values[CONSOLE_LISTENER]
         scheme, self.host, self.port = parse_listener(text)
         if "://" in text and scheme not in ("HTTP", "HTTPS"):
-            raise ConfigException(
-                f"{CONSOLE_LISTENER}={text}: HOST:PORT or https://HOST:PORT expected"
-            )
+            raise ConfigException(f"{CONSOLE_LISTENER}={text}: HOST:PORT or https://HOST:PORT expected")
         self.is_secure = scheme == "HTTPS"
         self._config = config
         self.listener: StreamListener | None = None
@@ -128,6 +126,6 @@ async def _serve(node: Node, console_listener: ConsoleListener) -> None:
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(supervise, env, "console", partial(server.serve, listener))
-            nursery.start_soon(supervise, env, "traffic history of the console", console.traffic.run)
+            nursery.start_soon(supervise, env, "traffic history of the console", console.node.traffic.run)
     finally:
-        console.local.close()
+        console.node.local.close()

@@ -210,7 +210,7 @@ class SessionClient(ClusterClient):
         """Return the channel of this node."""
         return SessionChannel(self._local, self._principal, self._local.node_id)
 
-    def known_leader(self, topic: str, partition: int) -> int:
+    def find_leader_id(self, topic: str, partition: int) -> int:
         """Return the leader that the metadata named; -1 if there is none."""
         return self._leaders.get((topic, partition), -1)
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
-from ottla.console.in_process import SessionClient
+from ottla.console.in_process import LocalNode, SessionClient
 from ottla.console.sessions import Session
+from ottla.console.traffic_history import TrafficHistory
 from ottla.env.log_escaping import escape
 from ottla.wire.errors import ErrorCode, ProtocolError
-
-if TYPE_CHECKING:
-    from ottla.console.console_app import Console
 
 logger = logging.getLogger("ottla.console")
 
 MAX_AUDIT_CHARS = 300
+
+
+class ConsoleNode(NamedTuple):
+    """Node that the console shows."""
+
+    local: LocalNode
+    components: BrokerComponents
+    traffic: TrafficHistory
 
 
 class View(NamedTuple):
@@ -36,7 +43,7 @@ class InvalidInput(Exception):
 class PageRequest(NamedTuple):
     """Request of a session."""
 
-    console: Console
+    node: ConsoleNode
     request: HttpRequest
     session: Session
     client: SessionClient

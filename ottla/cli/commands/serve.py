@@ -23,6 +23,7 @@ from ottla.cli.node_setup.log_options import add_log_options
 from ottla.cli.node_setup.log_output import configure_logging, logger, ready_address, start_summary
 from ottla.cli.node_setup.settings import add_settings, configure_with_saved_join, read_settings
 from ottla.cli.terminal import OutputFailed
+from ottla.console.node_runner import run_node
 from ottla.controller.config.config_keys import CONSOLE_LISTENER
 from ottla.controller.raft.store.metadata_store import IncompatibleQuorum
 from ottla.controller.storage_formatter import StorageFormatError
@@ -166,18 +167,6 @@ def _service_notifier() -> ServiceNotifier | None:
     return ServiceNotifier(os.environ)
 
 
-async def _run_with_console(node: Node, config: NodeConfig, ready: Callable[[Node], None], stop: trio.Event) -> None:
-    """Run a node with its console; without one, and a line that says so, where its libraries are not installed."""
-    try:
-        # lazy: 80.0 ms, 4000 kB: only with a console
-        from ottla.console.console_server import run_with_console
-    except ModuleNotFoundError as error:
-        logger.warning("Console is not available: %s is not installed: pip install 'ottla[console]'", error.name)
-        await node.run(ready, stop)
-    else:
-        await run_with_console(node, config, ready, stop)
-
-
 async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:
     node = Node(RealEnv(), config, freeze_garbage_collector)
     stop, service = trio.Event(), _service_notifier()
@@ -210,10 +199,7 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
         nursery.start_soon(watch)
         if service is not None:
             nursery.start_soon(service.run_watchdog)
-        if config.values.get(CONSOLE_LISTENER):
-            await _run_with_console(node, config, ready, stop)
-        else:
-            await node.run(ready, stop)
+        await run_node(node, config, ready, stop)
         nursery.cancel_scope.cancel()
     logger.info("Stopped node %d", config.node_id)
 

@@ -17,7 +17,7 @@ from ottla.wire.messages import metadata as md
 KAFKA_VERSION = "4.3.1"
 
 
-class PartitionCounts(NamedTuple):
+class TopicTotals(NamedTuple):
     """Partitions of the topics that the session may see."""
 
     topics: int
@@ -26,7 +26,7 @@ class PartitionCounts(NamedTuple):
     offline: int
 
 
-class Warning(NamedTuple):  # noqa: A001 - the word of the page
+class ClusterWarning(NamedTuple):
     """Problem, and what an operator can do."""
 
     problem: str
@@ -42,10 +42,10 @@ class ClusterState(NamedTuple):
     """None where the session may not see it."""
 
 
-def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> PartitionCounts:
+def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> TopicTotals:
     """Return the numbers of partitions and of those with problems."""
     partitions = [p for topic in topics for p in topic.partitions]
-    return PartitionCounts(
+    return TopicTotals(
         len(topics),
         len(partitions),
         sum(len(p.isr_nodes) < len(p.replica_nodes) for p in partitions),
@@ -101,25 +101,27 @@ def describe_nodes(state: ClusterState) -> list[dict[str, Any]]:
     return rows
 
 
-def find_warnings(page: PageRequest, state: ClusterState, counts: PartitionCounts) -> Iterator[Warning]:
+def find_warnings(page: PageRequest, state: ClusterState, counts: TopicTotals) -> Iterator[ClusterWarning]:
     """Yield the problems of the cluster."""
     if counts.offline:
-        yield Warning(
+        yield ClusterWarning(
             f"{counts.offline} partitions have no leader.",
             "Start the brokers that have their replicas, or elect another leader: ottla cluster elect --unclean.",
         )
     if counts.under_replicated:
-        yield Warning(
+        yield ClusterWarning(
             f"{counts.under_replicated} partitions have replicas that are not in sync.",
             "Start the brokers that are down; see the logs of brokers that are alive.",
         )
     for broker in state.cluster.brokers:
         if broker.is_fenced:
-            yield Warning(f"Broker {broker.broker_id} is fenced.", "Start it, or remove it: ottla cluster remove.")
+            yield ClusterWarning(
+                f"Broker {broker.broker_id} is fenced.", "Start it, or remove it: ottla cluster remove."
+            )
     if page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
-        for path in page.console.components.log_dirs.offline:
-            yield Warning(
-                f"Log directory {path} of node {page.console.local.node_id} failed.",
+        for path in page.node.components.log_dirs.offline:
+            yield ClusterWarning(
+                f"Log directory {path} of node {page.node.local.node_id} failed.",
                 "Replace the disk and restart the node.",
             )
 
@@ -128,7 +130,7 @@ async def get_traffic(page: PageRequest) -> View:
     """Return the traffic of this node."""
     if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return View("overview.html", {"traffic": None})
-    history, components = page.console.traffic, page.console.components
+    history, components = page.node.traffic, page.node.components
     traffic = {
         "now": history.now,
         "charts": [

@@ -102,7 +102,7 @@ async def fetch_offsets(page: PageRequest, topic: str, numbers: Sequence[int], t
     """Return an offset of each partition by time; those without an answer are left out."""
     by_leader: dict[int, tuple[Any, list[int]]] = {}
     for number in numbers:
-        leader = page.client.known_leader(topic, number)
+        leader = page.client.find_leader_id(topic, number)
         if leader >= 0:
             by_leader.setdefault(leader, (await page.client.leader(topic, number), []))[1].append(number)
     out = {}
@@ -128,7 +128,7 @@ async def get_topics(page: PageRequest) -> View:
     found.sort(key=lambda topic: topic.name or "")
     topics, paging = paginate(page, found)
     sizes = await fetch_log_sizes(page, {t.name or "": range(len(t.partitions)) for t in topics})
-    traffic = page.console.components.replica_manager.traffic
+    traffic = page.node.components.replica_manager.traffic
     rows = [
         {
             "name": topic.name,

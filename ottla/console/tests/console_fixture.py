@@ -41,9 +41,9 @@ class Markup(HTMLParser):
         self.tags.append((tag, found))
         if tag == "form":
             self.forms.append(Form(found.get("action", ""), found.get("method", "get"), {}))
-        elif tag in ("input", "textarea", "select") and self.forms and "name" in found and "form" in self._open:
-            if found.get("type") not in ("checkbox", "file") or "checked" in found:
-                self.forms[-1].fields[found["name"]] = found.get("value", "")
+        is_sent = found.get("type") not in ("checkbox", "file") or "checked" in found
+        if tag in ("input", "textarea", "select") and "form" in self._open and "name" in found and is_sent:
+            self.forms[-1].fields[found["name"]] = found.get("value", "")
         if tag not in VOID:
             self._open.append(tag)
 

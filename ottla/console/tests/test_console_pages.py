@@ -125,7 +125,8 @@ def test_live_part_of_a_topic_is_sent_again_once_it_has_changed(running: Console
     (name, html), *_ = read_events(running.port, "/live/topic?name=lively", 1)
     assert name == "live"
     assert '<td class="number">1</td>' in html
-    assert read_events(running.port, "/live/topic?name=absent", 1) == [("problem", "topic absent: topic absent does not exist")]
+    problem = "topic absent: topic absent does not exist"
+    assert read_events(running.port, "/live/topic?name=absent", 1) == [("problem", problem)]
 
 
 def test_static_files_have_their_types_and_no_page_names_another_host(browser: Browser) -> None:

@@ -1,4 +1,4 @@
-"""Attacks on the console: forms and names of other sites, markup in names, slow and many clients, missing permissions."""
+"""Attacks on the console: other sites, markup in names, slow and many clients; login and permissions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from ottla.broker.config.limits import MAX_CONSOLE_BODY_BYTES, MAX_CONSOLE_STREA
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
 
 pytestmark = pytest.mark.xdist_group(__name__)
+JAAS = (
+    'x.PlainLoginModule required username="admin" password="admin-secret" user_admin="admin-secret" '
+    'user_alice="alice-secret";'
+)
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -132,8 +136,7 @@ def secured() -> Iterator[ConsoleFixture]:
         "inter.broker.listener.name": "SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
-        'required username="admin" password="admin-secret" user_admin="admin-secret" user_alice="alice-secret";',
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin;User:ANONYMOUS",
     }
@@ -200,4 +203,3 @@ def test_user_without_permissions_sees_and_changes_nothing(secured: ConsoleFixtu
     admin = secured.browser()
     admin.log_in("admin", "admin-secret")
     assert "retention.ms 604800000 default" in admin.get("/topic?name=secret").text
-

@@ -1,0 +1,143 @@
+"""Console in a headless Chromium: each page and change, no script error, no other host, no serious finding of axe.
+
+Set ``OTTLA_PICTURES`` to a directory to keep pictures of the pages.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.console.tests.console_fixture import ConsoleFixture, console
+
+pytestmark = pytest.mark.xdist_group(__name__)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PICTURES = os.environ.get("OTTLA_PICTURES")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ConsoleFixture]:
+    with console() as made:
+        made.broker.client.create_topic("orders", 3)
+        made.broker.produce("orders", b"value", key="key", headers={"source": "shop"}, partition=1)
+        yield made
+
+
+class Walk:
+    """Browser page with the errors it has met."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.problems: list[str] = []
+        page.on("console", self._on_message)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", self._on_request)
+
+    def _on_message(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def _on_request(self, request: Any) -> None:
+        if not request.url.startswith(self.address):
+            self.problems.append(f"request to {request.url}")
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.address + path)
+        self.check(path)
+
+    def check(self, name: str) -> None:
+        from axe_playwright_python.sync_playwright import Axe
+
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)
+            found = Axe().run(self.page).response["violations"]
+            serious = [each for each in found if each["impact"] in ("serious", "critical")]
+            assert serious == [], (name, scheme, [(each["id"], each["nodes"][0]["html"]) for each in serious])
+            if PICTURES:
+                file = name.partition("?")[0].strip("/").replace("/", "-") or "overview"
+                self.page.screenshot(path=f"{PICTURES}/{file}-{scheme}.png", full_page=True)
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).click()
+
+
+@pytest.fixture
+def walk(running: ConsoleFixture) -> Iterator[Walk]:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no chromium: apt-get install chromium")
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        made = Walk(browser.new_page(), f"http://127.0.0.1:{running.port}")
+        yield made
+        browser.close()
+    assert made.problems == []
+
+
+def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> None:
+    for path in (
+        "/",
+        "/topics",
+        "/topics?internal=1",
+        "/topic?name=orders",
+        "/topic/new",
+        "/topic/partitions?name=orders",
+        "/topic/setting?name=orders&key=retention.ms",
+        "/topic/delete-records?name=orders&partition=0",
+    ):
+        walk.open(path)
+
+
+def test_narrow_page_does_not_scroll_sideways(walk: Walk) -> None:
+    walk.page.set_viewport_size({"width": 360, "height": 700})
+    for path in ("/", "/topics", "/topic?name=orders", "/topic/new"):
+        walk.open(path)
+        width = walk.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 360, (path, width)
+
+
+def test_topic_is_created_changed_and_deleted_with_the_mouse(walk: Walk) -> None:
+    walk.open("/topic/new")
+    walk.page.get_by_label("Name").fill("walked")
+    walk.page.get_by_label("Partitions").fill("2")
+    walk.press("Continue…")
+    walk.check("/confirm")
+    walk.press("Create the topic")
+    walk.check("/done")
+    walk.page.get_by_role("link", name="Continue").click()
+    walk.page.get_by_role("link", name="Add partitions").click()
+    walk.page.get_by_label("Partitions in all").fill("4")
+    walk.press("Continue…")
+    walk.press("Add the partitions")
+    walk.open("/topic?name=walked")
+    walk.press("Delete the topic…")
+    walk.check("/delete")
+    walk.press("Delete the topic")
+    assert "Topic walked was deleted." in walk.page.inner_text("main")
+
+
+def test_pages_are_reached_with_the_keyboard(walk: Walk) -> None:
+    walk.open("/")
+    walk.page.keyboard.press("Tab")
+    assert walk.page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    walk.page.keyboard.press("Tab")
+    walk.page.keyboard.press("Tab")
+    walk.page.keyboard.press("Enter")
+    walk.page.wait_for_url("**/topics")
+
+
+def test_page_is_kept_up_to_date_and_paused(running: ConsoleFixture, walk: Walk) -> None:
+    walk.open("/topic?name=orders")
+    expect = pytest.importorskip("playwright.sync_api").expect
+    status = walk.page.locator("#live-status")
+    expect(status).to_have_text("Updated while it changes.")
+    running.broker.produce("orders", *[b"more"] * 70, partition=0)
+    expect(walk.page.locator("#live tbody tr").first).to_contain_text("70")
+    walk.press("Pause updates")
+    expect(status).to_have_text("Updates are paused.")
+    walk.press("Continue updates")
