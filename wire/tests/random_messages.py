@@ -55,7 +55,7 @@ def random_value(rng: random.Random, spec: FieldSpec, version: int, *, flexible:
 def fill_message(
     rng: random.Random, cls: type[Message], version: int, make: Callable[[FieldSpec], Any], *, flexible: bool
 ) -> Message:
-    """A message whose fields ``make`` gives, as far as the version has them; some tagged ones are left out."""
+    """Return a message with the fields from ``make`` that the version has; some tagged fields are left out."""
     values = {}
     for spec in fields_of(cls):
         here = version in spec.versions
@@ -72,5 +72,5 @@ def random_struct(rng: random.Random, cls: type[Message], version: int, *, flexi
 
 
 def random_message(rng: random.Random, cls: type[Message], version: int) -> Message:
-    """A random message."""
+    """Return a random message."""
     return random_struct(rng, cls, version, flexible=version in spec_of(cls).flexible)

@@ -1,7 +1,7 @@
-"""Every message's schema as a checksum, kept in ``schema_checksums.txt``: the tests notice when one is changed.
+"""Checksums of all message schemas, recorded in ``schema_checksums.txt`` so that a changed schema fails a test.
 
-That the schemas are Kafka's is proved against Kafka's jars, where Java is; what was proved there is written down with
-``python -m ottla.wire.tests.schema_checksums``.
+The schemas are compared with Kafka's jars where Java is available; ``python -m ottla.wire.tests.schema_checksums``
+records the compared schemas.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECKSUMS_PATH = Path(__file__).with_name("schema_checksums.txt")
 
 
 def describe_fields(cls: type[Message]) -> str:
-    """All that a message's schema says of its fields, the inner ones included."""
+    """Return the text of all fields of a message's schema, inner ones included."""
     out = []
     for field in fields_of(cls):
         ranges = " ".join(str(versions) for versions in (field.versions, field.nullable, field.tagged))
@@ -29,7 +29,7 @@ def describe_fields(cls: type[Message]) -> str:
 
 
 def schema_checksums() -> dict[str, str]:
-    """Message name -> checksum of its spec and its fields."""
+    """Return the checksum of spec and fields by message name."""
     return {
         name: f"{zlib.crc32(f'{tuple(spec_of(cls))!r} {describe_fields(cls)}'.encode()):08x}"
         for name, cls in sorted(all_messages().items())

@@ -1,4 +1,4 @@
-"""Error codes: their numbers, and which may be tried again. Source: ``Errors.java`` (apache/kafka 4.3.1)."""
+"""Error codes: numbers and retriability. Source: ``Errors.java`` (apache/kafka 4.3.1)."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ RETRIABLE = """
 """
 
 
-def test_codes_are_numbered_without_a_gap() -> None:
+def test_error_codes_are_numbered_without_gap() -> None:
     assert [int(code) for code in ErrorCode] == list(range(-1, 134))
 
 
-def test_those_that_kafka_derives_from_retriable_exception_may_be_tried_again() -> None:
+def test_error_code_retriable_equals_kafkas_retriable_exceptions() -> None:
     assert [int(code) for code in ErrorCode if code.retriable] == [int(word) for word in RETRIABLE.split()]
 
 
-def test_a_code_nobody_knows_is_an_unknown_error() -> None:
+def test_error_code_unknown_number_is_unknown_server_error() -> None:
     assert ErrorCode(134) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert ErrorCode(-2) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert ErrorCode(0) is ErrorCode.NONE
 
 
-def test_a_code_in_words() -> None:
+def test_error_code_text_is_kafkas_message() -> None:
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER.text == "Not leader or follower."
 
 
-def test_a_refusal_carries_its_code_and_its_text() -> None:
+def test_protocol_error_holds_code_and_message() -> None:
     refusal = ProtocolError(ErrorCode.INVALID_CONFIG, "why")
     assert (refusal.code, refusal.message, str(refusal)) == (ErrorCode.INVALID_CONFIG, "why", "INVALID_CONFIG: why")
     assert ProtocolError(ErrorCode.NONE).message is None

@@ -1,4 +1,4 @@
-"""Every message class and field is explained, in a style that holds for all of them, at no cost to a node."""
+"""Explanations of every message class and field: complete, of one style, and without memory cost for a node."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def faults_of_module(module: str) -> list[str]:
 
 
 @pytest.mark.parametrize("key", ApiKey)
-def test_request_of_an_api_explains_its_flow_and_names_error_codes(key: ApiKey) -> None:
+def test_explain_request_of_api_describes_flow_and_error_codes(key: ApiKey) -> None:
     explanation = explain(request_class(key))
     assert faults("flow", explanation.flow, MAX_HISTORY_CHARACTERS) == []
     for code, text in explanation.errors.items():
@@ -126,13 +126,13 @@ def test_request_of_an_api_explains_its_flow_and_names_error_codes(key: ApiKey) 
         assert faults("error", text) == []
 
 
-def test_each_error_code_is_explained() -> None:
+def test_explain_error_code_describes_each_code() -> None:
     texts = explain(ErrorCode).fields
     assert {code.name: faults(code.name, texts[code.name]) for code in ErrorCode} == {c.name: [] for c in ErrorCode}
 
 
 @pytest.mark.parametrize("module", modules())
-def test_message_module_explains_every_class_and_field(module: str) -> None:
+def test_explain_message_module_describes_every_class_and_field(module: str) -> None:
     found = faults_of_module(module)
     assert not found, "\n".join(found)
 
@@ -151,11 +151,11 @@ def test_message_module_explains_every_class_and_field(module: str) -> None:
         ("group_id", "Id of " + 100 * "the " + "consumer group.", "421 characters, at most 300"),
     ],
 )
-def test_faults_of_a_bad_explanation_are_named(name: str, text: str, fault: str) -> None:
+def test_faults_bad_explanation_is_reported(name: str, text: str, fault: str) -> None:
     assert fault in faults(name, text)
 
 
-def test_a_good_explanation_has_no_faults() -> None:
+def test_faults_good_explanation_is_empty() -> None:
     assert faults("group_id", "Id of the consumer group; the coordinator of `who` owns it.") == []
     assert faults("max_bytes", "fetch.max.bytes of the client: most bytes in the response.") == []
 
@@ -169,25 +169,25 @@ def constants(code: types.CodeType) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("module", modules())
-def test_bytecode_of_a_message_module_holds_no_explanation_of_a_field(module: str) -> None:
+def test_bytecode_message_module_holds_no_field_explanation(module: str) -> None:
     path = next(path for path in PATHS if path.stem == module)
     held = {" ".join(text.split()) for text in constants(compile(path.read_text(), str(path), "exec", optimize=0))}
     texts = {text for place, name, text in explanations(module) if text and place != name}
     assert not texts & held
 
 
-def test_bytecode_check_finds_the_docstring_of_a_class() -> None:
+def test_bytecode_message_module_holds_class_docstrings() -> None:
     held = set(constants(compile(Path(heartbeat.__file__).read_text(), "x", "exec", optimize=0)))
     assert explain(heartbeat.HeartbeatRequest).summary in held
 
 
-def test_message_classes_inherit_no_docstring_and_have_theirs_on_one_line() -> None:
+def test_message_class_docstring_is_own_and_on_one_line() -> None:
     for module in modules():
         for cls in classes_of(module):
             assert cls.__doc__ == explain(cls).summary, cls.__name__
 
 
-def test_serving_modules_do_not_import_the_explanations() -> None:
+def test_serving_modules_do_not_import_explanations() -> None:
     code = "import sys, ottla.broker.node, ottla.cli.commands.serve; print('ottla.wire.codec.explain' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
@@ -227,7 +227,7 @@ class A:
 
 
 @pytest.mark.parametrize("suffix", [".py", ".pyc"])
-def test_explain_reads_sources_in_a_zip_archive_and_none_from_bytecode(
+def test_explain_reads_source_in_zip_archive_and_not_bytecode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     archive, name = tmp_path / "a.zip", f"zipped_{suffix[1:]}"
@@ -300,7 +300,7 @@ def api_versions() -> list[tuple[ApiKey, int]]:
     return [(key, version) for key, versions in specs for version in range(versions.low, versions.high + 1)]
 
 
-def test_layout_explains_every_field_of_all_api_versions() -> None:
+def test_format_message_layout_explains_every_field_of_all_versions() -> None:
     pairs = api_versions()
     assert len(pairs) == 302
     for key, version in pairs:
@@ -315,7 +315,7 @@ def test_layout_explains_every_field_of_all_api_versions() -> None:
                 assert text in joined, (cls, version, spec.name)
 
 
-def test_frames_of_all_api_versions_are_dumped_with_an_explanation_of_every_field() -> None:
+def test_format_spans_explains_every_field_of_all_versions() -> None:
     rng = random.Random(1)
     for key, version in api_versions():
         for cls in (request_class(key), response_class(key)):
@@ -333,7 +333,7 @@ def test_frames_of_all_api_versions_are_dumped_with_an_explanation_of_every_fiel
             assert len(fields) <= len(comments)
 
 
-def test_annotate_source_explains_the_structs_above_their_functions() -> None:
+def test_annotate_source_explains_structs_above_their_functions() -> None:
     source = compiler.generated_source(fetch.FetchRequest, 12, "decode")
     lines = list(annotate_source(fetch.FetchRequest, 12, source))
     assert [line for line in lines if not line.startswith("# ")] == source.splitlines()
@@ -342,19 +342,19 @@ def test_annotate_source_explains_the_structs_above_their_functions() -> None:
     assert not any(line.startswith("# replica_state:") for line in lines)  # not in version 12
 
 
-def test_format_message_layout_of_a_missing_version_raise() -> None:
+def test_format_message_layout_missing_version_raises_wire_error() -> None:
     with pytest.raises(WireError, match="no version 5"):
         list(format_message_layout(heartbeat.HeartbeatRequest, 5))
 
 
-def test_layout_names_types_nullability_and_tags() -> None:
+def test_format_layout_includes_types_nullability_and_tags() -> None:
     lines = list(format_layout(fetch.FetchRequest, 17))
     assert "cluster_id: string (nullable, tag 0)" in lines
     assert "topics: []FetchTopic" in lines
     assert "        replica_directory_id: uuid (tag 0)" in lines
 
 
-def test_explained_modules_have_one_class_body_for_each_name() -> None:
+def test_message_modules_have_unique_class_names() -> None:
     for path in PATHS:
         names = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
         assert len(names) == len(set(names)), path

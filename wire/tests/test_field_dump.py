@@ -1,4 +1,4 @@
-"""Bytes are told field by field, each with its place, and none is left unsaid."""
+"""Field dump: every byte of a frame belongs to a field with its position."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def told(spans: list[FieldSpan]) -> dict[str, object]:
 
 
 def gapless(spans: list[FieldSpan], start: int, end: int) -> bool:
-    """Each span begins where the one before it ended."""
+    """Return True if each span begins at the end of the previous one."""
     edges = [(start, start), *((s.start, s.stop) for s in spans), (end, end)]
     return all(one[1] == two[0] for one, two in itertools.pairwise(edges))
 
 
-def test_a_request_frame_is_told_from_its_size_to_its_last_byte() -> None:
+def test_request_spans_cover_frame_from_size_to_last_byte() -> None:
     raw = bytes(encode_request(ApiKey.API_VERSIONS, 3, 7, "me", ApiVersionsRequest("x", "1.0")))
     assert list(format_spans(request_spans(raw), raw)) == [
         "     0  00 00 00 14                            size = 20",
@@ -53,7 +53,7 @@ def test_a_request_frame_is_told_from_its_size_to_its_last_byte() -> None:
     ]
 
 
-def test_a_response_frame_is_told_and_what_is_left_over_too() -> None:
+def test_response_spans_include_trailing_bytes() -> None:
     answer = ApiVersionsResponse(0, [ApiVersion(18, 0, 4)], 0)
     raw = struct.pack(">ii", 22, 7) + compiler.encode(answer, 1) + b"??"
     assert list(format_spans(response_spans(ApiKey.API_VERSIONS, 1, raw), raw, 4)) == [
@@ -69,7 +69,7 @@ def test_a_response_frame_is_told_and_what_is_left_over_too() -> None:
     ]
 
 
-def test_batches_inside_a_message_are_taken_apart_behind_their_own_bytes() -> None:
+def test_request_spans_of_produce_include_batch_fields_and_records() -> None:
     request = ProduceRequest(None, -1, 5, [TopicProduceData("t", partition_data=[PartitionProduceData(0, BATCH)])])
     raw = bytes(encode_request(ApiKey.PRODUCE, 3, 1, None, request))
     spans = request_spans(raw)
@@ -87,13 +87,13 @@ def test_batches_inside_a_message_are_taken_apart_behind_their_own_bytes() -> No
     }
 
 
-def test_records_too_short_for_a_batch_stay_bytes() -> None:
+def test_request_spans_records_too_short_for_a_batch_stay_bytes() -> None:
     request = ProduceRequest(None, -1, 5, [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 60)])])
     raw = bytes(encode_request(ApiKey.PRODUCE, 3, 1, None, request))
     assert told(request_spans(raw))["PRODUCE.topic_data[0].partition_data[0].records"] == b"x" * 60
 
 
-def test_every_header_field_of_a_batch_has_its_place() -> None:
+def test_batch_spans_cover_every_header_field() -> None:
     two = bytes(BATCH) + bytes(BATCH)
     spans = list(batch_spans(two, prefix="p."))
     assert gapless(spans, 0, len(two))
@@ -111,7 +111,7 @@ def test_every_header_field_of_a_batch_has_its_place() -> None:
     assert str(again["batch[1].crc"]).endswith("(WRONG)")
 
 
-def test_compressed_records_are_counted_only() -> None:
+def test_batch_spans_compressed_records_are_only_counted() -> None:
     raw = build_batch([NewRecord(b"k", b"v", 1)] * 3, codec=CompressionType.GZIP)
     spans = list(batch_spans(raw))
     assert spans[-1][:4] == (61, len(raw), "batch[0].records", "3 records, compressed")
@@ -133,16 +133,16 @@ def test_compressed_records_are_counted_only() -> None:
         (0x40, "none, delete horizon set"),
     ],
 )
-def test_attributes_are_told_in_words(attributes: int, words: str) -> None:
+def test_describe_attributes_returns_flag_names(attributes: int, words: str) -> None:
     assert describe_attributes(attributes) == words
 
 
-def test_long_bytes_are_cut_and_say_so() -> None:
+def test_format_spans_long_bytes_are_shortened() -> None:
     raw = b"abcd"
     assert list(format_spans([FieldSpan(0, 4, "x", raw)], raw, 4)) == ["     0  61 62 63 64    x = 61626364"]
     assert list(format_spans([FieldSpan(0, 4, "x", raw)], raw, 3)) == ["     0  61 62 63 .. x = 61626364"]
 
 
-def test_a_message_alone_is_told_from_where_it_begins() -> None:
+def test_message_spans_begin_at_the_given_position() -> None:
     spans, end = message_spans(ApiVersionsRequest, 3, b"..\x02a\x02b\x00", 2, "m.")
     assert (told(spans), end) == ({"m.client_software_name": "a", "m.client_software_version": "b", "m.tags": 0}, 7)

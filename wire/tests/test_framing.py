@@ -16,12 +16,12 @@ from ottla.wire.messages.metadata import MetadataRequest
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
-def test_a_size_that_cannot_be_is_refused(size: int) -> None:
+def test_parse_frame_size_invalid_raises_wire_error(size: int) -> None:
     with pytest.raises(WireError):
         parse_frame_size(struct.pack(">i", size))
 
 
-def test_a_request_is_read_as_it_was_written() -> None:
+def test_encode_request_survives_round_trip() -> None:
     frame = encode_request(ApiKey.METADATA, 12, 77, "me", MetadataRequest(None))
     assert parse_frame_size(frame) == len(frame) - 4
     request = parse_request(memoryview(frame)[4:])
@@ -31,19 +31,19 @@ def test_a_request_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"\x00" * 7, struct.pack(">hhih", 99, 0, 1, -1), struct.pack(">hhih", 3, 77, 1, 40)]
 )
-def test_a_header_that_cannot_be_is_refused(raw: bytes) -> None:
+def test_parse_request_invalid_header_raises_wire_error(raw: bytes) -> None:
     with pytest.raises(WireError):
         parse_request(memoryview(raw))
 
 
 @pytest.mark.behaviour("P-1")
-def test_an_unknown_api_versions_version_still_has_a_header() -> None:
+def test_parse_request_unknown_api_versions_version_returns_header() -> None:
     request = parse_request(memoryview(struct.pack(">hhi", 18, 99, 5) + b"\x00\x01c\x00whatever this is"))
     assert (request.key, request.version, request.correlation_id) == (ApiKey.API_VERSIONS, 99, 5)
 
 
 @pytest.mark.behaviour("P-2")
-def test_api_versions_answers_have_header_v0() -> None:
+def test_api_versions_response_has_header_v0() -> None:
     assert response_header_version(ApiKey.API_VERSIONS, 4) == 0
     assert response_header_version(ApiKey.METADATA, 12) == 1
     assert request_header_version(ApiKey.API_VERSIONS, 3) == 2
@@ -51,18 +51,18 @@ def test_api_versions_answers_have_header_v0() -> None:
     assert raw[4:10] == struct.pack(">ih", 9, 35)
 
 
-def test_a_null_client_id_is_allowed() -> None:
+def test_parse_request_null_client_id_is_empty() -> None:
     frame = encode_request(ApiKey.API_VERSIONS, 0, 1, None, ApiVersionsRequest())
     assert parse_request(memoryview(frame)[4:]).client_id == ""
 
 
-def test_error_codes_know_whether_to_try_again() -> None:
+def test_error_code_retriable_separates_retriable_codes() -> None:
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
     assert not ErrorCode.INVALID_RECORD.retriable
     assert len(ErrorCode) == 135
 
 
-def test_uuids_have_22_characters() -> None:
+def test_uuid_to_string_returns_22_characters() -> None:
     raw = bytes(range(16))
     assert uuid_from_string(uuid_to_string(raw)) == raw
     assert len(uuid_to_string(raw)) == 22
@@ -70,7 +70,7 @@ def test_uuids_have_22_characters() -> None:
         uuid_from_string("AAAA")
 
 
-def test_heads_are_read_as_one_by_one_whatever_came_before() -> None:
+def test_request_header_cache_equals_uncached_parsing() -> None:
     body = HeartbeatRequest("g", 3, "m")
     frames = [
         memoryview(encode_request(key, version, number, client, message)[4:])
@@ -96,7 +96,7 @@ def test_heads_are_read_as_one_by_one_whatever_came_before() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\0", b"\0\x0c\0\x04\0\0\0", b"\0\x0c\0\x04\0\0\0\1\0\3on"])
-def test_a_head_that_is_cut_short_is_refused_also_after_a_whole_one(raw: bytes) -> None:
+def test_request_header_cache_truncated_header_raises_wire_error(raw: bytes) -> None:
     heads = RequestHeaderCache()
     with pytest.raises(WireError):
         heads.parse_request(memoryview(raw))

@@ -1,4 +1,4 @@
-"""Schemas are those that were held against Kafka's own; each claim of a message class reaches its codec."""
+"""Schemas: unchanged since the comparison with Kafka, and version ranges as Kafka writes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.wire.messages.metadata import MetadataResponse
 from ottla.wire.tests.schema_checksums import describe_fields, recorded_checksums, schema_checksums
 
 
-def test_every_schema_is_the_one_that_was_compared_with_kafkas() -> None:
+def test_schema_checksums_equal_recorded_checksums() -> None:
     changed = {
         name: checksum for name, checksum in schema_checksums().items() if recorded_checksums().get(name) != checksum
     }
@@ -22,7 +22,7 @@ def test_every_schema_is_the_one_that_was_compared_with_kafkas() -> None:
     assert len(recorded_checksums()) >= 270
 
 
-def test_inner_structs_count_too() -> None:
+def test_describe_fields_includes_inner_structs() -> None:
     assert "leader_epoch: int32 7+" in describe_fields(MetadataResponse)
 
 
@@ -36,7 +36,7 @@ def test_inner_structs_count_too() -> None:
         ("none", NO_VERSIONS, "none"),
     ],
 )
-def test_a_range_of_versions_is_read_as_kafka_writes_it(text: str, versions: Versions, again: str) -> None:
+def test_versions_parse_reads_kafkas_ranges(text: str, versions: Versions, again: str) -> None:
     assert Versions.parse(text) == versions
     assert str(versions) == again
     low, high = versions
@@ -46,7 +46,7 @@ def test_a_range_of_versions_is_read_as_kafka_writes_it(text: str, versions: Ver
     assert "3" not in versions
 
 
-def test_what_a_field_is_when_it_is_not_on_the_wire() -> None:
+def test_field_spec_default_value_and_array_element() -> None:
     fields = {f.name: f for f in fields_of(MetadataResponse)}
     assert fields["topics"].default_value() == []
     assert fields["topics"].default_value() is not fields["topics"].default_value()

@@ -1,4 +1,4 @@
-"""Large messages: the sliced codecs give what the plain ones give, and stop often."""
+"""Decode and encode jobs of large messages: equal to the plain codecs, with a yield every 64 elements."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ from ottla.wire.tests.random_messages import random_message
 T = TypeVar("T")
 
 
-def went_through(steps: Generator[None, None, T]) -> tuple[T, int]:
-    """The result, and how often it stopped on the way."""
+def run_and_count_yields(steps: Generator[None, None, T]) -> tuple[T, int]:
+    """Return the result of a job and the number of its yields."""
     count = 0
     while True:
         try:
@@ -62,17 +62,17 @@ def went_through(steps: Generator[None, None, T]) -> tuple[T, int]:
 
 def decoded(cls: type[Message], version: int, raw: bytes, budget: DecodeBudget | None = None) -> tuple[Any, int]:
     budget = DecodeBudget(len(raw)) if budget is None else budget
-    (message, pos), stops = went_through(compiler.decode_job(cls, version, raw, 0, budget))
+    (message, pos), stops = run_and_count_yields(compiler.decode_job(cls, version, raw, 0, budget))
     assert pos == len(raw)
     return message, stops
 
 
 def encoded(message: Message, version: int) -> tuple[list[Any], int]:
-    return went_through(compiler.encode_job(message, version))
+    return run_and_count_yields(compiler.encode_job(message, version))
 
 
 @pytest.mark.parametrize("cls", all_messages().values(), ids=lambda cls: cls.__name__)
-def test_sliced_codecs_equal_the_plain_ones(cls: type[Message]) -> None:
+def test_codec_jobs_all_messages_equal_plain_codecs(cls: type[Message]) -> None:
     rng = random.Random(cls.__name__)
     versions = spec_of(cls).versions
     for version in range(versions.low, versions.high + 1):
@@ -82,7 +82,7 @@ def test_sliced_codecs_equal_the_plain_ones(cls: type[Message]) -> None:
         assert b"".join(encoded(message, version)[0]) == raw
 
 
-def test_cut_messages_are_refused_by_both_or_by_none() -> None:
+def test_decode_job_damaged_message_equals_plain_decode() -> None:
     rng = random.Random(9)
     classes = [request_class(key) for key in ApiKey]
     for _ in range(3000):
@@ -95,7 +95,7 @@ def test_cut_messages_are_refused_by_both_or_by_none() -> None:
         outcomes = []
         for decode in (
             lambda: compiler.decode(cls, version, bytes(raw)),  # noqa: B023
-            lambda: went_through(compiler.decode_job(cls, version, bytes(raw), 0, DecodeBudget(10**9)))[0],  # noqa: B023
+            lambda: run_and_count_yields(compiler.decode_job(cls, version, bytes(raw), 0, DecodeBudget(10**9)))[0],  # noqa: B023
         ):
             try:
                 outcomes.append(str(decode()[1]))
@@ -109,20 +109,20 @@ def partitions(count: int) -> OffsetCommitRequest:
     return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=rows)])
 
 
-def test_reading_and_writing_stop_every_64_elements_of_an_array() -> None:
+def test_codec_jobs_long_array_yield_every_64_elements() -> None:
     message = partitions(64 * 10)
     raw = compiler.encode(message, 8)
     assert decoded(OffsetCommitRequest, 8, raw)[1] == 10 + 1
     assert encoded(message, 8)[1] == 10 + 1
 
 
-def test_many_small_arrays_stop_between_them() -> None:
+def test_decode_job_many_small_arrays_yields_between_arrays() -> None:
     topics = [FetchTopic("t", partitions=[FetchPartition(0)]) for _ in range(500)]
     raw = compiler.encode(FetchRequest(topics=topics), 12)
     assert decoded(FetchRequest, 12, raw)[1] >= 500 // ELEMENTS_PER_YIELD
 
 
-def test_numbers_are_read_4096_at_a_time() -> None:
+def test_decode_job_array_of_integers_yields_every_4096() -> None:
     group = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=list(range(20_000)))])
     message = OffsetFetchRequest(groups=[group])
     got, stops = decoded(OffsetFetchRequest, 8, compiler.encode(message, 8))
@@ -130,20 +130,20 @@ def test_numbers_are_read_4096_at_a_time() -> None:
     assert stops == 5 + 2
 
 
-def test_texts_are_read_64_at_a_time() -> None:
+def test_codec_jobs_array_of_strings_yield_every_64() -> None:
     message = FindCoordinatorRequest(coordinator_keys=[f"group-{n}" for n in range(640)])
     got, stops = decoded(FindCoordinatorRequest, 6, compiler.encode(message, 6))
     assert (got, stops) == (message, 10)
     assert encoded(message, 6)[1] == 10
 
 
-def test_a_message_without_arrays_never_stops() -> None:
+def test_codec_jobs_message_without_arrays_never_yield() -> None:
     message = HeartbeatRequest("g", 3, "m")
     assert decoded(HeartbeatRequest, 4, compiler.encode(message, 4)) == (message, 0)
     assert encoded(message, 4)[1] == 0
 
 
-def test_small_chunks_are_joined_on_the_way_and_record_data_is_left_alone() -> None:
+def test_encode_job_small_chunks_are_joined_and_record_data_is_not_copied() -> None:
     data = memoryview(b"x" * 9)
     rows = [PartitionData(n, records=data if n == 3000 else b"") for n in range(5000)]
     response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
@@ -153,7 +153,7 @@ def test_small_chunks_are_joined_on_the_way_and_record_data_is_left_alone() -> N
     assert b"".join(chunks) == compiler.encode(response, 12)
 
 
-def test_what_is_short_is_not_joined() -> None:
+def test_encode_job_short_message_keeps_its_chunks() -> None:
     response = FetchResponse(
         responses=[FetchableTopicResponse("t", partitions=[PartitionData(n, records=b"") for n in range(300)])]
     )
@@ -161,7 +161,7 @@ def test_what_is_short_is_not_joined() -> None:
 
 
 @pytest.mark.parametrize(("size", "stays"), [(4095, False), (4096, True), (5000, True)])
-def test_chunks_of_4_kib_are_not_copied_to_be_joined(size: int, *, stays: bool) -> None:
+def test_encode_job_chunks_of_4_kib_are_not_copied(size: int, *, stays: bool) -> None:
     data = bytes(size)
     rows = [PartitionData(n, records=data if n == 5 else b"") for n in range(5000)]
     response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
@@ -170,13 +170,13 @@ def test_chunks_of_4_kib_are_not_copied_to_be_joined(size: int, *, stays: bool) 
     assert b"".join(chunks) == compiler.encode(response, 12)
 
 
-def test_what_a_version_cannot_carry_is_refused_in_slices_too() -> None:
+def test_encode_job_field_outside_version_raises_wire_error() -> None:
     for message in (MetadataRequest([], allow_auto_topic_creation=False), FindCoordinatorRequest("g", 0, [None])):  # type: ignore[list-item]
         with pytest.raises(WireError):
             encoded(message, 3)
 
 
-def test_the_text_of_a_sliced_codec_can_be_read() -> None:
+def test_generated_source_sliced_contains_yield() -> None:
     text = compiler.generated_source(FetchRequest, 12, "decode", sliced=True)
     assert "def decode_slices_FetchRequest_v12(buf, pos, end, budget):" in text
     assert "yield" in text
@@ -190,7 +190,7 @@ def has_just(message: Message, count: int) -> bool:
     return compiler.has_more_elements_than(message, count - 1) and not compiler.has_more_elements_than(message, count)
 
 
-def test_has_many_elements_counts_structs_and_texts_in_arrays_at_all_depths() -> None:
+def test_has_more_elements_than_counts_structs_and_strings_at_all_depths() -> None:
     aborted = [AbortedTransaction(), AbortedTransaction()]
     rows = [PartitionData(0, aborted_transactions=aborted), PartitionData(1, aborted_transactions=None)]
     response = FetchResponse(responses=[FetchableTopicResponse("a", partitions=rows), FetchableTopicResponse("b")])
@@ -203,8 +203,8 @@ def test_has_many_elements_counts_structs_and_texts_in_arrays_at_all_depths() ->
 
 
 @pytest.mark.parametrize("many", [65, 66, 10_000])
-def test_more_tagged_fields_than_anybody_has_are_refused(many: int) -> None:
-    """CVE-2026-111115: each unknown tag was kept."""
+def test_decode_more_than_64_unknown_tags_raises_wire_error(many: int) -> None:
+    """Unknown tags were retained without a limit (CVE-2026-111115)."""
     raw = compiler.encode(HeartbeatRequest(), 4)[:-1]
     tags = b"".join(bytes([0x80 | n & 0x7F, n >> 7 | 0x40, 1, 7]) for n in range(many))
     count = bytes([many]) if many < 128 else bytes([0x80 | many & 0x7F, many >> 7])

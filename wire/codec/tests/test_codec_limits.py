@@ -1,4 +1,4 @@
-"""What a codec takes and refuses at its limits, the same in the compiled one and in the one that explains it.
+"""Limits of the codecs, equal in the compiled codec and in the interpreter.
 
 Sources: KIP-482 (flexible versions: compact lengths and tagged fields); the reading and writing code that Kafka's
 ``MessageDataGenerator.java`` generates (4.3.1).
@@ -33,7 +33,7 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 
-def in_slices(cls: type[Message], version: int, raw: bytes) -> tuple[Any, int]:
+def decode_by_job(cls: type[Message], version: int, raw: bytes) -> tuple[Any, int]:
     steps = compiler.decode_job(cls, version, raw, 0, DecodeBudget(len(raw)))
     while True:
         try:
@@ -42,7 +42,7 @@ def in_slices(cls: type[Message], version: int, raw: bytes) -> tuple[Any, int]:
             return end.value  # type: ignore[no-any-return]
 
 
-def writes_in_slices(message: Message, version: int) -> bytes:
+def encode_by_job(message: Message, version: int) -> bytes:
     steps = compiler.encode_job(message, version)
     while True:
         try:
@@ -53,8 +53,8 @@ def writes_in_slices(message: Message, version: int) -> bytes:
 
 Decode = Callable[[type[Message], int, bytes], tuple[Any, int]]
 Encode = Callable[[Message, int], bytes]
-each_decoder = pytest.mark.parametrize("decode", [compiler.decode, in_slices, interpreter.decode])
-each_encoder = pytest.mark.parametrize("encode", [compiler.encode, writes_in_slices, interpreter.encode])
+each_decoder = pytest.mark.parametrize("decode", [compiler.decode, decode_by_job, interpreter.decode])
+each_encoder = pytest.mark.parametrize("encode", [compiler.encode, encode_by_job, interpreter.encode])
 
 
 # ---------------------------------------------------------------- texts and bytes
@@ -63,7 +63,7 @@ each_encoder = pytest.mark.parametrize("encode", [compiler.encode, writes_in_sli
 @each_decoder
 @each_encoder
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_text_has_at_most_32767_bytes_in_either_form(decode: Decode, encode: Encode, version: int) -> None:
+def test_codecs_string_longer_than_32767_bytes_raise_wire_error(decode: Decode, encode: Encode, version: int) -> None:
     message = HeartbeatRequest("x" * 32_767, 1, "m")
     raw = encode(message, version)
     assert decode(HeartbeatRequest, version, raw) == (message, len(raw))
@@ -75,7 +75,7 @@ def test_a_text_has_at_most_32767_bytes_in_either_form(decode: Decode, encode: E
 
 
 @each_decoder
-def test_a_longer_text_is_refused_where_its_length_could_be_written(decode: Decode) -> None:
+def test_decode_compact_string_longer_than_32767_bytes_raises_wire_error(decode: Decode) -> None:
     longer = write_uvarint(32_769) + b"x" * 32_768 + b"\0\0\0\1" + b"\2m" + b"\0" + b"\0"
     with pytest.raises(WireError, match="32768"):
         decode(HeartbeatRequest, 4, longer)
@@ -86,20 +86,20 @@ def test_a_longer_text_is_refused_where_its_length_could_be_written(decode: Deco
 @each_decoder
 @each_encoder
 @pytest.mark.parametrize("version", [3, 5])
-def test_bytes_may_be_longer(decode: Decode, encode: Encode, version: int) -> None:
+def test_codecs_bytes_longer_than_32767_are_accepted(decode: Decode, encode: Encode, version: int) -> None:
     message = SyncGroupRequest("g", 1, "m", None, None, None, [SyncGroupRequestAssignment("m", bytes(100_000))])
     raw = encode(message, version)
     assert decode(SyncGroupRequest, version, raw) == (message, len(raw))
 
 
-def test_a_texts_length_is_written_with_one_added() -> None:
+def test_write_string_length_is_length_plus_one() -> None:
     assert write_string_length(32_768) == write_uvarint(32_768)
     with pytest.raises(WireError, match="a string of 32768 bytes"):
         write_string_length(32_769)
 
 
 @each_decoder
-def test_a_negative_length_is_null_where_null_may_be(decode: Decode) -> None:
+def test_decode_negative_length_is_null_only_where_nullable(decode: Decode) -> None:
     head = b"\0\1g\0\0\0\1\0\1m"
     for length in (b"\xff\xff", b"\xff\xfe", b"\x80\x00"):
         assert decode(HeartbeatRequest, 3, head + length)[0].group_instance_id is None
@@ -114,7 +114,7 @@ def test_a_negative_length_is_null_where_null_may_be(decode: Decode) -> None:
 
 
 @each_decoder
-def test_bytes_that_are_no_utf_8_are_replaced_as_java_does(decode: Decode) -> None:
+def test_decode_invalid_utf_8_is_replaced_as_in_java(decode: Decode) -> None:
     assert decode(HeartbeatRequest, 0, b"\0\3a\xffb\0\0\0\1\0\0")[0].group_id == "a\ufffdb"
 
 
@@ -131,7 +131,7 @@ FETCH = compiler.encode(FetchRequest(), 15)[:-1]
 
 @each_decoder
 @pytest.mark.parametrize(("many", "taken"), [(0, True), (1, True), (63, True), (64, True), (65, False), (300, False)])
-def test_64_unknown_tags_are_passed_over_and_no_more(decode: Decode, many: int, *, taken: bool) -> None:
+def test_decode_up_to_64_unknown_tags_are_skipped(decode: Decode, many: int, *, taken: bool) -> None:
     raw = PLAIN + tags(*((n + 7, b"x" * (n % 3)) for n in range(many)))
     if taken:
         assert decode(HeartbeatRequest, 4, raw) == (HeartbeatRequest("g", 1, "m"), len(raw))
@@ -141,7 +141,7 @@ def test_64_unknown_tags_are_passed_over_and_no_more(decode: Decode, many: int, 
 
 
 @each_decoder
-def test_tags_that_are_known_do_not_count_among_the_64(decode: Decode) -> None:
+def test_decode_known_tags_do_not_count_towards_the_limit(decode: Decode) -> None:
     known = [(0, b"\2c"), (1, b"\0\0\0\5" + b"\0" * 7 + b"\6" + b"\0")]
     unknown = [(n + 10, b"") for n in range(64)]
     got, end = decode(FetchRequest, 15, FETCH + tags(*known, *unknown))
@@ -173,13 +173,13 @@ def test_tags_that_are_known_do_not_count_among_the_64(decode: Decode) -> None:
         "only one",
     ],
 )
-def test_a_tag_that_is_not_as_it_says_is_refused(decode: Decode, raw: bytes) -> None:
+def test_decode_tag_with_wrong_size_raises_wire_error(decode: Decode, raw: bytes) -> None:
     with pytest.raises(WireError):
         decode(FetchRequest, 15, FETCH + raw)
 
 
 @each_encoder
-def test_tagged_fields_are_written_by_tag_and_only_if_they_differ(encode: Encode) -> None:
+def test_encode_tagged_fields_are_sorted_and_defaults_omitted(encode: Encode) -> None:
     assert encode(FetchRequest(), 15) == FETCH + b"\0"
     both = FetchRequest(cluster_id="c", replica_state=ReplicaState(5, 6))
     assert encode(both, 15) == FETCH + tags((0, b"\2c"), (1, b"\0\0\0\5" + b"\0" * 7 + b"\6" + b"\0"))
@@ -194,7 +194,7 @@ CURSOR = b"\2t\0\0\0\7\0"
     ("mark", "there"),
     [(b"\x80", False), (b"\xfe", False), (b"\xff", False), (b"\0", True), (b"\1", True), (b"\x7f", True)],
 )
-def test_a_struct_is_there_unless_its_mark_is_negative(decode: Decode, mark: bytes, *, there: bool) -> None:
+def test_decode_nullable_struct_is_null_for_negative_marker(decode: Decode, mark: bytes, *, there: bool) -> None:
     got, _ = decode(DescribeTopicPartitionsRequest, 0, b"\1\0\0\0\1" + mark + CURSOR * there + b"\0")
     assert got.cursor == (DescribeTopicPartitionsRequestCursor("t", 7) if there else None)
 
@@ -203,7 +203,7 @@ def test_a_struct_is_there_unless_its_mark_is_negative(decode: Decode, mark: byt
 @pytest.mark.parametrize(
     ("mark", "there"), [(b"\0", False), (b"\x80\0", False), (b"\1", True), (b"\x81\1", True), (b"\x80\1", True)]
 )
-def test_a_tagged_struct_is_there_unless_its_mark_is_0(decode: Decode, mark: bytes, *, there: bool) -> None:
+def test_decode_tagged_nullable_struct_is_null_for_marker_0(decode: Decode, mark: bytes, *, there: bool) -> None:
     value = ConsumerGroupMemberMetadataValue(classic_member_metadata=ClassicMemberMetadata(9))
     raw = compiler.encode(value, 0)
     body = b"\0\0\0\x09\1\0"
@@ -217,7 +217,7 @@ def test_a_tagged_struct_is_there_unless_its_mark_is_0(decode: Decode, mark: byt
 
 
 @each_decoder
-def test_a_count_is_held_against_the_bytes_that_are_left(decode: Decode) -> None:
+def test_decode_count_larger_than_remaining_bytes_raises_wire_error(decode: Decode) -> None:
     assert decode(MetadataRequest, 0, b"\0\0\0\2" + b"\0\0" * 2)[0].topics == [MetadataRequestTopic(name="")] * 2
     for raw in (b"\0\0\0\3" + b"\0\0" * 2, b"\x7f\xff\xff\xff" + b"\0\0" * 2):
         with pytest.raises(WireError, match=r"topics|elements"):
@@ -225,7 +225,7 @@ def test_a_count_is_held_against_the_bytes_that_are_left(decode: Decode) -> None
 
 
 def smallest(cls: type[Message], version: int, *, flexible: bool) -> Message:
-    """An instance that takes as few bytes as one can."""
+    """Return the instance of a class with the shortest encoding."""
     values: dict[str, Any] = {}
     for spec in fields_of(cls):
         tagged = flexible and version in spec.tagged
@@ -243,7 +243,7 @@ def smallest(cls: type[Message], version: int, *, flexible: bool) -> Message:
 
 
 @pytest.mark.parametrize("cls", all_messages().values(), ids=lambda cls: cls.__name__)
-def test_the_smallest_size_of_a_struct_is_what_the_smallest_one_takes(cls: type[Message]) -> None:
+def test_min_encoded_size_of_struct_equals_smallest_encoding(cls: type[Message]) -> None:
     spec = spec_of(cls)
     for version in range(spec.versions.low, spec.versions.high + 1):
         flexible = version in spec.flexible
@@ -255,7 +255,7 @@ def test_the_smallest_size_of_a_struct_is_what_the_smallest_one_takes(cls: type[
     ("kind", "old", "flexible"),
     [("string", 2, 1), ("bytes", 4, 1), ("records", 4, 1), ("uuid", 16, 16), ("bool", 1, 1), ("int64", 8, 8)],
 )
-def test_the_smallest_size_of_a_value(kind: str, old: int, flexible: int) -> None:
+def test_min_encoded_size_of_value_depends_on_flexible_version(kind: str, old: int, flexible: int) -> None:
     assert min_encoded_size(kind, None, 0, flexible=False) == old
     assert min_encoded_size(kind, None, 0, flexible=True) == flexible
 
@@ -279,19 +279,19 @@ def test_the_smallest_size_of_a_value(kind: str, old: int, flexible: int) -> Non
         (JoinGroupRequest("g", 1, 1, "m", None, "c", None), 5),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_written_is_refused(encode: Encode, message: Message, version: int) -> None:
+def test_encode_invalid_value_raises_wire_error(encode: Encode, message: Message, version: int) -> None:
     with pytest.raises(WireError):
         encode(message, version)
 
 
 @each_encoder
-def test_a_version_that_is_not_there_is_refused(encode: Encode) -> None:
+def test_encode_unknown_version_raises_wire_error(encode: Encode) -> None:
     for version in (-1, 5):
         with pytest.raises(WireError, match=f"HeartbeatRequest has no version {version}, only 0-4"):
             encode(HeartbeatRequest("g", 1, "m"), version)
 
 
-def test_what_is_left_over_is_refused_where_a_message_is_all() -> None:
+def test_decode_exact_trailing_bytes_raise_wire_error() -> None:
     with pytest.raises(WireError, match="HeartbeatRequest v4: 2 bytes left over"):
         compiler.decode_exact(HeartbeatRequest, 4, PLAIN + b"\0??")
     with pytest.raises(WireError, match="HeartbeatRequest v4"):
@@ -301,7 +301,7 @@ def test_what_is_left_over_is_refused_where_a_message_is_all() -> None:
 # ---------------------------------------------------------------- the interpreter's trace
 
 
-def test_every_value_is_told_with_its_place() -> None:
+def test_interpreter_trace_reports_each_value_with_its_position() -> None:
     told: list[tuple[str, int, int, Any]] = []
     topics = [MetadataRequestTopic(bytes(16), "t"), MetadataRequestTopic(bytes(16), None)]
     message = MetadataRequest(topics, False, include_topic_authorized_operations=True)
@@ -335,7 +335,7 @@ def test_every_value_is_told_with_its_place() -> None:
 # ---------------------------------------------------------------- keys, versions, headers
 
 
-def test_each_key_is_the_one_its_messages_carry() -> None:
+def test_api_keys_equal_keys_of_their_messages() -> None:
     for key in ApiKey:
         assert (spec_of(request_class(key)).key, spec_of(response_class(key)).key) == (key, key)
         assert (spec_of(request_class(key)).type, spec_of(response_class(key)).type) == ("request", "response")
@@ -343,14 +343,14 @@ def test_each_key_is_the_one_its_messages_carry() -> None:
     assert [int(key) for key in ApiKey] == [n for n in range(93) if not 4 <= n <= 7]
 
 
-def test_headers_have_tags_from_the_first_flexible_version_on() -> None:
+def test_request_header_version_is_2_from_first_flexible_version() -> None:
     for key in ApiKey:
         versions, flexible = request_spec(key).versions, request_spec(key).flexible
         for version in range(versions.low, versions.high + 1):
             assert request_header_version(key, version) == (2 if version in flexible else 1)
 
 
-def test_what_a_schema_says_at_its_top() -> None:
+def test_message_spec_holds_key_versions_and_listeners() -> None:
     assert request(7, "1-3", "2+", "broker controller", latest_unstable=True) == MessageSpec(
         "request", 7, (1, 3), (2, 32767), ("broker", "controller"), True
     )

@@ -1,4 +1,4 @@
-"""Compiled codecs equal the interpreter, and nothing but typed errors comes of bytes that are not what they claim."""
+"""Compiled codecs: equal to the interpreter, and only `WireError` for malformed bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL = [
 
 @settings(max_examples=1500, deadline=None)
 @given(which=st.sampled_from(ALL), seed=st.integers(0, 2**32))
-def test_compiled_and_interpreted_are_equal_both_ways(which: tuple[type[Message], int], seed: int) -> None:
+def test_compiled_codecs_random_messages_equal_interpreter(which: tuple[type[Message], int], seed: int) -> None:
     cls, version = which
     message = random_message(random.Random(seed), cls, version)
     raw = interpreter.encode(message, version)
@@ -63,7 +63,7 @@ def mutated(rng: random.Random, raw: bytes) -> bytes:
     return bytes(data)
 
 
-def test_75000_mutated_messages_bring_only_typed_errors_and_both_codecs_agree() -> None:
+def test_decode_75000_mutated_messages_raises_only_wire_error_in_both_codecs() -> None:
     rng = random.Random(11)
     refused = 0
     for turn in range(75_000):
@@ -73,7 +73,7 @@ def test_75000_mutated_messages_bring_only_typed_errors_and_both_codecs_agree() 
         refused += compiled == "refused"
         if turn % 10 == 0:
             oracle = outcome(interpreter.decode, cls, version, raw)
-            # NaN differs from itself: then what they print must be the same.
+            # NaN differs from itself; the printed forms are compared instead.
             assert compiled == oracle or str(compiled) == str(oracle), (cls, version, raw.hex())
     assert refused > 5_000
 
@@ -92,7 +92,7 @@ HUGE = b"\xff\xff\xff\xff\x0f"
         (ApiKey.LIST_GROUPS, 4, HUGE),
     ],
 )
-def test_a_count_of_four_billion_costs_nothing(key: ApiKey, version: int, raw: bytes) -> None:
+def test_decode_count_of_four_billion_allocates_less_than_100_kb(key: ApiKey, version: int, raw: bytes) -> None:
     compiler.decoder(request_class(key), version)
     tracemalloc.start()
     with pytest.raises(WireError):
@@ -102,7 +102,7 @@ def test_a_count_of_four_billion_costs_nothing(key: ApiKey, version: int, raw: b
     assert peak < 100_000
 
 
-def test_a_value_the_version_cannot_carry_is_refused_unless_ignorable() -> None:
+def test_encode_field_outside_version_raises_wire_error_unless_ignorable() -> None:
     with pytest.raises(WireError, match="does not exist in version 3"):
         compiler.encode(MetadataRequest([], allow_auto_topic_creation=False), 3)
     with pytest.raises(WireError, match="does not exist in version 3"):
@@ -111,26 +111,26 @@ def test_a_value_the_version_cannot_carry_is_refused_unless_ignorable() -> None:
     assert compiler.encode(FetchRequest(session_id=5), 4)
 
 
-def test_a_version_that_does_not_exist_is_refused() -> None:
+def test_encode_unknown_version_raises_wire_error() -> None:
     for version in (-1, 3, 19, 32767):
         with pytest.raises(WireError, match="no version"):
             compiler.encode(FetchResponse(), version)
 
 
-def test_null_where_null_may_not_be_is_refused() -> None:
+def test_encode_null_in_non_nullable_field_raises_wire_error() -> None:
     message = MetadataRequest(None)
     with pytest.raises(WireError):
         compiler.encode(message, 0)
     assert compiler.encode(message, 1) == b"\xff\xff\xff\xff"
 
 
-def test_unknown_tags_are_skipped() -> None:
+def test_decode_unknown_tags_are_skipped() -> None:
     raw = compiler.encode(response_class(ApiKey.HEARTBEAT)(), 4)
     with_tag = raw[:-1] + b"\x01\x63\x03abc"
     assert compiler.decode_exact(response_class(ApiKey.HEARTBEAT), 4, with_tag) == response_class(ApiKey.HEARTBEAT)()
 
 
-def test_record_data_passes_through_uncopied() -> None:
+def test_encode_record_data_is_not_copied() -> None:
     response = FetchResponse()
     data = memoryview(b"x" * 1000)
     from ottla.wire.messages.fetch import FetchableTopicResponse, PartitionData
@@ -139,7 +139,7 @@ def test_record_data_passes_through_uncopied() -> None:
     assert any(chunk is data for chunk in compiler.encode_chunks(response, 12))
 
 
-def test_source_shows_the_codec_that_runs() -> None:
+def test_generated_source_shows_compiled_codec() -> None:
     text = compiler.generated_source(FetchRequest, 12, "decode")
     assert "def decode_FetchRequest_v12(buf, pos, end):" in text
     assert "S_iiiibii.unpack_from(buf, pos)" in text

@@ -1,4 +1,4 @@
-"""What a large request may become in memory: honest ones of 200,000 elements pass, those that announce much do not.
+"""Memory budget of decoding: requests with 200,000 elements fit, counts far above the content do not.
 
 Sources: CVE-2026-111108 and CVE-2026-111115.
 """
@@ -39,7 +39,7 @@ def run(steps: Generator[None, None, Any]) -> Any:
 
 
 def spent_bytes(message: Message, version: int) -> int:
-    """What decoding a message takes of its budget."""
+    """Return the bytes that decoding a message charges to its budget."""
     raw = compiler.encode(message, version)
     paid = DecodeBudget(len(raw))
     before = paid.remaining_bytes + paid.remaining_early_bytes
@@ -57,14 +57,14 @@ def spent_bytes(message: Message, version: int) -> int:
         (100 * MIB, (16 + 200) * MIB, 32 * MIB),
     ],
 )
-def test_a_request_may_become_16_mib_and_twice_its_size_and_elements_a_little_more(
+def test_decode_budget_is_16_mib_plus_twice_the_request_and_an_early_part_for_elements(
     request_bytes: int, for_all: int, for_elements: int
 ) -> None:
     fresh = DecodeBudget(request_bytes)
     assert (fresh.remaining_bytes, fresh.remaining_early_bytes) == (for_all, for_elements)
 
 
-def test_elements_are_paid_from_what_is_for_them_first_and_then_from_what_is_for_all() -> None:
+def test_charge_elements_uses_the_early_budget_first() -> None:
     left = DecodeBudget(100)
     left.charge_elements(399)
     assert (left.remaining_early_bytes, left.remaining_bytes) == (1, 16 * MIB + 200)
@@ -78,7 +78,7 @@ def test_elements_are_paid_from_what_is_for_them_first_and_then_from_what_is_for
         left.charge_elements(1)
 
 
-def test_what_exceeds_the_budget_by_one_byte_is_refused() -> None:
+def test_charge_one_byte_above_the_budget_raises_wire_error() -> None:
     left = DecodeBudget(0)
     left.charge(16 * MIB)
     left.charge(0)
@@ -100,18 +100,18 @@ def test_what_exceeds_the_budget_by_one_byte_is_refused() -> None:
         (FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(7)])]), 18, 9 + 136 + 9 + 16 + 8 * 8 + 6 * 32),
     ],
 )
-def test_elements_and_texts_are_paid_for(message: Message, version: int, cost: int) -> None:
+def test_decode_charges_elements_and_strings(message: Message, version: int, cost: int) -> None:
     assert spent_bytes(message, version) == cost
 
 
-def test_a_tagged_number_is_paid_for_where_it_comes() -> None:
+def test_decode_charges_present_tagged_number() -> None:
     def of(partition: FetchPartition) -> int:
         return spent_bytes(FetchRequest(topics=[FetchTopic(partitions=[partition])]), 17)
 
     assert of(FetchPartition(7, replica_directory_id=b"x" * 16)) == of(FetchPartition(7)) + decode_budget.NUMBER_BYTES
 
 
-def test_an_instance_costs_about_what_it_takes() -> None:
+def test_estimate_instance_bytes_is_within_25_percent_of_measured_size() -> None:
     def real(make: Any) -> float:
         tracemalloc.start()
         kept = [make(n) for n in range(1000, 3000)]
@@ -145,8 +145,8 @@ HOSTILE: dict[str, tuple[int, Callable[[], Message]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_request_is_refused_before_it_takes_much_memory(name: str) -> None:
-    """CVE-2026-111108: a few bytes an element became objects of a hundred, for who had not logged in."""
+def test_decode_hostile_request_raises_wire_error_in_bounded_memory(name: str) -> None:
+    """Elements of a few bytes became objects of 100 bytes before authentication (CVE-2026-111108)."""
     version, make = HOSTILE[name]
     message = make()
     raw = compiler.encode(message, version)
@@ -174,7 +174,7 @@ SCALE = 100
 
 
 def fits(message: Message, version: int) -> bool:
-    """Whether a message `SCALE` times as long stays within the budget of its bytes."""
+    """Return True if a message `SCALE` times as long stays within the budget of its bytes."""
     raw = compiler.encode(message, version)
     usual, large = DecodeBudget(len(raw) * SCALE), DecodeBudget(len(raw))
     run(compiler.decode_job(type(message), version, raw, 0, large))
@@ -188,8 +188,8 @@ def fits(message: Message, version: int) -> bool:
     return True
 
 
-def a_value(spec: FieldSpec, number: int) -> Any:
-    """Something of a usual size."""
+def typical_value(spec: FieldSpec, number: int) -> Any:
+    """Return a value of typical size."""
     large = {"int16": 20_000, "uint16": 9092, "int32": 1_000_000_000, "int64": 10**12}
     match spec.kind.removeprefix("[]"):
         case "string":
@@ -204,8 +204,8 @@ def a_value(spec: FieldSpec, number: int) -> Any:
             return large.get(kind, 0) + number % 10_000 * (kind in large)
 
 
-def shaped(cls: type[Message], version: int, path: list[str], counts: list[int], number: int = 1) -> Any:
-    """An instance with so many elements in the arrays on a path, and none in others."""
+def build_instance(cls: type[Message], version: int, path: list[str], counts: list[int], number: int = 1) -> Any:
+    """Return an instance with the given numbers of elements in the arrays of a path, other arrays empty."""
     values: dict[str, Any] = {}
     for spec in fields_of(cls):
         if version not in spec.versions or version in spec.tagged:
@@ -213,18 +213,18 @@ def shaped(cls: type[Message], version: int, path: list[str], counts: list[int],
         elif path and spec.name == path[0]:
             some = range(number, number + counts[0])
             if spec.struct is None:
-                values[spec.name] = [a_value(spec, n) for n in some]
+                values[spec.name] = [typical_value(spec, n) for n in some]
             else:
-                values[spec.name] = [shaped(spec.struct, version, path[1:], counts[1:], n) for n in some]
+                values[spec.name] = [build_instance(spec.struct, version, path[1:], counts[1:], n) for n in some]
         elif spec.is_array or spec.kind == "struct":
             values[spec.name] = None if version in spec.nullable else spec.default_value()
         else:
-            values[spec.name] = a_value(spec, number)
+            values[spec.name] = typical_value(spec, number)
     return cls(**values)
 
 
 def paths(cls: type[Message], version: int) -> list[list[str]]:
-    """Every way down through arrays."""
+    """Return every path from a class down through its arrays."""
     out = []
     for spec in fields_of(cls):
         if spec.is_array and version in spec.versions and version not in spec.tagged:
@@ -234,11 +234,11 @@ def paths(cls: type[Message], version: int) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", HONEST.split())
-def test_an_honest_request_of_200_000_elements_fits_its_budget(name: str) -> None:
+def test_decode_valid_request_of_200000_elements_fits_its_budget(name: str) -> None:
     cls, version = request_class(ApiKey[name]), request_spec(ApiKey[name]).versions.high
     some = ELEMENTS // SCALE
     for path in paths(cls, version):
         deep = len(path) - 1
         for counts in [[1] * deep + [some]] + [[1] * (deep - 1) + [some // 2, 1]] * (deep > 0):
-            message = shaped(cls, version, path, counts)
+            message = build_instance(cls, version, path, counts)
             assert fits(message, version), path

@@ -1,5 +1,6 @@
-"""Long arrays are not kept as objects: a request's are read again by whoever goes through them, an answer's are written
-as they grow. Nobody can tell from what is read or sent."""
+"""Long arrays without objects: arrays of a request are decoded again at each iteration, those of a response are encoded
+while they grow; values and bytes are those of plain lists.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.interpreter import spec_of
 from ottla.wire.codec.lazy_array import EAGER_ELEMENTS, ELEMENTS_PER_YIELD, LARGE_ELEMENT_BYTES, LazyArray
 from ottla.wire.codec.response_array import PENDING_ROWS, changeable_array
-from ottla.wire.codec.tests.test_codec_jobs import encoded, went_through
+from ottla.wire.codec.tests.test_codec_jobs import encoded, run_and_count_yields
 from ottla.wire.errors import WireError
 from ottla.wire.limits import BUDGET_FREE_BYTES, BUDGET_FREE_RETAINED_BYTES, BUDGET_LAZY_ELEMENT_BYTES
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -47,7 +48,7 @@ def names(count: int) -> MetadataRequest:
 def read(message: Any, version: int, *, keeps: bool = False) -> Any:
     raw = compiler.encode(message, version)
     steps = compiler.decode_job(type(message), version, raw, 0, DecodeBudget(len(raw), keeps=keeps))
-    (out, pos), _ = went_through(steps)
+    (out, pos), _ = run_and_count_yields(steps)
     assert pos == len(raw)
     return out
 
@@ -62,7 +63,7 @@ def fetch(*counts: int) -> FetchRequest:
 
 
 @pytest.mark.parametrize("count", [0, 1, EAGER_ELEMENTS, EAGER_ELEMENTS + 1, 5000])
-def test_many_elements_are_not_objects_and_few_are(count: int) -> None:
+def test_decode_array_longer_than_eager_elements_is_lazy_array(count: int) -> None:
     out = read(names(count), 12)
     assert isinstance(out.topics, LazyArray) == (count > EAGER_ELEMENTS)
     assert len(out.topics) == count
@@ -80,7 +81,7 @@ def test_many_elements_are_not_objects_and_few_are(count: int) -> None:
     assert (out == names(count + 1)) is False
 
 
-def test_what_somebody_keeps_is_objects_however_many() -> None:
+def test_decode_with_keep_option_returns_list() -> None:
     out = read(names(5000), 12, keeps=True)
     assert isinstance(out.topics, list)
     assert out == names(5000)
@@ -97,10 +98,10 @@ def test_what_somebody_keeps_is_objects_however_many() -> None:
     ],
     ids=["one long", "many short", "many, some long", "many of a hundred", "many long"],
 )
-def test_an_element_that_may_be_long_itself_is_never_read_again_in_one_go(
+def test_decode_nested_long_arrays_makes_only_the_innermost_lazy(
     counts: tuple[int, ...], outer: type, inner: type
 ) -> None:
-    """Otherwise a request of one topic with a million partitions would be read in one piece by whoever looks at it."""
+    """Otherwise a request with one topic and a million partitions would be decoded again in one piece."""
     assert (EAGER_ELEMENTS + 1) * 30 > LARGE_ELEMENT_BYTES > 100 * 30
     out = read(fetch(*counts), 12)
     assert type(out.topics) is outer
@@ -108,21 +109,21 @@ def test_an_element_that_may_be_long_itself_is_never_read_again_in_one_go(
     assert out == fetch(*counts)
 
 
-def test_what_no_element_can_be_is_found_before_anybody_goes_through_them() -> None:
+def test_decode_job_malformed_element_of_lazy_array_raises_wire_error() -> None:
     raw = bytearray(compiler.encode(fetch(3000), 12))
     raw[-30:] = b"\xff" * 30
     with pytest.raises(WireError):
-        went_through(compiler.decode_job(FetchRequest, 12, raw, 0, DecodeBudget(len(raw))))
+        run_and_count_yields(compiler.decode_job(FetchRequest, 12, raw, 0, DecodeBudget(len(raw))))
 
 
 def cost(message: Any, version: int, *, keeps: bool = False) -> int:
     raw = compiler.encode(message, version)
     budget, whole = DecodeBudget(len(raw), keeps=keeps), DecodeBudget(len(raw), keeps=keeps)
-    went_through(compiler.decode_job(type(message), version, raw, 0, budget))
+    run_and_count_yields(compiler.decode_job(type(message), version, raw, 0, budget))
     return whole.remaining_bytes + whole.remaining_early_bytes - budget.remaining_bytes - budget.remaining_early_bytes
 
 
-def test_elements_that_are_no_objects_cost_a_little_whatever_is_in_them() -> None:
+def test_decode_charges_fixed_budget_per_lazy_element() -> None:
     assert cost(names(2000), 12) == 2000 * BUDGET_LAZY_ELEMENT_BYTES < cost(names(2000), 12, keeps=True)
     assert cost(DescribeGroupsRequest(["x" * 100] * 2000), 5) == 2000 * BUDGET_LAZY_ELEMENT_BYTES
     few = cost(names(EAGER_ELEMENTS), 12)
@@ -142,18 +143,18 @@ def test_elements_that_are_no_objects_cost_a_little_whatever_is_in_them() -> Non
     ],
     ids=["Fetch", "CreateTopics", "DescribeConfigs"],
 )
-def test_honest_requests_of_two_hundred_thousand_elements_are_let_in(message: Any, version: int) -> None:
+def test_decode_job_request_of_200000_elements_fits_its_budget(message: Any, version: int) -> None:
     raw = compiler.encode(message, version)
-    went_through(compiler.decode_job(type(message), version, raw, 0, DecodeBudget(len(raw))))
+    run_and_count_yields(compiler.decode_job(type(message), version, raw, 0, DecodeBudget(len(raw))))
 
 
-def test_elements_without_end_are_refused_though_none_is_an_object() -> None:
+def test_decode_job_too_many_lazy_elements_raises_wire_error() -> None:
     raw = compiler.encode(DescribeGroupsRequest([""] * 400_000), 5)
     with pytest.raises(WireError, match="far more memory"):
-        went_through(compiler.decode_job(DescribeGroupsRequest, 5, raw, 0, DecodeBudget(len(raw))))
+        run_and_count_yields(compiler.decode_job(DescribeGroupsRequest, 5, raw, 0, DecodeBudget(len(raw))))
 
 
-def test_what_is_kept_may_be_less() -> None:
+def test_decode_budget_of_retained_message_is_smaller() -> None:
     assert (
         DecodeBudget(1000).remaining_bytes - DecodeBudget(1000, keeps=True).remaining_bytes
         == BUDGET_FREE_BYTES - BUDGET_FREE_RETAINED_BYTES
@@ -162,12 +163,12 @@ def test_what_is_kept_may_be_less() -> None:
     assert BUDGET_FREE_RETAINED_BYTES > 10_000 * 200, "ten thousand members of a group"
 
 
-def test_a_long_request_takes_hardly_more_than_its_bytes() -> None:
+def test_decode_job_long_request_takes_less_than_50_kb() -> None:
     raw = compiler.encode(fetch(20_000), 12)
-    read(fetch(1), 12)  # what reads it is made at the first one, and takes more than a request
+    read(fetch(1), 12)  # The codec is compiled at its first use, which takes more memory than a request.
     tracemalloc.start()
     try:
-        (out, _), stops = went_through(compiler.decode_job(FetchRequest, 12, raw, 0, DecodeBudget(len(raw))))
+        (out, _), stops = run_and_count_yields(compiler.decode_job(FetchRequest, 12, raw, 0, DecodeBudget(len(raw))))
         total = sum(part.fetch_offset for part in out.topics[0].partitions)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -178,7 +179,7 @@ def test_a_long_request_takes_hardly_more_than_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 5])
-def test_long_arrays_of_texts_are_read_again_too(version: int) -> None:
+def test_decode_long_array_of_strings_is_lazy_and_checks_lengths(version: int) -> None:
     texts = ["", "a", "ü" * 100, "x" * 4000] + [f"g{n}" for n in range(500)]
     out = read(DescribeGroupsRequest(texts), version)
     assert isinstance(out.groups, LazyArray)
@@ -190,7 +191,9 @@ def test_long_arrays_of_texts_are_read_again_too(version: int) -> None:
         if version == 2:
             raw[at - 2] = 0xFF if length > b"\x0f" else 0
         with pytest.raises(WireError):
-            went_through(compiler.decode_job(DescribeGroupsRequest, version, raw[: at + 4], 0, DecodeBudget(len(raw))))
+            run_and_count_yields(
+                compiler.decode_job(DescribeGroupsRequest, version, raw[: at + 4], 0, DecodeBudget(len(raw)))
+            )
 
 
 # ---------------------------------------------------------------- Written
@@ -202,7 +205,7 @@ def answer(rows: list[Any]) -> ListOffsetsResponse:
 
 @pytest.mark.parametrize("version", [1, 5, 6, 9])
 @pytest.mark.parametrize("count", [0, 1, PENDING_ROWS, PENDING_ROWS + 1, 5000])
-def test_rows_that_are_written_as_they_come_are_sent_as_they_would_be(count: int, version: int) -> None:
+def test_response_array_encodes_same_bytes_as_list(count: int, version: int) -> None:
     plain = [ListOffsetsPartitionResponse(n, 0, timestamp=n * 3, offset=n * 5) for n in range(count)]
     grown: Any = response_array(ListOffsetsResponse, version)
     for row in plain:
@@ -251,7 +254,7 @@ def test_changeable_array_keeps_every_row_as_object() -> None:
     assert compiler.encode(answer(rows), 5) == compiler.encode(answer(plain), 5)
 
 
-def test_the_last_rows_may_still_be_changed_and_first_ones_no_more() -> None:
+def test_response_array_pending_rows_can_change_and_encoded_rows_cannot() -> None:
     grown: Any = response_array(ListOffsetsResponse, 5)
     rows = [ListOffsetsPartitionResponse(n) for n in range(PENDING_ROWS + 10)]
     for row in rows:
@@ -262,7 +265,7 @@ def test_the_last_rows_may_still_be_changed_and_first_ones_no_more() -> None:
     assert [row.error_code for row in out.topics[0].partitions] == [0] * 10 + [3] * PENDING_ROWS
 
 
-def test_rows_with_records_keep_them_as_they_are_given() -> None:
+def test_response_array_of_rows_with_records_keeps_their_chunks() -> None:
     rng = random.Random(4)
     plain = [PartitionData(n, records=rng.randbytes(5000)) for n in range(PENDING_ROWS * 2)]
     inner: list[Any] = response_array(FetchResponse, 12)
@@ -277,7 +280,7 @@ def test_rows_with_records_keep_them_as_they_are_given() -> None:
     assert sum(id(chunk) in given for chunk in chunks) == len(plain)
 
 
-def test_rows_in_rows_are_written_whatever_their_number() -> None:
+def test_response_array_nested_encodes_same_bytes_as_lists() -> None:
     for topics, parts in ((PENDING_ROWS * 3, 2), (3, PENDING_ROWS * 3)):
         outer: list[Any] = response_array(ListOffsetsResponse, 6)
         plain = []
@@ -292,7 +295,7 @@ def test_rows_in_rows_are_written_whatever_their_number() -> None:
         assert compiler.encode(ListOffsetsResponse(topics=outer), 6) == raw
 
 
-def test_a_row_the_version_cannot_carry_is_refused_when_it_is_written() -> None:
+def test_response_array_invalid_row_raises_wire_error_when_encoded() -> None:
     assert spec_of(ListOffsetsResponse).versions.high >= 4
     grown: Any = response_array(ListOffsetsResponse, 4)
     wrong: Any = "not a number"
@@ -302,7 +305,7 @@ def test_a_row_the_version_cannot_carry_is_refused_when_it_is_written() -> None:
         grown.append(ListOffsetsPartitionResponse(wrong))
 
 
-def test_an_answer_that_grows_long_takes_little_more_than_its_bytes() -> None:
+def test_response_array_of_10000_rows_takes_three_times_its_bytes_at_most() -> None:
     tracemalloc.start()
     try:
         grown: Any = response_array(ListOffsetsResponse, 9)

@@ -1,4 +1,4 @@
-"""Numbers, varints and uuids: their bytes, their limits, and what is refused."""
+"""Numbers, varints and UUIDs: their bytes, limits and errors."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ VARLONGS = [
 
 @pytest.mark.parametrize(("value", "raw"), UVARINTS)
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_uvarints_of_byte_utils(value: int, raw: str, kind: type) -> None:
+def test_uvarint_equals_encoding_of_byte_utils(value: int, raw: str, kind: type) -> None:
     assert write_uvarint(value).hex() == raw
     assert read_uvarint(kind(b"\xff" + bytes.fromhex(raw) + b"\x01"), 1) == (value, 1 + len(raw) // 2)
 
 
 @pytest.mark.parametrize(("value", "raw"), VARLONGS)
-def test_varlongs_of_byte_utils(value: int, raw: str) -> None:
+def test_varlong_equals_encoding_of_byte_utils(value: int, raw: str) -> None:
     assert write_varlong(value).hex() == raw
     assert read_varlong(b"\xff" + bytes.fromhex(raw) + b"\x01", 1) == (value, 1 + len(raw) // 2)
 
 
 @pytest.mark.parametrize(("value", "raw"), [row for row in VARLONGS if len(row[1]) <= 10])
-def test_varints_of_byte_utils(value: int, raw: str) -> None:
+def test_varint_equals_encoding_of_byte_utils(value: int, raw: str) -> None:
     assert read_varint(b"\xff" + bytes.fromhex(raw) + b"\x01", 1) == (value, 1 + len(raw) // 2)
 
 
-def test_a_varint_has_five_bytes_and_32_bits() -> None:
+def test_read_varint_longer_than_five_bytes_raises_wire_error() -> None:
     assert read_varint(b"\xff\xff\xff\xff\x7f", 0) == (-(2**31), 5)
     assert read_varint(b"\x80\x80\x80\x80\x01", 0) == (2**27, 5)
     with pytest.raises(WireError, match="more than five bytes"):
@@ -77,7 +77,7 @@ def test_a_varint_has_five_bytes_and_32_bits() -> None:
             read_varint(bytes.fromhex(cut), 0)
 
 
-def test_every_varint_is_read_as_it_was_written() -> None:
+def test_varints_random_values_survive_round_trip() -> None:
     rng = random.Random(5)
     for _ in range(2000):
         small, long = rng.getrandbits(rng.randrange(1, 33)), rng.getrandbits(rng.randrange(1, 64))
@@ -88,25 +88,25 @@ def test_every_varint_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("value", [-1, 2**32])
-def test_what_does_not_fit_32_bits_is_no_uvarint(value: int) -> None:
+def test_write_uvarint_beyond_32_bits_raises_wire_error(value: int) -> None:
     with pytest.raises(WireError, match="is no uvarint"):
         write_uvarint(value)
 
 
-def test_bits_beyond_the_width_are_dropped_as_java_drops_them() -> None:
+def test_read_varint_drops_bits_beyond_its_width_as_java() -> None:
     assert read_uvarint(b"\xff\xff\xff\xff\x7f", 0) == (2**32 - 1, 5)
     assert read_varlong(b"\xff" * 9 + b"\x7f", 0) == (-(2**63), 10)
 
 
 @pytest.mark.parametrize("raw", ["", "80", "8080", "80808080"])
-def test_a_varint_that_is_cut_off_is_refused(raw: str) -> None:
+def test_read_varint_truncated_raises_error(raw: str) -> None:
     with pytest.raises(WireError):
         read_uvarint(bytes.fromhex(raw), 0)
     with pytest.raises(IndexError):
         read_varlong(bytes.fromhex(raw), 0)
 
 
-def test_a_varint_that_goes_on_too_long_is_refused() -> None:
+def test_read_varint_too_long_raises_wire_error() -> None:
     assert read_uvarint(b"\x80\x80\x80\x80\x01", 0) == (2**28, 5)
     with pytest.raises(WireError, match="more than five bytes"):
         read_uvarint(b"\x80" * 5 + b"\x01", 0)
@@ -131,25 +131,25 @@ FIXED = [
 
 
 @pytest.mark.parametrize(("kind", "value", "raw"), FIXED)
-def test_numbers_are_big_endian(kind: str, value: float, raw: str) -> None:
+def test_fixed_numbers_are_big_endian(kind: str, value: float, raw: str) -> None:
     assert write_fixed(kind, value).hex() == raw
     assert read_fixed(kind, b"\x55" + bytes.fromhex(raw) + b"\x55", 1) == (value, 1 + len(raw) // 2)
 
 
-def test_any_byte_but_zero_is_true() -> None:
+def test_read_bool_nonzero_byte_is_true() -> None:
     assert read_fixed("bool", b"\x02", 0) == (True, 1)
 
 
 @pytest.mark.parametrize(
     ("kind", "value"), [("int8", 128), ("int8", -129), ("uint16", -1), ("int32", 2**31), ("uint32", -1)]
 )
-def test_a_number_that_does_not_fit_is_refused(kind: str, value: int) -> None:
+def test_write_fixed_out_of_range_raises_wire_error(kind: str, value: int) -> None:
     with pytest.raises(WireError, match=f"{value} is no {kind}"):
         write_fixed(kind, value)
 
 
 @pytest.mark.parametrize(("size", "refused"), [(0, False), (3, False), (4, True), (-1, True)])
-def test_bytes_are_taken_only_where_they_are(size: int, *, refused: bool) -> None:
+def test_read_bytes_beyond_the_end_raises_wire_error(size: int, *, refused: bool) -> None:
     if refused:
         with pytest.raises(WireError, match=f"{size} bytes wanted at 2, 3 there"):
             read_bytes(b"abcde", 2, size)
@@ -158,7 +158,7 @@ def test_bytes_are_taken_only_where_they_are(size: int, *, refused: bool) -> Non
         assert (bytes(taken), pos) == (b"abcde"[2 : 2 + size], 2 + size)
 
 
-def test_ids_are_22_characters_of_base64url() -> None:
+def test_uuid_string_is_22_characters_of_base64url() -> None:
     assert uuid_to_string(bytes(16)) == "AAAAAAAAAAAAAAAAAAAAAA"
     assert uuid_to_string(b"\xff" * 16) == "_____________________w"
     raw = random.Random(1).randbytes(16)

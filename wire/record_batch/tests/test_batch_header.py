@@ -1,4 +1,4 @@
-"""The header of a batch: each field at its place, what is stamped without the checksum, and what is no batch.
+"""Batch header: position of each field, fields outside the checksum, malformed headers.
 
 Source: ``DefaultRecordBatch.java`` (apache/kafka 4.3.1), whose layout the bytes below follow.
 """
@@ -49,7 +49,7 @@ HEADER = bytes.fromhex("".join(raw for raw, _ in FIELDS.values()))
 HERE = {name: sum(len(raw) // 2 for raw, _ in list(FIELDS.values())[:n]) for n, name in enumerate(FIELDS)}
 
 
-def test_each_field_is_at_its_place() -> None:
+def test_parse_header_reads_each_field_at_its_position() -> None:
     header = parse_header(b"?" * 3 + HEADER + b"!", 3)
     assert header._asdict() == {name: value for name, (_, value) in FIELDS.items()}
     assert len(HEADER) == HEADER_BYTES == 61
@@ -60,7 +60,7 @@ def test_each_field_is_at_its_place() -> None:
     assert HERE["max_timestamp"] == MAX_TIMESTAMP_OFFSET
 
 
-def test_what_follows_from_the_fields() -> None:
+def test_header_derived_offsets_size_and_last_sequence() -> None:
     header = parse_header(HEADER)
     base = header.base_offset
     assert (header.size_bytes, header.last_offset, header.next_offset) == (62, base + 16, base + 17)
@@ -74,7 +74,7 @@ def test_what_follows_from_the_fields() -> None:
     ("bit", "told"),
     [(0x10, "is_transactional"), (0x20, "is_control"), (0x08, "has_log_append_time")],
 )
-def test_each_bit_of_the_attributes_is_its_own(bit: int, told: str) -> None:
+def test_header_attribute_bits_are_independent(bit: int, told: str) -> None:
     header = parse_header(HEADER)
     names = ("is_transactional", "is_control", "has_log_append_time")
     assert [getattr(header._replace(attributes=bit), name) for name in names] == [name == told for name in names]
@@ -99,21 +99,21 @@ def patched(name: str, value: int, form: str) -> bytes:
         (patched("batch_length", -12, ">i"), "batch length -12 is less than its header"),
     ],
 )
-def test_what_is_no_header_is_refused(raw: bytes, why: str) -> None:
+def test_parse_header_malformed_raises_wire_error(raw: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         parse_header(raw)
     with pytest.raises(WireError, match=why):
         parse_header(b"??" + raw, 2)
 
 
-def test_a_header_alone_is_a_batch_without_records() -> None:
+def test_parse_header_without_records_has_61_bytes() -> None:
     assert parse_header(patched("batch_length", 49, ">i")).size_bytes == 61
 
 
 BATCH = build_batch([NewRecord(b"k", b"v", 5), NewRecord(None, b"w", 3)], base_offset=9, producer_id=7, leader_epoch=2)
 
 
-def test_the_checksum_is_over_all_from_the_attributes_on() -> None:
+def test_crc_matches_covers_bytes_from_attributes_on() -> None:
     header = parse_header(BATCH)
     assert header.crc == crc32c(BATCH[21:])
     for at in range(len(BATCH)):
@@ -123,7 +123,7 @@ def test_the_checksum_is_over_all_from_the_attributes_on() -> None:
     assert not crc_matches(BATCH, header._replace(crc=header.crc ^ 1))
 
 
-def test_what_a_leader_stamps_is_two_fields_and_no_other() -> None:
+def test_set_offset_and_epoch_changes_two_fields_only() -> None:
     raw = bytearray(b"?" + BATCH)
     set_offset_and_epoch(raw, 1, 2**40, 77)
     assert parse_header(raw, 1) == parse_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=77)
@@ -131,7 +131,7 @@ def test_what_a_leader_stamps_is_two_fields_and_no_other() -> None:
     assert raw[:1] == b"?"
 
 
-def test_stamped_times_are_checksummed_anew() -> None:
+def test_set_max_timestamp_updates_the_checksum() -> None:
     raw = bytearray(b"?" + BATCH + b"?")
     wanted = parse_header(BATCH)._replace(attributes=0x08, max_timestamp=12345)
     told = set_max_timestamp(raw, 1, wanted)
@@ -140,17 +140,17 @@ def test_stamped_times_are_checksummed_anew() -> None:
     assert (raw[:1], raw[62:]) == (b"?", BATCH[61:] + b"?")
 
 
-def test_a_batch_is_packed_whatever_length_and_checksum_its_header_says() -> None:
+def test_pack_batch_computes_length_and_checksum() -> None:
     header = parse_header(BATCH)
     assert pack_batch(header._replace(batch_length=-5, crc=0), BATCH[61:]) == BATCH
     assert parse_header(pack_batch(header, b"")).batch_length == 49
 
 
-def test_size_and_offset_are_told_of_any_format() -> None:
+def test_read_offset_and_size_reads_first_twelve_bytes() -> None:
     assert read_offset_and_size(b"?" + HEADER[:12], 1) == (0x0102030405060708, 62)
 
 
-def test_batches_are_walked_back_to_back() -> None:
+def test_iterate_batches_yields_complete_batches_and_rejects_invalid_length() -> None:
     raw = b"??" + BATCH + BATCH
     size = len(BATCH)
     for tail in (b"", bytes(11), BATCH[:12], BATCH[:61], BATCH[:-1]):

@@ -1,7 +1,7 @@
-"""Codecs: what each reads of strangers' bytes, in how much memory, and how its data is recognised.
+"""Compression codecs: accepted encodings, memory limits, and recognition of compressed data.
 
-Sources: `SnappyInputStream` and `GZIPInputStream` as Kafka uses them, RFC 1952 (gzip members), RFC 8878 (zstd
-frames), the LZ4 frame format, snappy's format description (a block begins with its size as a varint).
+Sources: `SnappyInputStream` and `GZIPInputStream` as Kafka uses them, RFC 1952 (gzip members), RFC 8878 (zstd frames),
+the LZ4 frame format, snappy's format description (a block begins with its size as a varint).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ XERIAL = bytes.fromhex("82534e41505059000000000100000001")
 
 
 def block(raw: bytes) -> bytes:
-    """A block behind its length, as xerial frames it."""
+    """Return a block after its length, as xerial frames it."""
     return struct.pack(">i", len(raw)) + raw
 
 
@@ -51,14 +51,14 @@ def block(raw: bytes) -> bytes:
         (4, CompressionType.ZSTD),
     ],
 )
-def test_the_codec_is_the_lowest_three_bits(attributes: int, codec: CompressionType) -> None:
+def test_compression_type_of_uses_lowest_three_bits(attributes: int, codec: CompressionType) -> None:
     assert compression_type_of(attributes) is codec
     assert compression_type_of(attributes | 0x78) is codec
     assert compression_type_of(attributes | -8) is codec
 
 
 @pytest.mark.parametrize("attributes", [5, 6, 7, 0x0F])
-def test_numbers_that_name_no_codec_are_refused(attributes: int) -> None:
+def test_compression_type_of_unknown_codec_raises_wire_error(attributes: int) -> None:
     with pytest.raises(WireError, match=f"unknown codec {attributes & 7}"):
         compression_type_of(attributes)
 
@@ -67,7 +67,7 @@ def test_numbers_that_name_no_codec_are_refused(attributes: int) -> None:
 
 
 def lz4_frame(data: bytes, *, linked: bool = False, content_size: int | None = None) -> bytes:
-    """A frame with a content size, right unless given, and a content checksum."""
+    """Return a frame with a content checksum, and with a content size if given."""
     raw = lz4.frame.compress(data, content_checksum=True, block_linked=linked, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
     if content_size is None:
         return bytes(raw)
@@ -123,7 +123,7 @@ def other_programs() -> dict[str, tuple[CompressionType, bytes]]:
 
 
 @pytest.mark.parametrize("name", other_programs())
-def test_what_other_programs_write_is_read(name: str) -> None:
+def test_decompress_data_of_other_implementations_returns_content(name: str) -> None:
     codec, data = other_programs()[name]
     assert check_compressed_prefix(codec, data) is ErrorCode.NONE
     for kind in (bytes, bytearray, memoryview):
@@ -132,7 +132,7 @@ def test_what_other_programs_write_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("size", [0, 1, 32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 100_000])
-def test_what_is_packed_in_pieces_or_at_once_is_read_again(codec: CompressionType, size: int) -> None:
+def test_compressor_in_pieces_or_at_once_survives_round_trip(codec: CompressionType, size: int) -> None:
     data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
     pack = create_compressor(codec)
     packed = b"".join(pack.add(data[at : at + 7000]) for at in range(0, size, 7000)) + pack.finish()
@@ -142,7 +142,7 @@ def test_what_is_packed_in_pieces_or_at_once_is_read_again(codec: CompressionTyp
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_codecs_data_is_known_by_its_beginning(codec: CompressionType) -> None:
+def test_check_compressed_prefix_accepts_only_data_of_its_codec(codec: CompressionType) -> None:
     data = compress(codec, TEXT)
     assert check_compressed_prefix(codec, data) is ErrorCode.NONE
     assert check_compressed_prefix(codec, memoryview(bytearray(data))) is ErrorCode.NONE
@@ -153,19 +153,19 @@ def test_a_codecs_data_is_known_by_its_beginning(codec: CompressionType) -> None
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_what_no_codec_writes_does_not_begin_like_one(codec: CompressionType) -> None:
+def test_check_compressed_prefix_of_unknown_data_returns_error(codec: CompressionType) -> None:
     for data in (b"", b"\x1f", b"\x28\xb5\x2f", b"\x04\x22\x4d", b"\x80" * 100, b"\x05\x01", b"some text"):
         assert check_compressed_prefix(codec, data) is not ErrorCode.NONE
 
 
-def test_snappy_begins_with_a_size_and_then_bytes_as_they_are() -> None:
+def test_check_compressed_prefix_snappy_requires_size_and_literal() -> None:
     for size in (1, 127, 128, 20_000, 3_000_000):
         assert check_compressed_prefix(CompressionType.SNAPPY, snappy.compress(bytes(size))) is ErrorCode.NONE
         assert (
             check_compressed_prefix(CompressionType.SNAPPY, XERIAL + block(snappy.compress(bytes(size))))
             is ErrorCode.NONE
         )
-    for kind in (1, 2, 3):  # a copy: of what?
+    for kind in (1, 2, 3):  # A copy without preceding literal bytes is invalid.
         assert check_compressed_prefix(CompressionType.SNAPPY, bytes([40, kind]) + bytes(40)) is not ErrorCode.NONE
         assert (
             check_compressed_prefix(CompressionType.SNAPPY, XERIAL + block(bytes([40, kind]) + bytes(40)))
@@ -176,7 +176,7 @@ def test_snappy_begins_with_a_size_and_then_bytes_as_they_are() -> None:
     )
 
 
-def test_a_long_run_of_bytes_that_never_end_a_size_is_not_gone_through() -> None:
+def test_check_compressed_prefix_snappy_reads_less_than_50_bytes() -> None:
     class Watched(bytes):
         read = 0
 
@@ -246,13 +246,13 @@ def broken() -> dict[str, tuple[CompressionType, bytes]]:
 
 
 @pytest.mark.parametrize("name", broken())
-def test_data_that_is_not_its_codecs_is_refused(name: str) -> None:
+def test_decompress_malformed_data_raises_wire_error(name: str) -> None:
     codec, data = broken()[name]
     with pytest.raises(WireError):
         decompress(codec, data)
 
 
-def test_a_zstd_window_of_128_mib_is_read_as_zstd_jni_reads_it() -> None:
+def test_decompress_zstd_window_of_128_mib_is_accepted() -> None:
     assert bytes(decompress(CompressionType.ZSTD, b"\x28\xb5\x2f\xfd\x00\x88" + b"\x09\x00\x00" + b"x")) == b"x"
 
 
@@ -263,7 +263,7 @@ def test_a_zstd_window_of_128_mib_is_read_as_zstd_jni_reads_it() -> None:
     ("codec", "low", "high"),
     [(CompressionType.GZIP, 1, 9), (CompressionType.LZ4, 1, 12), (CompressionType.ZSTD, -5, 19)],
 )
-def test_a_level_is_taken(codec: CompressionType, low: int, high: int) -> None:
+def test_compress_level_affects_the_size(codec: CompressionType, low: int, high: int) -> None:
     rng = random.Random(3)
     data = b" ".join(rng.choice((b"alpha", b"beta", b"gamma", b"delta")) for _ in range(20_000))
 
@@ -278,7 +278,7 @@ def test_a_level_is_taken(codec: CompressionType, low: int, high: int) -> None:
     assert both(None) == both(usual[codec])
 
 
-def test_snappy_is_written_in_xerial_blocks_of_32_kib() -> None:
+def test_compress_snappy_writes_xerial_blocks_of_32_kib() -> None:
     data = random.Random(2).randbytes(70_000)
     raw = compress(CompressionType.SNAPPY, data)
     assert raw[:16] == XERIAL
@@ -286,20 +286,20 @@ def test_snappy_is_written_in_xerial_blocks_of_32_kib() -> None:
     assert sizes == [32 * 1024, 32 * 1024, 70_000 - 64 * 1024]
 
 
-def test_lz4_is_written_in_blocks_of_64_kib_as_kafka_does() -> None:
+def test_compress_lz4_writes_independent_blocks_of_64_kib() -> None:
     pack = create_compressor(CompressionType.LZ4)
     for raw in (compress(CompressionType.LZ4, TEXT), pack.add(TEXT) + pack.finish()):
         assert lz4.frame.get_frame_info(raw)["block_size"] == 64 * 1024
         assert not lz4.frame.get_frame_info(raw)["block_linked"], "Java reads independent blocks only"
 
 
-def test_a_packer_without_a_codec_gives_what_it_gets() -> None:
+def test_compressor_none_returns_its_input() -> None:
     pack = create_compressor(CompressionType.NONE)
     assert (pack.add(b"abc"), pack.finish()) == (b"abc", b"")
 
 
-def test_what_unpacks_to_too_much_is_told_by_another_process_as_by_this_one() -> None:
-    """Compaction runs beside: its errors come over a pipe."""
+def test_decompressed_size_exceeded_survives_pickling() -> None:
+    """A compaction process returns its errors through a pipe."""
     error = DecompressedSizeExceeded(CompressionType.ZSTD, 5)
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again)) == (DecompressedSizeExceeded, str(error))

@@ -61,7 +61,7 @@ BEGINNINGS: list[tuple[CompressionType, bytes, ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("codec", "data", "code"), BEGINNINGS)
-def test_check_beginning_with_a_header_returns_kafkas_code(
+def test_check_compressed_prefix_header_returns_kafkas_code(
     codec: CompressionType, data: bytes, code: ErrorCode
 ) -> None:
     assert check_compressed_prefix(codec, data) is code
@@ -70,7 +70,7 @@ def test_check_beginning_with_a_header_returns_kafkas_code(
 
 @pytest.mark.parametrize("flags", [0x60, 0x64, 0x70, 0x74])
 @pytest.mark.parametrize("block_size", [0x40, 0x50, 0x60, 0x70])
-def test_parse_lz4_descriptor_accepts_only_the_right_checksum(flags: int, block_size: int) -> None:
+def test_parse_lz4_descriptor_wrong_checksum_raises_wire_error(flags: int, block_size: int) -> None:
     descriptor = bytes((flags, block_size))
     right = xxh32_intdigest(descriptor) >> 8 & 0xFF
     found = parse_lz4_descriptor(LZ4_MAGIC + descriptor + bytes((right, *range(8))))

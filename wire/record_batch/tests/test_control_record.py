@@ -1,4 +1,4 @@
-"""Control records: types, ends of transactions, and what cannot be read."""
+"""Control records: types, end transaction markers, malformed records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def record(key: str | None, value: str | None) -> Record:
         (None, None),
     ],
 )
-def test_the_type_stands_behind_the_version_in_the_key(key: str | None, kind: int | None) -> None:
+def test_read_control_type_returns_second_field_of_key(key: str | None, kind: int | None) -> None:
     assert read_control_type(record(key, "")) == kind
 
 
@@ -53,7 +53,7 @@ def test_the_type_stands_behind_the_version_in_the_key(key: str | None, kind: in
         (None, "000000000005", None),
     ],
 )
-def test_the_end_of_a_transaction_names_its_coordinators_epoch(
+def test_parse_end_transaction_marker_returns_coordinator_epoch(
     key: str, value: str, end: EndTransactionMarker | None
 ) -> None:
     assert parse_end_transaction_marker(record(key, value)) == end
@@ -69,25 +69,25 @@ def test_the_end_of_a_transaction_names_its_coordinators_epoch(
         (ctl.VotersRecord(0, [ctl.VotersRecordVoter(1, bytes(16))]), 6),
     ],
 )
-def test_what_is_written_is_read_again(message: object, kind: int) -> None:
+def test_control_record_survives_round_trip(message: object, kind: int) -> None:
     new = build_control_record(message, 5)  # type: ignore[arg-type]
     assert new.key == b"\x00\x00\x00" + bytes([kind])
     assert new.timestamp_ms == 5
     assert decode_control_record(Record(0, 5, new.key, new.value, ())) == message
 
 
-def test_a_marker_is_read_behind_its_version() -> None:
+def test_decode_control_record_end_transaction_marker_skips_its_version() -> None:
     assert decode_control_record(record("00000001", "000000000005")) == ctl.EndTxnMarker(5)
 
 
-def test_a_newer_leader_change_is_read_as_the_newest_we_know() -> None:
+def test_decode_control_record_newer_leader_change_uses_highest_known_version() -> None:
     raw = build_control_record(ctl.LeaderChangeMessage(0, 3), 0).value
     assert raw is not None
     got = decode_control_record(Record(0, 0, b"\x00\x00\x00\x02", b"\x00\x09" + raw[2:], ()))
     assert got == ctl.LeaderChangeMessage(9, 3)
 
 
-def test_a_leader_change_of_version_1_names_directories() -> None:
+def test_decode_control_record_leader_change_v1_has_voter_directories() -> None:
     voter = ctl.LeaderChangeMessageVoter(4, bytes(range(16)))
     raw = compiler.encode(ctl.LeaderChangeMessage(1, 3, [voter], [voter]), 1)
     assert decode_control_record(Record(0, 0, b"\0\0\0\2", raw, ())) == ctl.LeaderChangeMessage(1, 3, [voter], [voter])
@@ -95,7 +95,7 @@ def test_a_leader_change_of_version_1_names_directories() -> None:
     assert decode_control_record(Record(0, 0, b"\0\0\0\2", negative, ())) == ctl.LeaderChangeMessage(-1, 3)
 
 
-def test_a_type_nobody_knows_is_tolerated_and_none_is_not() -> None:
+def test_decode_control_record_unknown_type_returns_none_and_malformed_raises() -> None:
     assert decode_control_record(record("00000063", "0000")) is None
     for key, value in ((None, "0000"), ("0000", "0000"), ("00000002", None), ("00000002", "00")):
         with pytest.raises(WireError, match="without type or content"):

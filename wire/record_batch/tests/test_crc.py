@@ -1,4 +1,4 @@
-"""The checksum: that it is the right one, and how little is loaded for it."""
+"""CRC-32C: its value, and the modules imported for it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ottla.wire.record_batch import crc
 
 CHECK = b"123456789"
 CHECKED = 0xE3069283
-"""RFC 3720, appendix B.4, has others; this one is what catalogues of checksums test by."""
+"""Check value of CRC-32C in catalogues of checksums; RFC 3720, appendix B.4, has other values."""
 
 
-def test_it_is_crc_32c_and_goes_on_from_a_checksum() -> None:
+def test_crc32c_equals_check_value_and_continues_from_a_checksum() -> None:
     assert crc.crc32c(CHECK) == CHECKED == of_the_package(CHECK)
     assert crc.crc32c(CHECK[4:], crc.crc32c(CHECK[:4])) == CHECKED
 
 
-def test_it_loads_nothing_but_the_c_function() -> None:
+def test_crc_import_loads_only_the_c_extension() -> None:
     seen = "import sys; from ottla.wire.record_batch.crc import crc32c; print(crc32c(b'1'), *sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True).stdout.split()
     assert loaded[0] == str(of_the_package(b"1"))
@@ -29,7 +29,7 @@ def test_it_loads_nothing_but_the_c_function() -> None:
 
 
 @pytest.mark.parametrize("missing", [crc.PACKAGE, crc.EXTENSION])
-def test_where_it_is_not_found_the_package_is_imported(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crc_load_without_extension_imports_the_package(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = PathFinder.find_spec
 
     def find_spec(name: str, path: object = None) -> ModuleSpec | None:

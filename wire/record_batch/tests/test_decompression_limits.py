@@ -1,4 +1,4 @@
-"""Decompression takes limited memory, and comes in pieces between which others get their turn."""
+"""Limits of decompression: bounded memory and bounded pieces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.wire.record_batch.tests.test_compression import PACKED, TEXT, XERIAL,
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("size", [1, 1000, 65_536])
-def test_no_piece_is_larger_than_asked_for(codec: CompressionType, size: int) -> None:
+def test_iterate_decompressed_pieces_have_at_most_the_given_size(codec: CompressionType, size: int) -> None:
     data = TEXT[: 200 * size]
     got = list(iterate_decompressed(codec, compress(codec, data), size))
     assert b"".join(got) == data
@@ -31,7 +31,7 @@ def test_no_piece_is_larger_than_asked_for(codec: CompressionType, size: int) ->
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_one_byte_more_than_the_limit_is_refused(codec: CompressionType) -> None:
+def test_decompress_one_byte_above_the_limit_raises_wire_error(codec: CompressionType) -> None:
     packed = compress(codec, TEXT)
     assert bytes(decompress(codec, packed, len(TEXT))) == TEXT
     if codec is not CompressionType.NONE:
@@ -40,14 +40,14 @@ def test_one_byte_more_than_the_limit_is_refused(codec: CompressionType) -> None
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_nothing_fits_a_limit_of_nothing(codec: CompressionType) -> None:
+def test_decompress_limit_zero_accepts_only_empty_data(codec: CompressionType) -> None:
     assert decompress(codec, compress(codec, b""), 0) == b""
     with pytest.raises(WireError, match="more than 0 bytes"):
         decompress(codec, compress(codec, b"x"), 0)
 
 
-def test_a_snappy_block_too_large_for_the_limit_is_refused_before_it_is_unpacked() -> None:
-    """CVE-2023-34455: room was made for as much as a block claimed."""
+def test_decompress_snappy_block_above_the_limit_raises_before_allocation() -> None:
+    """Memory for the claimed size of a block was allocated: CVE-2023-34455."""
     packed = snappy.compress(bytes(32 << 20))
     tracemalloc.start()
     for data in (packed, XERIAL + block(packed)):
@@ -58,7 +58,7 @@ def test_a_snappy_block_too_large_for_the_limit_is_refused_before_it_is_unpacked
     assert peak < 4 << 20
 
 
-def test_snappy_may_claim_32_times_its_size_and_no_more() -> None:
+def test_decompress_snappy_claim_above_32_times_its_size_raises_wire_error() -> None:
     """CVE-2023-34455."""
 
     def claims(times: int) -> bytes:
@@ -77,17 +77,17 @@ EMPTY_MEMBER = gzip.compress(b"")
     ("codec", "data"),
     [(CompressionType.GZIP, EMPTY_MEMBER * 1000), (CompressionType.SNAPPY, XERIAL + block(b"\0") * 1000)],
 )
-def test_long_data_that_holds_nothing_comes_in_as_many_empty_pieces(codec: CompressionType, data: bytes) -> None:
+def test_iterate_decompressed_empty_blocks_yields_empty_pieces(codec: CompressionType, data: bytes) -> None:
     assert 999 <= len(list(iterate_decompressed(codec, data, 1 << 16))) <= 1000
     assert decompress(codec, data) == b""
 
 
-def test_ordinary_data_has_no_empty_piece() -> None:
+def test_iterate_decompressed_ordinary_data_yields_one_piece() -> None:
     for codec in PACKED:
         assert len(list(iterate_decompressed(codec, compress(codec, b"x" * 1000), 1 << 16))) == 1
 
 
-def test_of_tiny_gzip_members_each_is_copied_not_all_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompress_many_gzip_members_copies_each_member_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fed, real = [], zlib.decompressobj
 
     class Counting:
@@ -110,8 +110,8 @@ def test_of_tiny_gzip_members_each_is_copied_not_all_that_follows(monkeypatch: p
     assert len(fed) < 40
 
 
-def test_pieces_of_a_zstd_frame_within_a_large_window_are_bounded() -> None:
-    """A block of 4 bytes unpacks to 128 KiB: the library gets one at a time."""
+def test_iterate_decompressed_zstd_large_window_takes_bounded_memory() -> None:
+    """A block of 4 bytes decompresses to 128 KiB; the library gets one at a time."""
     raw = b"\x28\xb5\x2f\xfd\x00\x88"
     raw += b"".join(((128 * 1024) << 3 | 2 | (number == 999)).to_bytes(3, "little") + b"x" for number in range(1000))
     tracemalloc.start()
@@ -135,7 +135,7 @@ def zstd_of_empty_blocks(count: int, *, small: bool) -> bytes:
         (CompressionType.LZ4, lz4.frame.compress(b"")[:-4] + b"\1\0\0\x80x" * 12_000 + bytes(4), b"x" * 12_000),
     ],
 )
-def test_pieces_of_many_tiny_blocks_come_after_a_limited_number_of_them(
+def test_iterate_decompressed_tiny_blocks_yields_after_1000_blocks(
     codec: CompressionType, data: bytes, whole: bytes
 ) -> None:
     blocks = len(data) // (3 if codec is CompressionType.ZSTD else 5)

@@ -1,4 +1,4 @@
-"""Records out of pieces of a batch: the same whatever the pieces, and each thing that is not as claimed is refused.
+"""Incremental record parser: the result does not depend on the pieces, and malformed records are rejected.
 
 Source: ``DefaultRecord.readFrom`` and ``readPartiallyFrom`` (apache/kafka 4.3.1).
 """
@@ -21,7 +21,7 @@ from ottla.wire.record_batch.incremental_parser import (
 from ottla.wire.record_batch.records import NewRecord, encode_record
 
 
-def walked(data: bytes, count: int, piece: int) -> list[RecordSummary]:
+def parse_in_pieces(data: bytes, count: int, piece: int) -> list[RecordSummary]:
     walk = IncrementalRecordParser(count)
     out: list[RecordSummary] = []
     for at in range(0, len(data), piece):
@@ -47,7 +47,7 @@ def record(
 
 
 def told(body: bytes) -> bytes:
-    """A record that has this body."""
+    """Return a record with this body, after its size."""
     return write_varlong(len(body)) + body
 
 
@@ -64,21 +64,21 @@ SOME = [
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 64, 100, 1000, 4096, 10**6])
-def test_the_pieces_do_not_matter(piece: int) -> None:
+def test_incremental_parser_result_does_not_depend_on_piece_size(piece: int) -> None:
     rng = random.Random(piece)
     some = [rng.choice(SOME) for _ in range(20)] + SOME
     data = b"".join(raw for raw, _ in some)
-    assert walked(data, len(some), piece) == [seen for _, seen in some]
+    assert parse_in_pieces(data, len(some), piece) == [seen for _, seen in some]
 
 
-def test_what_is_built_is_walked() -> None:
+def test_incremental_parser_reads_encoded_records() -> None:
     items = [NewRecord(None if i % 4 == 0 else b"k" * i, b"v" * (300 - i), 1000 + i) for i in range(300)]
     data = b"".join(encode_record(item, i, i) for i, item in enumerate(items))
     want = [RecordSummary(i, -1 if x.key is None else len(x.key), len(x.value or b"")) for i, x in enumerate(items)]
-    assert walked(data, 300, 777) == want
+    assert parse_in_pieces(data, 300, 777) == want
 
 
-def test_a_record_is_told_with_the_piece_it_ends_in() -> None:
+def test_incremental_parser_returns_record_with_its_last_piece() -> None:
     walk, data = IncrementalRecordParser(2), record() + record(b"key", b"w")
     assert walk.feed(data[:3]) == []
     assert walk.feed(b"") == []
@@ -87,10 +87,10 @@ def test_a_record_is_told_with_the_piece_it_ends_in() -> None:
     walk.finish()
 
 
-def test_a_batch_without_records_has_no_bytes() -> None:
-    assert walked(b"", 0, 1) == []
+def test_incremental_parser_empty_batch_accepts_no_bytes() -> None:
+    assert parse_in_pieces(b"", 0, 1) == []
     with pytest.raises(MalformedRecord, match="bytes follow the last record"):
-        walked(b"\0", 0, 1)
+        parse_in_pieces(b"\0", 0, 1)
 
 
 START = b"\0\0\0"  # attributes, time delta, offset delta
@@ -172,19 +172,19 @@ BAD = {
 
 @pytest.mark.parametrize("piece", [1, 2, 5, 10**6])
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_not_as_claimed_is_refused(name: str, piece: int) -> None:
+def test_incremental_parser_malformed_record_raises(name: str, piece: int) -> None:
     raw, why = BAD[name]
     with pytest.raises(MalformedRecord, match=why):
-        walked(record() + raw + record() * 3, 5, piece)
+        parse_in_pieces(record() + raw + record() * 3, 5, piece)
 
 
-def test_each_smallest_thing_is_allowed() -> None:
+def test_incremental_parser_minimal_values_are_accepted() -> None:
     smallest = told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(0))
     assert len(smallest) == MIN_RECORD_BYTES
     long = told(
         b"\0" + b"\x80" * 9 + b"\0" + b"\x80" * 4 + b"\0" + write_varlong(-1) + write_varlong(-1) + write_varlong(0)
     )
-    assert walked(long, 1, 100) == [RecordSummary(0, -1, -1)]
+    assert parse_in_pieces(long, 1, 100) == [RecordSummary(0, -1, -1)]
     filled = told(
         START
         + write_varlong(2)
@@ -199,20 +199,20 @@ def test_each_smallest_thing_is_allowed() -> None:
         + write_varlong(0)
     )
     for piece in (1, 3, 100):
-        assert walked(smallest + filled, 2, piece) == [RecordSummary(0, -1, -1), RecordSummary(0, 2, 3)]
+        assert parse_in_pieces(smallest + filled, 2, piece) == [RecordSummary(0, -1, -1), RecordSummary(0, 2, 3)]
 
 
 @pytest.mark.parametrize("piece", [1, 4, 10**6])
-def test_counts_that_are_not_the_batchs_are_refused(piece: int) -> None:
+def test_incremental_parser_wrong_record_count_raises(piece: int) -> None:
     with pytest.raises(MalformedRecord, match="1 records are missing"):
-        walked(record() * 3, 4, piece)
+        parse_in_pieces(record() * 3, 4, piece)
     with pytest.raises(MalformedRecord, match="bytes follow the last record"):
-        walked(record() * 3, 2, piece)
+        parse_in_pieces(record() * 3, 2, piece)
     with pytest.raises(MalformedRecord, match="missing"):
-        walked(record()[:-1], 1, piece)
+        parse_in_pieces(record()[:-1], 1, piece)
 
 
-def test_a_record_of_gigabytes_takes_the_memory_of_a_piece() -> None:
+def test_incremental_parser_record_of_3_gib_takes_memory_of_a_piece() -> None:
     size = 3 << 30
     head = START + write_varlong(-1) + write_varlong(size)
     walk, piece = IncrementalRecordParser(1), bytes(1 << 16)

@@ -1,4 +1,4 @@
-"""Messages of formats 0 and 1 are read as Kafka reads them, and refused where they are not what they claim."""
+"""Messages of formats 0 and 1: read as in Kafka, malformed ones rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def blob(data: bytes | None) -> bytes:
 def message(
     offset: int, key: bytes | None, value: bytes | None, *, magic: int = 1, attributes: int = 0, time: int = 1000
 ) -> bytes:
-    """One message as Kafka 0.9 (magic 0) or 0.10 (magic 1) wrote it."""
+    """Return a message as Kafka 0.9 (magic 0) or 0.10 (magic 1) wrote it."""
     body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", time) if magic else b"") + blob(key) + blob(value)
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
@@ -32,13 +32,13 @@ def told(raw: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_message_has_its_offset_its_time_its_key_and_its_value(magic: int) -> None:
+def test_iterate_messages_returns_offset_timestamp_key_and_value(magic: int) -> None:
     raw = message(5, b"k", b"v", magic=magic) + message(9, None, b"", magic=magic) + message(10, b"", None, magic=magic)
     time = 1000 if magic else -1
     assert told(raw) == [(5, time, b"k", b"v"), (9, time, None, b""), (10, time, b"", None)]
 
 
-def test_a_compressed_message_holds_messages_whose_offsets_count_from_0_in_magic_1() -> None:
+def test_iterate_messages_compressed_magic_1_has_relative_offsets() -> None:
     inner = b"".join(message(i, None, b"%d" % i, time=2000 + i) for i in range(3))
     whole = message(12, None, compress(CompressionType.GZIP, inner), attributes=1, time=9)
     assert told(whole) == [(10, 2000, None, b"0"), (11, 2001, None, b"1"), (12, 2002, None, b"2")]
@@ -46,14 +46,14 @@ def test_a_compressed_message_holds_messages_whose_offsets_count_from_0_in_magic
     assert [x[:2] for x in told(stamped)] == [(10, 9), (11, 9), (12, 9)]
 
 
-def test_inside_magic_0_offsets_stand_as_they_are() -> None:
+def test_iterate_messages_compressed_magic_0_has_absolute_offsets() -> None:
     inner = b"".join(message(i, None, b"x", magic=0) for i in (7, 8))
     whole = message(8, None, compress(CompressionType.GZIP, inner), magic=0, attributes=1)
     assert [x[0] for x in told(whole)] == [7, 8]
 
 
 @pytest.mark.parametrize("store_size", [False, True])
-def test_iterate_lz4_header_checksum_is_compared_in_magic_1_only(store_size: bool) -> None:
+def test_iterate_messages_lz4_header_checksum_is_checked_in_magic_1_only(store_size: bool) -> None:
     """Clients of format 0 computed it over the magic number of the frame too, and Kafka ignores it there."""
     packed = bytearray(lz4.frame.compress(message(7, None, b"x", magic=0), store_size=store_size))
     packed[14 if store_size else 6] ^= 1
@@ -66,12 +66,12 @@ def test_iterate_lz4_header_checksum_is_compared_in_magic_1_only(store_size: boo
 
 
 @pytest.mark.parametrize("cut", [1, 5, 11, 12, 20, 30])
-def test_a_message_that_is_cut_off_ends_the_reading(cut: int) -> None:
+def test_iterate_messages_truncated_last_message_is_ignored(cut: int) -> None:
     one = message(0, b"k", b"v")
     assert told(one + one[:-cut]) == told(one)
 
 
-def test_what_is_no_message_is_refused() -> None:
+def test_iterate_messages_malformed_raises_wire_error() -> None:
     good = message(3, b"k", b"v")
     damaged = good[:-1] + b"w"
     short = struct.pack(">qi", 0, 13) + bytes(13)
@@ -91,14 +91,14 @@ def test_what_is_no_message_is_refused() -> None:
             told(raw)
 
 
-def test_a_key_longer_than_its_message_is_refused() -> None:
+def test_iterate_messages_key_longer_than_message_raises_wire_error() -> None:
     body = struct.pack(">bbqi", 1, 0, 5, 99) + bytes(8)
     raw = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
     with pytest.raises(WireError, match="99 bytes in a message with 8 left"):
         told(raw)
 
 
-def test_old_and_new_batches_are_walked_together() -> None:
+def test_iterate_any_batches_yields_old_and_new_formats() -> None:
     new = bytes(build_batch([NewRecord(b"k", b"v", 7)], base_offset=2))
     old = message(0, b"k", b"v") + message(1, None, b"w", magic=0)
     found = list(legacy_records.iterate_any_batches(old + new))
@@ -117,7 +117,7 @@ def test_old_and_new_batches_are_walked_together() -> None:
     assert len(list(legacy_records.iterate_any_batches(old + new + bytes(16)))) == 3, "too few bytes to tell"
 
 
-def test_of_an_old_messages_attributes_the_codec_and_the_kind_of_time_are_told() -> None:
+def test_parse_any_header_old_message_keeps_codec_and_timestamp_type() -> None:
     for attributes in (0, 1, 3, 0x08, 0x0A, 0x71):
         assert (
             legacy_records.parse_any_header(message(0, None, b"v", attributes=attributes)).attributes
@@ -125,7 +125,7 @@ def test_of_an_old_messages_attributes_the_codec_and_the_kind_of_time_are_told()
         )
 
 
-def test_a_batch_smaller_than_its_format_can_be_is_refused() -> None:
+def test_iterate_any_batches_size_below_minimum_raises_wire_error() -> None:
     smallest = message(0, None, None, magic=0)
     assert len(smallest) == legacy_records.MIN_MESSAGE_BYTES
     assert [h.magic for _, h in legacy_records.iterate_any_batches(smallest)] == [0]

@@ -1,4 +1,4 @@
-"""Records as they stand in a batch: their bytes, and each thing that is not as the header claims.
+"""Records in a batch: their bytes, and rejection of records that contradict the header.
 
 Source: ``DefaultRecord.writeTo`` and ``readFrom``, ``MemoryRecordsBuilder.java`` (apache/kafka 4.3.1).
 """
@@ -27,14 +27,14 @@ from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.tests import test_incremental_parser, test_legacy_records
 
 
-def test_a_record_is_its_size_no_attributes_two_deltas_key_value_and_headers() -> None:
+def test_encode_record_writes_size_attributes_deltas_key_value_and_headers() -> None:
     new = records.NewRecord(b"key", None, 0, (("h", b"x"), ("\u00e9", None)))
     raw = records.encode_record(new, 3, -2)
     assert raw.hex(" ") == "22 00 03 06 06 6b 65 79 01 04 02 68 02 78 04 c3 a9 01"
     assert records.encode_record(records.NewRecord(None, b""), 0, 0).hex(" ") == "0c 00 00 00 01 00 00"
 
 
-def test_a_batch_is_built_with_all_that_its_header_says() -> None:
+def test_build_batch_sets_all_header_fields() -> None:
     items = [records.NewRecord(b"a", b"1", 50), records.NewRecord(b"b", b"2", 70), records.NewRecord(b"c", b"3", 60)]
     raw = records.build_batch(
         items,
@@ -59,7 +59,7 @@ def test_a_batch_is_built_with_all_that_its_header_says() -> None:
     assert none._replace(crc=0) == BatchHeader(0, 49, -1, 2, 0, 0, 0, -1, -1, -1, -1, -1, 0)
 
 
-def test_a_level_reaches_the_codec() -> None:
+def test_build_batch_passes_level_to_the_codec() -> None:
     items = [records.NewRecord(None, b"abcabcabd" * 5000)]
     assert len(records.build_batch(items, codec=CompressionType.GZIP, level=9)) < len(
         records.build_batch(items, codec=CompressionType.GZIP, level=1)
@@ -73,7 +73,7 @@ def batch_of(body: bytes, count: int) -> tuple[bytes, BatchHeader]:
 
 
 @pytest.mark.parametrize("name", [name for name in test_incremental_parser.BAD if "six bytes" not in name])
-def test_what_is_not_as_claimed_is_refused(name: str) -> None:
+def test_iterate_records_malformed_record_raises_wire_error(name: str) -> None:
     bad, _ = test_incremental_parser.BAD[name]
     for before, after in ((0, 0), (1, 0), (1, 3)):
         raw, header = batch_of(
@@ -83,7 +83,7 @@ def test_what_is_not_as_claimed_is_refused(name: str) -> None:
             list(records.iterate_records(raw, header))
 
 
-def test_a_count_that_is_not_the_batchs_is_refused() -> None:
+def test_iterate_records_wrong_record_count_raises_wire_error() -> None:
     body = test_incremental_parser.record() * 3
     raw, header = batch_of(body, 3)
     assert len(list(records.iterate_records(raw, header))) == 3
@@ -93,7 +93,7 @@ def test_a_count_that_is_not_the_batchs_is_refused() -> None:
             list(records.iterate_records(raw, header))
 
 
-def test_a_batch_is_read_where_it_lies_and_no_further() -> None:
+def test_iterate_records_at_position_reads_only_that_batch() -> None:
     one, two = (
         records.build_batch([records.NewRecord(b"a", b"1")]),
         records.build_batch([records.NewRecord(b"b", b"2")]),
@@ -106,7 +106,7 @@ def test_a_batch_is_read_where_it_lies_and_no_further() -> None:
         assert bytes(records.decompress_records(both, header, pos)) == both[pos + 61 : pos + header.size_bytes]
 
 
-def test_headers_come_with_their_names_and_values() -> None:
+def test_iterate_records_returns_header_names_and_values() -> None:
     new = records.NewRecord(None, None, 0, (("a", b"1"), ("", None), ("\u65e5", b"")))
     raw = records.build_batch([new, records.NewRecord(b"k", b"v")])
     assert [x.headers for x in records.iterate_records(raw, parse_header(raw))] == [new.headers, ()]
@@ -115,7 +115,7 @@ def test_headers_come_with_their_names_and_values() -> None:
     assert next(iter(records.iterate_records(raw, header))).headers == (("\ufffd", None),)
 
 
-def test_offsets_that_do_not_count_up_by_one_are_no_producers() -> None:
+def test_check_records_offset_delta_gap_raises_wire_error() -> None:
     for deltas, why in (((0, 2), "record 1 has offset delta 2"), ((1, 2), "record 0 has offset delta 1")):
         raw, header = batch_of(b"".join(records.encode_record(records.NewRecord(b"k", b"v"), d, 0) for d in deltas), 2)
         assert len(list(records.iterate_records(raw, header))) == 2, "compaction leaves such"
@@ -123,7 +123,7 @@ def test_offsets_that_do_not_count_up_by_one_are_no_producers() -> None:
             records.check_records(raw, header)
 
 
-def test_a_message_of_an_old_format_is_read_at_its_place() -> None:
+def test_iterate_records_old_format_reads_message_at_its_position() -> None:
     one, two = test_legacy_records.message(5, b"k", b"v"), test_legacy_records.message(6, None, b"w")
     from ottla.wire.record_batch.legacy_records import parse_any_header
 
@@ -134,7 +134,7 @@ def test_a_message_of_an_old_format_is_read_at_its_place() -> None:
     assert records.find_first_by_timestamp(one, parse_any_header(one), 1001, 0) is None
 
 
-def test_what_unpacks_to_too_much_is_refused() -> None:
+def test_read_records_above_decompression_limit_raises_wire_error() -> None:
     raw = records.build_batch([records.NewRecord(None, bytes(5000))], codec=CompressionType.ZSTD)
     header = parse_header(raw)
     assert len(list(records.iterate_records(raw, header, limit=6000))) == 1
@@ -169,7 +169,7 @@ def times(*some: int, attributes: int = 0, max_timestamp: int | None = None) -> 
         (-5000, 52, (52, 1)),
     ],
 )
-def test_the_first_record_as_late_at_or_behind_an_offset(
+def test_find_first_by_timestamp_returns_first_record_at_or_after_offset(
     timestamp: int, from_offset: int, found: tuple[int, int] | None
 ) -> None:
     raw, header = times(1000, 900_000, 1, 1002)
@@ -177,7 +177,7 @@ def test_the_first_record_as_late_at_or_behind_an_offset(
         assert records.find_first_by_timestamp(form, header, timestamp, from_offset) == found
 
 
-def test_where_the_log_stamped_a_batch_all_its_records_have_that_time() -> None:
+def test_find_first_by_timestamp_log_append_time_uses_max_timestamp() -> None:
     raw, header = times(1000, 2000, attributes=TIMESTAMP_TYPE_BIT, max_timestamp=7000)
     assert records.find_first_by_timestamp(raw, header, 7000, 51) == (51, 7000)
     assert records.find_first_by_timestamp(raw, header, 6999, 0) == (50, 7000)
@@ -186,8 +186,8 @@ def test_where_the_log_stamped_a_batch_all_its_records_have_that_time() -> None:
 
 
 @pytest.mark.parametrize("attributes", [0, TIMESTAMP_TYPE_BIT])
-def test_of_a_record_found_by_time_nothing_behind_its_offset_is_made(attributes: int) -> None:
-    """A stranger's megabyte may unpack to one record of sixty million headers."""
+def test_find_first_by_timestamp_does_not_decode_headers(attributes: int) -> None:
+    """A compressed batch of one megabyte may hold one record with sixty million headers."""
     count = 200_000
     body = test_incremental_parser.told(b"\0\0\0\1\1" + write_varlong(count) + b"\0\1" * count)
     raw, header = batch_of(body, 1)
@@ -202,7 +202,7 @@ def test_of_a_record_found_by_time_nothing_behind_its_offset_is_made(attributes:
 
 
 @pytest.mark.parametrize("size", [10, 54, 60, 8100, 8180, 8190, 8200, 8250, 70_000])
-def test_sizes_of_one_two_and_three_bytes_are_passed(size: int) -> None:
+def test_find_first_by_timestamp_passes_sizes_of_one_to_three_bytes(size: int) -> None:
     raw = records.build_batch(
         [
             records.NewRecord(None, bytes(size), 1),
@@ -214,8 +214,8 @@ def test_sizes_of_one_two_and_three_bytes_are_passed(size: int) -> None:
     assert [records.find_first_by_timestamp(raw, header, t, 0) for t in (1, 2, 3, 4)] == [(0, 1), (1, 2), (2, 3), None]
 
 
-def went_through(steps: Generator[None, None, Any]) -> tuple[Any, int]:
-    """The result, and how often it paused."""
+def run_and_count_pauses(steps: Generator[None, None, Any]) -> tuple[Any, int]:
+    """Return the result of a job and the number of its pauses."""
     pauses = 0
     while True:
         try:
@@ -230,19 +230,19 @@ def went_through(steps: Generator[None, None, Any]) -> tuple[Any, int]:
     ("some", "found"),
     [((5,), (0, 5)), ((1, 2, 3), (2, 3)), ((9, -5, 9), (0, 9)), ((-7, -3, -3), (1, -3)), ((), None)],
 )
-def test_the_latest_record_is_found_whatever_the_header_claims(
+def test_find_max_timestamp_job_ignores_timestamp_of_the_header(
     codec: CompressionType, some: tuple[int, ...], found: tuple[int, int] | None
 ) -> None:
     raw = records.build_batch([records.NewRecord(b"k", b"v", t) for t in some], codec=codec, base_offset=100)
     header = parse_header(raw)._replace(max_timestamp=10**12)
     want = None if found is None else (100 + found[0], found[1])
-    assert went_through(records.find_max_timestamp_job(raw, header))[0] == want
-    assert went_through(records.find_max_timestamp_job(memoryview(raw), header))[0] == want
+    assert run_and_count_pauses(records.find_max_timestamp_job(raw, header))[0] == want
+    assert run_and_count_pauses(records.find_max_timestamp_job(memoryview(raw), header))[0] == want
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("piece_bytes", [1, 2, 7, 100])
-def test_records_that_reach_over_several_pieces_are_found_as_if_all_were_there(
+def test_timestamp_search_records_across_pieces_are_found(
     monkeypatch: pytest.MonkeyPatch, codec: CompressionType, piece_bytes: int
 ) -> None:
     monkeypatch.setattr(records, "PIECE_BYTES", piece_bytes)
@@ -252,28 +252,28 @@ def test_records_that_reach_over_several_pieces_are_found_as_if_all_were_there(
         [records.NewRecord(b"k", bytes(dice.choice([0, 5, 80, 9000])), t) for t in some], codec=codec
     )
     header = parse_header(raw)
-    assert went_through(records.find_max_timestamp_job(raw, header))[0] == (some.index(max(some)), max(some))
+    assert run_and_count_pauses(records.find_max_timestamp_job(raw, header))[0] == (some.index(max(some)), max(some))
     for wanted in (min(some), 9_000, 10_000, 10_100, max(some), max(some) + 1):
         first = dice.randrange(10)
         want = next(((n, t) for n, t in enumerate(some) if t >= wanted and n >= first), None)
         assert records.find_first_by_timestamp(raw, header, wanted, first) == want
 
 
-def test_looking_at_records_pauses_every_two_thousand() -> None:
+def test_timestamp_jobs_pause_every_2000_records() -> None:
     raw = records.build_batch([records.NewRecord(None, None, t) for t in range(6001)])
     header = parse_header(raw)
-    assert went_through(records.find_max_timestamp_job(raw, header)) == ((6000, 6000), 3)
-    assert went_through(records.find_first_by_timestamp_job(raw, header, 6000, 0)) == ((6000, 6000), 3)
+    assert run_and_count_pauses(records.find_max_timestamp_job(raw, header)) == ((6000, 6000), 3)
+    assert run_and_count_pauses(records.find_first_by_timestamp_job(raw, header, 6000, 0)) == ((6000, 6000), 3)
     old = test_legacy_records.message(5, b"k", b"v", time=7)
     from ottla.wire.record_batch.legacy_records import parse_any_header
 
-    assert went_through(records.find_max_timestamp_job(old, parse_any_header(old)))[0] == (5, 7)
+    assert run_and_count_pauses(records.find_max_timestamp_job(old, parse_any_header(old)))[0] == (5, 7)
 
 
 @pytest.mark.parametrize("body", [b"\x80\x80\x01" + bytes(10), b"\x7f" + bytes(30), b""])
-def test_records_whose_sizes_lie_are_told(body: bytes) -> None:
+def test_timestamp_search_wrong_record_size_raises_wire_error(body: bytes) -> None:
     raw, header = batch_of(body, 5)
     with pytest.raises(WireError):
         records.find_first_by_timestamp(raw, header, 10, 0)
     with pytest.raises(WireError):
-        went_through(records.find_max_timestamp_job(raw, header))
+        run_and_count_pauses(records.find_max_timestamp_job(raw, header))

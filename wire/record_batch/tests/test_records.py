@@ -1,4 +1,4 @@
-"""Batches: build, view, stamp, iterate; five codecs in bounded memory; formats 0 and 1."""
+"""Batches: building, headers, iteration; five codecs in bounded memory; formats 0 and 1."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ new_records = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(items=new_records, codec=st.sampled_from(list(CompressionType)), base=st.integers(0, 2**40))
-def test_what_is_built_is_read_again(items: list[NewRecord], codec: CompressionType, base: int) -> None:
+def test_build_batch_random_records_survive_round_trip(
+    items: list[NewRecord], codec: CompressionType, base: int
+) -> None:
     raw = build_batch(items, base_offset=base, codec=codec)
     header = parse_header(raw)
     assert crc_matches(raw, header)
@@ -62,7 +64,7 @@ def test_what_is_built_is_read_again(items: list[NewRecord], codec: CompressionT
     check_records(raw, header)
 
 
-def test_stamping_leaves_the_checksum_right() -> None:
+def test_set_offset_and_epoch_keeps_the_checksum_valid() -> None:
     raw = bytearray(build_batch([NewRecord(b"k", b"v", 5)]))
     set_offset_and_epoch(raw, 0, 1234, 7)
     header = parse_header(raw)
@@ -70,7 +72,7 @@ def test_stamping_leaves_the_checksum_right() -> None:
     assert crc_matches(raw, header)
 
 
-def test_log_append_time_is_every_records_time() -> None:
+def test_set_max_timestamp_log_append_time_applies_to_all_records() -> None:
     raw = bytearray(build_batch([NewRecord(b"k", b"v", 5), NewRecord(b"k", b"v", 9)]))
     header = parse_header(raw)
     told = set_max_timestamp(raw, 0, header._replace(attributes=TIMESTAMP_TYPE_BIT, max_timestamp=777))
@@ -81,18 +83,18 @@ def test_log_append_time_is_every_records_time() -> None:
     assert [x.timestamp_ms for x in iterate_records(raw, header)] == [777, 777]
 
 
-def test_sequences_wrap_to_zero() -> None:
+def test_increment_sequence_wraps_to_zero() -> None:
     assert increment_sequence(2**31 - 1, 1) == 0
     assert increment_sequence(2**31 - 2, 3) == 1
     assert increment_sequence(-1, 3) == -1
 
 
-def test_an_empty_batch_is_read() -> None:
+def test_iterate_records_empty_batch_yields_no_records() -> None:
     raw = build_batch([], base_offset=9)
     assert list(iterate_records(raw, parse_header(raw))) == []
 
 
-def test_mutated_batches_bring_only_typed_errors() -> None:
+def test_read_mutated_batches_raises_only_wire_error() -> None:
     rng = random.Random(3)
     bases = [
         build_batch([NewRecord(b"key", b"value" * 20, i, (("h", b"x"),)) for i in range(10)], codec=codec)
@@ -117,8 +119,8 @@ BOMBS = [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD, Compre
 
 
 @pytest.mark.parametrize("codec", BOMBS)
-def test_a_bomb_is_refused_in_bounded_memory(codec: CompressionType) -> None:
-    """As Kafka's max.decompressed.message.bytes has it from pull request 23429 on."""
+def test_decompress_bomb_raises_wire_error_in_bounded_memory(codec: CompressionType) -> None:
+    """As Kafka's max.decompressed.message.bytes, since pull request 23429."""
     packed = compression.compress(codec, b"\x00" * (64 << 20))
     tracemalloc.start()
     with pytest.raises(WireError, match="more than"):
@@ -129,13 +131,13 @@ def test_a_bomb_is_refused_in_bounded_memory(codec: CompressionType) -> None:
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_exactly_the_limit_is_allowed(codec: CompressionType) -> None:
+def test_decompress_exactly_the_limit_is_accepted(codec: CompressionType) -> None:
     data = random.Random(1).randbytes(100_000)
     assert bytes(compression.decompress(codec, compression.compress(codec, data), len(data))) == data
 
 
 @pytest.mark.parametrize("codec", BOMBS)
-def test_a_batch_whose_data_is_cut_off_is_refused(codec: CompressionType) -> None:
+def test_iterate_records_truncated_compressed_data_raises_wire_error(codec: CompressionType) -> None:
     whole = build_batch([NewRecord(b"k", random.Random(1).randbytes(1000))], codec=codec)
     header = parse_header(whole)
     cut = pack_batch(header, whole[HEADER_BYTES : HEADER_BYTES + 500])
@@ -143,7 +145,7 @@ def test_a_batch_whose_data_is_cut_off_is_refused(codec: CompressionType) -> Non
         list(iterate_records(cut, parse_header(cut)))
 
 
-def test_raw_snappy_is_read_too() -> None:
+def test_decompress_raw_snappy_returns_content() -> None:
     import snappy
 
     assert compression.decompress(CompressionType.SNAPPY, snappy.compress(b"hello" * 100), 1000) == b"hello" * 100
@@ -162,20 +164,20 @@ def old_message(magic: int, offset: int, key: bytes | None, value: bytes | None,
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_read(magic: int) -> None:
+def test_iterate_messages_old_formats_returns_records(magic: int) -> None:
     raw = old_message(magic, 5, b"k", b"v") + old_message(magic, 6, None, b"w")
     got = list(legacy_records.iterate_messages(raw))
     assert [(x.offset, x.key, x.value) for x in got] == [(5, b"k", b"v"), (6, None, b"w")]
     assert got[0].timestamp_ms == (1005 if magic == 1 else -1)
 
 
-def test_offsets_inside_a_compressed_old_message_count_to_the_wrappers() -> None:
+def test_iterate_messages_compressed_offsets_end_at_the_wrapper_offset() -> None:
     inner = b"".join(old_message(1, i, b"k", b"v%d" % i) for i in range(3))
     wrapper = old_message(1, 12, None, compression.compress(CompressionType.GZIP, inner), attributes=1)
     assert [x.offset for x in legacy_records.iterate_messages(wrapper)] == [10, 11, 12]
 
 
-def test_an_old_message_with_a_bad_checksum_is_refused() -> None:
+def test_iterate_messages_bad_checksum_raises_wire_error() -> None:
     raw = bytearray(old_message(1, 5, b"k", b"v"))
     raw[-1] ^= 1
     with pytest.raises(WireError, match="bad CRC"):
@@ -183,7 +185,7 @@ def test_an_old_message_with_a_bad_checksum_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", list(compression.CompressionType))
-def test_the_first_record_by_time_is_the_one_that_reading_them_all_finds(codec: compression.CompressionType) -> None:
+def test_find_first_by_timestamp_equals_search_over_all_records(codec: compression.CompressionType) -> None:
     rng = random.Random(7)
     for count in (1, 2, 70, 300):
         times = [5_000 + rng.randrange(-200, 20_000) for _ in range(count)]
@@ -201,7 +203,7 @@ def test_the_first_record_by_time_is_the_one_that_reading_them_all_finds(codec: 
                 assert find_first_by_timestamp(raw, header, wanted, start) == want
 
 
-def test_cut_records_are_told_when_looked_for_by_time() -> None:
+def test_find_first_by_timestamp_truncated_records_raise_wire_error() -> None:
     raw = bytearray(build_batch([NewRecord(b"k", b"v" * 100, 1), NewRecord(b"k", b"v", 2)]))
     header = parse_header(raw)
     with pytest.raises(WireError):
