@@ -39,7 +39,7 @@ def reopen_log(disk: DiskSession, settings: LogConfig = SMALL, *, clean: bool = 
 def reopen_in_new_session(
     memory: MemoryDisk, settings: LogConfig = SMALL, *, clean: bool = False, point: int = 0, start: int = 0
 ) -> PartitionLog:
-    """A log opened again, by a process of its own."""
+    """Open a log again in a new session, as a new process does."""
     return open_log(
         memory.session(),
         DIRECTORY,
@@ -54,7 +54,7 @@ def reopen_in_new_session(
 
 
 def make_batch(first: int, count: int = 3, codec: CompressionType = CompressionType.NONE, **header: int) -> bytearray:
-    """Records whose values say their number; timestamps grow with them."""
+    """Return a batch whose values contain the record number; timestamps increase with it."""
     items = [NewRecord(b"k%d" % i, b"v%d" % i * 10, NOW + i) for i in range(first, first + count)]
     return bytearray(build_batch(items, codec=codec, **header))  # type: ignore[arg-type]
 
@@ -83,7 +83,7 @@ def record_offsets(log: PartitionLog) -> list[int]:
 
 
 def write_segment_file(memory: MemoryDisk, base: int, batches: list[tuple[int, int]], suffix: str = "") -> None:
-    """A segment file as compaction leaves one: batches of (base offset, records), with holes between them."""
+    """Write a segment file as after compaction: batches of (base offset, records), with gaps between them."""
     disk = memory.session()
     disk.makedirs(DIRECTORY)
     raw = b""
@@ -99,7 +99,7 @@ def make_producer_batch(pid: int, sequence: int, epoch: int = 0, **more: int) ->
 
 
 def make_marker(pid: int, kind: int, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
-    """An abort (0) or commit (1) marker."""
+    """Return an abort (0) or commit (1) marker."""
     key = b"\x00\x00" + kind.to_bytes(2, "big")
     value = b"\x00\x00" + coordinator_epoch.to_bytes(4, "big")
     attributes = CONTROL_BIT | TRANSACTIONAL_BIT

@@ -1,4 +1,4 @@
-"""Index and snapshot files taken apart field by field, as Kafka lays them out."""
+"""Dump of index and snapshot files, field by field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.wire.record_batch.batch_header import parse_header
 
 
 def told(raw: bytes, suffix: str) -> list[tuple[str, object, int]]:
-    """(name, value, bytes), and that nothing is left out or told twice."""
+    """Return (name, value, bytes) of each field; check that the fields cover the file once."""
     spans = file_spans(raw, suffix)
     assert spans is not None
     found = list(spans)
@@ -24,7 +24,7 @@ def told(raw: bytes, suffix: str) -> list[tuple[str, object, int]]:
     return [(s.path, s.value, s.stop - s.start) for s in found]
 
 
-def test_the_offset_index() -> None:
+def test_file_spans_of_offset_index_are_its_entries() -> None:
     index = OffsetIndex(100)
     index.append(107, 4096)
     index.append(190, 9000)
@@ -37,7 +37,7 @@ def test_the_offset_index() -> None:
     assert told(b"", ".index") == []
 
 
-def test_the_time_index_with_a_piece_left_over() -> None:
+def test_file_spans_of_time_index_include_trailing_bytes() -> None:
     index = TimeIndex(100)
     index.maybe_append(1_700_000_000_000, 107)
     assert told(index.pack() + b"\x01\x02", ".timeindex") == [
@@ -47,7 +47,7 @@ def test_the_time_index_with_a_piece_left_over() -> None:
     ]
 
 
-def test_the_transaction_index() -> None:
+def test_file_spans_of_transaction_index_are_its_entries() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     write_txn_index(disk, "/d/x", [AbortedTxn(9, 100, 120, -1)])
@@ -60,7 +60,7 @@ def test_the_transaction_index() -> None:
     ]
 
 
-def test_a_producer_snapshot() -> None:
+def test_file_spans_of_producer_snapshot_are_header_and_entries() -> None:
     states = ProducerStateManager()
     states.update(parse_header(make_producer_batch(5, 3, 2)), 40)
     raw = states.pack()
@@ -80,5 +80,5 @@ def test_a_producer_snapshot() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".checkpoint", "", ".indexes"])
-def test_another_kind_of_file_is_not_taken_apart(suffix: str) -> None:
+def test_file_spans_of_other_suffix_returns_none(suffix: str) -> None:
     assert file_spans(bytes(40), suffix) is None

@@ -1,4 +1,4 @@
-"""Names of directories and files in a log directory: Kafka's own forms, and names that only look like them."""
+"""Names of directories and files in a log directory: Kafka's forms, and names that only resemble them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_parse_partition_dir_accepts_topic_partition_only(name: str, expected: t
 
 
 @pytest.mark.parametrize("suffix", [DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX])
-def test_parse_marked_dir_with_unique_id_returns_parts(suffix: str) -> None:
+def test_parse_suffixed_dir_with_unique_id_returns_parts(suffix: str) -> None:
     assert parse_suffixed_dir(f"a.b-c-12.{ID}{suffix}") == ("a.b-c", 12, suffix)
 
 
@@ -73,7 +73,7 @@ def test_parse_marked_dir_with_unique_id_returns_parts(suffix: str) -> None:
         f"my notes-0.{ID}-delete",
     ],
 )
-def test_parse_marked_dir_with_foreign_name_returns_none(name: str) -> None:
+def test_parse_suffixed_dir_with_foreign_name_returns_none(name: str) -> None:
     assert parse_suffixed_dir(name) is None
 
 

@@ -1,4 +1,4 @@
-"""Files and indexes of a log that nobody uses: closed, out of memory, and back when they are needed."""
+"""Idle files and indexes of a log: closed, evicted from memory, reopened on use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.wire.record_batch.batch_header import parse_header
 
 
 class OpenCounter:
-    """Counts how often segment files are opened."""
+    """Counter of opened segment files."""
 
     def __init__(self, disk: DiskSession) -> None:
         self.opened = 0
@@ -30,7 +30,7 @@ class OpenCounter:
         self.opened += what == "open" and path.endswith(".log")
 
 
-def at_rest() -> tuple[DiskSession, PartitionLog]:
+def idle_log() -> tuple[DiskSession, PartitionLog]:
     disk = memory_disk().session()
     log = new_log(disk)
     append_batches(log, 40)
@@ -46,8 +46,8 @@ def first_offset(log: PartitionLog, offset: int) -> int:
     return parse_header(part.read()).base_offset
 
 
-def test_at_rest_no_file_is_open_and_reading_opens_just_what_it_needs() -> None:
-    disk, log = at_rest()
+def test_idle_log_opens_only_files_that_a_read_needs() -> None:
+    disk, log = idle_log()
     opens = OpenCounter(disk)
     assert all(s._offset_index is None for s in log.segments[:-1])
     assert first_offset(log, 61) == 60
@@ -61,8 +61,8 @@ def test_at_rest_no_file_is_open_and_reading_opens_just_what_it_needs() -> None:
     assert found.offset == 77
 
 
-def test_what_was_used_since_the_last_look_stays_open() -> None:
-    disk, log = at_rest()
+def test_close_idle_files_keeps_recently_used_file_open() -> None:
+    disk, log = idle_log()
     first_offset(log, 61)
     opens = OpenCounter(disk)
     log.close_idle_files()
@@ -70,8 +70,8 @@ def test_what_was_used_since_the_last_look_stays_open() -> None:
     assert opens.opened == 0
 
 
-def test_a_slice_on_its_way_outlives_the_closing() -> None:
-    _, log = at_rest()
+def test_close_idle_files_keeps_pending_slice_readable() -> None:
+    _, log = idle_log()
     part = log.read(61, 100_000, log.log_end_offset, at_least_one=True)
     assert part is not None
     log.close_idle_files()
@@ -79,7 +79,7 @@ def test_a_slice_on_its_way_outlives_the_closing() -> None:
     assert parse_header(part.read()).base_offset == 60
 
 
-def test_what_awaits_its_sync_is_not_closed_but_comes_to_rest() -> None:
+def test_close_idle_files_keeps_unsynced_file_open_and_log_becomes_idle() -> None:
     disk = memory_disk().session()
     log = new_log(disk)
     append_batches(log, 2)
@@ -93,7 +93,7 @@ def test_what_awaits_its_sync_is_not_closed_but_comes_to_rest() -> None:
     assert not log.is_idle
 
 
-def test_indexes_made_anew_by_recovery_are_written_before_they_leave_memory() -> None:
+def test_close_idle_files_writes_indexes_rebuilt_by_recovery() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 40)
@@ -110,7 +110,7 @@ def test_indexes_made_anew_by_recovery_are_written_before_they_leave_memory() ->
     assert record_values(again) == expected_values(123)
 
 
-def test_a_clean_stop_soon_after_a_recovery_leaves_indexes_that_can_be_believed() -> None:
+def test_close_soon_after_recovery_writes_valid_indexes() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 40)

@@ -1,4 +1,4 @@
-"""Java properties files; ``compat_tests/vs_kafka/test_java_properties.py`` compares drawn files with Java itself."""
+"""Java properties files; ``compat_tests/vs_kafka/test_java_properties.py`` compares random files with Java itself."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from ottla.log.java_properties import MalformedProperties, dumps, dumps_settings
         (b"\\\r\n", {}),
     ],
 )
-def test_loads_reads_as_java(raw: bytes, expected: dict[str, str]) -> None:
+def test_loads_equals_java(raw: bytes, expected: dict[str, str]) -> None:
     assert loads(raw) == expected
 
 
 @pytest.mark.parametrize("raw", [b"a=\\u12\n", b"a=\\u12g4", b"\\u=1", b"b=1\na=\\u", b"a=\\uu0041", b"a=\\u 041"])
-def test_loads_of_malformed_unicode_escape_is_refused(raw: bytes) -> None:
+def test_loads_malformed_unicode_escape_raises_malformed_properties(raw: bytes) -> None:
     with pytest.raises(MalformedProperties, match="Malformed"):
         loads(raw)
 
 
-def test_parse_tells_the_line_at_which_a_property_begins() -> None:
+def test_parse_returns_first_line_of_each_property() -> None:
     assert list(parse(b"# c\na=1,\\\n  2\n\r\nb=\\\n\nc\n")) == [(2, "a", "1,2"), (5, "b", ""), (7, "c", "")]
 
 

@@ -6,7 +6,7 @@ from ottla.log.log_config import LogConfig
 from ottla.log.tests.log_fixtures import NOW, append_batches, memory_disk, new_log
 
 
-def test_truncation_inside_a_batch_lowers_the_recovery_point_to_the_log_end() -> None:
+def test_truncate_inside_a_batch_lowers_recovery_point_to_log_end() -> None:
     log = new_log(memory_disk().session(), LogConfig())
     append_batches(log, 10)
     log.flush()
@@ -17,7 +17,7 @@ def test_truncation_inside_a_batch_lowers_the_recovery_point_to_the_log_end() ->
     assert log.unflushed_records == 3
 
 
-def test_a_flush_after_a_truncation_syncs_the_names_that_are_gone() -> None:
+def test_flush_after_truncation_syncs_directory() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 30)
     log.flush()

@@ -1,4 +1,4 @@
-"""Tables of rules for reading a log: ``UnifiedLog.read``, ``LocalLog.collectAbortedTransactions``."""
+"""Rules for reading a log: ``UnifiedLog.read``, ``LocalLog.collectAbortedTransactions``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIZE = len(make_batch(0))
 
 
 def three_segments() -> PartitionLog:
-    """Three batches of three records in each of three segments: 0 to 26."""
+    """Return a log of three segments with three batches of three records each: offsets 0 to 26."""
     log = new_log(memory_disk().session(), LogConfig(segment_bytes=3 * SIZE + 10, index_interval_bytes=0))
     for _ in range(9):
         log.append_as_leader(make_batch(0), 0, NOW)
@@ -39,7 +39,7 @@ def three_segments() -> PartitionLog:
 
 
 def first_offsets(log: PartitionLog, offset: int, max_bytes: int, upper: int, *, whole: bool) -> list[int] | int | None:
-    """First offsets of the batches a read gives; the bytes it gives where it ends within one; None for nothing."""
+    """Return the first offsets of the batches of a read, its size if it ends within a batch, or None."""
     part = log.read(offset, max_bytes, upper, at_least_one=whole)
     if part is None:
         return None
@@ -52,12 +52,12 @@ def first_offsets(log: PartitionLog, offset: int, max_bytes: int, upper: int, *,
 @pytest.mark.parametrize(
     ("offset", "max_bytes", "upper", "whole", "found"),
     [
-        (0, 10_000, 27, False, [0, 3, 6]),  # up to the segment's end
-        (4, 10_000, 27, False, [3, 6]),  # from the batch that holds it
+        (0, 10_000, 27, False, [0, 3, 6]),  # up to the end of the segment
+        (4, 10_000, 27, False, [3, 6]),  # from the batch that contains the offset
         (9, 10_000, 27, False, [9, 12, 15]),
         (8, 10_000, 27, False, [6]),
         (26, 10_000, 27, False, [24]),
-        (27, 10_000, 27, False, None),  # nothing there yet
+        (27, 10_000, 27, False, None),  # the log end
         (0, 10_000, 0, False, None),
         (5, 10_000, 5, False, None),
         (5, 10_000, 4, False, None),
@@ -67,11 +67,11 @@ def first_offsets(log: PartitionLog, offset: int, max_bytes: int, upper: int, *,
         (0, 10_000, 9, False, [0, 3, 6]),
         (9, 10_000, 12, False, [9]),
         (18, 10_000, 24, False, [18, 21]),
-        (0, SIZE, 27, False, [0]),  # at most so many bytes
+        (0, SIZE, 27, False, [0]),  # at most max_bytes
         (0, SIZE + 1, 27, False, SIZE + 1),
         (0, 2 * SIZE, 27, False, [0, 3]),
-        (0, 2 * SIZE - 1, 27, False, 2 * SIZE - 1),  # a later batch may be cut off
-        (0, SIZE - 1, 27, False, None),  # never the first
+        (0, 2 * SIZE - 1, 27, False, 2 * SIZE - 1),  # a later batch may be truncated
+        (0, SIZE - 1, 27, False, None),  # the first batch is never truncated
         (0, 1, 27, False, None),
         (0, 0, 27, False, None),
         (4, SIZE - 1, 27, False, None),
@@ -79,22 +79,24 @@ def first_offsets(log: PartitionLog, offset: int, max_bytes: int, upper: int, *,
         (26, SIZE, 27, False, [24]),
         (0, SIZE - 1, 3, False, None),
         (0, SIZE, 3, False, [0]),
-        (0, 0, 27, True, [0]),  # at least one batch whole
+        (0, 0, 27, True, [0]),  # at least one whole batch
         (0, 1, 27, True, [0]),
         (0, SIZE - 1, 27, True, [0]),
         (0, SIZE + 1, 27, True, SIZE + 1),
         (0, 1, 4, True, [0]),
-        (3, 10_000, 4, True, None),  # the upper offset lies within the batch
+        (3, 10_000, 4, True, None),  # the upper offset is within the batch
         (3, 1, 5, True, None),
         (0, 10_000, 4, True, [0]),
     ],
 )
-def test_read(offset: int, max_bytes: int, upper: int, *, whole: bool, found: list[int] | int | None) -> None:
+def test_read_returns_batches_up_to_upper_offset_and_max_bytes(
+    offset: int, max_bytes: int, upper: int, *, whole: bool, found: list[int] | int | None
+) -> None:
     assert first_offsets(three_segments(), offset, max_bytes, upper, whole=whole) == found
 
 
 @pytest.mark.parametrize("offset", [-1, 28, 2**62])
-def test_outside_the_log_nothing_is_read(offset: int) -> None:
+def test_read_outside_the_log_raises_offset_out_of_range(offset: int) -> None:
     log = three_segments()
     with pytest.raises(ProtocolError) as caught:
         log.read(offset, 100, 27, at_least_one=True)
@@ -107,7 +109,7 @@ def test_outside_the_log_nothing_is_read(offset: int) -> None:
         log.check_readable(9)
 
 
-def test_a_hole_is_passed_over_and_what_lies_behind_the_upper_offset_is_not_given() -> None:
+def test_read_skips_offset_gap_but_not_the_upper_offset() -> None:
     memory = memory_disk()
     write_segment_file(memory, 0, [(0, 3), (9, 3)])
     write_segment_file(memory, 20, [(20, 3)])
@@ -136,7 +138,7 @@ def test_a_hole_is_passed_over_and_what_lies_behind_the_upper_offset_is_not_give
         ([(2 * SIZE, 3 * SIZE)], 0, [0, 3]),
     ],
 )
-def test_damage_that_is_known_is_not_served(
+def test_read_known_damage_raises_corrupt_message(
     damage: list[tuple[int, int]], offset: int, found: list[int] | None
 ) -> None:
     log = three_segments()
@@ -160,7 +162,7 @@ def test_damage_that_is_known_is_not_served(
         (26, 27, SIZE),
         (18, 24, 2 * SIZE),
         (18, 21, SIZE),
-        (0, 6, 2 * SIZE),  # on the segment of the upper offset, which need not be the active one
+        (0, 6, 2 * SIZE),  # on the segment of the upper offset, which may be inactive
         (0, 4, SIZE),
         (3, 4, 0),  # within one batch
         (27, 27, 0),
@@ -168,11 +170,11 @@ def test_damage_that_is_known_is_not_served(
         (6, 5, 0),
     ],
 )
-def test_bytes_between_counts_up_to_the_upper_offset_on_its_segment(offset: int, upper: int, found: int | None) -> None:
+def test_bytes_between_counts_up_to_upper_offset_on_its_segment(offset: int, upper: int, found: int | None) -> None:
     assert three_segments().bytes_between(offset, upper) == found
 
 
-def test_bytes_between_below_the_log_start_are_none() -> None:
+def test_bytes_between_below_log_start_returns_zero() -> None:
     log = three_segments()
     log.maybe_increment_log_start_offset(20)
     assert log.bytes_between(19, 27) == 0
@@ -183,11 +185,11 @@ def test_bytes_between_below_the_log_start_are_none() -> None:
     ("offset", "upper", "above"),
     [(3, 3, False), (3, 9, False), (4, 3, False), (5, 4, False), (6, 3, True), (6, 5, True), (27, 26, True)],
 )
-def test_is_batch_above_compares_the_base_offset(offset: int, upper: int, *, above: bool) -> None:
+def test_is_batch_above_compares_base_offset(offset: int, upper: int, *, above: bool) -> None:
     assert three_segments().segments.is_batch_above(offset, upper) is above
 
 
-def test_batches_begin_with_the_one_that_holds_the_offset() -> None:
+def test_batches_begin_with_the_batch_that_contains_the_offset() -> None:
     log = three_segments()
     for offset, first in ((0, 0), (2, 0), (3, 3), (8, 6), (9, 9), (26, 24)):
         assert [h.base_offset for h, _ in log.segments.batches(offset)] == list(range(first, 27, 3))
@@ -214,7 +216,7 @@ TXNS: list[Callable[[PartitionLog], object]] = [
         (0, 1, [0]),
         (0, 2, [0, 1]),
         (0, 3, [0, 1]),
-        (2, 8, [0, 1, 3]),  # the marker is still to be read
+        (2, 8, [0, 1, 3]),  # the marker is after the offset
         (3, 8, [1, 3]),
         (4, 8, [1, 3]),
         (5, 8, [3]),
@@ -223,14 +225,16 @@ TXNS: list[Callable[[PartitionLog], object]] = [
         (3, 4, [1, 3]),
     ],
 )
-def test_aborted_between(offset: int, upper: int, found: list[int]) -> None:
+def test_collect_aborted_txns_returns_transactions_with_records_in_range(
+    offset: int, upper: int, found: list[int]
+) -> None:
     log = new_log(memory_disk().session(), LogConfig())
     for step in TXNS:
         step(log)
     assert [entry.first_offset for entry in log.segments.collect_aborted_txns(offset, upper)] == found
 
 
-def test_the_stable_offset_ends_before_the_oldest_open_transaction_and_never_below_the_log_start() -> None:
+def test_last_stable_offset_is_start_of_oldest_open_transaction() -> None:
     log = new_log(memory_disk().session(), LogConfig())
     stable = []
     for step in TXNS:
@@ -246,14 +250,14 @@ def test_the_stable_offset_ends_before_the_oldest_open_transaction_and_never_bel
 
 
 @pytest.mark.parametrize(("start", "high_watermark", "end"), [(5, 4, 9), (0, 10, 9), (10, 9, 9)])
-def test_offsets_out_of_order_are_our_own_bug(start: int, high_watermark: int, end: int) -> None:
+def test_check_offset_order_violation_raises_assertion_error(start: int, high_watermark: int, end: int) -> None:
     log = three_segments()
     log.log_start_offset, log.high_watermark, log.log_end_offset = start, high_watermark, end
     with pytest.raises(AssertionError, match=f"t-0: start {start}, high watermark {high_watermark}, end {end}"):
         log.check_offset_order()
 
 
-def test_the_high_watermark_goes_forward_and_never_beyond_the_end() -> None:
+def test_set_high_watermark_only_increases_up_to_log_end() -> None:
     log = new_log(memory_disk().session())
     log.append_as_leader(make_batch(0), 0, NOW)
     assert [log.set_high_watermark(o) for o in (0, 2, 2, 1, 99, 99)] == [False, True, False, False, True, False]
@@ -265,7 +269,7 @@ def test_the_high_watermark_goes_forward_and_never_beyond_the_end() -> None:
     assert log.log_start_offset == 3
 
 
-def test_segments_that_end_below_the_start_are_retired_one_behind_the_other() -> None:
+def test_delete_segments_below_start_renames_files_and_deletes_them_later() -> None:
     log = three_segments()
     log.maybe_increment_log_start_offset(9)
     log.delete_segments_below_start(NOW)

@@ -1,6 +1,6 @@
-"""What becomes of a client's batch: each row is a rule, and the code is what Apache Kafka 4.3.1 answered to the bytes.
+"""Validation of client batches; the error codes are those that Apache Kafka 4.3.1 returned for the same bytes.
 
-Where Kafka looks at every record and we only at a topic's wish, the row says so: ``ottla.validate.records``.
+Kafka validates every record. Rows that need ``ottla.validate.records`` for that have a second code.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def good(
 
 
 def changed(raw: bytes, body: bytes | None = None, **fields: int) -> bytes:
-    """A batch with another header or other record bytes, and the right checksum."""
+    """Return a batch with another header or other record bytes, and a valid checksum."""
     return pack_batch(parse_header(raw)._replace(**fields), raw[HEADER_BYTES:] if body is None else body)
 
 
@@ -107,11 +107,11 @@ FRAMES: list[tuple[str, bytes, ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("what", "raw", "code"), FRAMES, ids=[row[0] for row in FRAMES])
-def test_frames(what: str, raw: bytes, code: ErrorCode) -> None:
+def test_append_invalid_frame_returns_kafkas_error_code(what: str, raw: bytes, code: ErrorCode) -> None:
     assert outcome(raw)[0] is code
 
 
-def test_what_follows_a_batch_is_not_written() -> None:
+def test_append_ignores_bytes_after_the_batch() -> None:
     code, log = outcome(good() + bytes(11))
     assert code is TAKEN
     assert log.size_bytes == len(good())
@@ -138,12 +138,12 @@ HEADERS: list[tuple[str, bytes, ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("what", "raw", "code"), HEADERS, ids=[row[0] for row in HEADERS])
-def test_headers(what: str, raw: bytes, code: ErrorCode) -> None:
+def test_append_invalid_header_returns_kafkas_error_code(what: str, raw: bytes, code: ErrorCode) -> None:
     assert outcome(raw)[0] is code
 
 
 def one(at: int, value: int) -> bytes:
-    """A batch of one record in which one byte is another; byte 0 is its size."""
+    """Return a batch of one record with one byte replaced; byte 0 is its size."""
     raw = good(1)
     return changed(raw, poked(body_of(raw), at, value))
 
@@ -151,7 +151,7 @@ def one(at: int, value: int) -> bytes:
 ONE = body_of(good(1))
 assert bytes([16, 0, 0, 0, 2, ord("k"), 2, ord("v"), 0]) == ONE
 
-# (what, batch, what becomes of it, what becomes of it where every record is looked at)
+# (name, batch, error code, error code if every record is validated)
 CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
     ("garbage", changed(good(), b"\x07garbage garbage garbage"), INVALID, INVALID),
     ("nothing", changed(good(), b""), INVALID, INVALID),
@@ -193,7 +193,7 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
         for what, body, code, whole in (
             ("garbage", b"\x07garbage garbage garbage", UNKNOWN, UNKNOWN),
             ("nothing", b"", *((INVALID, INVALID) if codec is CompressionType.ZSTD else (UNKNOWN, UNKNOWN))),
-            # which might well be the beginning of raw snappy
+            # which is a possible beginning of raw snappy data
             ("records as they are", body_of(good()), TAKEN if codec is CompressionType.SNAPPY else UNKNOWN, UNKNOWN),
             ("of garbage", compress(codec, b"\x07garbage garbage garbage"), TAKEN, INVALID),
             ("and more within", compress(codec, body_of(good()) + b"zz"), TAKEN, INVALID),
@@ -208,7 +208,9 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("what", "raw", "code", "whole"), CONTENTS, ids=[row[0] for row in CONTENTS])
-def test_contents(what: str, raw: bytes, code: ErrorCode, whole: ErrorCode) -> None:
+def test_append_invalid_records_return_kafkas_error_code(
+    what: str, raw: bytes, code: ErrorCode, whole: ErrorCode
+) -> None:
     assert outcome(raw)[0] is code
     assert outcome(raw, WHOLE)[0] is whole
 
@@ -217,7 +219,7 @@ LAT = TIMESTAMP_TYPE_BIT
 LATE = NOW + HOUR_MS + 1
 AGED = replace(PLAIN, timestamp_before_max_ms=10)
 UNTIMELY = ErrorCode.INVALID_TIMESTAMP
-# (what, settings, batch, code, records at fault, attributes and times of what is written: base, max)
+# (name, settings, batch, code, rejected records, attributes and timestamps of the written batch: base, max)
 TIMES: list[tuple[str, LogConfig, bytes, ErrorCode, list[int], tuple[int, int, int] | None]] = [
     ("create time", PLAIN, good(), TAKEN, [], (0, NOW, NOW)),
     ("an hour ahead", PLAIN, good(time_ms=LATE - 1), TAKEN, [], (0, LATE - 1, LATE - 1)),
@@ -232,7 +234,7 @@ TIMES: list[tuple[str, LogConfig, bytes, ErrorCode, list[int], tuple[int, int, i
     ("a claim to be without time", WHOLE, changed(good(time_ms=5), max_timestamp=-1), TAKEN, [], (0, 5, 5)),
     ("the topic's time", APPEND_TIME, good(time_ms=5), TAKEN, [], (LAT, 5, NOW)),
     ("however late", APPEND_TIME, good(time_ms=LATE), TAKEN, [], (LAT, LATE, NOW)),
-    # LogValidator.validateTimestamp: a client's claim to LogAppendTime
+    # LogValidator.validateTimestamp: LogAppendTime claimed by a client
     ("claimed", PLAIN, changed(good(time_ms=5), attributes=LAT, max_timestamp=9), TAKEN, [], (0, 5, 9)),
     ("claimed, too late", PLAIN, changed(good(2), attributes=LAT, max_timestamp=LATE), UNTIMELY, [0, 1], None),
     ("claimed, no time", PLAIN, changed(good(2), attributes=LAT, max_timestamp=-1), UNTIMELY, [0, 1], None),
@@ -243,7 +245,7 @@ TIMES: list[tuple[str, LogConfig, bytes, ErrorCode, list[int], tuple[int, int, i
 @pytest.mark.parametrize(
     ("what", "settings", "raw", "code", "at_fault", "written"), TIMES, ids=[row[0] for row in TIMES]
 )
-def test_times(
+def test_append_timestamp_type_and_limits_equal_kafka(
     what: str,
     settings: LogConfig,
     raw: bytes,
@@ -266,7 +268,7 @@ def test_times(
     assert log.segments.active.max_timestamp == written[2]
 
 
-def test_the_words_for_records_at_fault_are_kafkas() -> None:
+def test_record_errors_have_kafkas_messages() -> None:
     def said(raw: bytes, settings: LogConfig) -> tuple[str, list[tuple[int, str | None]]]:
         with pytest.raises(RecordValidationError) as caught:
             new_log(memory_disk().session(), settings).append_as_leader(bytearray(raw), 0, NOW)
@@ -298,7 +300,7 @@ def test_the_words_for_records_at_fault_are_kafkas() -> None:
         )
 
 
-def test_limits_of_size_in_kafkas_order() -> None:
+def test_append_size_limits_are_checked_in_kafkas_order() -> None:
     settings = LogConfig(segment_bytes=1000, max_message_bytes=500)
     assert outcome(good(1, value=bytes(500 - 69)), settings)[0] is ErrorCode.MESSAGE_TOO_LARGE
     exact = good(1, value=bytes(500 - 71))
@@ -352,13 +354,15 @@ LOOKS: list[tuple[str, LogConfig, dict[str, int], bool]] = [
 
 
 @pytest.mark.parametrize(("what", "settings", "fields", "must"), LOOKS, ids=[row[0] for row in LOOKS])
-def test_when_records_are_looked_at(what: str, settings: LogConfig, fields: dict[str, int], must: bool) -> None:
+def test_needs_record_validation_depends_on_topic_and_header(
+    what: str, settings: LogConfig, fields: dict[str, int], must: bool
+) -> None:
     header = parse_header(good())._replace(**fields)
     assert needs_record_validation(header, settings, NOW) is must
 
 
-def test_append_with_linked_lz4_blocks_is_refused_by_its_header() -> None:
-    """A Java consumer stops at it: "Dependent block stream is unsupported"."""
+def test_append_linked_lz4_blocks_raises_unknown_server_error() -> None:
+    """A Java consumer rejects such a batch: "Dependent block stream is unsupported"."""
     plain = good(value=bytes(range(256)) * 300)
     for linked, code in ((True, UNKNOWN), (False, TAKEN)):
         body = lz4.frame.compress(body_of(plain), block_size=4, block_linked=linked)
@@ -367,7 +371,7 @@ def test_append_with_linked_lz4_blocks_is_refused_by_its_header() -> None:
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_what_a_producer_sends_is_never_taken_for_something_else(codec: CompressionType) -> None:
+def test_check_client_batch_accepts_all_producer_batches(codec: CompressionType) -> None:
     rng = random.Random(codec)
     sizes: list[Callable[[], int]] = [lambda: 0, lambda: rng.randrange(3), lambda: rng.randrange(200), lambda: 40_000]
     for _ in range(300):

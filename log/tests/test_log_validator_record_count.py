@@ -1,4 +1,4 @@
-"""How many records a batch says that it has: as far as its size tells, without a look at them."""
+"""Record count of a batch, checked against its size without decompression."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def code_of(raw: bytes) -> ErrorCode:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_batch_that_cannot_hold_as_many_records_as_it_says_is_refused(codec: CompressionType) -> None:
-    """Kafka, which goes through all records, says the same: INVALID_RECORD."""
+def test_check_client_batch_impossible_record_count_raises_invalid_record(codec: CompressionType) -> None:
+    """Kafka decompresses all records and returns the same error, INVALID_RECORD."""
     few = compress(codec, b"x" * 70)
     assert code_of(claiming(10, codec, few)) is ErrorCode.NONE
     assert code_of(claiming(MOST, codec, few)) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_no_batch_of_a_producer_is_refused_for_how_well_it_packs(codec: CompressionType) -> None:
-    """The smallest records there are, and data that packs better than any records do."""
+def test_check_client_batch_accepts_high_compression_ratio(codec: CompressionType) -> None:
+    """The smallest possible records, and data with a higher compression ratio than any records."""
     count = 300_000
     assert code_of(build_batch([NewRecord(None, None, 0)] * count, codec=codec)) is ErrorCode.NONE
     size_bytes = 20_000_000
@@ -49,8 +49,8 @@ def test_no_batch_of_a_producer_is_refused_for_how_well_it_packs(codec: Compress
 
 
 @pytest.mark.parametrize(("size", "taken"), [(5, False), (6, True), (0, False), (-1, False)])
-def test_the_first_of_several_records_is_no_smaller_than_a_record_can_be(size: int, *, taken: bool) -> None:
-    """Attributes, two deltas, no key, no value, no headers: six bytes behind the size (``DefaultRecord``)."""
+def test_check_client_batch_first_record_below_minimum_size_raises_invalid_record(size: int, *, taken: bool) -> None:
+    """Attributes, two deltas, no key, no value, no headers: six bytes after the size (``DefaultRecord``)."""
     data = bytearray(build_batch([NewRecord(None, b"v" * 20, NOW)] * 3))
     data[HEADER_BYTES] = size * 2 if size >= 0 else 1
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")

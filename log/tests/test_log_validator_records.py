@@ -1,4 +1,4 @@
-"""Going through a batch's records: in pieces, in bounded memory, packed anew where a topic asks for it."""
+"""Validation of records: in pieces, in bounded memory, recompressed if the topic requires it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_reco
 @pytest.mark.parametrize("wanted", list(CompressionType))
 @pytest.mark.parametrize("sent", list(CompressionType))
 @pytest.mark.parametrize("count", [3, 40_000])
-def test_records_are_packed_anew_in_the_topics_codec(
-    sent: CompressionType, wanted: CompressionType, count: int
-) -> None:
+def test_append_recompresses_records_in_topic_codec(sent: CompressionType, wanted: CompressionType, count: int) -> None:
     items = [NewRecord(b"%d" % i, b"value %d" % (i * i), NOW + i) for i in range(count)]
     raw = build_batch(items, codec=sent, producer_id=5, producer_epoch=2, base_sequence=9)
     log = new_log(memory_disk().session(), LogConfig(compression_type=wanted, max_message_bytes=1 << 30))
@@ -39,7 +37,7 @@ def test_records_are_packed_anew_in_the_topics_codec(
         assert bytes(data)[HEADER_BYTES:] == body_of(raw)
 
 
-def test_what_is_too_large_once_packed_anew_is_refused_without_unpacking_the_rest() -> None:
+def test_append_recompressed_batch_too_large_raises_in_bounded_memory() -> None:
     bomb = changed(
         good(1, codec=CompressionType.GZIP), compress(CompressionType.GZIP, bytes(200 << 20)), records_count=1
     )
@@ -57,13 +55,13 @@ def test_what_is_too_large_once_packed_anew_is_refused_without_unpacking_the_res
 
 
 def keyless_bomb(count: int) -> bytes:
-    """So many records without a key, in a few bytes."""
+    """Return a small batch with `count` records without a key."""
     raw = build_batch([NewRecord(None, None, NOW)] * count)
     header = parse_header(raw)
     return pack_batch(header._replace(attributes=CompressionType.GZIP), compress(CompressionType.GZIP, body_of(raw)))
 
 
-def test_a_small_batch_whose_records_all_fail_a_rule_costs_little() -> None:
+def test_validate_records_many_invalid_records_takes_bounded_memory() -> None:
     raw = keyless_bomb(300_000)
     steps = log_validator.validate_records(bytearray(raw), parse_header(raw), COMPACT, NOW, "t-0")
     tracemalloc.start()
@@ -86,7 +84,7 @@ def pauses(raw: bytes, settings: LogConfig) -> int:
         return count
 
 
-def test_looking_pauses_after_each_piece_and_a_small_batch_has_none() -> None:
+def test_validate_records_pauses_after_each_piece() -> None:
     assert pauses(good(100), WHOLE) == 0
     value = random.Random(1).randbytes(10_000)
     large = good(30, value=value)
@@ -95,7 +93,7 @@ def test_looking_pauses_after_each_piece_and_a_small_batch_has_none() -> None:
         assert pauses(good(30, value=value, codec=codec), WHOLE) >= 9
 
 
-def test_who_can_wait_is_asked_to_and_goes_on_where_it_was_left() -> None:
+def test_append_with_validation_pending_continues_with_checked_batch() -> None:
     raw = good(30, value=bytes(10_000))
     log = new_log(memory_disk().session(), WHOLE)
     with pytest.raises(log_validator.ValidationPending) as caught:
@@ -107,7 +105,7 @@ def test_who_can_wait_is_asked_to_and_goes_on_where_it_was_left() -> None:
     log.append_as_leader(bytearray(good(5)), 0, NOW, at_once=False)
     assert log.log_end_offset == 35
     log.update_config(replace(WHOLE, compact=True))
-    with pytest.raises(log_validator.ValidationPending):  # looked at under other settings: that counts for nothing
+    with pytest.raises(log_validator.ValidationPending):  # validated under other settings: the result is not reused
         log.append_as_leader(bytearray(raw), 0, NOW, checked=checked, at_once=False)
 
 
@@ -115,7 +113,7 @@ def told(raw: bytes) -> list[bool]:
     return list(log_validator.validate_records(bytearray(raw), parse_header(raw), COMPACT, NOW, "t-0"))
 
 
-def test_a_look_says_that_it_keeps_much_before_it_does() -> None:
+def test_validate_records_announces_large_memory_before_allocation() -> None:
     for codec in CompressionType:
         small, large = (good(1, value=bytes(size), codec=codec) for size in (900 << 10, 3 << 20))
         assert not any(told(small))
@@ -124,7 +122,7 @@ def test_a_look_says_that_it_keeps_much_before_it_does() -> None:
             assert told(large).index(True) <= FREE_BYTES // log_validator.PIECE_BYTES + 1
 
 
-def test_a_block_of_snappy_that_holds_much_is_not_unpacked_before_somebody_was_told() -> None:
+def test_validate_records_large_snappy_block_is_announced_before_decompression() -> None:
     raw = good(1, value=bytes(3 << 20))
     header = parse_header(raw)
     packed = pack_batch(header._replace(attributes=CompressionType.SNAPPY), snappy.compress(body_of(raw)))

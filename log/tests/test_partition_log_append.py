@@ -1,4 +1,4 @@
-"""Appending when something fails on the way, as a follower, and while a sync runs."""
+"""Appends with failures, as a follower, and during a sync."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def failing(what: str, ending: str, number: int = errno.EMFILE) -> Callable[[str
 
 
 def leaders(*batches: tuple[int, int, int]) -> bytes:
-    """A leader's answer: batches of (base offset, records, epoch)."""
+    """Return the bytes of a Fetch response: batches of (base offset, records, epoch)."""
     out = b""
     for base, count, epoch in batches:
         data = make_batch(base, count)
@@ -47,7 +47,7 @@ def leaders(*batches: tuple[int, int, int]) -> bytes:
 # ---------------------------------------------------------------- what fails on the way
 
 
-def test_nothing_is_written_while_the_epoch_cannot_be() -> None:
+def test_append_failed_epoch_checkpoint_writes_no_record() -> None:
     memory = memory_disk()
     session = memory.session()
     log = new_log(session)
@@ -63,7 +63,7 @@ def test_nothing_is_written_while_the_epoch_cannot_be() -> None:
     assert reopen_in_new_session(memory, clean=False).epochs.entries == [(0, 0), (4, 6)]
 
 
-def test_who_begins_to_lead_without_its_epoch_in_the_file_writes_nothing_before_it_is() -> None:
+def test_append_as_new_leader_writes_epoch_before_first_record() -> None:
     session = memory_disk().session()
     log = new_log(session)
     session.fault = failing("open", "leader-epoch-checkpoint.tmp")
@@ -78,7 +78,7 @@ def test_who_begins_to_lead_without_its_epoch_in_the_file_writes_nothing_before_
     assert not log.epochs.has_unsaved_entries
 
 
-def test_an_abort_marker_is_never_readable_without_its_entry_in_the_transaction_index() -> None:
+def test_append_abort_marker_without_index_entry_is_not_readable() -> None:
     memory = memory_disk()
     session = memory.session()
     log = new_log(session, LogConfig())
@@ -105,7 +105,7 @@ def test_an_abort_marker_is_never_readable_without_its_entry_in_the_transaction_
     ]
 
 
-def test_an_entry_whose_marker_could_not_be_written_ends_the_logs_service_until_recovery() -> None:
+def test_append_failed_abort_marker_sets_log_offline_until_recovery() -> None:
     memory = memory_disk()
     session = memory.session()
     log = new_log(session, LogConfig())
@@ -123,7 +123,7 @@ def test_an_entry_whose_marker_could_not_be_written_ends_the_logs_service_until_
     assert again.last_stable_offset == 2
 
 
-def test_a_commit_or_a_marker_of_nothing_leaves_no_entry_and_may_be_tried_again() -> None:
+def test_append_failed_commit_marker_can_be_retried() -> None:
     session = memory_disk().session()
     log = new_log(session, LogConfig())
     append_committed(log, make_transactional_batch(1, 0))
@@ -137,7 +137,7 @@ def test_a_commit_or_a_marker_of_nothing_leaves_no_entry_and_may_be_tried_again(
     assert log.segments.collect_aborted_txns(0, 9) == []
 
 
-def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next_segment() -> None:
+def test_roll_failure_leaves_no_file_of_the_next_segment() -> None:
     for ending in (".index", ".timeindex", ".log"):
         memory = memory_disk()
         session = memory.session()
@@ -151,7 +151,7 @@ def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next
         session.fault = None
         assert [n for n in session.listdir(log.directory) if n.startswith(f"{end:020d}")] == [f"{end:020d}.snapshot"]
         assert log.segments.base_offsets == [0]
-        log.update_config(LogConfig())  # the old segment goes on, behind where the new one would have begun
+        log.update_config(LogConfig())  # the old segment continues beyond the base offset of the failed one
         append_batches(log, 3)
         session.kill()
         assert record_values(reopen_in_new_session(memory)) == expected_values(end + 9)
@@ -160,15 +160,15 @@ def test_a_roll_that_fails_leaves_no_file_that_a_restart_would_take_for_the_next
 # ---------------------------------------------------------------- a sync in flight
 
 
-def test_a_roll_while_the_directory_is_synced_is_not_forgotten() -> None:
-    """Its segment's name must be synced by the next flush: else acknowledged, synced records go with a power cut."""
+def test_roll_during_directory_sync_keeps_directory_unsynced() -> None:
+    """The name of the new segment must be synced by the next flush, or power loss removes acknowledged records."""
     for seed in range(40):
         memory = memory_disk(seed)
         log = new_log(memory.session())
         append_batches(log, 4)
         job = log.start_flush(log.log_end_offset)
         job()
-        while len(log.segments.base_offsets) == 1:  # on the loop, while the thread has not come back yet
+        while len(log.segments.base_offsets) == 1:  # on the event loop, while the thread is still running
             append_batches(log, 1)
         assert log.complete_flush(job) == 0, "the indexes of what is sealed now were not among it"
         assert log.segments.directory_changes > log.flush_state.synced_directory_changes
@@ -178,8 +178,8 @@ def test_a_roll_while_the_directory_is_synced_is_not_forgotten() -> None:
         assert record_offsets(reopen_in_new_session(memory)) == list(range(end)), seed
 
 
-def test_a_segment_counts_as_durable_again_once_the_indexes_it_was_sealed_with_are() -> None:
-    """Below the recovery point nothing is read again: a torn time index would be believed."""
+def test_flush_of_sealed_segment_requires_synced_indexes() -> None:
+    """Segments below the recovery point are not read again: a torn time index would be trusted."""
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig(index_interval_bytes=0))
     for number in range(200):
@@ -198,7 +198,7 @@ def test_a_segment_counts_as_durable_again_once_the_indexes_it_was_sealed_with_a
     assert log.recovery_point == 200, "what was sealed before stays so"
 
 
-def test_a_sync_speaks_for_what_was_appended_before_it_began() -> None:
+def test_flush_covers_only_records_appended_before_its_start() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 2)
     assert log.unflushed_records == 6
@@ -212,7 +212,7 @@ def test_a_sync_speaks_for_what_was_appended_before_it_began() -> None:
     assert log.unflushed_records == 3, "it reaches less far than what was appended"
 
 
-def test_a_directory_gone_for_deletion_is_no_failed_sync() -> None:
+def test_flush_of_log_renamed_for_deletion_succeeds() -> None:
     session = memory_disk().session()
     log = new_log(session)
     append_batches(log, 1)
@@ -225,7 +225,7 @@ def test_a_directory_gone_for_deletion_is_no_failed_sync() -> None:
     job()
 
 
-def test_the_parent_directory_is_synced_once() -> None:
+def test_flush_syncs_parent_directory_once() -> None:
     session = memory_disk().session()
     synced: list[str] = []
 
@@ -249,7 +249,7 @@ def test_the_parent_directory_is_synced_once() -> None:
 # ---------------------------------------------------------------- as a follower
 
 
-def test_a_follower_keeps_the_leaders_bytes() -> None:
+def test_append_as_follower_keeps_the_leaders_bytes() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     raw = leaders((0, 3, 5), (3, 2, 5), (5, 4, 7))
@@ -274,7 +274,7 @@ def test_a_follower_keeps_the_leaders_bytes() -> None:
         (leaders((3, 3, 0)) + leaders((6, 1, 0))[:16] + b"\x01" + bytes(200), ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_a_follower_refuses_all_of_an_answer_that_does_not_go_on_where_it_ends(raw: bytes, code: ErrorCode) -> None:
+def test_append_as_follower_non_contiguous_batches_raises_and_writes_no_record(raw: bytes, code: ErrorCode) -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 1)
     with pytest.raises(ProtocolError) as caught:
@@ -285,8 +285,8 @@ def test_a_follower_refuses_all_of_an_answer_that_does_not_go_on_where_it_ends(r
 
 
 @pytest.mark.parametrize("settings", [LogConfig(segment_bytes=2000), COMPACTED])
-def test_a_follower_takes_a_hole_of_the_leaders_log_along_and_recovery_knows_of_it(settings: LogConfig) -> None:
-    """``UnifiedLog.appendAsFollower`` takes any first offset from the log end on; compaction leaves holes."""
+def test_append_as_follower_accepts_offset_gap(settings: LogConfig) -> None:
+    """``UnifiedLog.appendAsFollower`` accepts any first offset from the log end on; compaction leaves gaps."""
     memory = memory_disk()
     log = new_log(memory.session(), settings)
     log.append_as_follower(leaders((0, 3, 0), (8, 2, 0)), NOW)
@@ -298,7 +298,7 @@ def test_a_follower_takes_a_hole_of_the_leaders_log_along_and_recovery_knows_of_
     assert record_offsets(again) == [0, 1, 2, 8, 9]
 
 
-def test_a_follower_learns_producers_and_aborted_transactions() -> None:
+def test_append_as_follower_updates_producers_and_aborted_transactions() -> None:
     source = new_log(memory_disk().session(), LogConfig())
     append_committed(source, make_transactional_batch(1, 0))
     append_committed(source, make_marker(1, 0))
@@ -316,8 +316,8 @@ def test_a_follower_learns_producers_and_aborted_transactions() -> None:
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_a_leaders_batch_too_far_behind_a_segments_base_begins_one_of_its_own(*, empty: bool) -> None:
-    """A log that was compacted for long has its first records far from its start (``LogSegment.shouldRoll``)."""
+def test_append_as_follower_offset_beyond_index_range_rolls_segment(*, empty: bool) -> None:
+    """The first records of a compacted log may be far from its start (``LogSegment.shouldRoll``)."""
     memory = memory_disk()
     log = new_log(memory.session(), COMPACTED)
     if not empty:
@@ -335,7 +335,7 @@ def test_a_leaders_batch_too_far_behind_a_segments_base_begins_one_of_its_own(*,
         again.append_as_leader(make_batch(0), 2, NOW)
 
 
-def test_the_last_offset_an_index_can_say_begins_no_segment() -> None:
+def test_append_as_follower_last_offset_in_index_range_keeps_segment() -> None:
     log = new_log(memory_disk().session(), COMPACTED)
     log.append_as_follower(leaders((2**31 - 3, 3, 0)), NOW)
     assert (log.segments.base_offsets, log.log_end_offset) == ([0], 2**31)

@@ -1,4 +1,4 @@
-"""What is known of producers below a cut, told before it: the same as after it, some batches at a time."""
+"""Producer state below a truncation offset, computed in steps before the truncation."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ottla.log.tests.log_fixtures import (
 )
 
 
-def a_history(seed: int) -> PartitionLog:
-    """Producers with and without transactions, some of them open, over several segments."""
+def random_history(seed: int) -> PartitionLog:
+    """Return a log of producers with and without transactions, some of them open, over several segments."""
     chance = random.Random(seed)
     log = new_log(memory_disk().session())
     sequences, open_ids = dict.fromkeys(range(1, 6), 0), set[int]()
@@ -50,8 +50,10 @@ def a_history(seed: int) -> PartitionLog:
     return log
 
 
-def to_the_end(steps: Generator[None, None, ProducerStateManager | None]) -> tuple[int, ProducerStateManager | None]:
-    """How many steps it took, and what came of it."""
+def run_and_count_steps(
+    steps: Generator[None, None, ProducerStateManager | None],
+) -> tuple[int, ProducerStateManager | None]:
+    """Return the number of steps and the result."""
     count = 0
     while True:
         try:
@@ -61,20 +63,20 @@ def to_the_end(steps: Generator[None, None, ProducerStateManager | None]) -> tup
         count += 1
 
 
-def words(states: ProducerStateManager | None) -> Any:
+def packed_state(states: ProducerStateManager | None) -> Any:
     assert states is not None
     return states.pack(), states.ongoing_txns
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_producers_told_before_a_cut_are_those_found_after_it(seed: int) -> None:
-    for offset in range(0, a_history(seed).log_end_offset, 3):
-        log, other = a_history(seed), a_history(seed)
-        _, told = to_the_end(log.producer_state_below_job(offset))
-        assert words(log.producers) == words(other.producers), "nothing has changed yet"
+def test_producer_state_below_job_equals_state_after_truncation(seed: int) -> None:
+    for offset in range(0, random_history(seed).log_end_offset, 3):
+        log, other = random_history(seed), random_history(seed)
+        _, told = run_and_count_steps(log.producer_state_below_job(offset))
+        assert packed_state(log.producers) == packed_state(other.producers), "nothing has changed yet"
         log.truncate_to(offset, NOW, told)
         other.truncate_to(offset, NOW)
-        assert words(log.producers) == words(other.producers)
+        assert packed_state(log.producers) == packed_state(other.producers)
         assert log.last_stable_offset == other.last_stable_offset
         assert [x.aborted_txns for x in log.segments] == [x.aborted_txns for x in other.segments]
 
@@ -86,14 +88,14 @@ def of_one_segment(batches: int) -> PartitionLog:
     return log
 
 
-def test_they_are_told_a_few_batches_at_a_time() -> None:
+def test_producer_state_below_job_yields_every_few_batches() -> None:
     log = of_one_segment(200)
-    steps, _ = to_the_end(log.producer_state_below_job(log.log_end_offset - 1))
+    steps, _ = run_and_count_steps(log.producer_state_below_job(log.log_end_offset - 1))
     assert steps >= 10
 
 
 @pytest.mark.parametrize("change", ["append", "roll", "start", "cut"])
-def test_of_a_log_that_has_changed_meanwhile_nothing_is_told(change: str) -> None:
+def test_producer_state_below_job_of_changed_log_returns_none(change: str) -> None:
     log = of_one_segment(40)
     steps = log.producer_state_below_job(log.log_end_offset)
     next(steps)
@@ -106,12 +108,12 @@ def test_of_a_log_that_has_changed_meanwhile_nothing_is_told(change: str) -> Non
             log.maybe_increment_log_start_offset(3)
         case _:
             log.truncate_to(30, NOW)
-    assert to_the_end(steps)[1] is None
+    assert run_and_count_steps(steps)[1] is None
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_cut_opens_a_transaction_again_whose_marker_goes_though_its_producer_was_forgotten(again: bool) -> None:
-    """Else what it wrote counts as committed, also where the log was opened since, by a snapshot that names nobody."""
+def test_truncate_below_marker_of_expired_producer_reopens_transaction(again: bool) -> None:
+    """Otherwise its records would count as committed, also after a restart with a snapshot without the producer."""
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig())
     append_committed(log, make_batch(0, 1))

@@ -1,4 +1,4 @@
-"""Transactions of several producers against the simplest model there is: over cuts, stops, crashes and deleted records.
+"""Random transactions of several producers compared with a model, with truncations, restarts, crashes and deletions.
 
 Sources: ``ProducerStateManager.java``, ``UnifiedLog.java`` (apache/kafka 4.3.1).
 """
@@ -34,7 +34,7 @@ class WrittenBatch(NamedTuple):
 
 
 class TransactionModel:
-    """Every batch there is, and nothing else."""
+    """Model that keeps every batch."""
 
     def __init__(self) -> None:
         self.batches: list[WrittenBatch] = []
@@ -49,14 +49,14 @@ class TransactionModel:
         return next((x.epoch for x in reversed(self.batches) if x.pid == pid), 0)
 
     def transactions(self) -> list[tuple[int, int, int | None, int]]:
-        """(producer, first offset, offset of its marker or None, kind of the marker)."""
-        out, begun = [], {}
-        for said in self.batches:
-            if said.what == "data":
-                begun.setdefault(said.pid, said.offset)
-            elif isinstance(said.what, int) and said.pid in begun:
-                out.append((said.pid, begun.pop(said.pid), said.offset, said.what))
-        return [*out, *((pid, first, None, -1) for pid, first in begun.items())]
+        """Return (producer, first offset, offset of its marker or None, type of the marker)."""
+        out, first_offsets = [], {}
+        for written in self.batches:
+            if written.what == "data":
+                first_offsets.setdefault(written.pid, written.offset)
+            elif isinstance(written.what, int) and written.pid in first_offsets:
+                out.append((written.pid, first_offsets.pop(written.pid), written.offset, written.what))
+        return [*out, *((pid, first, None, -1) for pid, first in first_offsets.items())]
 
     def is_open(self, pid: int) -> bool:
         return any(who == pid and last is None for who, _, last, _ in self.transactions())
@@ -65,20 +65,20 @@ class TransactionModel:
         unstable = (f for _, f, last, _ in self.transactions() if last is None or last >= self.high_watermark)
         return max(min([*unstable, self.high_watermark]), self.start)
 
-    def fates(self) -> list[tuple[WrittenBatch, bool]]:
-        """Each batch of an ended transaction that is still there, and whether it was aborted."""
+    def transaction_outcomes(self) -> list[tuple[WrittenBatch, bool]]:
+        """Return each remaining batch of an ended transaction, and whether it was aborted."""
         ended = [(pid, first, last, kind) for pid, first, last, kind in self.transactions() if last is not None]
         return [
-            (said, kind == ControlRecordType.ABORT)
-            for said in self.batches
-            if said.what == "data" and said.offset >= self.start
+            (written, kind == ControlRecordType.ABORT)
+            for written in self.batches
+            if written.what == "data" and written.offset >= self.start
             for pid, first, last, kind in ended
-            if pid == said.pid and first <= said.offset < last
+            if pid == written.pid and first <= written.offset < last
         ]
 
 
 class TransactionHistory:
-    """A log and its model, and what may happen to both."""
+    """A log and its model, with the operations on both."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -88,13 +88,13 @@ class TransactionHistory:
 
     def step(self) -> None:
         steps = [self.write] * 8 + [self.end] * 5 + [self.plain] * 2 + [self.commit] * 5
-        self.rng.choice([*steps, self.refused, self.cut, self.stop, self.crash, self.delete])()
+        self.rng.choice([*steps, self.refused, self.truncate, self.stop, self.crash, self.delete])()
 
     def _note(self, size: int, pid: int, epoch: int, what: str | int) -> None:
         self.model.batches.append(WrittenBatch(self.log.log_end_offset - size, size, pid, epoch, what))
 
     def _next_sequence(self, pid: int, epoch: int) -> int:
-        """Where the log expects a producer to go on; of one whose records are gone it may know less than was there."""
+        """Return the next expected sequence; the log may have forgotten a producer header records are deleted."""
         known = self.log.producers.producers.get(pid)
         return 0 if known is None or known.epoch != epoch else known.last_sequence + 1
 
@@ -104,8 +104,8 @@ class TransactionHistory:
         sequence = self._next_sequence(pid, epoch)
         guard = self.log.producers.maybe_start_verification(pid, epoch, sequence, NOW, bumps=False)
         assert (guard is None) is self.model.is_open(pid)
-        whose = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": sequence}
-        data = make_batch(0, size, attributes=TRANSACTIONAL_BIT, **whose)
+        header = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": sequence}
+        data = make_batch(0, size, attributes=TRANSACTIONAL_BIT, **header)
         self.log.append_as_leader(data, 0, NOW, txn=TxnAppendContext(guard))
         self._note(size, pid, epoch, "data")
 
@@ -124,12 +124,12 @@ class TransactionHistory:
         self._note(2, -1, -1, "plain")
 
     def refused(self) -> None:
-        """What must not be written: without proof, late, or outside of what is open."""
+        """Try an append that must fail: unverified, outdated, or outside of the open transaction."""
         pid = self.rng.choice(PIDS)
         epoch = self.model.epoch(pid)
-        whose = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": self._next_sequence(pid, epoch)}
+        header = {"producer_id": pid, "producer_epoch": epoch, "base_sequence": self._next_sequence(pid, epoch)}
         is_open = self.model.is_open(pid)
-        data = make_batch(0, 1, attributes=0 if is_open else TRANSACTIONAL_BIT, **whose)
+        data = make_batch(0, 1, attributes=0 if is_open else TRANSACTIONAL_BIT, **header)
         with pytest.raises(ProtocolError) as raised:
             self.log.append_as_leader(data, 0, NOW)
         assert raised.value.code is ErrorCode.INVALID_TXN_STATE
@@ -145,13 +145,13 @@ class TransactionHistory:
         self.model.high_watermark = self.rng.randint(self.model.high_watermark, self.model.end)
         self.log.set_high_watermark(self.model.high_watermark)
 
-    def cut(self) -> None:
+    def truncate(self) -> None:
         kept = [x for x in self.model.batches if x.offset + x.size <= self.model.high_watermark]
         others = self.model.batches[len(kept) :]
         batches = kept + others[: self.rng.randint(0, len(others))]
         end = batches[-1].offset + batches[-1].size if batches else self.model.start
         if end < self.model.high_watermark:
-            return  # a committed batch whose middle the high watermark is in
+            return  # the high watermark is within a committed batch
         self.model.batches = batches
         self.log.truncate_to(end, NOW)
         self._all_committed()
@@ -173,14 +173,14 @@ class TransactionHistory:
         self._all_committed()
 
     def _all_committed(self) -> None:
-        """A snapshot does not say which markers lie above the high watermark: what is read again counts as committed,
-        as in Kafka (``ProducerStateManager.truncateAndReload``).
+        """A snapshot does not contain the markers above the high watermark: replayed batches count as committed, as
+        in Kafka (``ProducerStateManager.truncateAndReload``).
         """
         self.model.high_watermark = self.model.end
         self.log.set_high_watermark(self.model.end)
 
     def delete(self) -> None:
-        """Records below the stable offset go, whole segments with them."""
+        """Delete records below the last stable offset, with whole segments."""
         offset = self.rng.randint(self.model.start, self.model.last_stable_offset())
         if self.log.maybe_increment_log_start_offset(offset):
             self.model.start = offset
@@ -193,15 +193,15 @@ class TransactionHistory:
         low, high = sorted(self.rng.randint(model.start, model.end) for _ in range(2))
         found = log.segments.collect_aborted_txns(low, high)
         assert len(found) == len(set(found))
-        for said, is_aborted in model.fates():
-            if low <= said.offset < high:
-                its = [x for x in found if x.producer_id == said.pid]
-                skipped = any(x.first_offset <= said.offset <= x.last_offset for x in its)
-                assert skipped is is_aborted, f"{said} in {low} to {high}"
+        for written, is_aborted in model.transaction_outcomes():
+            if low <= written.offset < high:
+                its = [x for x in found if x.producer_id == written.pid]
+                skipped = any(x.first_offset <= written.offset <= x.last_offset for x in its)
+                assert skipped is is_aborted, f"{written} in {low} to {high}"
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_stable_offset_and_the_aborted_transactions_are_what_the_batches_say(seed: int) -> None:
+def test_log_random_transactions_equal_model(seed: int) -> None:
     history = TransactionHistory(seed)
     for _ in range(150):
         history.step()

@@ -1,4 +1,4 @@
-"""Retention by time and size; what one far-future timestamp may do."""
+"""Retention by time and size, and the effect of timestamps far in the future."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOUR_MS = 3_600_000
 def old_log(**settings: int | bool) -> PartitionLog:
     values = {"segment_bytes": 2000, "index_interval_bytes": 200, **settings}
     memory = memory_disk()
-    memory.now_ms = lambda: NOW + HOUR_MS  # written long after the records' own time
+    memory.now_ms = lambda: NOW + HOUR_MS  # appended long after the timestamps of the records
     log = new_log(memory.session(), LogConfig(**values))  # type: ignore[arg-type]
     append_batches(log, 60)
     return log
@@ -41,7 +41,7 @@ def retain(log: PartitionLog, now_ms: int) -> None:
         log.delete_segments_below_start(NOW)
 
 
-def test_segments_go_when_their_newest_record_is_too_old() -> None:
+def test_retention_deletes_segments_older_than_retention_ms() -> None:
     log = old_log(retention_ms=HOUR_MS)
     retain(log, NOW + HOUR_MS)
     assert log.log_start_offset == 0
@@ -51,7 +51,7 @@ def test_segments_go_when_their_newest_record_is_too_old() -> None:
     assert record_values(log)[0][0] == log.log_start_offset
 
 
-def test_a_log_that_is_old_as_a_whole_is_rolled_and_emptied() -> None:
+def test_retention_of_expired_log_rolls_and_deletes_all_records() -> None:
     log = old_log(retention_ms=HOUR_MS)
     retain(log, NOW + 10 * HOUR_MS)
     assert log.log_start_offset == log.log_end_offset == 180
@@ -63,14 +63,14 @@ def test_a_log_that_is_old_as_a_whole_is_rolled_and_emptied() -> None:
 
 
 @pytest.mark.behaviour("P-67")
-def test_by_size_the_oldest_go_while_the_limit_is_still_reached() -> None:
+def test_retention_by_size_deletes_oldest_segments_above_the_limit() -> None:
     log = old_log(retention_bytes=5000, retention_ms=-1)
     retain(log, NOW)
     assert 5000 <= log.size_bytes < 5000 + 2000
     assert record_values(log)[-1][0] == 179
 
 
-def test_nothing_above_the_high_watermark_goes() -> None:
+def test_retention_keeps_segments_above_high_watermark() -> None:
     log = old_log(retention_ms=HOUR_MS)
     log.high_watermark = log.segments.base_offsets[2]
     retain(log, NOW + 10 * HOUR_MS)
@@ -79,7 +79,7 @@ def test_nothing_above_the_high_watermark_goes() -> None:
     assert log.log_end_offset == 180
 
 
-def test_a_compacted_topic_loses_only_what_lies_below_its_start() -> None:
+def test_retention_of_compacted_topic_deletes_only_below_log_start() -> None:
     log = old_log(retention_ms=HOUR_MS, delete=False, compact=True)
     retain(log, NOW + 10 * HOUR_MS)
     assert log.log_start_offset == 0
@@ -89,7 +89,7 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start() -> None:
 
 
 @pytest.mark.behaviour("P-66")
-def test_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> None:
+def test_retention_future_timestamp_uses_last_modified_time() -> None:
     settings = LogConfig(retention_ms=HOUR_MS, timestamp_after_max_ms=2**62)
     log = new_log(memory_disk().session(), settings)
     log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", NOW + 10**12)])), 0, NOW)
@@ -100,7 +100,7 @@ def test_a_record_from_the_far_future_does_not_keep_its_segment_for_ever() -> No
     assert log.log_start_offset == 1
 
 
-def test_records_without_time_age_from_the_last_write() -> None:
+def test_retention_records_without_timestamp_use_last_modified_time() -> None:
     log = new_log(memory_disk().session(), LogConfig(retention_ms=HOUR_MS))
     log.append_as_leader(bytearray(build_batch([NewRecord(b"k", b"v", -1)])), 0, NOW)
     log.set_high_watermark(1)
@@ -110,7 +110,7 @@ def test_records_without_time_age_from_the_last_write() -> None:
     assert log.log_start_offset == 1
 
 
-def test_after_retention_and_a_kill_the_log_is_whole() -> None:
+def test_recovery_after_retention_and_kill_returns_same_log() -> None:
     memory = memory_disk()
     memory.now_ms = lambda: NOW + HOUR_MS
     log = new_log(memory.session(), LogConfig(segment_bytes=2000, retention_ms=HOUR_MS))
@@ -124,7 +124,7 @@ def test_after_retention_and_a_kill_the_log_is_whole() -> None:
     assert record_values(again) == record_values(log)
 
 
-def test_a_topic_can_ask_for_kafkas_rule_and_is_told_once_where_it_did_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_retention_by_claimed_time_keeps_future_records_and_default_logs_once(caplog: pytest.LogCaptureFixture) -> None:
     far = NOW + 10_000 * HOUR_MS
     for claimed, kept in ((True, True), (False, False)):
         log = old_log(retention_ms=HOUR_MS, retention_by_claimed_time=claimed)
@@ -140,7 +140,7 @@ def test_a_topic_can_ask_for_kafkas_rule_and_is_told_once_where_it_did_not(caplo
         assert len(caplog.records) == (0 if claimed else 1)
 
 
-def test_files_of_old_segments_stay_for_a_minute_under_another_name_and_not_beyond_a_restart() -> None:
+def test_deleted_segment_files_are_kept_for_file_delete_delay() -> None:
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig(segment_bytes=2000, file_delete_delay_ms=60_000))
     append_batches(log, 60)
@@ -165,7 +165,7 @@ def test_files_of_old_segments_stay_for_a_minute_under_another_name_and_not_beyo
 
 
 DAY_MS = 24 * HOUR_MS
-# (what, largest timestamp, last write of the file, Kafka's rule asked for, age at NOW)
+# (name, largest timestamp, last write of the file, Kafka's rule enabled, age at NOW)
 AGES = [
     ("its time is over", NOW - 5, NOW, False, 5),
     ("its time is now", NOW, NOW - 9, False, 0),
@@ -180,7 +180,9 @@ AGES = [
 
 
 @pytest.mark.parametrize(("what", "claimed", "written", "believed", "age"), AGES, ids=[row[0] for row in AGES])
-def test_the_age_of_a_segment(what: str, claimed: int, written: int, believed: bool, age: int) -> None:
+def test_newest_record_ms_uses_timestamp_or_last_modified_time(
+    what: str, claimed: int, written: int, believed: bool, age: int
+) -> None:
     memory = memory_disk()
     memory.now_ms = lambda: written
     settings = LogConfig(timestamp_after_max_ms=2**62, retention_by_claimed_time=believed)
@@ -190,7 +192,7 @@ def test_the_age_of_a_segment(what: str, claimed: int, written: int, believed: b
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, HOUR_MS + 1])
-def test_a_claim_is_told_of_when_it_lies_more_than_an_hour_behind_the_write(
+def test_newest_record_ms_future_timestamp_logs_once_above_one_hour(
     ahead_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = new_log(memory_disk().session(), LogConfig(timestamp_after_max_ms=2**62))
@@ -202,7 +204,7 @@ def test_a_claim_is_told_of_when_it_lies_more_than_an_hour_behind_the_write(
         assert "Timestamp in the future in t-0: 0.0 days after" in caplog.messages[0]
 
 
-# (what, settings, high watermark, log start, how many of its four segments go at NOW + 1 hour + 3)
+# (name, settings, high watermark, log start, number of its four segments deleted at NOW + 1 hour + 3)
 DUE = [
     ("by time, the boundary is kept", {"retention_ms": HOUR_MS}, 8, 0, 1),
     ("by time, all", {"retention_ms": HOUR_MS - 5}, 8, 0, 4),
@@ -221,7 +223,9 @@ DUE = [
 
 
 @pytest.mark.parametrize(("what", "settings", "high", "start", "due"), DUE, ids=[row[0] for row in DUE])
-def test_which_segments_are_due(what: str, settings: dict[str, int], high: int, start: int, due: int) -> None:
+def test_count_expired_segments_by_time_size_and_high_watermark(
+    what: str, settings: dict[str, int], high: int, start: int, due: int
+) -> None:
     log = new_log(memory_disk().session(), LogConfig())
     for first in range(0, 8, 2):  # segments of two records at NOW + their offset, all of one size
         log.append_as_leader(make_batch(first, 2), 0, NOW)
@@ -237,7 +241,7 @@ def test_which_segments_are_due(what: str, settings: dict[str, int], high: int, 
     assert count_expired_segments(log, NOW + HOUR_MS + 3) == due
 
 
-def test_a_file_that_cannot_be_renamed_now_leaves_segments_and_their_bases_alike() -> None:
+def test_delete_segments_failed_rename_keeps_segments_and_base_offsets_equal() -> None:
     session = memory_disk().session()
     log = new_log(session)
     append_batches(log, 30)

@@ -1,4 +1,4 @@
-"""Records found by time, a little at a time, while the log changes. Rules: ``UnifiedLog.fetchOffsetByTimestamp``."""
+"""Timestamp lookups in steps, while the log changes. Rules: ``UnifiedLog.fetchOffsetByTimestamp``."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from ottla.wire.record_batch.batch_header import (
 from ottla.wire.record_batch.compression import FREE_BYTES, CompressionType
 
 
-def at_times(*times: int, codec: CompressionType = CompressionType.NONE) -> bytearray:
+def make_timed_batch(*times: int, codec: CompressionType = CompressionType.NONE) -> bytearray:
     return bytearray(records.build_batch([records.NewRecord(None, b"v" * 20, NOW + t) for t in times], codec=codec))
 
 
 def mixed(seed: int, settings: LogConfig = SMALL) -> PartitionLog:
-    """Times that go up and down, over several segments."""
+    """Return a log with non-monotonic timestamps over several segments."""
     dice = random.Random(seed)
     log = new_log(memory_disk(seed).session(), settings)
     for number in range(60):
         times = [number * 10 + dice.randrange(-400, 400) for _ in range(dice.randrange(1, 6))]
-        append_committed(log, at_times(*times, codec=dice.choice([CompressionType.NONE, CompressionType.GZIP])))
+        append_committed(log, make_timed_batch(*times, codec=dice.choice([CompressionType.NONE, CompressionType.GZIP])))
     return log
 
 
-def every(log: PartitionLog) -> list[TimestampAndOffset]:
+def all_timestamps(log: PartitionLog) -> list[TimestampAndOffset]:
     return [
         TimestampAndOffset(x.timestamp_ms, x.offset, 0)
         for header, raw in log.segments.batches(log.log_start_offset)
@@ -65,35 +65,35 @@ def pauses(steps: TimestampLookupJob) -> tuple[int, TimestampAndOffset | None]:
         count += 1
 
 
-def test_the_first_record_in_offset_order_that_is_as_late_is_found() -> None:
+def test_find_offset_by_timestamp_returns_first_record_in_offset_order() -> None:
     for seed in range(12):
         log = mixed(seed)
         log.maybe_increment_log_start_offset(random.Random(seed).randrange(60))
-        told = every(log)
+        expected = all_timestamps(log)
         for wanted in range(NOW - 500, NOW + 1100, 37):
-            want = next((x for x in told if x.timestamp_ms >= wanted), None)
+            want = next((x for x in expected if x.timestamp_ms >= wanted), None)
             assert find_offset_by_timestamp(log, wanted, log.log_end_offset) == want
             if want is not None:
                 assert find_offset_by_timestamp(log, wanted, want.offset) is None, "not below the offset that counts"
                 assert find_offset_by_timestamp(log, wanted, want.offset + 1) == want
 
 
-def test_the_latest_record_is_found_and_of_several_the_first() -> None:
+def test_find_max_timestamp_returns_first_of_the_latest_records() -> None:
     for seed in range(12):
         log = mixed(seed)
-        assert find_max_timestamp(log) == max(every(log), key=lambda x: (x.timestamp_ms, -x.offset))
+        assert find_max_timestamp(log) == max(all_timestamps(log), key=lambda x: (x.timestamp_ms, -x.offset))
     log = new_log(memory_disk().session())
     assert find_max_timestamp(log) is None
     for _ in range(30):
-        append_committed(log, at_times(5, 9, 9, 1))
+        append_committed(log, make_timed_batch(5, 9, 9, 1))
     assert len(log.segments.base_offsets) > 1
     assert find_max_timestamp(log) == TimestampAndOffset(NOW + 9, 1, 0)
 
 
-def test_records_of_a_topic_with_append_time_have_the_time_of_their_batch() -> None:
+def test_timestamp_lookup_with_log_append_time_uses_batch_timestamp() -> None:
     log = new_log(memory_disk().session())
     for at in (3, 7, 5):
-        data = at_times(1, 2)
+        data = make_timed_batch(1, 2)
         header = parse_header(data)
         new = header._replace(attributes=header.attributes | TIMESTAMP_TYPE_BIT, max_timestamp=NOW + at)
         set_max_timestamp(data, 0, new)
@@ -103,22 +103,22 @@ def test_records_of_a_topic_with_append_time_have_the_time_of_their_batch() -> N
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
-def test_a_batch_that_claims_a_later_time_than_its_records_have_is_passed(codec: CompressionType) -> None:
-    """Without ``ottla.validate.records`` a client's claim stands in the header."""
+def test_timestamp_lookup_ignores_max_timestamp_above_its_records(codec: CompressionType) -> None:
+    """Without ``ottla.validate.records`` the header keeps the timestamp of the client."""
     log = new_log(memory_disk().session())
-    data = at_times(1, 4, 2, codec=codec)
+    data = make_timed_batch(1, 4, 2, codec=codec)
     set_max_timestamp(data, 0, parse_header(data)._replace(max_timestamp=NOW + 50))
     append_committed(log, data)
-    append_committed(log, at_times(30, codec=codec))
+    append_committed(log, make_timed_batch(30, codec=codec))
     assert find_offset_by_timestamp(log, NOW + 20, 4) == TimestampAndOffset(NOW + 30, 3, 0)
     assert find_offset_by_timestamp(log, NOW + 40, 4) is None
     assert find_max_timestamp(log) == TimestampAndOffset(NOW + 4, 1, 0), "as the index has it"
 
 
-def test_damage_on_the_way_is_told() -> None:
+def test_timestamp_lookup_truncated_file_raises_wire_error() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    append_committed(log, at_times(*range(50)))
+    append_committed(log, make_timed_batch(*range(50)))
     log.close_files()
     path = f"{log.directory}/{0:020d}.log"
     whole = bytes(memory.files[path].data)
@@ -132,7 +132,7 @@ def test_damage_on_the_way_is_told() -> None:
 # ---------------------------------------------------------------- in pauses
 
 
-def test_a_look_up_pauses_among_segments_headers_and_records() -> None:
+def test_timestamp_lookup_pauses_among_segments_headers_and_records() -> None:
     log = new_log(memory_disk().session(), LogConfig(segment_bytes=400))
     append_batches(log, 90)
     segments = len(log.segments.base_offsets)
@@ -144,17 +144,17 @@ def test_a_look_up_pauses_among_segments_headers_and_records() -> None:
 
     log = new_log(memory_disk().session(), LogConfig())
     for _ in range(1500):
-        append_committed(log, at_times(5))  # the time does not grow: the index says nothing of them
-    append_committed(log, at_times(9))
+        append_committed(log, make_timed_batch(5))  # timestamps do not increase: the index has no entry
+    append_committed(log, make_timed_batch(9))
     count, found = pauses(find_offset_by_timestamp_job(log, NOW + 9, 1501))
     assert found == TimestampAndOffset(NOW + 9, 1500, 0)
     assert count >= log.size_bytes // (16 * 1024) - 1
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD])
-def test_a_look_up_pauses_within_a_large_batch(codec: CompressionType) -> None:
+def test_timestamp_lookup_pauses_within_a_large_batch(codec: CompressionType) -> None:
     log = new_log(memory_disk().session(), LogConfig())
-    append_committed(log, at_times(*([0] * 9_000), 7, codec=codec))
+    append_committed(log, make_timed_batch(*([0] * 9_000), 7, codec=codec))
     for steps in (find_offset_by_timestamp_job(log, NOW + 7, 9_001), find_max_timestamp_job(log)):
         count, found = pauses(steps)
         assert found == TimestampAndOffset(NOW + 7, 9_000, 0)
@@ -162,8 +162,8 @@ def test_a_look_up_pauses_within_a_large_batch(codec: CompressionType) -> None:
 
 
 @pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.LZ4, CompressionType.ZSTD])
-def test_many_look_ups_in_a_batch_that_unpacks_to_much_keep_little_between_two_pauses(codec: CompressionType) -> None:
-    """Each connection may have one: a hundred of them kept a hundred times what a batch unpacks to."""
+def test_concurrent_timestamp_lookups_in_compressed_batch_take_bounded_memory(codec: CompressionType) -> None:
+    """Each connection may run a lookup: a hundred of them retained a hundred decompressed batches."""
     log = new_log(memory_disk().session(), LogConfig())
     items = [records.NewRecord(b"k", bytes(4 << 20), NOW + t) for t in (0, 0, 0, 7)]
     append_committed(log, bytearray(records.build_batch(items, codec=codec)))
@@ -187,8 +187,8 @@ def test_many_look_ups_in_a_batch_that_unpacks_to_much_keep_little_between_two_p
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_a_look_up_says_that_it_keeps_much_before_it_does(codec: CompressionType) -> None:
-    """Beyond a mebibyte it counts what a codec keeps of it; snappy has a whole block at once."""
+def test_timestamp_lookup_announces_large_memory_before_allocation(codec: CompressionType) -> None:
+    """Above 1 MiB the memory of the codec counts; snappy decompresses a whole block at once."""
     for size_bytes in (900 << 10, 3 << 20):
         log = new_log(memory_disk().session(), LogConfig(max_message_bytes=1 << 30))
         items = [records.NewRecord(b"k", bytes(size_bytes), NOW), records.NewRecord(b"k", b"v", NOW + 7)]
@@ -206,13 +206,13 @@ def test_a_look_up_says_that_it_keeps_much_before_it_does(codec: CompressionType
                 assert all(heavy[heavy.index(True) : -1])
 
 
-def test_what_happens_in_a_pause_is_seen() -> None:
-    """Segments go, the log is cut or goes on: no file is opened that is gone, and what is found was there."""
+def test_timestamp_lookup_log_changed_during_pause_returns_current_records() -> None:
+    """Deletion, truncation or appends: no deleted file is opened, and the result was in the log."""
     ends = set()
     for seed in range(150):
         dice = random.Random(seed)
         log = mixed(seed)
-        before = {(x.timestamp_ms, x.offset) for x in every(log)}
+        before = {(x.timestamp_ms, x.offset) for x in all_timestamps(log)}
         wanted = NOW + dice.randrange(-300, 700)
         steps = find_offset_by_timestamp_job(log, wanted, 2**62) if dice.random() < 0.8 else find_max_timestamp_job(log)
         for _ in range(dice.randrange(12)):
@@ -225,7 +225,7 @@ def test_what_happens_in_a_pause_is_seen() -> None:
         elif what == "cut":
             log.truncate_to(dice.randrange(log.log_end_offset), NOW)
         elif what == "append":
-            append_committed(log, at_times(1000))
+            append_committed(log, make_timed_batch(1000))
         elif what == "roll":
             log.roll(NOW)
         elif what == "start over":

@@ -1,4 +1,4 @@
-"""Cutting a log: what stays, what goes along, and what a crash finds afterwards. Rules: ``UnifiedLog.truncateTo``."""
+"""Truncation of a log: remaining records and state, and the result of a crash. Rules: ``UnifiedLog.truncateTo``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def again_in_directory(memory: MemoryDisk) -> PartitionLog:
     ("offset", "end"),
     [(0, 0), (1, 0), (2, 0), (3, 3), (40, 39), (42, 42), (59, 57), (60, 60), (88, 87), (89, 87), (90, 90), (91, 90)],
 )
-def test_a_log_ends_where_its_last_whole_batch_does(offset: int, end: int) -> None:
+def test_truncate_to_ends_at_last_whole_batch(offset: int, end: int) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 30)
@@ -65,7 +65,7 @@ def test_a_log_ends_where_its_last_whole_batch_does(offset: int, end: int) -> No
         assert record_values(reopen_in_new_session(memory, clean=clean)) == expected_values(end + 90)
 
 
-def test_a_cut_at_a_segments_base_leaves_it_empty_and_one_behind_it_removes_it() -> None:
+def test_truncate_to_segment_base_keeps_empty_segment() -> None:
     for less in (0, 1):
         log = new_log(memory_disk().session())
         append_batches(log, 30)
@@ -75,7 +75,7 @@ def test_a_cut_at_a_segments_base_leaves_it_empty_and_one_behind_it_removes_it()
         assert log.log_end_offset == (at if less == 0 else at - 3)
 
 
-def test_what_was_synced_counts_up_to_the_cut_only() -> None:
+def test_truncate_lowers_recovery_point_to_offset() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 30)
     log.flush()
@@ -85,8 +85,8 @@ def test_what_was_synced_counts_up_to_the_cut_only() -> None:
     assert log.flush_state.sealed_end_offset == -1
 
 
-def test_a_cut_before_a_clean_stop_is_on_the_disk() -> None:
-    """All that is left was synced before; what is believed after a clean stop must not grow again."""
+def test_truncate_before_clean_shutdown_is_durable() -> None:
+    """The remaining records were synced before; files trusted after a clean stop must not grow again."""
     for seed in range(20):
         memory = memory_disk(seed)
         directory, log = in_directory(memory)
@@ -99,8 +99,8 @@ def test_a_cut_before_a_clean_stop_is_on_the_disk() -> None:
 
 
 @pytest.mark.parametrize("synced", [30, 90])
-def test_a_cut_that_a_power_cut_takes_back_is_made_again(synced: int) -> None:
-    """Where the next segment begins just at the cut nobody would look at the one before it."""
+def test_truncate_undone_by_power_loss_is_repeated_by_recovery(synced: int) -> None:
+    """With a next segment at the truncation offset, recovery would not read the one before it."""
     for seed in range(30):
         memory = memory_disk(seed)
         directory, log = in_directory(memory)
@@ -121,7 +121,7 @@ def test_a_cut_that_a_power_cut_takes_back_is_made_again(synced: int) -> None:
 
 
 @pytest.mark.parametrize("settings", [SMALL, LogConfig()], ids=["rolls meanwhile", "one segment"])
-def test_a_sync_under_way_does_not_speak_for_what_was_cut_and_written_anew(settings: LogConfig) -> None:
+def test_flush_during_truncation_does_not_cover_rewritten_records(settings: LogConfig) -> None:
     log = new_log(memory_disk().session(), settings)
     append_batches(log, 10)
     job = log.start_flush(30)
@@ -138,8 +138,8 @@ def test_a_sync_under_way_does_not_speak_for_what_was_cut_and_written_anew(setti
     assert log.complete_flush(late) == 21, "never back"
 
 
-def test_a_cut_takes_aborted_transactions_and_epochs_along() -> None:
-    """``LogSegment.truncateTo`` cuts all three indexes: else committed records would be hidden as aborted later."""
+def test_truncate_removes_aborted_transactions_and_epochs() -> None:
+    """``LogSegment.truncateTo`` truncates all three indexes; otherwise committed records would be hidden as aborted."""
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig())
     append_committed(log, make_transactional_batch(1, 0))
@@ -161,7 +161,7 @@ def test_a_cut_takes_aborted_transactions_and_epochs_along() -> None:
     assert again.epochs.entries == [(0, 0)]
 
 
-def test_producers_are_known_up_to_the_cut_and_their_later_snapshots_go() -> None:
+def test_truncate_restores_producers_and_removes_later_snapshots() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(60):
@@ -173,7 +173,7 @@ def test_producers_are_known_up_to_the_cut_and_their_later_snapshots_go() -> Non
     assert max(names) <= log.log_end_offset
 
 
-def test_starting_over_leaves_nothing_of_before() -> None:
+def test_truncate_fully_and_start_at_removes_all_state() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(30):
@@ -193,7 +193,7 @@ def test_starting_over_leaves_nothing_of_before() -> None:
     assert again.log_start_offset == 500
 
 
-def test_a_cut_below_the_first_segment_starts_over() -> None:
+def test_truncate_below_first_segment_restarts_log_at_offset() -> None:
     memory = memory_disk()
     directory, log = in_directory(memory)
     append_batches(log, 30)
@@ -210,7 +210,7 @@ def test_a_cut_below_the_first_segment_starts_over() -> None:
     )
 
 
-def test_what_is_synced_after_starting_over_outlives_power_cuts() -> None:
+def test_truncate_fully_then_flush_survives_power_loss() -> None:
     for seed in range(60):
         memory = memory_disk(seed)
         log = new_log(memory.session())
@@ -225,8 +225,8 @@ def test_what_is_synced_after_starting_over_outlives_power_cuts() -> None:
         assert record_offsets(again) == list(range(500, 560)), seed
 
 
-def test_a_power_cut_after_a_cut_never_brings_unsynced_records_back_as_believed() -> None:
-    """The checkpoint of the recovery point comes down before anything is cut (``LogManager.truncateTo``)."""
+def test_truncate_then_power_loss_restores_no_unsynced_records() -> None:
+    """The recovery point checkpoint is lowered before the truncation (``LogManager.truncateTo``)."""
     for seed in range(60):
         memory = memory_disk(seed)
         directory, log = in_directory(memory)
@@ -241,7 +241,7 @@ def test_a_power_cut_after_a_cut_never_brings_unsynced_records_back_as_believed(
         assert again.log_end_offset >= 30, seed
 
 
-def test_checkpoints_are_written_for_a_cut_only_where_they_say_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncate_writes_checkpoints_only_when_above_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = memory_disk()
     directory, log = in_directory(memory)
     append_batches(log, 30)
@@ -260,7 +260,7 @@ def test_checkpoints_are_written_for_a_cut_only_where_they_say_more(monkeypatch:
     assert written == [1, 1]
 
 
-def test_a_cut_that_fails_on_the_way_puts_the_log_out_of_service() -> None:
+def test_truncate_failure_sets_log_offline() -> None:
     for target in range(1, 40):
         memory = memory_disk()
         session = memory.session()
@@ -283,7 +283,7 @@ def test_a_cut_that_fails_on_the_way_puts_the_log_out_of_service() -> None:
         assert record_offsets(again) == [*range(again.log_end_offset)]
 
 
-def test_a_crash_anywhere_in_a_cut_leaves_a_log_that_can_be_cut_again() -> None:
+def test_truncate_killed_at_any_call_can_be_repeated() -> None:
     for seed in range(80):
         memory = memory_disk(seed)
         session = memory.session()
@@ -315,15 +315,15 @@ def indexes(log: PartitionLog) -> list[tuple[list[int], ...]]:
     ]
 
 
-def test_a_cut_leaves_what_the_batches_below_it_would_have_made() -> None:
-    """``LogSegment.truncateTo``: both indexes are cut, and go on as if nothing had ever been behind the cut."""
+def test_truncate_leaves_indexes_as_without_removed_batches() -> None:
+    """``LogSegment.truncateTo``: both indexes are truncated, and continue as if the removed batches never existed."""
     for at in range(0, 90, 3):
         cut, never = (new_log(memory_disk().session()) for _ in range(2))
         append_batches(cut, 30)
         cut.truncate_to(at, NOW)
         append_batches(never, at // 3)
         assert cut.segments.base_offsets[-1] <= at
-        # else the log ends with the empty segment that began at the truncation
+        # otherwise the log ends with the empty segment that began at the truncation offset
         if cut.segments.base_offsets == never.segments.base_offsets:
             assert indexes(cut) == indexes(never)
         append_batches(cut, 30 - at // 3)
@@ -332,14 +332,14 @@ def test_a_cut_leaves_what_the_batches_below_it_would_have_made() -> None:
         assert cut.segments.active.bytes_since_index_entry == never.segments.active.bytes_since_index_entry
 
 
-def test_a_cut_looks_only_at_what_lies_behind_the_last_index_entry_below_it() -> None:
+def test_truncate_reads_only_after_last_index_entry_below_offset() -> None:
     session = memory_disk().session()
     log = new_log(session, LogConfig(index_interval_bytes=200))
     append_batches(log, 400)
     read: list[str] = []
     log.segments.active.offset_index  # noqa: B018 - loaded
     data = session.disk.files[f"{log.directory}/{0:020d}.log"].data
-    data[:1000] = bytes(1000)  # who reads it finds no batch
+    data[:1000] = bytes(1000)  # a read would find no batch
 
     def watch(what: str, path: str) -> None:
         if what == "pread":
@@ -352,7 +352,7 @@ def test_a_cut_looks_only_at_what_lies_behind_the_last_index_entry_below_it() ->
 
 
 @pytest.mark.parametrize("what", ["a size", "an index that lies", "an index of another batch"])
-def test_damage_below_the_cut_ends_the_log_before_it(what: str) -> None:
+def test_truncate_damage_below_offset_ends_log_before_it(what: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig(index_interval_bytes=200))
     append_batches(log, 30)
@@ -377,7 +377,7 @@ def test_damage_below_the_cut_ends_the_log_before_it(what: str) -> None:
     assert record_values(reopen_in_new_session(memory)) == expected_values(end + 9)
 
 
-def test_a_cut_of_a_log_without_producers_reads_no_batch_for_them() -> None:
+def test_truncate_log_without_producers_replays_no_batch() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 60)
     names = [n for n in log.disk.listdir(log.directory) if n.endswith(".snapshot")]

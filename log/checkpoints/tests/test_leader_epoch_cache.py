@@ -1,4 +1,4 @@
-"""Tables of rules for the leader epochs and the small text files (``LeaderEpochFileCache``, ``CheckpointFile``)."""
+"""Rules of the leader epoch cache and the checkpoint files (``LeaderEpochFileCache``, ``CheckpointFile``)."""
 
 from __future__ import annotations
 
@@ -45,16 +45,18 @@ def epochs(entries: Entries, disk: DiskSession | None = None) -> LeaderEpochFile
     [
         ([], 0, 0, [(0, 0)]),
         ([], -1, 0, []),  # a batch of an old format has no epoch
-        ([(0, 0)], 0, 5, [(0, 0)]),  # it began before
-        ([(3, 5)], 2, 9, [(3, 5)]),  # an older one says nothing new
+        ([(0, 0)], 0, 5, [(0, 0)]),  # the epoch began before
+        ([(3, 5)], 2, 9, [(3, 5)]),  # an older epoch adds no entry
         ([(0, 0)], 1, 5, [(0, 0), (1, 5)]),
-        ([(0, 0), (1, 5)], 2, 5, [(0, 0), (2, 5)]),  # one without a batch is forgotten
+        ([(0, 0), (1, 5)], 2, 5, [(0, 0), (2, 5)]),  # an epoch without a batch is removed
         ([(0, 0), (1, 5)], 2, 4, [(0, 0), (2, 4)]),
         ([(0, 0), (1, 5)], 2, 6, [(0, 0), (1, 5), (2, 6)]),
         ([(0, 3), (1, 5)], 7, 0, [(7, 0)]),
     ],
 )
-def test_assign(before: Entries, epoch: int, start: int, after: Entries) -> None:
+def test_leader_epoch_cache_assign_keeps_entries_monotonic(
+    before: Entries, epoch: int, start: int, after: Entries
+) -> None:
     """``LeaderEpochFileCache.assign`` with ``maybeTruncateNonMonotonicEntries``."""
     found = epochs(before)
     found.assign(epoch, start)
@@ -69,19 +71,17 @@ def test_assign(before: Entries, epoch: int, start: int, after: Entries) -> None
         ([(1, 0)], 1, 5, [(1, 0)]),
         ([(1, 0)], -1, 5, [(1, 0)]),  # a batch of an old format has no epoch
         ([], 1, 5, [(1, 5)]),
-        ([(1, 0)], 2, 5, [(1, 0), (2, 5)]),  # was not noted yet
-        ([(1, 0), (3, 5)], 1, 5, [(1, 0)]),  # was cut for what is not there
+        ([(1, 0)], 2, 5, [(1, 0), (2, 5)]),  # was not recorded yet
+        ([(1, 0), (3, 5)], 1, 5, [(1, 0)]),  # was truncated for the missing epoch
         ([(1, 0), (3, 5), (4, 8)], 1, 6, [(1, 0), (4, 8)]),
-        ([(1, 0), (3, 10), (4, 12)], 2, 6, [(1, 0), (2, 6), (3, 10), (4, 12)]),  # is between two that were noted
+        ([(1, 0), (3, 10), (4, 12)], 2, 6, [(1, 0), (2, 6), (3, 10), (4, 12)]),  # is between two recorded epochs
         ([(1, 0), (3, 5), (4, 8)], 2, 6, [(1, 0), (2, 6), (4, 8)]),
         ([(1, 0), (2, 8), (4, 12)], 3, 6, [(1, 0), (3, 6), (4, 12)]),
         ([(1, 0), (2, 6)], 3, 6, [(1, 0), (3, 6)]),
         ([(3, 0), (4, 9)], 1, 0, [(1, 0), (4, 9)]),
     ],
 )
-def test_a_batch_that_is_there_is_believed_whatever_was_noted(
-    before: Entries, epoch: int, offset: int, after: Entries
-) -> None:
+def test_assign_from_batch_overrides_recorded_entries(before: Entries, epoch: int, offset: int, after: Entries) -> None:
     found = epochs(before)
     found.assign_from_batch(epoch, offset)
     assert found.entries == after
@@ -95,22 +95,22 @@ def test_a_batch_that_is_there_is_believed_whatever_was_noted(
         ([], -1, (-1, -1)),
         ([(2, 10), (4, 20)], -1, (-1, -1)),
         ([(2, 10), (4, 20)], 4, (4, 100)),  # the current one ends where the log does
-        ([(2, 10), (4, 20)], 5, (-1, -1)),  # not known here
+        ([(2, 10), (4, 20)], 5, (-1, -1)),  # the current epoch ends at the log end
         ([(2, 10), (4, 20)], 2, (2, 20)),
-        ([(2, 10), (4, 20)], 3, (2, 20)),  # the largest below
-        ([(2, 10), (4, 20)], 1, (1, 10)),  # before the first: where the first begins
+        ([(2, 10), (4, 20)], 3, (2, 20)),  # the largest epoch below
+        ([(2, 10), (4, 20)], 1, (1, 10)),  # before the first epoch: the start of the first
         ([(2, 10), (4, 20)], 0, (0, 10)),
         ([(2, 10), (4, 20), (9, 30)], 4, (4, 30)),
         ([(2, 10), (4, 20), (9, 30)], 8, (4, 30)),
     ],
 )
-def test_end_offset_of(entries: Entries, asked: int, answer: tuple[int, int]) -> None:
+def test_end_offset_for_epoch_equals_kafka(entries: Entries, asked: int, answer: tuple[int, int]) -> None:
     """``LeaderEpochFileCache.endOffsetFor`` (KIP-101, KIP-279)."""
     assert epochs(entries).end_offset_for(asked, 100) == answer
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, -1), (9, -1), (10, 2), (19, 2), (20, 4), (99, 4)])
-def test_epoch_at(offset: int, epoch: int) -> None:
+def test_epoch_for_offset_returns_epoch_of_last_entry_at_or_below(offset: int, epoch: int) -> None:
     assert epochs([(2, 10), (4, 20)]).epoch_for_offset(offset) == epoch
 
 
@@ -124,8 +124,8 @@ def test_epoch_at(offset: int, epoch: int) -> None:
         (21, [(2, 10), (4, 20)]),
     ],
 )
-def test_truncate_end(offset: int, after: Entries) -> None:
-    """``truncateFromEnd``: epochs that begin at or behind the offset go."""
+def test_truncate_from_end_removes_epochs_at_or_above_offset(offset: int, after: Entries) -> None:
+    """``truncateFromEnd``: epochs that begin at or after the offset are removed."""
     found = epochs([(2, 10), (4, 20)])
     found.truncate_from_end(offset)
     assert found.entries == LeaderEpochFileCache(found._disk, "/d").entries == after
@@ -143,7 +143,7 @@ def test_truncate_end(offset: int, after: Entries) -> None:
         (31, [(6, 31)]),
     ],
 )
-def test_truncate_start(offset: int, after: Entries) -> None:
+def test_truncate_from_start_moves_first_epoch_to_log_start(offset: int, after: Entries) -> None:
     """``truncateFromStart``: the epoch that covers the new log start begins there."""
     found = epochs([(2, 10), (4, 20), (6, 30)])
     found.truncate_from_start(offset)
@@ -159,7 +159,7 @@ CHANGES: dict[str, Callable[[LeaderEpochFileCache], None]] = {
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-def test_what_could_not_be_written_is_written_with_the_next_change(change: str) -> None:
+def test_leader_epoch_cache_failed_write_is_repeated_with_next_change(change: str) -> None:
     disk = memory_disk().session()
     found = epochs([(2, 10), (4, 20)], disk)
     disk.fault = lambda what, path: OSError(errno.EMFILE, "short") if what == "open" else None
@@ -179,7 +179,7 @@ def test_what_could_not_be_written_is_written_with_the_next_change(change: str) 
     assert LeaderEpochFileCache(disk, "/d").entries == found.entries
 
 
-def test_nothing_changed_writes_nothing() -> None:
+def test_leader_epoch_cache_unchanged_writes_no_file() -> None:
     disk = memory_disk().session()
     found = epochs([(2, 10), (4, 20)], disk)
     disk.fault = lambda what, path: OSError(errno.EIO, "touched") if what != "exists" else None
@@ -190,7 +190,7 @@ def test_nothing_changed_writes_nothing() -> None:
     found.truncate_from_start(0)
 
 
-def test_sync_is_known_to_be_needed_and_done() -> None:
+def test_leader_epoch_cache_save_tracks_unsaved_and_unsynced_state() -> None:
     found = epochs([(0, 0)])
     assert found.is_file_unsynced
     found.save(sync=True)
@@ -203,7 +203,7 @@ def test_sync_is_known_to_be_needed_and_done() -> None:
     assert epochs([]).latest_epoch() == -1
 
 
-def test_a_file_that_cannot_be_read_is_as_if_it_were_missing() -> None:
+def test_leader_epoch_cache_malformed_file_is_treated_as_missing() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     assert LeaderEpochFileCache(disk, "/d").entries == []
@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_read_is_as_if_it_were_missing() -> None:
         ("", []),
         (" \n", []),
         ("0\n1\n0 1", None),  # of 12, say: a power cut may leave the beginning of a number
-        ("1\n1\n0 0\n", None),  # another version
+        ("1\n1\n0 0\n", None),  # of 12, for example: a power loss may leave the beginning of a number
         ("0\n2\n0 0\n", None),  # cut off
         ("0\n1\n0 0\n1 5\n", None),
         ("0\n", None),
@@ -232,8 +232,8 @@ def test_a_file_that_cannot_be_read_is_as_if_it_were_missing() -> None:
         ("0\n1\n0 x\n", None),
     ],
 )
-def test_the_text_of_a_checkpoint(text: str, found: Entries | None) -> None:
-    """``CheckpointFile``: version, count, entries; what does not add up is no checkpoint."""
+def test_read_epochs_malformed_checkpoint_raises_corrupt_file(text: str, found: Entries | None) -> None:
+    """``CheckpointFile``: version, count, entries; an inconsistent file is corrupt."""
     disk = memory_disk().session()
     disk.makedirs("/d")
     write_file(disk, "/d/f", text.encode())
@@ -245,7 +245,7 @@ def test_the_text_of_a_checkpoint(text: str, found: Entries | None) -> None:
     assert read_epochs(disk, "/d/none") == []
 
 
-def test_offsets_are_written_as_kafka_writes_them() -> None:
+def test_write_offsets_equals_kafkas_format() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     offsets = {("t", 0): 5, ("a.b", 12): 0}
@@ -258,7 +258,7 @@ def test_offsets_are_written_as_kafka_writes_them() -> None:
             read_offsets(disk, "/d/f")
 
 
-def test_checkpoints_are_synced_where_that_is_asked_for() -> None:
+def test_write_offsets_syncs_only_if_requested() -> None:
     for sync in (True, False):
         disk = memory_disk().session()
         disk.makedirs("/d")
@@ -279,7 +279,7 @@ def test_checkpoints_are_synced_where_that_is_asked_for() -> None:
         (b"", None),
     ],
 )
-def test_partition_metadata(text: bytes, found: bytes | None) -> None:
+def test_partition_metadata_malformed_raises_corrupt_file(text: bytes, found: bytes | None) -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     assert read_partition_metadata(disk, "/d") is None
@@ -294,7 +294,7 @@ def test_partition_metadata(text: bytes, found: bytes | None) -> None:
         assert bytes(disk.disk.files[f"/d/{PARTITION_METADATA_FILE}"].durable) != b""
 
 
-def test_properties_are_written_with_their_date_and_read_without_comments() -> None:
+def test_properties_are_written_with_date_and_read_without_comments() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     write_properties(disk, "/d/p", {"node.id": "1", "cluster.id": "x=y"}, NOW)
@@ -320,8 +320,8 @@ def test_properties_are_written_with_their_date_and_read_without_comments() -> N
         (None, None),
     ],
 )
-def test_the_mark_of_a_clean_stop(text: bytes | None, epoch: int | None) -> None:
-    """``CleanShutdownFileHandler``: whatever it says, its being there is the mark; it is taken once, for good."""
+def test_clean_shutdown_file_presence_marks_clean_stop_until_removed(text: bytes | None, epoch: int | None) -> None:
+    """``CleanShutdownFileHandler``: the presence of the file is the marker, independent of its content."""
     disk = memory_disk().session()
     disk.makedirs("/d")
     if text is not None:
@@ -337,8 +337,8 @@ def test_the_mark_of_a_clean_stop(text: bytes | None, epoch: int | None) -> None
     assert f"/d/{CLEAN_SHUTDOWN_FILE}" in disk.disk.durable_files
 
 
-def test_an_epoch_is_written_down_with_its_first_batch() -> None:
-    """Ten thousand partitions that are led anew, and nobody writes to, write no file for it."""
+def test_assign_epoch_start_offset_writes_no_file_before_first_batch() -> None:
+    """Becoming leader of ten thousand idle partitions writes no file."""
     memory = memory_disk()
     log = new_log(memory.session())
     log.assign_epoch_start_offset(4)

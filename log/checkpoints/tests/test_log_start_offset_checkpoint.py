@@ -1,4 +1,4 @@
-"""Where logs start, on a disk that tears what was not synced: nothing the disk had is taken back."""
+"""Log start offset checkpoint on a disk that tears unsynced data: durable entries are never lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.log.checkpoints.log_start_offset_checkpoint import BACKUP_FILE, LogSt
 
 PATH, KEPT_PATH = f"/d/{LOG_START_OFFSET_CHECKPOINT}", f"/d/{BACKUP_FILE}"
 HAD = {("t", number): 100 + number for number in range(300)}
-"""Enough that the file has several sectors."""
+"""Large enough for a file of several sectors."""
 NEWER = {**HAD, ("u", 0): 7}
 SEEDS = range(60)
 
@@ -31,51 +31,51 @@ class LogStartFixture:
         self.file.load()
         return dict(self.file.offsets)
 
-    def settle(self) -> None:
-        """As the flusher does."""
+    def complete_sync(self) -> None:
+        """Sync as the flusher does."""
         self.file.complete_sync(self.file.prepare_sync()())
 
     def names(self) -> set[str]:
         return set(self.memory.files)
 
 
-def short(at: str, stage: LogStartFixture) -> None:
-    """From now on a call fails for want of something."""
+def short(at: str, fixture: LogStartFixture) -> None:
+    """Make every later call of one kind fail with ENOSPC."""
 
     def fault(what: str, path: str) -> OSError | None:
         return OSError(errno.ENOSPC, "full") if what == at else None
 
-    stage.disk.fault = fault
+    fixture.disk.fault = fault
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_writing_that_was_torn_leaves_the_one_the_disk_had(seed: int) -> None:
-    stage = LogStartFixture(seed)
-    stage.file.write(HAD, sync=True, sync_dir=True)
-    stage.file.write(NEWER, sync=False)
-    stage.file.write({**NEWER, ("u", 1): 8}, sync=False)
-    stage.memory.lose_power()
-    assert stage.begin().items() >= HAD.items()
+def test_write_torn_by_power_loss_keeps_durable_entries(seed: int) -> None:
+    fixture = LogStartFixture(seed)
+    fixture.file.write(HAD, sync=True, sync_dir=True)
+    fixture.file.write(NEWER, sync=False)
+    fixture.file.write({**NEWER, ("u", 1): 8}, sync=False)
+    fixture.memory.lose_power()
+    assert fixture.begin().items() >= HAD.items()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_writing_that_was_settled_is_never_given_up_for_an_older_one(seed: int) -> None:
-    stage = LogStartFixture(seed)
-    stage.file.write(HAD, sync=True, sync_dir=True)
-    stage.file.write(NEWER, sync=False)
-    stage.settle()
-    assert stage.file.is_durable
-    assert KEPT_PATH not in stage.names()
-    stage.file.write({**NEWER, ("u", 1): 8}, sync=False)
-    stage.memory.lose_power()
-    assert stage.begin().items() >= NEWER.items()
+def test_synced_write_is_not_replaced_by_an_older_file(seed: int) -> None:
+    fixture = LogStartFixture(seed)
+    fixture.file.write(HAD, sync=True, sync_dir=True)
+    fixture.file.write(NEWER, sync=False)
+    fixture.complete_sync()
+    assert fixture.file.is_durable
+    assert KEPT_PATH not in fixture.names()
+    fixture.file.write({**NEWER, ("u", 1): 8}, sync=False)
+    fixture.memory.lose_power()
+    assert fixture.begin().items() >= NEWER.items()
 
 
-def test_after_a_kill_at_any_call_the_file_says_the_former_or_the_newer() -> None:
+def test_kill_at_any_call_leaves_old_or_new_entries() -> None:
     calls = 0
     while True:
-        stage = LogStartFixture()
-        stage.file.write(HAD, sync=True, sync_dir=True)
+        fixture = LogStartFixture()
+        fixture.file.write(HAD, sync=True, sync_dir=True)
         left = calls
 
         def fault(what: str, path: str) -> None:
@@ -84,76 +84,76 @@ def test_after_a_kill_at_any_call_the_file_says_the_former_or_the_newer() -> Non
             if left < 0:
                 raise ProcessKilled
 
-        stage.disk.fault = fault
+        fixture.disk.fault = fault
         try:
-            stage.file.write(NEWER, sync=False)
-            stage.settle()
+            fixture.file.write(NEWER, sync=False)
+            fixture.complete_sync()
         except ProcessKilled:
-            assert stage.begin() in (HAD, NEWER)
-            assert KEPT_PATH not in stage.names(), "a start leaves nothing beside the file"
+            assert fixture.begin() in (HAD, NEWER)
+            assert KEPT_PATH not in fixture.names(), "a start leaves nothing beside the file"
             calls += 1
             continue
         break
     assert calls > 5
-    assert stage.begin() == NEWER
+    assert fixture.begin() == NEWER
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_start_found_is_on_the_disk(seed: int) -> None:
-    stage = LogStartFixture(seed)
-    stage.file.write(HAD, sync=True, sync_dir=True)
-    stage.file.write(NEWER, sync=False)
-    assert stage.begin() == NEWER, "the process was killed"
-    stage.file.write({**NEWER, ("u", 1): 8}, sync=False)
-    stage.memory.lose_power()
-    assert stage.begin().items() >= NEWER.items()
+def test_load_makes_entries_durable(seed: int) -> None:
+    fixture = LogStartFixture(seed)
+    fixture.file.write(HAD, sync=True, sync_dir=True)
+    fixture.file.write(NEWER, sync=False)
+    assert fixture.begin() == NEWER, "the process was killed"
+    fixture.file.write({**NEWER, ("u", 1): 8}, sync=False)
+    fixture.memory.lose_power()
+    assert fixture.begin().items() >= NEWER.items()
 
 
-def test_what_is_written_while_the_disk_is_waited_for_is_not_settled_with_the_former() -> None:
-    stage = LogStartFixture()
-    stage.file.write(HAD, sync=True, sync_dir=True)
-    stage.file.write(NEWER, sync=False)
-    settle = stage.file.prepare_sync()
-    stage.file.write({**NEWER, ("u", 1): 8}, sync=False)
-    stage.file.complete_sync(settle())
-    assert KEPT_PATH in stage.names()
-    assert not stage.file.is_durable
+def test_write_during_sync_is_not_marked_durable() -> None:
+    fixture = LogStartFixture()
+    fixture.file.write(HAD, sync=True, sync_dir=True)
+    fixture.file.write(NEWER, sync=False)
+    complete_sync = fixture.file.prepare_sync()
+    fixture.file.write({**NEWER, ("u", 1): 8}, sync=False)
+    fixture.file.complete_sync(complete_sync())
+    assert KEPT_PATH in fixture.names()
+    assert not fixture.file.is_durable
 
 
 @pytest.mark.parametrize("at", ["open", "pwrite", "rename"])
-def test_a_writing_that_fails_leaves_what_was_said(at: str) -> None:
-    stage = LogStartFixture()
-    stage.file.write(HAD, sync=True, sync_dir=True)
-    short(at, stage)
+def test_failed_write_keeps_previous_entries(at: str) -> None:
+    fixture = LogStartFixture()
+    fixture.file.write(HAD, sync=True, sync_dir=True)
+    short(at, fixture)
     with pytest.raises(OSError, match="full"):
-        stage.file.write(NEWER, sync=False)
-    stage.disk.fault = None
-    assert stage.file.needs_write(NEWER), "it is not in the file"
-    assert stage.begin() == HAD
+        fixture.file.write(NEWER, sync=False)
+    fixture.disk.fault = None
+    assert fixture.file.needs_write(NEWER), "it is not in the file"
+    assert fixture.begin() == HAD
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_is_struck_off_for_sure_is_not_named_again_by_what_is_kept(seed: int) -> None:
-    """A log of the same name is made anew: it would begin where the old one did."""
-    stage = LogStartFixture(seed)
-    stage.file.write(HAD, sync=True, sync_dir=True)
-    stage.file.write(NEWER, sync=False)
-    assert set(stage.file.backup_partitions) == set(HAD), "whose names may come back"
+def test_removed_log_is_not_restored_from_backup(seed: int) -> None:
+    """Otherwise a new log of the same name would begin at the start offset of the old log."""
+    fixture = LogStartFixture(seed)
+    fixture.file.write(HAD, sync=True, sync_dir=True)
+    fixture.file.write(NEWER, sync=False)
+    assert set(fixture.file.backup_partitions) == set(HAD), "whose names may come back"
     gone = dict(NEWER)
     del gone["t", 5]
-    stage.file.write(gone, sync=False)
-    assert stage.file.needs_write(gone), "what is kept names it still"
-    stage.file.write(gone, sync=True)
-    assert not stage.file.backup_partitions
-    stage.disk.fsync_dir("/d")  # with the name of the new log
-    stage.file.write({**gone, ("u", 1): 8}, sync=False)
-    stage.memory.lose_power()
-    assert ("t", 5) not in stage.begin()
+    fixture.file.write(gone, sync=False)
+    assert fixture.file.needs_write(gone), "what is kept names it still"
+    fixture.file.write(gone, sync=True)
+    assert not fixture.file.backup_partitions
+    fixture.disk.fsync_dir("/d")  # with the name of the new log
+    fixture.file.write({**gone, ("u", 1): 8}, sync=False)
+    fixture.memory.lose_power()
+    assert ("t", 5) not in fixture.begin()
 
 
-def test_nothing_is_kept_before_there_was_anything() -> None:
-    stage = LogStartFixture()
-    stage.file.write(HAD, sync=False)
-    assert stage.names() == {PATH}
-    assert not stage.file.is_durable
-    assert stage.begin() == HAD
+def test_first_write_keeps_no_backup() -> None:
+    fixture = LogStartFixture()
+    fixture.file.write(HAD, sync=False)
+    assert fixture.names() == {PATH}
+    assert not fixture.file.is_durable
+    assert fixture.begin() == HAD

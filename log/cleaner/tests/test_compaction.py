@@ -1,4 +1,4 @@
-"""Compaction against a model: random keys, tombstones, transactions and codecs, crashes in the middle."""
+"""Compaction compared with a model: random keys, tombstones, transactions, codecs and crashes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = LogConfig(
     segment_bytes=3000, index_interval_bytes=200, compact=True, delete=False, delete_retention_ms=KEEP_MS
 )
 HISTORIES = int(os.environ.get("OTTLA_HISTORIES", "150"))
-"""``make soak`` asks for more."""
+"""``make soak`` sets a higher number."""
 Seen = dict[int, tuple[bytes | None, bytes | None]]
 
 
@@ -42,13 +42,13 @@ def append(log: PartitionLog, items: list[tuple[bytes | None, bytes | None]], no
 
 
 def mark(log: PartitionLog, pid: int, kind: int, now: int = NOW) -> None:
-    """End a producer's transaction: 0 aborts, 1 commits."""
+    """Append the end of a producer's transaction: 0 aborts, 1 commits."""
     record = NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), now)
     raw = build_batch([record], attributes=CONTROL_BIT | TRANSACTIONAL_BIT, producer_id=pid, producer_epoch=0)
     log.append_as_leader(bytearray(raw), 0, now, AppendOrigin.COORDINATOR)
 
 
-def the_dirtiest(logs: list[PartitionLog], now_ms: int) -> LogToClean | None:
+def dirtiest_log(logs: list[PartitionLog], now_ms: int) -> LogToClean | None:
     return select_dirtiest_log(c for log in logs if (c := find_log_to_clean(log, now_ms)) is not None)
 
 
@@ -59,7 +59,7 @@ def plan_of(log: PartitionLog, now: int, map_bytes: int = 1 << 20) -> Compaction
 
 
 def compact(disk: DiskSession, log: PartitionLog, now: int = NOW, map_bytes: int = 1 << 20) -> list[CleanerStats]:
-    """Pass after pass until all is clean."""
+    """Run passes until the log is clean."""
     passes = []
     while (plan := plan_of(log, now, map_bytes)) is not None:
         outcome = run_compaction(disk, plan)
@@ -71,7 +71,7 @@ def compact(disk: DiskSession, log: PartitionLog, now: int = NOW, map_bytes: int
 
 
 def data(log: PartitionLog) -> Seen:
-    """What a read_committed reader finds, by offset."""
+    """Return the records of a read_committed consumer by offset."""
     out: Seen = {}
     aborted = log.segments.collect_aborted_txns(log.log_start_offset, log.log_end_offset)
     for header, raw in log.segments.batches(log.log_start_offset):
@@ -93,7 +93,7 @@ def last_of_keys(seen: Seen) -> dict[bytes | None, tuple[int, bytes | None]]:
     return {key: (offset, value) for offset, (key, value) in sorted(seen.items())}
 
 
-def test_only_the_last_record_of_a_key_stays_and_offsets_stay_as_they_were() -> None:
+def test_compaction_keeps_last_record_of_each_key_and_all_offsets() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     for i in range(300):
@@ -112,7 +112,7 @@ def test_only_the_last_record_of_a_key_stays_and_offsets_stay_as_they_were() -> 
 
 
 @pytest.mark.behaviour("P-69")
-def test_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanish() -> None:
+def test_compaction_keeps_offsets_sequence_and_epoch_of_a_reduced_batch() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     append(log, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], producer_id=9, producer_epoch=3, base_sequence=0)
@@ -127,7 +127,7 @@ def test_a_batch_keeps_its_offsets_sequence_and_epoch_when_records_vanish() -> N
 
 
 @pytest.mark.behaviour("P-70")
-def test_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() -> None:
+def test_compaction_tombstone_gets_delete_horizon_and_is_removed_after_it() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     append(log, [(b"a", b"1"), (b"b", b"1")])
@@ -154,7 +154,7 @@ def test_a_tombstone_is_stamped_first_and_goes_when_its_time_has_come() -> None:
 
 
 @pytest.mark.behaviour("P-71")
-def test_the_last_batch_of_a_producer_stays_though_empty() -> None:
+def test_compaction_keeps_last_batch_of_a_producer_when_empty() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     append(log, [(b"a", b"1")], producer_id=9, producer_epoch=0, base_sequence=0)
@@ -168,7 +168,7 @@ def test_the_last_batch_of_a_producer_stays_though_empty() -> None:
 
 
 @pytest.mark.behaviour("P-72")
-def test_aborted_records_go_at_once_and_markers_when_nothing_is_left() -> None:
+def test_compaction_removes_aborted_records_at_once_and_markers_later() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     txn = {"attributes": TRANSACTIONAL_BIT, "producer_epoch": 0}
@@ -199,7 +199,7 @@ def test_aborted_records_go_at_once_and_markers_when_nothing_is_left() -> None:
     assert 4 in markers(), "its data is still there"
 
 
-def test_the_active_segment_and_what_is_not_stable_are_left_alone() -> None:
+def test_compaction_excludes_active_segment_and_unstable_records() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     append(log, [(b"a", b"1")])
@@ -215,24 +215,24 @@ def test_the_active_segment_and_what_is_not_stable_are_left_alone() -> None:
     assert plan_of(log, NOW + 150) is not None
 
 
-def test_the_dirtiest_log_comes_first_and_the_ratio_must_be_reached() -> None:
+def test_select_dirtiest_log_respects_ratio_and_max_compaction_lag() -> None:
     disk = memory_disk().session()
     log = new_log(disk, replace(SETTINGS, min_cleanable_dirty_ratio=0.9))
     for i in range(200):
         append(log, [(b"k%d" % i, b"v" * 20)])
     log.set_high_watermark(log.log_end_offset)
-    assert the_dirtiest([log], NOW) is not None, "nothing is clean yet"
+    assert dirtiest_log([log], NOW) is not None, "nothing is clean yet"
     compact(disk, log)
     append(log, [(b"k", b"v")])
     log.roll(NOW)
     append(log, [(b"k", b"v")])
     log.set_high_watermark(log.log_end_offset)
-    assert the_dirtiest([log], NOW) is None
+    assert dirtiest_log([log], NOW) is None
     log.config = replace(log.config, max_compaction_lag_ms=1000)
-    assert the_dirtiest([log], NOW + 5000) is not None, "too long is too long"
+    assert dirtiest_log([log], NOW + 5000) is not None, "too long is too long"
 
 
-def test_a_map_that_is_full_makes_several_passes_and_the_same_log() -> None:
+def test_compaction_full_offset_map_takes_several_passes() -> None:
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     chance = random.Random(5)
@@ -244,7 +244,7 @@ def test_a_map_that_is_full_makes_several_passes_and_the_same_log() -> None:
     assert last_of_keys(data(log)) == last_of_keys(before)
 
 
-def test_long_keys_are_told_apart_by_their_digest() -> None:
+def test_offset_map_long_keys_are_compared_by_digest() -> None:
     found = OffsetMap(10_000)
     keys = [b"x" * 31, b"x" * 32, b"x" * 33, b"y" * 1000]
     for number, key in enumerate(keys):
@@ -255,7 +255,7 @@ def test_long_keys_are_told_apart_by_their_digest() -> None:
 
 @dataclass
 class CompactionHistory:
-    """A random life of a compacted log, and what a reader may find."""
+    """Random operations on a compacted log, and the records that a consumer may find."""
 
     seed: int
     chance: random.Random = field(init=False)
@@ -287,13 +287,13 @@ class CompactionHistory:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_random_histories_keep_what_the_model_keeps(part: int) -> None:
+def test_compaction_random_histories_keep_last_committed_values(part: int) -> None:
     for seed in range(part, HISTORIES, 4):
-        one_history(seed)
+        run_history(seed)
 
 
-def one_history(seed: int) -> None:
-    """Write, compact, crash, go on: the last committed value of every key is always there, at its offset."""
+def run_history(seed: int) -> None:
+    """Write, compact and crash; check that the last committed value of every key stays at its offset."""
     history = CompactionHistory(seed)
     chance = history.chance
     memory: MemoryDisk = memory_disk(seed)

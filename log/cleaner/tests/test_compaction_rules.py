@@ -18,7 +18,7 @@ from ottla.log.cleaner.compaction import (
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.cleaner.offset_map import OffsetMap
 from ottla.log.cleaner.segment_swap import swap_segments
-from ottla.log.cleaner.tests.test_compaction import the_dirtiest
+from ottla.log.cleaner.tests.test_compaction import dirtiest_log
 from ottla.log.log_config import FOREVER_MS, LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment.indexes import AbortedTxn
@@ -50,7 +50,7 @@ def record(key: bytes | None, value: bytes | None, at: int = NOW) -> NewRecord:
 
 
 def segments(log: PartitionLog, count: int, size: int = 1) -> None:
-    """Sealed segments of ``size`` one-record batches each, and an empty one that is active."""
+    """Append sealed segments of ``size`` one-record batches each; the active segment is empty."""
     for number in range(count):
         for _ in range(size):
             append_committed(log, bytearray(build_batch([record(b"k", b"v%d" % number)])))
@@ -67,8 +67,8 @@ def one_pass(log: PartitionLog, now: int = NOW) -> CleanerStats:
     return outcome.stats
 
 
-def left(log: PartitionLog) -> list[tuple[int, int]]:
-    """(base offset, records) of every batch."""
+def remaining_batches(log: PartitionLog) -> list[tuple[int, int]]:
+    """Return (base offset, records) of every batch."""
     return [(h.base_offset, h.records_count) for h, _ in log.segments.batches()]
 
 
@@ -78,14 +78,14 @@ def left(log: PartitionLog) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("clean_up_to", "start", "high_watermark", "found"),
     [
-        # -> (first dirty offset, end, share of the bytes that is new)
+        # -> (first dirty offset, end, share of new bytes)
         (0, 0, 8, (0, 8, 1.0)),
         (2, 0, 8, (2, 8, 0.75)),
-        (3, 0, 8, (3, 8, 0.75)),  # in the midst of a segment: it counts as new
+        (3, 0, 8, (3, 8, 0.75)),  # in the middle of a segment: the whole segment counts as new
         (4, 0, 8, (4, 8, 0.5)),
         (6, 0, 8, (6, 8, 0.25)),
         (8, 0, 8, None),
-        (0, 4, 8, (4, 8, 0.5)),  # what lies below the log start is nothing new
+        (0, 4, 8, (4, 8, 0.5)),  # bytes below the log start do not count as new
         (0, 0, 7, (0, 6, 1.0)),  # only whole segments below the high watermark
         (0, 0, 6, (0, 6, 1.0)),
         (0, 0, 5, (0, 4, 1.0)),
@@ -93,7 +93,7 @@ def left(log: PartitionLog) -> list[tuple[int, int]]:
         (0, 0, 1, None),
     ],
 )
-def test_what_could_be_compacted(
+def test_find_log_to_clean_returns_dirty_range_and_ratio(
     clean_up_to: int, start: int, high_watermark: int, found: tuple[int, int, float] | None
 ) -> None:
     log = new_log(memory_disk().session(), SETTINGS)
@@ -110,7 +110,7 @@ def test_what_could_be_compacted(
     ) == found
 
 
-def test_an_open_transaction_a_single_segment_another_policy_or_a_closed_log_is_left_alone() -> None:
+def test_find_log_to_clean_excludes_open_transactions_and_closed_logs() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     append_committed(log, bytearray(build_batch([record(b"k", b"v")])))
     assert find_log_to_clean(log, NOW) is None, "only what is not written to any more"
@@ -131,7 +131,7 @@ def test_an_open_transaction_a_single_segment_another_policy_or_a_closed_log_is_
 @pytest.mark.parametrize(
     ("min_lag", "max_lag", "now", "found"),
     [
-        # -> (end, overdue); the segments' newest records are of NOW, NOW + 100, NOW + 200
+        # -> (end, overdue); the newest records of the segments have timestamps NOW, NOW + 100, NOW + 200
         (0, FOREVER_MS, NOW + 200, (3, False)),
         (100, FOREVER_MS, NOW + 200, (2, False)),
         (101, FOREVER_MS, NOW + 200, (1, False)),
@@ -142,7 +142,9 @@ def test_an_open_transaction_a_single_segment_another_policy_or_a_closed_log_is_
         (101, 50, NOW + 200, (1, True)),
     ],
 )
-def test_lags_of_compaction(min_lag: int, max_lag: int, now: int, found: tuple[int, bool] | None) -> None:
+def test_find_log_to_clean_respects_min_and_max_compaction_lag(
+    min_lag: int, max_lag: int, now: int, found: tuple[int, bool] | None
+) -> None:
     """``LogCleanerManager.cleanableOffsets`` and ``maxCompactionDelay`` (KIP-354)."""
     log = new_log(memory_disk().session(), SETTINGS)
     for at in (0, 100, 200):
@@ -153,21 +155,21 @@ def test_lags_of_compaction(min_lag: int, max_lag: int, now: int, found: tuple[i
     assert (None if seen is None else (seen.first_uncleanable_offset, seen.needs_compaction_now)) == found
 
 
-def test_the_dirtiest_is_overdue_or_else_above_its_ratio() -> None:
+def test_select_dirtiest_log_prefers_overdue_log_then_highest_ratio() -> None:
     half, most, late = (new_log(memory_disk().session(), SETTINGS) for _ in range(3))
     for log, clean in ((half, 2), (most, 1), (late, 3)):
         segments(log, 4)
         log.raise_cleaner_offset(clean)
-    found = the_dirtiest([half, most, late], NOW)
+    found = dirtiest_log([half, most, late], NOW)
     assert found is not None
     assert found.log is most
     most.set_offline()
-    assert the_dirtiest([half, most, late], NOW) is None, "a ratio of one half is not above one half"
+    assert dirtiest_log([half, most, late], NOW) is None, "a ratio of one half is not above one half"
     late.update_config(replace(SETTINGS, max_compaction_lag_ms=10))
-    found = the_dirtiest([half, late], NOW + 11)
+    found = dirtiest_log([half, late], NOW + 11)
     assert found is not None
     assert found.log is late
-    assert the_dirtiest([], NOW) is None
+    assert dirtiest_log([], NOW) is None
 
 
 # ---------------------------------------------------------------- which segments become one
@@ -179,7 +181,7 @@ def test_the_dirtiest_is_overdue_or_else_above_its_ratio() -> None:
         ([100], [0], 100, 5, [[0]]),
         ([100, 100], [0, 5], 200, 9, [[0, 5]]),
         ([100, 100], [0, 5], 199, 9, [[0], [5]]),
-        ([300, 100], [0, 5], 200, 9, [[0], [5]]),  # one that is too large stays alone
+        ([300, 100], [0, 5], 200, 9, [[0], [5]]),  # an oversized segment stays alone
         ([50, 50, 50, 50], [0, 1, 2, 3], 100, 4, [[0, 1], [2, 3]]),
         ([50, 60, 40, 50], [0, 1, 2, 3], 100, 4, [[0], [1, 2], [3]]),
         ([0, 0, 0], [0, 1, 2], 0, 3, [[0, 1, 2]]),
@@ -190,7 +192,9 @@ def test_the_dirtiest_is_overdue_or_else_above_its_ratio() -> None:
         ([1, 1, 1], [0, 9, MAX_RELATIVE_OFFSET + 1], 100, MAX_RELATIVE_OFFSET + 9, [[0, 9], [MAX_RELATIVE_OFFSET + 1]]),
     ],
 )
-def test_groups(sizes: list[int], bases: list[int], limit: int, next_base: int, groups: list[list[int]]) -> None:
+def test_group_segments_respects_size_and_index_limits(
+    sizes: list[int], bases: list[int], limit: int, next_base: int, groups: list[list[int]]
+) -> None:
     """``Cleaner.groupSegmentsBySize``."""
     found = [LogSegment(memory_disk().session(), "/d", base, SETTINGS, 0) for base in bases]
     for segment, size in zip(found, sizes, strict=True):
@@ -212,23 +216,25 @@ ABORTED = AbortedTxn(1, 5, 9, 9)
 
 
 @pytest.mark.parametrize(
-    ("story", "told", "kept"),
+    ("steps", "told", "kept"),
     [
-        # d: a data batch goes by (aborted?); a, c: an abort, a commit marker (nothing of it left?); o: another control
+        # d: data batch (aborted?); a, c: abort and commit marker (without remaining records?); o: other control batch
         (["d1@5", "a1@9"], [True, False], [ABORTED]),
-        (["a1@9"], [True], []),  # its records went in an earlier pass
-        (["d1@4", "d1@5", "a1@9"], [False, True, False], [ABORTED]),  # before the transaction began
+        (["a1@9"], [True], []),  # its records were removed in an earlier pass
+        (["d1@4", "d1@5", "a1@9"], [False, True, False], [ABORTED]),  # before the start of the transaction
         (["d2@6", "c2@7", "c2@8"], [False, False, True], []),
         (["c2@7"], [True], []),
-        (["n1@6", "a1@9"], [False, True], []),  # not transactional: none of its records
+        (["n1@6", "a1@9"], [False, True], []),  # not transactional: outside the transaction
         (["d1@5", "a1@9", "d1@10", "c1@11", "a1@12"], [True, False, False, False, True], [ABORTED]),
         (["d2@6", "o2@7", "c2@8"], [False, False, False], []),
     ],
 )
-def test_transactions_as_the_batches_go_by(story: list[str], told: list[bool], kept: list[AbortedTxn]) -> None:
+def test_cleaned_transaction_metadata_follows_batches_in_offset_order(
+    steps: list[str], told: list[bool], kept: list[AbortedTxn]
+) -> None:
     transactions = CleanedTransactionMetadata([ABORTED])
     found = []
-    for step in story:
+    for step in steps:
         what, pid, offset = step[0], int(step[1]), int(step[3:])
         if what in "dn":
             found.append(transactions.on_batch_read(header(pid, offset, transactional=what == "d")))
@@ -238,7 +244,7 @@ def test_transactions_as_the_batches_go_by(story: list[str], told: list[bool], k
     assert transactions.retained_txns == kept
 
 
-def test_what_a_marker_says_is_told_from_its_key() -> None:
+def test_control_batch_type_is_read_from_the_key() -> None:
     for kind in (0, 1, 3):
         raw = make_marker(1, kind)
         assert control_batch_type(parse_header(raw), raw) == kind
@@ -249,8 +255,8 @@ def test_what_a_marker_says_is_told_from_its_key() -> None:
     assert control_batch_type(parse_header(short), short) == 1
 
 
-def test_a_committed_marker_goes_a_while_after_its_records() -> None:
-    """It is stamped when nothing of its transaction is left, and goes when that time has come."""
+def test_compaction_commit_marker_is_removed_after_its_delete_horizon() -> None:
+    """The horizon is set when no record of the transaction remains."""
     log = new_log(memory_disk().session(), SETTINGS)
     append_committed(log, make_transactional_batch(1, 0))
     append_committed(log, make_marker(1, 1))
@@ -261,7 +267,9 @@ def test_a_committed_marker_goes_a_while_after_its_records() -> None:
         append_committed(log, bytearray(build_batch([record(b"k0", b"new"), record(b"k1", b"new")])))
         log.roll(NOW)
     one_pass(log)
-    assert left(log)[:4] == [(1, 1), (2, 0), (3, 1), (4, 1)], "the last data batch of the producer stays though empty"
+    assert remaining_batches(log)[:4] == [(1, 1), (2, 0), (3, 1), (4, 1)], (
+        "the last data batch of the producer stays though empty"
+    )
     first = next(h for h, _ in log.segments.batches())
     assert not first.attributes & DELETE_HORIZON_BIT, "its records went in this very pass"
     segments(log, 1)
@@ -272,13 +280,13 @@ def test_a_committed_marker_goes_a_while_after_its_records() -> None:
     for now, stays in ((NOW + 999, True), (NOW + 1000, False)):
         segments(log, 2)
         one_pass(log, now)
-        assert ((1, 1) in left(log)) == stays
+        assert ((1, 1) in remaining_batches(log)) == stays
 
 
 # ---------------------------------------------------------------- tombstones and what is counted
 
 
-def test_a_tombstone_stays_until_its_time_and_is_stamped_once() -> None:
+def test_compaction_tombstone_is_kept_until_its_delete_horizon() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     append_committed(log, bytearray(build_batch([record(b"a", b"1"), record(b"gone", b"2", NOW + 7)])))
     append_committed(log, bytearray(build_batch([record(b"gone", None, NOW + 9), record(b"b", b"3", NOW + 30)])))
@@ -298,7 +306,7 @@ def test_a_tombstone_stays_until_its_time_and_is_stamped_once() -> None:
         assert found[0].attributes & DELETE_HORIZON_BIT
 
 
-def test_the_newest_time_of_what_is_kept_is_the_batches() -> None:
+def test_compaction_max_timestamp_is_that_of_retained_records() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     append_committed(log, bytearray(build_batch([record(b"a", b"1", NOW + 5), record(b"b", b"2", NOW + 90)])))
     append_committed(log, bytearray(build_batch([record(b"b", b"3", NOW + 20)])))
@@ -310,7 +318,7 @@ def test_the_newest_time_of_what_is_kept_is_the_batches() -> None:
     ]
 
 
-def test_a_batch_that_keeps_all_is_the_same_bytes() -> None:
+def test_compaction_fully_retained_batch_keeps_its_bytes() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     append_committed(log, bytearray(build_batch([record(b"a", b"1"), record(b"b", b"2")])))
     log.roll(NOW)
@@ -319,22 +327,22 @@ def test_a_batch_that_keeps_all_is_the_same_bytes() -> None:
     assert [bytes(raw) for _, raw in log.segments.batches()] == before
 
 
-def test_the_end_of_a_pass_keeps_its_offset_though_nothing_is_left_of_it() -> None:
+def test_compaction_keeps_last_offset_of_pass_when_empty() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     segments(log, 1, 2)
     append_committed(log, bytearray(build_batch([record(b"k", None)])))
     log.roll(NOW)
     one_pass(log)
     log.update_config(replace(SETTINGS, min_compaction_lag_ms=0))
-    assert left(log) == [(2, 1)]
+    assert remaining_batches(log) == [(2, 1)]
     segments(log, 1)
     one_pass(log, NOW + 1001)
-    assert left(log) == [(3, 1)]
+    assert remaining_batches(log) == [(3, 1)]
 
 
 @pytest.mark.parametrize(("keys", "end"), [(1, 1), (2, 2), (3, 6), (4, 6)])
-def test_a_pass_reaches_as_far_as_its_map(keys: int, end: int) -> None:
-    """A map that is full ends the pass before the record it has no room for (``Cleaner.buildOffsetMap``)."""
+def test_compaction_pass_ends_where_offset_map_is_full(keys: int, end: int) -> None:
+    """A full map ends the pass before the first record without a free entry (``Cleaner.buildOffsetMap``)."""
     log = new_log(memory_disk().session(), SETTINGS)
     for key in (b"a", b"b", b"c", b"a", b"b", b"c"):
         append_committed(log, bytearray(build_batch([record(key, b"v")])))
@@ -366,7 +374,7 @@ def test_a_pass_reaches_as_far_as_its_map(keys: int, end: int) -> None:
     assert made.latest_offset == end - 1
 
 
-def test_old_message_formats_are_not_compacted() -> None:
+def test_compaction_old_message_format_raises_wire_error() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     segments(log, 1)
     log.segments[0].file.pwrite(b"\x01", 16)
@@ -376,7 +384,7 @@ def test_old_message_formats_are_not_compacted() -> None:
         run_compaction(log.disk, plan_compaction(found, NOW, MAP_BYTES))
 
 
-def test_a_pass_leaves_no_file_open_and_discard_takes_what_never_counted() -> None:
+def test_compaction_closes_files_and_delete_unfinished_files_removes_them() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     segments(log, 3)
     found = find_log_to_clean(log, NOW)

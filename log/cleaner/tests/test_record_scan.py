@@ -1,4 +1,4 @@
-"""The two generated loops agree with reading every record, whatever the sizes of its numbers."""
+"""Generated record scan loops: equal to full record decoding, for all sizes of numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def batch(rng: random.Random, count: int) -> tuple[bytes, list[Record]]:
 
 
 @pytest.mark.parametrize("count", [1, 3, 70, 300, 9000])
-def test_both_loops_find_what_reading_every_record_finds(count: int) -> None:
+def test_record_scan_equals_full_decoding(count: int) -> None:
     for seed in range(1 if count > 1000 else 20):
         rng = random.Random(seed * 1000 + count)
         data, records = batch(rng, count)
@@ -70,7 +70,7 @@ def test_both_loops_find_what_reading_every_record_finds(count: int) -> None:
             assert tombstones is any(x.value is None for x in want)
 
 
-def test_records_that_are_cut_off_are_told() -> None:
+def test_record_scan_truncated_records_raise_wire_error() -> None:
     data, _ = batch(random.Random(1), 50)
     for at in (0, 1, 7, len(data) // 2, len(data) - 1):
         refused(data[:at], 50)
@@ -89,7 +89,7 @@ def refused(data: bytes, count: int) -> None:
 
 
 RECORD = bytes([16, 0, 0, 0, 2, ord("k"), 2, ord("v"), 0])
-# What a producer may have sent to a topic that was not compacted then. (what, bytes)
+# Bytes that a producer may have sent to a topic before compaction was enabled: (name, bytes).
 NONSENSE = [
     ("a size of -1", b"\x01" + RECORD[1:]),
     ("a size of 0", b"\x00" + RECORD[1:]),
@@ -107,7 +107,7 @@ NONSENSE = [
 
 @pytest.mark.parametrize(("what", "data"), NONSENSE, ids=[row[0] for row in NONSENSE])
 @pytest.mark.parametrize("count", [1, 2, 2**31 - 1])
-def test_bytes_that_are_no_records_end_the_loops_at_once(what: str, data: bytes, count: int) -> None:
+def test_record_scan_malformed_records_raise_wire_error(what: str, data: bytes, count: int) -> None:
     refused(data, count)
     with pytest.raises(WireError):
         compact(pack_batch(parse_header(build_batch([NewRecord(b"k", b"v", 1)]))._replace(
@@ -115,7 +115,7 @@ def test_bytes_that_are_no_records_end_the_loops_at_once(what: str, data: bytes,
 
 
 def compact(raw: bytes) -> None:
-    """A pass over a log that came to hold such a batch."""
+    """Compact a log that contains a malformed batch."""
     log = new_log(memory_disk().session())
     log.append_as_leader(make_batch(0), 0, NOW)
     log.append_as_leader(bytearray(raw), 0, NOW, AppendOrigin.RAFT_LEADER)
@@ -127,8 +127,8 @@ def compact(raw: bytes) -> None:
     run_compaction(log.disk, plan_compaction(found, NOW, 1 << 20))
 
 
-def test_a_time_that_no_field_can_hold_ends_a_pass_as_damage() -> None:
-    """A tombstone's time is moved when its batch is stamped: then the sum must still fit."""
+def test_compaction_timestamp_overflow_raises_wire_error() -> None:
+    """The delete horizon shifts the timestamp of a tombstone; the sum must fit 64 bits."""
     items = [NewRecord(b"k", None, 2**62)]
     raw = build_batch(items)
     header = parse_header(raw)._replace(base_timestamp=2**62, max_timestamp=0)
@@ -140,15 +140,15 @@ def test_a_time_that_no_field_can_hold_ends_a_pass_as_damage() -> None:
         compact(pack_batch(header, body))
 
 
-def test_places_tells_what_does_not_fit() -> None:
+def test_record_ranges_wrong_size_raises_wire_error() -> None:
     assert record_ranges(RECORD * 2, 2) == [(0, 9), (9, 18)]
     for data, count in ((RECORD, 2), (RECORD[:-1], 1), (b"\x00", 1), (b"\x01", 1), (b"", 1)):
         with pytest.raises(WireError):
             record_ranges(data, count)
 
 
-def test_a_key_of_no_bytes_is_a_key_however_its_size_is_written() -> None:
-    """A number may be written with more bytes than it needs: 0x80 0x00 is zero, as 0x00 is."""
+def test_record_scan_empty_key_is_a_key_in_any_varint_encoding() -> None:
+    """A varint may have more bytes than necessary: 0x80 0x00 is zero, as 0x00 is."""
     for size in (b"\x00", b"\x80\x00"):
         body = b"\x00\x00\x00" + size + b"\x02v\x00"
         data = bytes([len(body) * 2]) + body
@@ -160,7 +160,7 @@ def test_a_key_of_no_bytes_is_a_key_however_its_size_is_written() -> None:
         assert list(iterate_keys(data, 1)) == [(0, b"")]
 
 
-def test_a_map_takes_as_many_new_keys_as_it_has_room_for() -> None:
+def test_offset_map_accepts_new_keys_up_to_its_capacity() -> None:
     found = OffsetMap(3 * ENTRY_BYTES + ENTRY_BYTES - 1)
     assert found.capacity == 3
     assert OffsetMap(1).capacity == 1

@@ -1,4 +1,4 @@
-"""Compacted segments take the place of others: at every point of it the power may go, or the log may change."""
+"""Replacement of segments by compacted segments, with power loss or concurrent changes at each step."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_reco
 
 SETTINGS = LogConfig(segment_bytes=1200, index_interval_bytes=200, compact=True, delete=False)
 MERGED = replace(SETTINGS, segment_bytes=6000)
-"""What lies in several segments fits one."""
+"""Large enough for the content of several segments."""
 
 
-def written(disk: DiskSession, count: int = 160) -> PartitionLog:
-    """Many small segments, most of whose records are superseded soon, some for ever; committed and synced."""
+def write_small_segments(disk: DiskSession, count: int = 160) -> PartitionLog:
+    """Write many small segments, most of whose records are soon superseded; committed and synced."""
     log = new_log(disk, SETTINGS)
     for number in range(count):
         item = NewRecord(b"k%d" % (number // 12 * 3 + number % 3), b"v%d" % number * 5, NOW)
@@ -63,11 +63,11 @@ def last_of_keys(log: PartitionLog) -> dict[bytes | None, tuple[int, bytes | Non
     return out
 
 
-def test_a_power_cut_at_any_point_of_an_exchange_leaves_every_last_value() -> None:
+def test_segment_swap_power_loss_at_any_point_keeps_last_values() -> None:
     for seed in range(200):
         memory: MemoryDisk = memory_disk(seed)
         disk = memory.session()
-        log = written(disk)
+        log = write_small_segments(disk)
         expected, end = last_of_keys(log), log.log_end_offset
         outcome = compacted(log, disk)
         assert any(len(done.sources) > 1 for done in outcome.cleaned), "groups are merged"
@@ -76,7 +76,7 @@ def test_a_power_cut_at_any_point_of_an_exchange_leaves_every_last_value() -> No
             swap_segments(log, outcome.cleaned, NOW)
             disk.kill()
         memory.lose_power()
-        if seed % 2:  # and once more, in the midst of the recovery
+        if seed % 2:  # a second power loss during recovery
             disk = memory.session()
             disk.kill_at = memory.calls + random.Random(seed).randrange(20, 160)
             with contextlib.suppress(ProcessKilled):
@@ -91,8 +91,8 @@ def test_a_power_cut_at_any_point_of_an_exchange_leaves_every_last_value() -> No
         assert not [n for n in disk.disk.files if n.endswith((".swap", ".cleaned"))], seed
 
 
-def test_a_key_deleted_in_the_pass_does_not_come_back_with_an_old_segment() -> None:
-    """The new segment reaches over all it stands for, even where nothing of the last source was kept."""
+def test_segment_swap_deleted_key_is_not_restored_from_old_segment() -> None:
+    """The new segment covers the offsets of all its sources, even if the last source kept no record."""
     disk = memory_disk().session()
     log = new_log(disk, SETTINGS)
     for number in range(200):
@@ -109,9 +109,9 @@ def test_a_key_deleted_in_the_pass_does_not_come_back_with_an_old_segment() -> N
     ]
 
 
-def test_reads_go_on_between_all_steps() -> None:
+def test_segment_swap_reads_continue_between_steps() -> None:
     disk = memory_disk().session()
-    log = written(disk)
+    log = write_small_segments(disk)
     work = SegmentSwap(log, compacted(log, disk).cleaned)
     before = record_values(log)
     assert work.add_swap_suffix()
@@ -120,7 +120,7 @@ def test_reads_go_on_between_all_steps() -> None:
     after = record_values(log)
     assert len(after) < len(before)
     for _ in range(3):
-        log.close_idle_files()  # whatever the disk takes to sync: the new segments stay open
+        log.close_idle_files()  # independent of the duration of the sync, the new segments stay open
         assert [s for s in log.segments if s.is_open]
     assert record_values(log) == after
     work.remove_swap_suffix()
@@ -130,27 +130,27 @@ def test_reads_go_on_between_all_steps() -> None:
     assert record_values(log) == after
 
 
-def test_an_exchange_is_given_up_where_the_log_has_changed_meanwhile() -> None:
+def test_segment_swap_changed_log_cancels_the_swap() -> None:
     for step in ("before", "between"):
         disk = memory_disk().session()
-        log = written(disk)
+        log = write_small_segments(disk)
         work = SegmentSwap(log, compacted(log, disk).cleaned)
         if step == "between":
             assert work.add_swap_suffix()
         log.maybe_increment_log_start_offset(log.segments.base_offsets[2])
         log.delete_segments_below_start(NOW)
-        left = record_values(log)
+        remaining = record_values(log)
         done = work.add_swap_suffix() if step == "before" else work.replace_segments(NOW)
         assert not done
-        assert record_values(log) == left
+        assert record_values(log) == remaining
         delete_unfinished_files(disk, log.directory)
         assert not [n for n in disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
 
 
 @pytest.mark.parametrize("step", ["announced", "taken over"])
-def test_a_log_that_is_cut_or_closed_meanwhile_is_left_alone(step: str) -> None:
+def test_segment_swap_truncated_or_closed_log_is_left_unchanged(step: str) -> None:
     disk = memory_disk().session()
-    log = written(disk)
+    log = write_small_segments(disk)
     work = SegmentSwap(log, compacted(log, disk).cleaned)
     assert work.add_swap_suffix()
     if step == "announced":
@@ -167,7 +167,7 @@ def test_a_log_that_is_cut_or_closed_meanwhile_is_left_alone(step: str) -> None:
     assert not disk.exists(log.directory)
 
 
-def test_aborted_transactions_go_along_and_an_older_index_of_them_goes() -> None:
+def test_segment_swap_replaces_transaction_index() -> None:
     for aborted in (True, False):
         disk = memory_disk().session()
         settings = replace(SETTINGS, segment_bytes=500)
@@ -190,9 +190,9 @@ def test_aborted_transactions_go_along_and_an_older_index_of_them_goes() -> None
         assert bool(log.segments[0].aborted_txns) == aborted
 
 
-def test_what_is_replaced_is_given_up_and_its_place_taken_by_name_or_with_a_new_name() -> None:
+def test_segment_swap_closes_replaced_segments_and_renames_new_ones() -> None:
     disk = memory_disk().session()
-    log = written(disk)
+    log = write_small_segments(disk)
     work = SegmentSwap(log, compacted(log, disk).cleaned)
     old = log.segments[:]
     assert all(segment.file for segment in old)
@@ -204,13 +204,13 @@ def test_what_is_replaced_is_given_up_and_its_place_taken_by_name_or_with_a_new_
     assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")]
 
 
-def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_out_of_service() -> None:
-    """Half of it would be read as damage, or compacted again without what was merged."""
+def test_segment_swap_failed_call_cancels_swap_or_sets_log_offline() -> None:
+    """A half-finished swap would be read as corruption, or compacted again without the merged records."""
     ends = set()
     for at in range(1, 200):
         memory = memory_disk(at)
         disk = memory.session()
-        log = written(disk)
+        log = write_small_segments(disk)
         before, last = record_values(log), last_of_keys(log)
         work = SegmentSwap(log, compacted(log, disk).cleaned)
         assert work.add_swap_suffix()
@@ -228,7 +228,7 @@ def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_ou
             assert last_of_keys(log) == last
             if memory.calls < target:
                 break
-            continue  # an index that could not be read was made anew
+            continue  # an unreadable index was rebuilt
         if not log.closed:
             assert failed.errno == errno.EMFILE
             delete_unfinished_files(disk, log.directory)
@@ -244,12 +244,12 @@ def test_an_exchange_that_is_short_of_something_has_not_begun_or_puts_the_log_ou
     assert ends == {(True, False), (True, True), (False, False)}
 
 
-def test_an_exchange_that_a_start_finished_is_not_undone_by_the_next_compaction_and_a_power_cut() -> None:
-    """Simulator seed 1015: the old name came back beside half a compaction's file, and both were thrown away."""
+def test_segment_swap_completed_at_start_survives_next_compaction_and_power_loss() -> None:
+    """Simulator seed 1015: the old name reappeared beside an unfinished .cleaned file, and both were deleted."""
     for seed in range(20):
         memory = MemoryDisk(random.Random(seed), lambda: NOW)
         disk = memory.session()
-        log = written(disk)
+        log = write_small_segments(disk)
         work = SegmentSwap(log, compacted(log, disk).cleaned)
         assert work.add_swap_suffix()
         work.sync_directory()  # killed here

@@ -1,4 +1,4 @@
-"""Checkpoints written in steps: whatever happens between two of them, no file says what is not true."""
+"""Checkpoint files written in steps: no change between two steps makes a file wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOGS = LOGS_PER_STEP + 3
 
 
 class CheckpointFixture:
-    """A directory with more logs than a step takes, three records in each."""
+    """Directory with more logs than one step covers, three records in each."""
 
     def __init__(self, seed: int = 1) -> None:
         disk = MemoryDisk(random.Random(seed), lambda: NOW).session()
@@ -52,7 +52,7 @@ class CheckpointFixture:
         return self.directory.logs["t", number]
 
     def write(self, *between: Callable[[], object]) -> int:
-        """Go through the steps, doing something after each of the first; gives how many steps there were."""
+        """Run the steps with an action after each of the first; return the number of steps."""
         count = 0
         for count, _ in enumerate(self.store.write_job(), 1):
             if count <= len(between):
@@ -75,156 +75,156 @@ class CheckpointFixture:
         self.directory.disk.fault = seen  # type: ignore[attr-defined]
 
 
-def nothing() -> None: ...
+def no_action() -> None: ...
 
 
-def test_what_is_written_is_what_the_logs_say_and_nothing_is_written_twice() -> None:
-    stage = CheckpointFixture()
-    stage.log(5).maybe_increment_log_start_offset(1)
-    stage.watch()
-    assert stage.write() == 4
+def test_checkpoint_write_equals_log_state_and_skips_unchanged_files() -> None:
+    fixture = CheckpointFixture()
+    fixture.log(5).maybe_increment_log_start_offset(1)
+    fixture.watch()
+    assert fixture.write() == 4
     assert (
-        stage.read(RECOVERY_POINT_CHECKPOINT)
-        == stage.read(REPLICATION_OFFSET_CHECKPOINT)
+        fixture.read(RECOVERY_POINT_CHECKPOINT)
+        == fixture.read(REPLICATION_OFFSET_CHECKPOINT)
         == {("t", n): 3 for n in range(LOGS)}
     )
-    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1}
-    assert stage.write() == 2, "nothing changed: looked at, not written"
-    assert stage.writes() == 1
-    stage.log(LOGS - 1).maybe_increment_log_start_offset(2)
-    stage.write()
-    assert stage.writes() == 2
-    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1, ("t", LOGS - 1): 2}
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1}
+    assert fixture.write() == 2, "no_action changed: looked at, not written"
+    assert fixture.writes() == 1
+    fixture.log(LOGS - 1).maybe_increment_log_start_offset(2)
+    fixture.write()
+    assert fixture.writes() == 2
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1, ("t", LOGS - 1): 2}
 
 
-def test_a_log_that_came_or_went_alone_is_a_change() -> None:
-    stage = CheckpointFixture()
-    stage.write()
-    stage.directory.rename_for_deletion("t", 0, "tag")
-    stage.write()
-    assert ("t", 0) not in stage.read(RECOVERY_POINT_CHECKPOINT)
+def test_checkpoint_write_after_removed_log_updates_the_file() -> None:
+    fixture = CheckpointFixture()
+    fixture.write()
+    fixture.directory.rename_for_deletion("t", 0, "tag")
+    fixture.write()
+    assert ("t", 0) not in fixture.read(RECOVERY_POINT_CHECKPOINT)
 
 
 @pytest.mark.parametrize("when", range(4))
-def test_a_cut_between_two_steps_is_never_overwritten_by_what_was_true_before(when: int) -> None:
-    stage = CheckpointFixture()
-    between = [nothing] * when + [lambda: stage.log(1).truncate_to(1, NOW)]
-    stage.write(*between)
-    assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1 or when == 3
-    assert stage.read(REPLICATION_OFFSET_CHECKPOINT)["t", 1] <= 1 or when == 3
-    if when == 3:  # behind the last look, before the writing: no step lies there
-        assert stage.log(1).log_end_offset == 1
+def test_checkpoint_write_with_truncation_between_steps_has_lower_offset(when: int) -> None:
+    fixture = CheckpointFixture()
+    between = [no_action] * when + [lambda: fixture.log(1).truncate_to(1, NOW)]
+    fixture.write(*between)
+    assert fixture.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1 or when == 3
+    assert fixture.read(REPLICATION_OFFSET_CHECKPOINT)["t", 1] <= 1 or when == 3
+    if when == 3:  # after the last step, before the write: there is no step in between
+        assert fixture.log(1).log_end_offset == 1
 
 
 @pytest.mark.parametrize("when", range(3))
-def test_a_start_that_was_raised_between_two_steps_is_in_what_is_written(when: int) -> None:
-    stage = CheckpointFixture()
-    stage.write(*[nothing] * when, lambda: stage.log(1).maybe_increment_log_start_offset(2))
-    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 2}
+def test_checkpoint_write_includes_log_start_raised_between_steps(when: int) -> None:
+    fixture = CheckpointFixture()
+    fixture.write(*[no_action] * when, lambda: fixture.log(1).maybe_increment_log_start_offset(2))
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 2}
 
 
 @pytest.mark.parametrize("when", range(3))
-def test_a_log_that_goes_between_two_steps_is_not_named(when: int) -> None:
-    stage = CheckpointFixture()
-    stage.write(*[nothing] * when, lambda: stage.directory.rename_for_deletion("t", 1, "tag"))
-    assert ("t", 1) not in stage.read(RECOVERY_POINT_CHECKPOINT)
-    assert ("t", 1) not in stage.read(REPLICATION_OFFSET_CHECKPOINT)
-    assert ("t", 1) not in stage.store._bounds
+def test_checkpoint_write_omits_log_removed_between_steps(when: int) -> None:
+    fixture = CheckpointFixture()
+    fixture.write(*[no_action] * when, lambda: fixture.directory.rename_for_deletion("t", 1, "tag"))
+    assert ("t", 1) not in fixture.read(RECOVERY_POINT_CHECKPOINT)
+    assert ("t", 1) not in fixture.read(REPLICATION_OFFSET_CHECKPOINT)
+    assert ("t", 1) not in fixture.store._bounds
 
 
-def test_a_cut_behind_the_steps_rewrites_what_they_wrote() -> None:
-    stage = CheckpointFixture()
-    stage.write()
-    stage.log(1).truncate_to(1, NOW)
-    assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1
+def test_truncation_after_checkpoint_write_rewrites_the_files() -> None:
+    fixture = CheckpointFixture()
+    fixture.write()
+    fixture.log(1).truncate_to(1, NOW)
+    assert fixture.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1
 
 
-def test_the_recovery_point_of_a_deleted_namesake_is_never_believed() -> None:
-    stage = CheckpointFixture()
-    stage.write()
-    stage.directory.rename_for_deletion("t", 1, "tag")
-    stage.directory.create_partition("t", 1, bytes(16), LogConfig(), NOW)
-    assert stage.read(RECOVERY_POINT_CHECKPOINT).get(("t", 1), 0) == 0, (
+def test_recreated_log_does_not_inherit_recovery_point() -> None:
+    fixture = CheckpointFixture()
+    fixture.write()
+    fixture.directory.rename_for_deletion("t", 1, "tag")
+    fixture.directory.create_partition("t", 1, bytes(16), LogConfig(), NOW)
+    assert fixture.read(RECOVERY_POINT_CHECKPOINT).get(("t", 1), 0) == 0, (
         "what is appended now must be looked at after a crash"
     )
-    stage.watch()
-    stage.make(LOGS)
-    assert stage.writes() == 0, "a name that is new costs nothing"
+    fixture.watch()
+    fixture.make(LOGS)
+    assert fixture.writes() == 0, "a name that is new costs no_action"
 
 
 @pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT])
-def test_where_a_deleted_namesake_began_is_not_believed_where_the_steps_could_not_write_that_it_is_gone(
+def test_recreated_log_after_failed_checkpoint_write_does_not_inherit_log_start(
     name: str,
 ) -> None:
-    stage = CheckpointFixture()
-    stage.log(1).maybe_increment_log_start_offset(2)
-    stage.write()
-    stage.directory.rename_for_deletion("t", 1, "tag")
+    fixture = CheckpointFixture()
+    fixture.log(1).maybe_increment_log_start_offset(2)
+    fixture.write()
+    fixture.directory.rename_for_deletion("t", 1, "tag")
 
     def short(what: str, path: str) -> OSError | None:
         return OSError(errno.EMFILE, "too many open files") if (what, path) == ("open", f"/d/{name}.tmp") else None
 
-    stage.directory.disk.fault = short  # type: ignore[attr-defined]
+    fixture.directory.disk.fault = short  # type: ignore[attr-defined]
     with pytest.raises(OSError, match="too many"):
-        stage.write()
-    stage.directory.disk.fault = None  # type: ignore[attr-defined]
-    stage.directory.create_partition("t", 1, bytes(16), LogConfig(), NOW)
-    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {}, "after a crash the new one would begin at 2"
+        fixture.write()
+    fixture.directory.disk.fault = None  # type: ignore[attr-defined]
+    fixture.directory.create_partition("t", 1, bytes(16), LogConfig(), NOW)
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {}, "after a crash the new one would begin at 2"
 
 
-def test_a_namesake_from_an_earlier_life_is_not_believed_either() -> None:
-    stage = CheckpointFixture()
-    stage.write()
-    again = LogDirectory(stage.directory.disk, "/d")
+def test_recreated_log_after_restart_does_not_inherit_recovery_point() -> None:
+    fixture = CheckpointFixture()
+    fixture.write()
+    again = LogDirectory(fixture.directory.disk, "/d")
     again.load_checkpoints()
-    stage.directory.disk.rename("/d/t-1", "/d/t-1.x-delete")
+    fixture.directory.disk.rename("/d/t-1", "/d/t-1.x-delete")
     again.create_partition("t", 1, bytes(16), LogConfig(), NOW)
-    assert ("t", 1) not in {at for at, point in stage.read(RECOVERY_POINT_CHECKPOINT).items() if point > 0}
+    assert ("t", 1) not in {at for at, point in fixture.read(RECOVERY_POINT_CHECKPOINT).items() if point > 0}
 
 
-def test_files_that_were_written_are_synced_as_a_whole() -> None:
-    """``CheckpointFile.write`` syncs. A file put over another unsynced may be lost with it: then all is read again."""
-    stage = CheckpointFixture()
-    assert not stage.store.has_unsynced_files
-    stage.write()
-    assert stage.store.has_unsynced_files
-    stage.store.complete_sync(stage.store.prepare_sync()())
-    assert not stage.store.has_unsynced_files
-    stage.write()
-    assert not stage.store.has_unsynced_files, "nothing changed"
-    disk = stage.directory.disk
+def test_checkpoint_files_are_synced_together() -> None:
+    """``CheckpointFile.write`` syncs. An unsynced rename may lose both files; then recovery reads all logs."""
+    fixture = CheckpointFixture()
+    assert not fixture.store.has_unsynced_files
+    fixture.write()
+    assert fixture.store.has_unsynced_files
+    fixture.store.complete_sync(fixture.store.prepare_sync()())
+    assert not fixture.store.has_unsynced_files
+    fixture.write()
+    assert not fixture.store.has_unsynced_files, "no_action changed"
+    disk = fixture.directory.disk
     assert isinstance(disk, DiskSession)
     before = {
-        name: stage.read(name)
+        name: fixture.read(name)
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
     }
     disk.disk.lose_power()
-    assert {name: stage.read(name) for name in before} == before
+    assert {name: fixture.read(name) for name in before} == before
     assert len(before[RECOVERY_POINT_CHECKPOINT]) == LOGS
 
 
-def test_a_start_that_is_noted_alone_is_synced_with_the_next_round() -> None:
-    stage = CheckpointFixture()
-    stage.write()
-    stage.store.complete_sync(stage.store.prepare_sync()())
-    stage.log(7).maybe_increment_log_start_offset(1)
-    stage.store.write_log_start_offsets([stage.log(7)])
-    assert stage.store.has_unsynced_files
+def test_log_start_written_alone_is_synced_with_next_round() -> None:
+    fixture = CheckpointFixture()
+    fixture.write()
+    fixture.store.complete_sync(fixture.store.prepare_sync()())
+    fixture.log(7).maybe_increment_log_start_offset(1)
+    fixture.store.write_log_start_offsets([fixture.log(7)])
+    assert fixture.store.has_unsynced_files
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_where_a_deleted_namesake_began_is_not_believed_where_only_what_is_kept_names_it(seed: int) -> None:
-    stage = CheckpointFixture(seed)
-    stage.log(1).maybe_increment_log_start_offset(2)
-    stage.store.write()
-    stage.directory.rename_for_deletion("t", 1, "tag")
-    stage.write()
-    assert ("t", 1) not in stage.store._bounds
-    stage.make(1)
-    stage.directory.disk.fsync_dir("/d")
-    stage.log(2).maybe_increment_log_start_offset(1)
-    stage.store.write_log_start_offsets([stage.log(2)])
-    disk = stage.directory.disk
+def test_recreated_log_does_not_inherit_log_start_from_backup(seed: int) -> None:
+    fixture = CheckpointFixture(seed)
+    fixture.log(1).maybe_increment_log_start_offset(2)
+    fixture.store.write()
+    fixture.directory.rename_for_deletion("t", 1, "tag")
+    fixture.write()
+    assert ("t", 1) not in fixture.store._bounds
+    fixture.make(1)
+    fixture.directory.disk.fsync_dir("/d")
+    fixture.log(2).maybe_increment_log_start_offset(1)
+    fixture.store.write_log_start_offsets([fixture.log(2)])
+    disk = fixture.directory.disk
     assert isinstance(disk, DiskSession)
     disk.disk.lose_power()
     again = LogDirectory(disk.disk.session(), "/d")
@@ -232,80 +232,80 @@ def test_where_a_deleted_namesake_began_is_not_believed_where_only_what_is_kept_
     assert again.checkpoints.log_starts.offsets.get(("t", 1), 0) == 0
 
 
-def test_log_starts_that_were_written_stay_when_another_is_noted_alone() -> None:
-    """DeleteRecords notes the starts that moved, and leaves those alone that lie within a first segment."""
-    stage = CheckpointFixture()
+def test_write_log_start_offsets_keeps_other_entries() -> None:
+    """DeleteRecords writes the changed log start offsets and leaves others within a first segment unchanged."""
+    fixture = CheckpointFixture()
     for number in (1, 4):
-        stage.log(number).maybe_increment_log_start_offset(1)
-    stage.write()
-    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1}
-    stage.log(7).maybe_increment_log_start_offset(1)
-    stage.store.write_log_start_offsets([stage.log(7)])
-    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1, ("t", 7): 1}
+        fixture.log(number).maybe_increment_log_start_offset(1)
+    fixture.write()
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1}
+    fixture.log(7).maybe_increment_log_start_offset(1)
+    fixture.store.write_log_start_offsets([fixture.log(7)])
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 1): 1, ("t", 4): 1, ("t", 7): 1}
 
 
-def test_truncation_lowers_a_recovery_point_that_a_power_cut_may_bring_back() -> None:
+def test_truncation_lowers_recovery_point_that_power_loss_may_restore() -> None:
     for seed in range(20):
-        stage = CheckpointFixture(seed)
-        stage.store.write()
-        stage.log(1).roll(NOW)  # lowers the recovery point to the start of the segment that is rolled
-        assert stage.log(1).recovery_point < 3
-        stage.store.write(sync=False)
-        stage.log(1).truncate_to(2, NOW)
-        disk = stage.directory.disk
+        fixture = CheckpointFixture(seed)
+        fixture.store.write()
+        fixture.log(1).roll(NOW)  # lowers the recovery point to the start of the rolled segment
+        assert fixture.log(1).recovery_point < 3
+        fixture.store.write(sync=False)
+        fixture.log(1).truncate_to(2, NOW)
+        disk = fixture.directory.disk
         assert isinstance(disk, DiskSession)
         disk.disk.lose_power()
-        assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 2, seed
+        assert fixture.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 2, seed
 
 
-def test_truncation_lowers_a_recovery_point_of_a_write_that_failed_half_way() -> None:
-    stage = CheckpointFixture()
+def test_truncation_lowers_recovery_point_of_half_failed_write() -> None:
+    fixture = CheckpointFixture()
 
     def short(what: str, path: str) -> OSError | None:
         is_last_file = (what, path) == ("open", f"/d/{REPLICATION_OFFSET_CHECKPOINT}.tmp")
         return OSError(errno.EMFILE, "too many open files") if is_last_file else None
 
-    stage.directory.disk.fault = short  # type: ignore[attr-defined]
+    fixture.directory.disk.fault = short  # type: ignore[attr-defined]
     with pytest.raises(OSError, match="too many"):
-        stage.store.write()
-    stage.directory.disk.fault = None  # type: ignore[attr-defined]
-    assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] == 3
-    stage.log(1).truncate_to(1, NOW)
-    assert stage.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1
+        fixture.store.write()
+    fixture.directory.disk.fault = None  # type: ignore[attr-defined]
+    assert fixture.read(RECOVERY_POINT_CHECKPOINT)["t", 1] == 3
+    fixture.log(1).truncate_to(1, NOW)
+    assert fixture.read(RECOVERY_POINT_CHECKPOINT)["t", 1] <= 1
 
 
-def test_a_new_log_does_not_inherit_the_cleaner_offset_of_a_removed_one() -> None:
-    stage = CheckpointFixture()
-    log = stage.directory.create_partition("u", 0, bytes(16), LogConfig(), NOW)
+def test_recreated_log_does_not_inherit_cleaner_offset() -> None:
+    fixture = CheckpointFixture()
+    log = fixture.directory.create_partition("u", 0, bytes(16), LogConfig(), NOW)
     log.raise_cleaner_offset(7)
-    stage.store.write()
-    assert stage.read(CLEANER_OFFSET_CHECKPOINT) == {("u", 0): 7}
-    stage.directory.rename_for_deletion("u", 0, "tag")
-    stage.directory.create_partition("u", 0, bytes(16), LogConfig(), NOW)
-    assert stage.read(CLEANER_OFFSET_CHECKPOINT) == {}
+    fixture.store.write()
+    assert fixture.read(CLEANER_OFFSET_CHECKPOINT) == {("u", 0): 7}
+    fixture.directory.rename_for_deletion("u", 0, "tag")
+    fixture.directory.create_partition("u", 0, bytes(16), LogConfig(), NOW)
+    assert fixture.read(CLEANER_OFFSET_CHECKPOINT) == {}
 
 
-def test_a_sync_before_the_newest_cleaner_write_does_not_count_for_it() -> None:
-    stage = CheckpointFixture()
-    stage.log(1).raise_cleaner_offset(2)
-    write = stage.store.cleaner.prepare_write(stage.store.cleaner_offsets())
+def test_cleaner_sync_before_newest_write_does_not_cover_it() -> None:
+    fixture = CheckpointFixture()
+    fixture.log(1).raise_cleaner_offset(2)
+    write = fixture.store.cleaner.prepare_write(fixture.store.cleaner_offsets())
     assert write is not None
     write.run()
-    assert stage.store.cleaner.replace(write, stage.store.cleaner_offsets())
-    stage.log(1).raise_cleaner_offset(3)
-    stage.store.cleaner.write(stage.store.cleaner_offsets(), sync_dir=False)
-    stage.store.cleaner.complete_write(write)
-    assert not stage.store.is_cleaner_offset_synced(stage.log(1))
+    assert fixture.store.cleaner.replace(write, fixture.store.cleaner_offsets())
+    fixture.log(1).raise_cleaner_offset(3)
+    fixture.store.cleaner.write(fixture.store.cleaner_offsets(), sync_dir=False)
+    fixture.store.cleaner.complete_write(write)
+    assert not fixture.store.is_cleaner_offset_synced(fixture.log(1))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_truncation_below_a_log_start_that_was_written_alone_lowers_the_checkpoint(seed: int) -> None:
-    stage = CheckpointFixture(seed)
-    stage.log(1).maybe_increment_log_start_offset(3)
-    stage.store.write_log_start_offsets([stage.log(1)])
-    stage.log(1).truncate_to(1, NOW)
-    assert stage.read(LOG_START_OFFSET_CHECKPOINT).get(("t", 1), 0) <= 1
-    disk = stage.directory.disk
+def test_truncation_below_separately_written_log_start_lowers_checkpoint(seed: int) -> None:
+    fixture = CheckpointFixture(seed)
+    fixture.log(1).maybe_increment_log_start_offset(3)
+    fixture.store.write_log_start_offsets([fixture.log(1)])
+    fixture.log(1).truncate_to(1, NOW)
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT).get(("t", 1), 0) <= 1
+    disk = fixture.directory.disk
     assert isinstance(disk, DiskSession)
     disk.disk.lose_power()
     again = LogDirectory(disk.disk.session(), "/d")
@@ -313,41 +313,41 @@ def test_truncation_below_a_log_start_that_was_written_alone_lowers_the_checkpoi
     assert again.checkpoints.log_starts.offsets.get(("t", 1), 0) <= 1
 
 
-def test_truncation_of_a_log_created_in_a_pause_lowers_a_recovery_point_that_a_power_cut_may_bring_back() -> None:
+def test_truncation_of_log_created_between_steps_lowers_recovery_point() -> None:
     for seed in range(20):
-        stage = CheckpointFixture(seed)
-        stage.store.write()
+        fixture = CheckpointFixture(seed)
+        fixture.store.write()
 
-        def create_and_checkpoint(stage: CheckpointFixture = stage) -> None:
-            stage.make(LOGS)
-            stage.store.write()  # as the truncation of another log does
+        def create_and_checkpoint(fixture: CheckpointFixture = fixture) -> None:
+            fixture.make(LOGS)
+            fixture.store.write()  # as the truncation of another log does
 
-        stage.log(2).maybe_increment_log_start_offset(1)
-        stage.write(nothing, create_and_checkpoint)
-        stage.log(LOGS).truncate_to(1, NOW)
-        disk = stage.directory.disk
+        fixture.log(2).maybe_increment_log_start_offset(1)
+        fixture.write(no_action, create_and_checkpoint)
+        fixture.log(LOGS).truncate_to(1, NOW)
+        disk = fixture.directory.disk
         assert isinstance(disk, DiskSession)
         disk.disk.lose_power()
-        assert stage.read(RECOVERY_POINT_CHECKPOINT).get(("t", LOGS), 0) <= 1, seed
+        assert fixture.read(RECOVERY_POINT_CHECKPOINT).get(("t", LOGS), 0) <= 1, seed
 
 
 @pytest.mark.parametrize("when", range(3))
-def test_the_log_start_of_a_log_created_in_a_pause_stays_in_the_checkpoint(when: int) -> None:
-    stage = CheckpointFixture()
+def test_log_start_of_log_created_between_steps_stays_in_checkpoint(when: int) -> None:
+    fixture = CheckpointFixture()
 
     def delete_records() -> None:
-        stage.make(LOGS).maybe_increment_log_start_offset(2)
-        stage.store.write_log_start_offsets([stage.log(LOGS)])
+        fixture.make(LOGS).maybe_increment_log_start_offset(2)
+        fixture.store.write_log_start_offsets([fixture.log(LOGS)])
 
-    stage.write(*[nothing] * when, delete_records)
-    assert stage.read(LOG_START_OFFSET_CHECKPOINT) == {("t", LOGS): 2}
+    fixture.write(*[no_action] * when, delete_records)
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {("t", LOGS): 2}
 
 
-def test_truncation_lowers_a_cleaner_offset_before_records_are_written_behind_it() -> None:
-    """Else recovery would take the loss of some of those records for compaction."""
-    stage = CheckpointFixture()
-    stage.log(1).raise_cleaner_offset(3)
-    stage.store.cleaner.write(stage.store.cleaner_offsets(), sync_dir=True)
-    stage.log(1).truncate_to(1, NOW)
-    assert stage.read(CLEANER_OFFSET_CHECKPOINT) == {("t", 1): 1}
-    assert stage.store.is_cleaner_offset_synced(stage.log(1))
+def test_truncation_lowers_cleaner_offset_before_later_appends() -> None:
+    """Otherwise recovery would take a loss of some of those records for compaction."""
+    fixture = CheckpointFixture()
+    fixture.log(1).raise_cleaner_offset(3)
+    fixture.store.cleaner.write(fixture.store.cleaner_offsets(), sync_dir=True)
+    fixture.log(1).truncate_to(1, NOW)
+    assert fixture.read(CLEANER_OFFSET_CHECKPOINT) == {("t", 1): 1}
+    assert fixture.store.is_cleaner_offset_synced(fixture.log(1))

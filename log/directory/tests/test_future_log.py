@@ -1,4 +1,4 @@
-"""A copy of a log in another directory: it follows the log, and takes its place with all it knows."""
+"""Future log in another directory: follows the current log and replaces it with all state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TAG = "0123456789abcdef" * 2
 
 
 class FutureLogFixture:
-    """A log in /a, and an empty copy of it in /b."""
+    """Log in /a, and an empty future log of it in /b."""
 
     def __init__(self, settings: LogConfig = SMALL) -> None:
         self.memory: MemoryDisk = memory_disk()
@@ -57,7 +57,7 @@ class FutureLogFixture:
         self.here.add_log(self.future)
 
     def copy(self, most_bytes: int = 500, pieces: int = 10**6, *, was_cut: bool = False) -> int:
-        """Copy so many pieces at most; gives how many there were."""
+        """Copy at most `pieces` pieces; return their number."""
         truncate_to_common(self.future, self.current, NOW, was_cut=was_cut)
         done = 0
         while done < pieces and self.future.log_end_offset < self.current.log_end_offset:
@@ -85,36 +85,36 @@ def batches(log: PartitionLog) -> list[bytes]:
     return [bytes(raw) for _, raw in log.segments.batches(log.log_start_offset)]
 
 
-def test_the_directory_is_named_as_kafka_names_it_and_found_again() -> None:
-    stage = FutureLogFixture()
-    assert stage.future.directory == f"/b/t-0.{TAG}-future"
-    assert (stage.future.is_future, stage.current.is_future) == (True, False)
+def test_future_log_directory_has_kafkas_name_and_is_listed() -> None:
+    fixture = FutureLogFixture()
+    assert fixture.future.directory == f"/b/t-0.{TAG}-future"
+    assert (fixture.future.is_future, fixture.current.is_future) == (True, False)
     for name in ("t-1", f"t-1.{TAG}-delete", f"a.b-c-12.{TAG}-future", "x-future", f"t-x.{TAG}-future"):
-        stage.disk.makedirs(f"/b/{name}")
-    stage.disk.open(f"/b/t-2.{TAG}-future", create=True)
-    assert list(list_future_dirs(stage.here)) == [
+        fixture.disk.makedirs(f"/b/{name}")
+    fixture.disk.open(f"/b/t-2.{TAG}-future", create=True)
+    assert list(list_future_dirs(fixture.here)) == [
         (("a.b-c", 12), f"/b/a.b-c-12.{TAG}-future"),
         (AT, f"/b/t-0.{TAG}-future"),
     ]
-    assert stage.here.partition_dirs() == {("t", 1): "/b/t-1"}
+    assert fixture.here.partition_dirs() == {("t", 1): "/b/t-1"}
 
 
 @pytest.mark.parametrize("most_bytes", [1, 137, 500, 5000])
-def test_a_copy_is_filled_piece_by_piece_over_segments_while_the_log_grows(most_bytes: int) -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 40)
-    assert stage.copy(most_bytes, 3) == 3
-    append_batches(stage.current, 10)
-    stage.copy(most_bytes)
-    assert stage.same()
-    assert record_values(stage.future) == expected_values(150)
-    assert stage.future.high_watermark == stage.current.high_watermark == 150
-    assert len(stage.future.segments) > 2
-    assert stage.copy(most_bytes) == 0
+def test_future_log_copy_in_pieces_follows_growing_log(most_bytes: int) -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 40)
+    assert fixture.copy(most_bytes, 3) == 3
+    append_batches(fixture.current, 10)
+    fixture.copy(most_bytes)
+    assert fixture.same()
+    assert record_values(fixture.future) == expected_values(150)
+    assert fixture.future.high_watermark == fixture.current.high_watermark == 150
+    assert len(fixture.future.segments) > 2
+    assert fixture.copy(most_bytes) == 0
 
 
 def epochs(log: PartitionLog, *each: int) -> None:
-    """A batch of each of these leader epochs."""
+    """Append a batch for each leader epoch."""
     for epoch in each:
         log.append_as_leader(make_batch(log.log_end_offset, 3), epoch, NOW)
 
@@ -122,146 +122,146 @@ def epochs(log: PartitionLog, *each: int) -> None:
 @pytest.mark.parametrize(
     ("before", "cut", "after", "kept"),
     [
-        ([1, 1, 1], 3, [2, 2], 3),  # cut and written anew under a later epoch
-        ([1, 1, 1], 3, [], 3),  # cut, and nothing since
-        ([1, 1, 2, 2], 3, [3], 3),  # a whole epoch is gone, and the end of the one before it
-        ([1, 1, 2, 2], 6, [4, 4, 4], 6),  # exactly an epoch is gone
-        ([1, 2, 3], 0, [5], 0),  # everything is
-        ([1, 2, 3], 9, [3, 4], 9),  # nothing is
+        ([1, 1, 1], 3, [2, 2], 3),  # truncated, then appended under a later epoch
+        ([1, 1, 1], 3, [], 3),  # truncated, without later appends
+        ([1, 1, 2, 2], 3, [3], 3),  # a whole epoch and the end of the previous epoch are truncated
+        ([1, 1, 2, 2], 6, [4, 4, 4], 6),  # exactly one epoch is truncated
+        ([1, 2, 3], 0, [5], 0),  # all records are truncated
+        ([1, 2, 3], 9, [3, 4], 9),  # no record is truncated
     ],
 )
-def test_what_is_cut_off_the_log_is_cut_off_the_copy_whatever_was_written_since(
+def test_truncate_to_common_removes_truncated_records_from_future_log(
     before: list[int], cut: int, after: list[int], kept: int
 ) -> None:
-    stage = FutureLogFixture()
-    epochs(stage.current, *before)
-    stage.copy()
-    stage.current.truncate_to(cut, NOW)
-    epochs(stage.current, *after)
-    truncate_to_common(stage.future, stage.current, NOW, was_cut=True)
-    assert stage.future.log_end_offset == kept
-    stage.copy()
-    assert stage.same()
-    assert stage.future.epochs.entries == stage.current.epochs.entries
+    fixture = FutureLogFixture()
+    epochs(fixture.current, *before)
+    fixture.copy()
+    fixture.current.truncate_to(cut, NOW)
+    epochs(fixture.current, *after)
+    truncate_to_common(fixture.future, fixture.current, NOW, was_cut=True)
+    assert fixture.future.log_end_offset == kept
+    fixture.copy()
+    assert fixture.same()
+    assert fixture.future.epochs.entries == fixture.current.epochs.entries
 
 
-def test_a_log_that_began_anew_elsewhere_has_a_copy_that_does() -> None:
-    stage = FutureLogFixture()
-    epochs(stage.current, 1, 1)
-    stage.copy()
+def test_future_log_copy_follows_fully_truncated_log() -> None:
+    fixture = FutureLogFixture()
+    epochs(fixture.current, 1, 1)
+    fixture.copy()
     for offset in (100, 50):
-        stage.current.truncate_fully_and_start_at(offset, NOW)
-        stage.copy()
-        assert (stage.future.log_start_offset, stage.future.log_end_offset) == (offset, offset)
-    epochs(stage.current, 3)
-    stage.copy()
-    assert stage.same()
+        fixture.current.truncate_fully_and_start_at(offset, NOW)
+        fixture.copy()
+        assert (fixture.future.log_start_offset, fixture.future.log_end_offset) == (offset, offset)
+    epochs(fixture.current, 3)
+    fixture.copy()
+    assert fixture.same()
 
 
-def test_a_log_that_was_cut_below_its_start_and_filled_again_has_a_copy_of_all_of_that() -> None:
-    """A new leader's log may begin before the one of the leader before it did."""
-    stage = FutureLogFixture()
-    stage.current.truncate_fully_and_start_at(100, NOW)
-    epochs(stage.current, 3, 3)
-    stage.copy()
-    stage.current.truncate_to(50, NOW)
-    epochs(stage.current, 3, 3, 3)
-    stage.copy()
-    assert (stage.future.log_start_offset, stage.future.log_end_offset) == (50, 59)
-    assert stage.same()
+def test_future_log_copy_follows_log_truncated_below_its_start() -> None:
+    """The log of a new leader may begin before the log of the previous leader."""
+    fixture = FutureLogFixture()
+    fixture.current.truncate_fully_and_start_at(100, NOW)
+    epochs(fixture.current, 3, 3)
+    fixture.copy()
+    fixture.current.truncate_to(50, NOW)
+    epochs(fixture.current, 3, 3, 3)
+    fixture.copy()
+    assert (fixture.future.log_start_offset, fixture.future.log_end_offset) == (50, 59)
+    assert fixture.same()
 
 
-def test_what_is_deleted_of_the_log_is_not_copied_and_goes_from_the_copy() -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 30)
-    stage.current.maybe_increment_log_start_offset(40)
-    stage.current.delete_segments_below_start(NOW)
-    stage.copy(pieces=2)
-    assert stage.future.log_start_offset == 40
-    assert stage.future.segments.base_offsets[0] == 39, "from the batch that holds the start"
-    stage.current.maybe_increment_log_start_offset(70)
-    stage.current.delete_segments_below_start(NOW)
-    stage.copy()
-    assert (stage.future.log_start_offset, stage.future.log_end_offset) == (70, 90)
-    assert stage.same()
+def test_future_log_copy_follows_deleted_records() -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 30)
+    fixture.current.maybe_increment_log_start_offset(40)
+    fixture.current.delete_segments_below_start(NOW)
+    fixture.copy(pieces=2)
+    assert fixture.future.log_start_offset == 40
+    assert fixture.future.segments.base_offsets[0] == 39, "from the batch that holds the start"
+    fixture.current.maybe_increment_log_start_offset(70)
+    fixture.current.delete_segments_below_start(NOW)
+    fixture.copy()
+    assert (fixture.future.log_start_offset, fixture.future.log_end_offset) == (70, 90)
+    assert fixture.same()
 
 
-def test_batches_without_epochs_are_copied_anew_where_the_log_may_have_been_cut() -> None:
-    stage = FutureLogFixture()
-    epochs(stage.current, -1, -1)
-    stage.copy()
-    truncate_to_common(stage.future, stage.current, NOW, was_cut=False)
-    assert stage.future.log_end_offset == 6
-    truncate_to_common(stage.future, stage.current, NOW, was_cut=True)
-    assert stage.future.log_end_offset == 0
+def test_truncate_to_common_without_epochs_restarts_only_after_truncation() -> None:
+    fixture = FutureLogFixture()
+    epochs(fixture.current, -1, -1)
+    fixture.copy()
+    truncate_to_common(fixture.future, fixture.current, NOW, was_cut=False)
+    assert fixture.future.log_end_offset == 6
+    truncate_to_common(fixture.future, fixture.current, NOW, was_cut=True)
+    assert fixture.future.log_end_offset == 0
 
 
-def test_bytes_that_were_torn_on_the_way_are_refused() -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 3)
-    piece = read_missing(stage.future, stage.current, 5000)
+def test_append_missing_damaged_bytes_raises_corrupt_message() -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 3)
+    piece = read_missing(fixture.future, fixture.current, 5000)
     assert piece is not None
     raw = bytearray(piece.read())
     raw[-1] ^= 1
     with pytest.raises(ProtocolError) as caught:
-        append_missing(stage.future, stage.current, raw, NOW)
+        append_missing(fixture.future, fixture.current, raw, NOW)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert stage.future.log_end_offset == 0
+    assert fixture.future.log_end_offset == 0
 
 
-def test_the_copy_takes_the_place_with_all_that_is_known_of_the_log() -> None:
-    stage = FutureLogFixture()
-    stage.current.append_as_leader(make_batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=0), 2, NOW)
-    append_batches(stage.current, 3, epoch=2)
-    stage.current.maybe_increment_log_start_offset(9)
-    stage.current.delete_segments_below_start(NOW)
-    stage.current.assign_epoch_start_offset(5)
-    stage.copy()
-    assert stage.future.producers.producers.entry(7) is None, "its records are gone"
+def test_replace_current_with_future_log_keeps_all_state() -> None:
+    fixture = FutureLogFixture()
+    fixture.current.append_as_leader(make_batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=0), 2, NOW)
+    append_batches(fixture.current, 3, epoch=2)
+    fixture.current.maybe_increment_log_start_offset(9)
+    fixture.current.delete_segments_below_start(NOW)
+    fixture.current.assign_epoch_start_offset(5)
+    fixture.copy()
+    assert fixture.future.producers.producers.entry(7) is None, "its records are gone"
     settings = replace(SMALL, retention_ms=1)
-    stage.current.update_config(settings)
-    stage.swap()
-    future = stage.future
+    fixture.current.update_config(settings)
+    fixture.swap()
+    future = fixture.future
     assert future.directory == "/b/t-0"
     assert not future.is_future
     assert (future.log_start_offset, future.high_watermark, future.log_end_offset) == (9, 12, 12)
-    assert future.epochs.entries == stage.current.epochs.entries == [(2, 9), (5, 12)]
+    assert future.epochs.entries == fixture.current.epochs.entries == [(2, 9), (5, 12)]
     assert future.config is settings
     again = future.append_as_leader(make_batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=0), 5, NOW)
     assert again.duplicate, "who sends it again is known still"
     append_batches(future, 1, epoch=5)
-    assert not [path for path in stage.disk.listdir("/b") if path.endswith("-future")]
+    assert not [path for path in fixture.disk.listdir("/b") if path.endswith("-future")]
 
 
-def test_a_start_within_a_segment_is_noted_before_the_name_changes() -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 4)
-    stage.current.maybe_increment_log_start_offset(7)
-    stage.copy()
-    stage.swap()
-    (log,) = reopened(stage.memory, "/b")
+def test_replace_current_with_future_log_writes_start_within_segment_before_rename() -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 4)
+    fixture.current.maybe_increment_log_start_offset(7)
+    fixture.copy()
+    fixture.swap()
+    (log,) = reopened(fixture.memory, "/b")
     assert (log.directory, log.log_start_offset, log.log_end_offset) == ("/b/t-0", 7, 12)
 
 
 def reopened(memory: MemoryDisk, path: str, settings: LogConfig = SMALL) -> list[PartitionLog]:
-    """What the next process finds in a directory."""
+    """Return the logs that the next process opens in a directory."""
     directory = LogDirectory(memory.session(), path)
     directory.load_checkpoints()
     return [directory.open_partition(*at, settings, NOW) for at in directory.partition_dirs()]
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_is_synced_of_a_copy_survives_a_power_cut_under_either_name(seed: int) -> None:
-    stage = FutureLogFixture()
-    stage.memory.random_source = random.Random(seed)
-    append_batches(stage.current, 20)
-    stage.copy()
-    stage.future.flush()
+def test_future_log_synced_records_survive_power_loss_under_either_name(seed: int) -> None:
+    fixture = FutureLogFixture()
+    fixture.memory.random_source = random.Random(seed)
+    append_batches(fixture.current, 20)
+    fixture.copy()
+    fixture.future.flush()
     swapped = seed % 2 == 0
     if swapped:
-        stage.swap()
-    stage.memory.lose_power()
-    directory = LogDirectory(stage.memory.session(), "/b")
+        fixture.swap()
+    fixture.memory.lose_power()
+    directory = LogDirectory(fixture.memory.session(), "/b")
     directory.load_checkpoints()
     (name,) = (x for x in directory.disk.listdir("/b") if x.startswith("t-0"))
     assert name in ("t-0", f"t-0.{TAG}-future")[not swapped :], "its new name may be lost, but no more than that"
@@ -269,119 +269,117 @@ def test_what_is_synced_of_a_copy_survives_a_power_cut_under_either_name(seed: i
     assert record_values(log) == expected_values(60)
 
 
-def test_a_compacted_log_with_holes_is_copied_as_it_is() -> None:
-    stage = FutureLogFixture(COMPACTED)
-    epochs(stage.current, 1)
+def test_future_log_copy_of_compacted_log_keeps_offset_gaps() -> None:
+    fixture = FutureLogFixture(COMPACTED)
+    epochs(fixture.current, 1)
     for offset in (10, 20, 31):
         raw = make_batch(offset, 2)
         set_offset_and_epoch(raw, 0, offset, 1)
-        stage.current.append_as_follower(raw, NOW)
-    stage.copy(1)
-    assert stage.same()
-    assert stage.future.log_end_offset == 33
+        fixture.current.append_as_follower(raw, NOW)
+    fixture.copy(1)
+    assert fixture.same()
+    assert fixture.future.log_end_offset == 33
 
 
-def test_holes_of_a_log_that_is_compacted_no_more_are_no_damage_in_the_other_directory() -> None:
-    stage = FutureLogFixture()
+def test_future_log_copy_of_formerly_compacted_log_keeps_offset_gaps() -> None:
+    fixture = FutureLogFixture()
     for offset in (0, 10, 20, 31):
         raw = make_batch(offset, 2)
         set_offset_and_epoch(raw, 0, offset, 1)
-        stage.current.append_as_follower(raw, NOW)
-    stage.future.raise_cleaner_offset(stage.current.cleaner_offset)
-    stage.copy()
-    with pytest.raises(AssertionError):  # the disk must know of them first
-        replace_current_with_future_log(stage.here, stage.future, stage.current, NOW)
-    stage.swap()
-    (log,) = reopened(stage.memory, "/b")
+        fixture.current.append_as_follower(raw, NOW)
+    fixture.future.raise_cleaner_offset(fixture.current.cleaner_offset)
+    fixture.copy()
+    with pytest.raises(AssertionError):  # the cleaner offset must be durable first
+        replace_current_with_future_log(fixture.here, fixture.future, fixture.current, NOW)
+    fixture.swap()
+    (log,) = reopened(fixture.memory, "/b")
     assert [offset for offset, _ in record_values(log)] == [0, 1, 10, 11, 20, 21, 31, 32]
     assert log.cleaner_offset == 31
 
 
 @pytest.mark.parametrize("settings", [SMALL, COMPACTED])
 @pytest.mark.parametrize("count", [0, 40])
-def test_a_copy_of_a_log_that_ends_in_a_hole_ends_there_too_and_does_after_a_crash(
-    settings: LogConfig, count: int
-) -> None:
-    stage = FutureLogFixture(settings)
-    append_batches(stage.current, count)
-    end = stage.current.log_end_offset
-    stage.current.epochs.assign(7, end + 5)
-    stage.current.roll_past_gap(end + 60, NOW)
-    stage.future.raise_cleaner_offset(stage.current.cleaner_offset)
-    while stage.future.log_end_offset < end:
-        piece = read_missing(stage.future, stage.current, 500)
+def test_skip_compacted_tail_extends_future_log_to_same_end(settings: LogConfig, count: int) -> None:
+    fixture = FutureLogFixture(settings)
+    append_batches(fixture.current, count)
+    end = fixture.current.log_end_offset
+    fixture.current.epochs.assign(7, end + 5)
+    fixture.current.roll_past_gap(end + 60, NOW)
+    fixture.future.raise_cleaner_offset(fixture.current.cleaner_offset)
+    while fixture.future.log_end_offset < end:
+        piece = read_missing(fixture.future, fixture.current, 500)
         assert piece is not None
-        append_missing(stage.future, stage.current, piece.read(), NOW)
-    assert read_missing(stage.future, stage.current, 500) is None
-    skip_compacted_tail(stage.future, stage.current, NOW)
-    truncate_to_common(stage.future, stage.current, NOW, was_cut=False)
-    assert stage.future.log_end_offset == end + 60
-    stage.swap()
-    (log,) = reopened(stage.memory, "/b", settings)
+        append_missing(fixture.future, fixture.current, piece.read(), NOW)
+    assert read_missing(fixture.future, fixture.current, 500) is None
+    skip_compacted_tail(fixture.future, fixture.current, NOW)
+    truncate_to_common(fixture.future, fixture.current, NOW, was_cut=False)
+    assert fixture.future.log_end_offset == end + 60
+    fixture.swap()
+    (log,) = reopened(fixture.memory, "/b", settings)
     assert (log.log_end_offset, log.epochs.latest_epoch()) == (end + 60, 7)
-    assert record_values(log) == record_values(stage.current)
+    assert record_values(log) == record_values(fixture.current)
 
 
-def test_where_something_should_be_and_is_not_the_log_is_damaged() -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 4)
+def test_skip_compacted_tail_missing_records_raises_protocol_error() -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 4)
     with pytest.raises(ProtocolError, match="nothing can be read from offset 0 on"):
-        skip_compacted_tail(stage.future, stage.current, NOW)
+        skip_compacted_tail(fixture.future, fixture.current, NOW)
 
 
-def test_a_renamed_log_is_read_by_who_holds_it_still() -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 30)
-    stage.current.close_files()
-    target = stage.there.rename_for_deletion("t", 0, "tag")
-    assert stage.current.directory == target
-    assert record_values(stage.current) == expected_values(90)
-    assert stage.current.closed
+def test_rename_for_deletion_open_log_stays_readable() -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 30)
+    fixture.current.close_files()
+    target = fixture.there.rename_for_deletion("t", 0, "tag")
+    assert fixture.current.directory == target
+    assert record_values(fixture.current) == expected_values(90)
+    assert fixture.current.closed
 
 
-def test_a_batch_that_ends_behind_the_file_is_damage_and_not_asked_for_again_and_again() -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 1)
-    file = stage.current.segments.active.file
+def test_read_missing_batch_beyond_end_of_file_raises_corrupt_message() -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 1)
+    file = fixture.current.segments.active.file
     length = int.from_bytes(file.pread(4, 8), "big")
     file.pwrite((length + 1000).to_bytes(4, "big"), 8)
     with pytest.raises(ProtocolError) as refused:
-        read_missing(stage.future, stage.current, 500)
+        read_missing(fixture.future, fixture.current, 500)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     with pytest.raises(ProtocolError) as refused:
-        append_missing(stage.future, stage.current, file.pread(500, 0), NOW)
+        append_missing(fixture.future, fixture.current, file.pread(500, 0), NOW)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_files_that_were_retired_are_found_under_the_new_name() -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 60)
-    stage.copy()
-    stage.current.set_high_watermark(stage.current.log_end_offset)
-    stage.current.maybe_increment_log_start_offset(stage.current.segments.base_offsets[2])
-    follow_offsets(stage.future, stage.current, NOW)
-    assert stage.future.segments.retired_files
-    stage.swap()
-    paths = [path for _, path in stage.future.segments.retired_files]
+def test_replace_current_with_future_log_moves_retired_files() -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 60)
+    fixture.copy()
+    fixture.current.set_high_watermark(fixture.current.log_end_offset)
+    fixture.current.maybe_increment_log_start_offset(fixture.current.segments.base_offsets[2])
+    follow_offsets(fixture.future, fixture.current, NOW)
+    assert fixture.future.segments.retired_files
+    fixture.swap()
+    paths = [path for _, path in fixture.future.segments.retired_files]
     assert paths
-    assert all(stage.disk.exists(path) for path in paths)
+    assert all(fixture.disk.exists(path) for path in paths)
 
 
-def test_as_long_as_it_has_not_taken_its_place_the_log_and_the_copy_have_their_own_producers() -> None:
-    stage = FutureLogFixture()
-    append_batches(stage.current, 4)
-    stage.current.maybe_increment_log_start_offset(2)
-    stage.copy()
+def test_replace_current_with_future_log_failure_keeps_separate_producer_state() -> None:
+    fixture = FutureLogFixture()
+    append_batches(fixture.current, 4)
+    fixture.current.maybe_increment_log_start_offset(2)
+    fixture.copy()
 
     def fault(_: str, path: str) -> OSError | None:
         return OSError(errno.EMFILE, "injected", path) if path.startswith("/b/log-start") else None
 
-    stage.disk.fault = fault
+    fixture.disk.fault = fault
     with pytest.raises(OSError, match="injected"):
-        stage.swap()
-    assert stage.future.is_future
-    assert stage.future.producers is not stage.current.producers
-    assert stage.future.producers.verification_states is not stage.current.producers.verification_states
-    stage.disk.fault = None
-    stage.swap()
-    assert stage.future.producers is stage.current.producers
+        fixture.swap()
+    assert fixture.future.is_future
+    assert fixture.future.producers is not fixture.current.producers
+    assert fixture.future.producers.verification_states is not fixture.current.producers.verification_states
+    fixture.disk.fault = None
+    fixture.swap()
+    assert fixture.future.producers is fixture.current.producers

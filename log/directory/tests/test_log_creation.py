@@ -1,4 +1,4 @@
-"""A new log: where it may be made, and where something lies that stays as it is."""
+"""Creation of a log: allowed directories, and existing records that stay unchanged."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import pytest
 
 from ottla.log.directory.directory_listing import list_foreign_entries, list_suffixed_dirs
 from ottla.log.directory.log_directory import METADATA_TOPIC
-from ottla.log.directory.tests.test_log_directory import OTHER_ID, begun, opened_again, with_logs
+from ottla.log.directory.tests.test_log_directory import OTHER_ID, open_directory, reopen_directory, directory_with_logs
 from ottla.log.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from ottla.log.tests.log_fixtures import NOW, SMALL, TOPIC_ID, append_batches, memory_disk, record_offsets
 
 
-def test_no_partition_is_made_where_records_lie() -> None:
+def test_create_partition_over_existing_records_raises_file_exists_error() -> None:
     memory = memory_disk()
-    directory = with_logs(memory, 1)
+    directory = directory_with_logs(memory, 1)
     there = record_offsets(directory.logs["t", 0])
     with pytest.raises(FileExistsError):
         directory.create_partition_files("t", 0, OTHER_ID, SMALL, NOW)
-    log = opened_again(memory)[1][0]
+    log = reopen_directory(memory)[1][0]
     assert log.topic_id == TOPIC_ID
     assert record_offsets(log) == there != []
 
 
-def test_what_a_creation_that_did_not_end_has_left_is_taken_over() -> None:
-    directory = begun(memory_disk().session())
+def test_create_partition_after_unfinished_creation_replaces_its_files() -> None:
+    directory = open_directory(memory_disk().session())
     directory.create_partition_files("t", 0, TOPIC_ID, SMALL, NOW).close_files()
     log = directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
     append_batches(log, 3)
@@ -31,8 +31,8 @@ def test_what_a_creation_that_did_not_end_has_left_is_taken_over() -> None:
     assert log.log_end_offset > 0
 
 
-def test_the_metadata_log_is_never_taken_for_a_partition() -> None:
-    directory = begun(memory_disk().session())
+def test_create_or_delete_partition_of_metadata_log_raises_assertion_error() -> None:
+    directory = open_directory(memory_disk().session())
     for number in (0, 1):
         with pytest.raises(AssertionError):
             directory.create_partition_files(METADATA_TOPIC, number, TOPIC_ID, SMALL, NOW)
@@ -40,9 +40,9 @@ def test_the_metadata_log_is_never_taken_for_a_partition() -> None:
             directory.rename_for_deletion(METADATA_TOPIC, number, "x")
 
 
-def test_topics_named_as_a_directory_on_its_way_out_are_as_good_as_any_other() -> None:
+def test_topic_named_like_a_deleted_directory_is_an_ordinary_topic() -> None:
     names = [f"t-0.{32 * 'a'}-{word}" for word in ("delete", "future", "stray")] + ["-delete", "t-0", "0"]
-    directory = begun(memory_disk().session())
+    directory = open_directory(memory_disk().session())
     for name in names:
         directory.create_partition(name, 0, TOPIC_ID, SMALL, NOW)
     assert set(directory.partition_dirs()) == {(name, 0) for name in names}

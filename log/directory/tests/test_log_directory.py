@@ -1,4 +1,4 @@
-"""A data directory: its checkpoints, and the mark of a clean stop."""
+"""Log directory: lock, checkpoints and the clean shutdown file."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from ottla.log.tests.log_fixtures import COMPACTED, NOW, SMALL, TOPIC_ID, append
 OTHER_ID = bytes(range(16, 32))
 
 
-def begun(disk: DiskSession) -> LogDirectory:
+def open_directory(disk: DiskSession) -> LogDirectory:
     directory = LogDirectory(disk, "/data")
     directory.lock()
     directory.load_checkpoints()
     return directory
 
 
-def with_logs(memory: MemoryDisk, partitions: int = 3, batches: int = 20) -> LogDirectory:
-    directory = begun(memory.session())
+def directory_with_logs(memory: MemoryDisk, partitions: int = 3, batches: int = 20) -> LogDirectory:
+    directory = open_directory(memory.session())
     for number in range(partitions):
         append_batches(directory.create_partition("t", number, TOPIC_ID, SMALL, NOW), batches)
     return directory
 
 
-def opened_again(memory: MemoryDisk, settings: LogConfig = SMALL) -> tuple[LogDirectory, list[PartitionLog]]:
-    memory.locks.clear()  # the other one is gone
-    directory = begun(memory.session())
+def reopen_directory(memory: MemoryDisk, settings: LogConfig = SMALL) -> tuple[LogDirectory, list[PartitionLog]]:
+    memory.locks.clear()  # the previous process ended
+    directory = open_directory(memory.session())
     return directory, [directory.open_partition(t, p, settings, NOW) for t, p in sorted(directory.partition_dirs())]
 
 
@@ -55,16 +55,16 @@ def calls_of(session: DiskSession, *names: str) -> list[str]:
     return seen
 
 
-def saying(memory: MemoryDisk, name: str) -> dict[tuple[str, int], int]:
+def read_checkpoint(memory: MemoryDisk, name: str) -> dict[tuple[str, int], int]:
     return read_offsets(memory.session(), f"/data/{name}")
 
 
 # ---------------------------------------------------------------- the end
 
 
-def test_threads_that_share_the_logs_of_a_stop_close_each_of_them_once() -> None:
+def test_close_logs_shared_by_threads_closes_each_log_once() -> None:
     memory = memory_disk()
-    directory = with_logs(memory, 7)
+    directory = directory_with_logs(memory, 7)
     directory.sync_new_partition_directories()
     for first in range(3):
         directory.close_logs(first, 3)
@@ -72,14 +72,14 @@ def test_threads_that_share_the_logs_of_a_stop_close_each_of_them_once() -> None
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
     directory.close(2)
     assert [path for path in synced if "/t-" in path] == []
-    again, logs = opened_again(memory)
+    again, logs = reopen_directory(memory)
     assert again.was_clean_shutdown
     assert [log.log_end_offset for log in logs] == [60] * 7
 
 
-def test_a_log_that_fails_in_a_shared_stop_is_not_tried_again_and_takes_the_mark_with_it() -> None:
+def test_close_logs_failed_log_is_not_retried_and_prevents_clean_shutdown() -> None:
     memory = memory_disk()
-    directory = with_logs(memory, 4)
+    directory = directory_with_logs(memory, 4)
     session = directory.disk
     assert isinstance(session, DiskSession)
     directory.sync_new_partition_directories()
@@ -91,13 +91,13 @@ def test_a_log_that_fails_in_a_shared_stop_is_not_tried_again_and_takes_the_mark
     with pytest.raises(OSError, match="t-1"):
         directory.close(2)
     directory.unlock()
-    assert not opened_again(memory)[0].was_clean_shutdown
+    assert not reopen_directory(memory)[0].was_clean_shutdown
 
 
-def test_a_clean_stop_of_logs_nobody_wrote_to_syncs_nothing_of_them() -> None:
+def test_close_unchanged_logs_syncs_no_log_file() -> None:
     memory = memory_disk()
-    with_logs(memory, 10).close(1)
-    directory, _ = opened_again(memory)
+    directory_with_logs(memory, 10).close(1)
+    directory, _ = reopen_directory(memory)
     assert directory.was_clean_shutdown
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
     directory.close(2)
@@ -105,27 +105,27 @@ def test_a_clean_stop_of_logs_nobody_wrote_to_syncs_nothing_of_them() -> None:
     assert len(synced) <= 10, "checkpoints and the mark"
 
 
-def test_a_clean_stop_syncs_once_what_was_written() -> None:
+def test_close_syncs_changed_log_once() -> None:
     memory = memory_disk()
-    with_logs(memory, 3).close(1)
-    directory, logs = opened_again(memory)
+    directory_with_logs(memory, 3).close(1)
+    directory, logs = reopen_directory(memory)
     append_batches(logs[1], 1)
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
     directory.close(2)
     assert {path.split("/")[2] for path in synced if "/t-" in path} == {"t-1"}
     assert {"/data/t-1/" + f"{63:020d}.snapshot", "/data/t-1/leader-epoch-checkpoint"} <= {*memory.durable_files}
     memory.lose_power()
-    directory, logs = opened_again(memory)
+    directory, logs = reopen_directory(memory)
     assert directory.was_clean_shutdown
     assert [log.log_end_offset for log in logs] == [60, 63, 60]
 
 
 @pytest.mark.parametrize("how", ["fails", "is killed"])
-def test_a_clean_stop_that_dies_on_the_way_leaves_no_mark(how: str) -> None:
+def test_close_interrupted_leaves_no_clean_shutdown_file(how: str) -> None:
     finished = 0
     for number in range(1, 200, 3):
         memory = memory_disk(number)
-        directory = with_logs(memory)
+        directory = directory_with_logs(memory)
         session = directory.disk
         assert isinstance(session, DiskSession)
         at = memory.calls + number
@@ -140,12 +140,12 @@ def test_a_clean_stop_that_dies_on_the_way_leaves_no_mark(how: str) -> None:
         if how == "fails" and not done:
             session.fault = None
             with contextlib.suppress(OSError):
-                directory.close(7)  # once more: what did not get on the disk the first time is not believed
+                directory.close(7)  # a second attempt: files that failed to sync the first time are not trusted
                 done = True
         session.kill()
         memory.lose_power()
         finished += done
-        again, logs = opened_again(memory)
+        again, logs = reopen_directory(memory)
         assert again.was_clean_shutdown or not done
         for log in logs:
             assert record_offsets(log) == list(range(log.log_start_offset, log.log_end_offset))
@@ -153,32 +153,32 @@ def test_a_clean_stop_that_dies_on_the_way_leaves_no_mark(how: str) -> None:
     assert 0 < finished < 67, "some stops ended before the fault came"
 
 
-def test_a_log_out_of_service_takes_the_mark_with_it() -> None:
+def test_close_with_offline_log_writes_no_clean_shutdown_file() -> None:
     memory = memory_disk()
-    directory = with_logs(memory)
+    directory = directory_with_logs(memory)
     directory.logs["t", 1].set_offline()
     with pytest.raises(OSError, match="t-1"):
         directory.close(1)
     directory.unlock()
-    assert not opened_again(memory)[0].was_clean_shutdown
+    assert not reopen_directory(memory)[0].was_clean_shutdown
 
 
-def test_a_second_node_does_not_get_in() -> None:
+def test_lock_of_second_node_raises_log_directory_in_use() -> None:
     memory = memory_disk()
-    first = begun(memory.session())
+    first = open_directory(memory.session())
     with pytest.raises(LogDirectoryInUse, match="/data"):
         LogDirectory(memory.session(), "/data").lock()
     first.unlock()
     first.unlock()
-    begun(memory.session())
+    open_directory(memory.session())
 
 
 # ---------------------------------------------------------------- checkpoints
 
 
-def test_checkpoints_say_what_a_start_needs() -> None:
+def test_checkpoints_write_recovery_point_log_start_and_high_watermark() -> None:
     memory = memory_disk()
-    directory = with_logs(memory)
+    directory = directory_with_logs(memory)
     first, second, third = directory.logs.values()
     first.flush()
     first.maybe_increment_log_start_offset(30)
@@ -186,32 +186,32 @@ def test_checkpoints_say_what_a_start_needs() -> None:
     second.delete_segments_below_start(NOW)
     third.raise_cleaner_offset(12)
     directory.checkpoints.write()
-    assert saying(memory, RECOVERY_POINT_CHECKPOINT) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
-    assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 30}, (
+    assert read_checkpoint(memory, RECOVERY_POINT_CHECKPOINT) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
+    assert read_checkpoint(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 30}, (
         "where the first segment says it there is no need"
     )
-    assert saying(memory, REPLICATION_OFFSET_CHECKPOINT) == {("t", 0): 60, ("t", 1): 60, ("t", 2): 60}
-    assert saying(memory, CLEANER_OFFSET_CHECKPOINT) == {("t", 2): 12}
+    assert read_checkpoint(memory, REPLICATION_OFFSET_CHECKPOINT) == {("t", 0): 60, ("t", 1): 60, ("t", 2): 60}
+    assert read_checkpoint(memory, CLEANER_OFFSET_CHECKPOINT) == {("t", 2): 12}
     directory.unlock()
-    _, logs = opened_again(memory)
+    _, logs = reopen_directory(memory)
     assert [log.log_start_offset for log in logs] == [30, second.log_start_offset, 0]
     assert [log.recovery_point for log in logs] == [60, 0, 0]
     assert [log.high_watermark for log in logs] == [60, 60, 60]
     assert [log.cleaner_offset for log in logs] == [0, second.log_start_offset, 12]
 
 
-def test_a_cleaner_point_outside_the_log_is_not_believed() -> None:
+def test_open_partition_ignores_cleaner_offset_outside_the_log() -> None:
     for point, believed in ((59, 59), (60, 60), (61, 0), (5, 5)):
         memory = memory_disk()
-        directory = with_logs(memory, 1)
+        directory = directory_with_logs(memory, 1)
         write_offsets(memory.session(), f"/data/{CLEANER_OFFSET_CHECKPOINT}", {("t", 0): point})
         directory.unlock()
-        assert opened_again(memory, COMPACTED)[1][0].cleaner_offset == believed
+        assert reopen_directory(memory, COMPACTED)[1][0].cleaner_offset == believed
 
 
-def test_log_starts_that_moved_are_noted_without_looking_at_the_others() -> None:
+def test_write_log_start_offsets_writes_only_given_logs() -> None:
     memory = memory_disk()
-    directory = with_logs(memory)
+    directory = directory_with_logs(memory)
     first, second, third = directory.logs.values()
     first.maybe_increment_log_start_offset(10)
     directory.checkpoints.write()
@@ -222,31 +222,31 @@ def test_log_starts_that_moved_are_noted_without_looking_at_the_others() -> None
     assert set(written) == {f"/data/{LOG_START_OFFSET_CHECKPOINT}.tmp", f"/data/{LOG_START_OFFSET_CHECKPOINT}"}, (
         "the former is kept"
     )
-    assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20}
+    assert read_checkpoint(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20}
     directory.checkpoints.write_log_start_offsets([third])
-    assert saying(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
+    assert read_checkpoint(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20, ("t", 2): 5}
 
 
-def test_log_starts_the_disk_has_stay_where_a_newer_one_is_torn() -> None:
-    """DeleteRecords does not wait for the disk; what was deleted earlier must not come back with what it tears."""
+def test_write_log_start_offsets_torn_file_keeps_durable_offsets() -> None:
+    """DeleteRecords does not wait for the disk; records deleted earlier must not reappear."""
     for seed in range(40):
         memory = memory_disk(seed)
-        directory = with_logs(memory)
+        directory = directory_with_logs(memory)
         first, second, _ = directory.logs.values()
         first.maybe_increment_log_start_offset(10)
         directory.checkpoints.write()
         second.maybe_increment_log_start_offset(20)
         directory.checkpoints.write_log_start_offsets([second])
         memory.lose_power()
-        assert opened_again(memory)[0].checkpoints.log_starts.offsets["t", 0] == 10
+        assert reopen_directory(memory)[0].checkpoints.log_starts.offsets["t", 0] == 10
 
 
 @pytest.mark.parametrize("noted", ["whole", "starts"])
-def test_a_log_made_anew_under_an_old_name_is_not_taken_for_the_old_one(noted: str) -> None:
-    """``LogManager.asyncDelete`` writes the checkpoints without the log; here the next of its name does."""
+def test_recreated_partition_does_not_inherit_checkpoints(noted: str) -> None:
+    """``LogManager.asyncDelete`` writes the checkpoints without the log; here the creation of the next log does."""
     for seed in range(20):
         memory = memory_disk(seed)
-        directory = with_logs(memory, 2)
+        directory = directory_with_logs(memory, 2)
         old = directory.logs["t", 0]
         old.flush()
         old.maybe_increment_log_start_offset(50)
@@ -256,22 +256,22 @@ def test_a_log_made_anew_under_an_old_name_is_not_taken_for_the_old_one(noted: s
             directory.checkpoints.write_log_start_offsets([old])
         directory.rename_for_deletion("t", 0, "x")
         if seed % 3 == 0:
-            directory.checkpoints.write(sync=False)  # what names it no more may not be on the disk
+            directory.checkpoints.write(sync=False)  # the file without the old log may not be durable
         new = directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
         append_batches(new, 8)
         new.flush()
         memory.lose_power()
-        log = opened_again(memory)[1][0]
+        log = reopen_directory(memory)[1][0]
         assert log.topic_id == OTHER_ID
         assert (log.log_start_offset, record_offsets(log)) == (0, list(range(24))), seed
 
 
 @pytest.mark.parametrize("how", ["made anew", "compacted meanwhile"])
-def test_a_power_cut_behind_a_new_log_takes_nothing_of_what_is_known_of_the_others(how: str) -> None:
-    """How far the others are compacted, and where they start: a torn file would say nothing of any of them."""
+def test_power_loss_after_recreated_partition_keeps_offsets_of_other_logs(how: str) -> None:
+    """Cleaner and log start offsets of the others: a torn file would lose all of them."""
     for seed in range(30):
         memory = memory_disk(seed)
-        directory = with_logs(memory, 3)
+        directory = directory_with_logs(memory, 3)
         for number, log in enumerate(directory.logs.values()):
             log.flush()
             log.raise_cleaner_offset(12)
@@ -285,14 +285,14 @@ def test_a_power_cut_behind_a_new_log_takes_nothing_of_what_is_known_of_the_othe
         killed = read_offsets(memory.session(), f"/data/{CLEANER_OFFSET_CHECKPOINT}")
         assert ("t", 0) not in killed, "nothing is believed of the new one"
         memory.lose_power()
-        second, third = opened_again(memory, COMPACTED)[1][-2:]
+        second, third = reopen_directory(memory, COMPACTED)[1][-2:]
         assert (second.cleaner_offset in (12, 15), third.cleaner_offset) == (True, 12), seed
         assert (second.log_start_offset, third.log_start_offset) == (1, 2), seed
 
 
-def test_a_log_made_anew_syncs_nothing_where_nothing_was_compacted_or_deleted() -> None:
+def test_recreated_partition_syncs_no_file_without_cleaner_or_start_offsets() -> None:
     memory = memory_disk()
-    directory = with_logs(memory, 3)
+    directory = directory_with_logs(memory, 3)
     for log in directory.logs.values():
         log.flush()
     directory.logs["t", 1].raise_cleaner_offset(12)
@@ -304,18 +304,18 @@ def test_a_log_made_anew_syncs_nothing_where_nothing_was_compacted_or_deleted() 
     assert synced == []
 
 
-def test_making_logs_writes_no_checkpoint_for_names_nobody_had() -> None:
+def test_create_partition_with_new_name_writes_no_checkpoint() -> None:
     memory = memory_disk()
-    directory = with_logs(memory, 2)
+    directory = directory_with_logs(memory, 2)
     directory.checkpoints.write()
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
     directory.create_partition("u", 0, TOPIC_ID, SMALL, NOW)
     assert not [path for path in written if path.endswith("checkpoint.tmp") and path.count("/") == 2]
 
 
-def test_a_checkpoint_that_cannot_be_read_is_as_if_it_were_missing() -> None:
+def test_malformed_checkpoint_is_treated_as_missing() -> None:
     memory = memory_disk()
-    directory = with_logs(memory, 1)
+    directory = directory_with_logs(memory, 1)
     directory.logs["t", 0].flush()
     directory.checkpoints.write()
     for name in (
@@ -328,31 +328,31 @@ def test_a_checkpoint_that_cannot_be_read_is_as_if_it_were_missing() -> None:
             b"nonsense"
         )
     directory.unlock()
-    _, (log,) = opened_again(memory)
+    _, (log,) = reopen_directory(memory)
     assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (0, 0, 60)
 
 
-def test_the_mark_is_taken_once() -> None:
+def test_clean_shutdown_file_is_removed_at_first_open() -> None:
     memory = memory_disk()
-    with_logs(memory, 1).close(5)
-    directory, _ = opened_again(memory)
+    directory_with_logs(memory, 1).close(5)
+    directory, _ = reopen_directory(memory)
     assert directory.was_clean_shutdown
     directory.unlock()
-    assert not opened_again(memory)[0].was_clean_shutdown
+    assert not reopen_directory(memory)[0].was_clean_shutdown
 
 
-def test_distrust_looks_at_everything() -> None:
+def test_ignore_checkpoints_recovers_all_segments() -> None:
     memory = memory_disk()
-    with_logs(memory, 1).close(5)
-    directory = begun(memory.session())
+    directory_with_logs(memory, 1).close(5)
+    directory = open_directory(memory.session())
     directory.ignore_checkpoints()
     log = directory.open_partition("t", 0, SMALL, NOW)
     assert (directory.was_clean_shutdown, log.recovery_point, log.flush_state.sealed_end_offset) == (False, 0, -1)
 
 
-def test_many_logs_made_anew_cost_one_writing_of_the_checkpoints() -> None:
+def test_recreating_many_partitions_writes_checkpoints_once() -> None:
     memory = memory_disk()
-    directory = with_logs(memory, 5)
+    directory = directory_with_logs(memory, 5)
     for log in directory.logs.values():
         log.flush()
     directory.checkpoints.write()
@@ -365,10 +365,10 @@ def test_many_logs_made_anew_cost_one_writing_of_the_checkpoints() -> None:
 
 
 @pytest.mark.parametrize(("batches", "each"), [(0, []), (1, ["t-{p}", "log", "leader-epoch-checkpoint"])])
-def test_a_stop_soon_after_a_start_syncs_no_more_than_what_would_be_missed(batches: int, each: list[str]) -> None:
-    """Ten thousand new partitions: one that holds nothing is made anew just so; small files show that they are torn."""
+def test_close_soon_after_creation_syncs_only_log_and_epoch_files(batches: int, each: list[str]) -> None:
+    """For ten thousand new partitions: an empty one can be created again; small files show that they are torn."""
     memory = memory_disk()
-    directory = begun(memory.session())
+    directory = open_directory(memory.session())
     for number in range(5):
         log = directory.create_partition("t", number, TOPIC_ID, SMALL, NOW)
         log.assign_epoch_start_offset(0)
@@ -380,6 +380,6 @@ def test_a_stop_soon_after_a_start_syncs_no_more_than_what_would_be_missed(batch
         assert sorted(mine) == sorted(name.format(p=number) for name in each)
     assert synced[: synced.index("/data/recovery-point-offset-checkpoint.tmp")].count("/data") == 1
     memory.lose_power()
-    again, logs = opened_again(memory)
+    again, logs = reopen_directory(memory)
     assert again.was_clean_shutdown
     assert [log.log_end_offset for log in logs] == [3 * batches] * 5

@@ -1,4 +1,4 @@
-"""A check says what recovery does, and changes nothing."""
+"""Offline check: reports the result of recovery without changing a file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def digest(path: str) -> dict[str, str]:
     }
 
 
-def test_a_whole_directory_has_nothing_to_lose(tmp_path: Path) -> None:
+def test_check_undamaged_directory_reports_no_problem(tmp_path: Path) -> None:
     verdicts = list(check(RealDisk(), directory(tmp_path), NOW))
     assert [(v.topic, v.partition, v.log_start_offset, v.log_end_offset) for v in verdicts] == [
         ("t", 0, 0, 180),
@@ -50,7 +50,7 @@ def test_a_whole_directory_has_nothing_to_lose(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_foretold_is_what_recovery_does_and_nothing_is_changed(tmp_path: Path, seed: int) -> None:
+def test_check_reports_result_of_recovery_without_changes(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     path = directory(tmp_path)
     victim = chance.choice(sorted((tmp_path / "data" / "t-1").glob("*.log"))[:-1])
@@ -73,7 +73,7 @@ def test_what_is_foretold_is_what_recovery_does_and_nothing_is_changed(tmp_path:
     assert set(verdict.removed_files) == {n for n in names if not (tmp_path / "data" / "t-1" / n).exists()}
 
 
-def test_what_is_no_data_directory_is_said_to_be_none(tmp_path: Path) -> None:
+def test_check_without_log_directory_raises_corrupt_file(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="Not a log directory"):
         list(check(RealDisk(), str(tmp_path), NOW))
 
@@ -87,7 +87,7 @@ def damaged(tmp_path: Path) -> tuple[str, Path]:
     return path, segment
 
 
-def test_a_check_says_why(tmp_path: Path) -> None:
+def test_check_damaged_segment_reports_reason(tmp_path: Path) -> None:
     path, segment = damaged(tmp_path)
     good, bad = check(RealDisk(), path, NOW)
     assert good.recovery_notes == []
@@ -99,7 +99,7 @@ def test_a_check_says_why(tmp_path: Path) -> None:
     )
 
 
-def test_a_repair_does_what_the_check_said_and_leaves_nothing_to_do(tmp_path: Path) -> None:
+def test_repair_does_as_checked_and_is_idempotent(tmp_path: Path) -> None:
     path, _ = damaged(tmp_path)
     said = list(check(RealDisk(), path, NOW))
     assert list(repair(RealDisk(), path, NOW)) == said[1].recovery_notes

@@ -1,4 +1,4 @@
-"""What is remembered of producers: the rules for their sequences, and that little memory holds very many of them.
+"""Producer state: sequence rules, snapshots, expiration, memory of many producers.
 
 Sources: ``ProducerAppendInfo.java``, ``ProducerStateManager.java``, ``ProducerStateEntry.java`` (apache/kafka 4.3.1).
 """
@@ -28,7 +28,7 @@ def header(pid: int, epoch: int, sequence: int, count: int = 1, time_ms: int = 0
 
 
 def known(*batches: tuple[int, int, int]) -> ProducerStateManager:
-    """Producer 1 has written these batches of (epoch, sequence, count), from offset 100 on."""
+    """Return the state after producer 1 wrote these batches of (epoch, sequence, count), from offset 100 on."""
     states, offset = ProducerStateManager(), 100
     for epoch, sequence, count in batches:
         states.update(header(1, epoch, sequence, count, offset), offset)
@@ -38,7 +38,7 @@ def known(*batches: tuple[int, int, int]) -> ProducerStateManager:
 
 FENCED, GAP = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 SIX = tuple((3, sequence, 10) for sequence in range(0, 60, 10))
-# (what, batches written, the next one: epoch, sequence, count; None: taken, an offset: repeated, else refused)
+# (name, batches written, next batch: epoch, sequence, count; None: accepted, an offset: duplicate, else the error)
 CHECKS: list[tuple[str, tuple[tuple[int, int, int], ...], tuple[int, int, int], ErrorCode | int | None]] = [
     ("unknown producers begin anywhere", (), (0, 77, 1), None),
     ("the next", ((3, 0, 10),), (3, 10, 1), None),
@@ -65,7 +65,7 @@ CHECKS: list[tuple[str, tuple[tuple[int, int, int], ...], tuple[int, int, int], 
 
 
 @pytest.mark.parametrize(("what", "written", "then", "outcome"), CHECKS, ids=[row[0] for row in CHECKS])
-def test_sequences(
+def test_check_batch_returns_duplicate_or_error_by_epoch_and_sequence(
     what: str,
     written: tuple[tuple[int, int, int], ...],
     then: tuple[int, int, int],
@@ -85,7 +85,7 @@ def test_sequences(
         assert (found.first_offset, found.last_offset, found.timestamp_ms) == (outcome, outcome + then[2] - 1, outcome)
 
 
-def test_after_a_marker_alone_a_producer_begins_at_0_under_its_epoch() -> None:
+def test_check_batch_after_marker_alone_expects_sequence_0() -> None:
     states = ProducerStateManager()
     states.end_transaction(header(1, 3, -1), 5, ControlRecordType.COMMIT, 0)
     assert states.producers[1] == ProducerStateEntry(3, (), 0, 0, -1)
@@ -94,7 +94,7 @@ def test_after_a_marker_alone_a_producer_begins_at_0_under_its_epoch() -> None:
         states.check_batch(header(1, 3, 1))
 
 
-def test_a_marker_of_another_epoch_forgets_the_batches_and_one_of_the_same_does_not() -> None:
+def test_end_transaction_with_new_epoch_clears_batches() -> None:
     for epoch, left in ((3, 2), (4, 0)):
         states = known((3, 0, 10), (3, 10, 10))
         states.end_transaction(header(1, epoch, -1, time_ms=9), 120, ControlRecordType.COMMIT, 7)
@@ -104,7 +104,7 @@ def test_a_marker_of_another_epoch_forgets_the_batches_and_one_of_the_same_does_
 
 
 class ProducerStateModel:
-    """The same, as plainly as it can be said."""
+    """Reference implementation with plain dictionaries."""
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[int, list[BatchMetadata], int, int]] = {}
@@ -139,7 +139,7 @@ class ProducerStateModel:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_packed_rows_say_what_a_plain_model_says(seed: int) -> None:
+def test_producer_state_random_operations_equal_model(seed: int) -> None:
     rng = random.Random(seed)
     states, model, offset, high = ProducerStateManager(), ProducerStateModel(), 0, 0
     for turn in range(1500):
@@ -179,14 +179,14 @@ def test_packed_rows_say_what_a_plain_model_says(seed: int) -> None:
     }
 
 
-def test_a_batch_very_far_behind_is_forgotten_rather_than_told_wrongly() -> None:
+def test_producer_state_batch_beyond_offset_delta_range_is_forgotten() -> None:
     for gap, left in ((2**31 - 1, 2), (2**31, 1)):
         states = known((0, 0, 1))
         states.update(header(1, 0, 1), 100 + gap)
         assert [x.last_offset for x in states.producers[1].batches] == [100, 100 + gap][-left:]
 
 
-def test_a_producer_is_put_in_and_taken_out_whole() -> None:
+def test_producer_table_set_and_delete_whole_entry() -> None:
     table = ProducerTable()
     batches = tuple(BatchMetadata(i * 10 + 9, i * 100 + 9, 9, 5) for i in range(5))
     for pid in (1, 2, 3):
@@ -212,7 +212,9 @@ EXPIRING = [
 
 
 @pytest.mark.parametrize(("what", "silent_ms", "first", "gone"), EXPIRING, ids=[row[0] for row in EXPIRING])
-def test_who_is_forgotten(what: str, silent_ms: int, first: int, gone: bool) -> None:
+def test_expire_removes_inactive_producers_without_transaction(
+    what: str, silent_ms: int, first: int, gone: bool
+) -> None:
     states = ProducerStateManager(ProducerTable())
     states.producers[5] = ProducerStateEntry(0, (BatchMetadata(0, 0, 0, 1000),), 1000, -1, first)
     states.expire(1000 + silent_ms, 10)
@@ -221,7 +223,7 @@ def test_who_is_forgotten(what: str, silent_ms: int, first: int, gone: bool) -> 
     assert (5 not in states.producers) is gone
 
 
-def test_a_sweep_pauses_and_forgets_each_silent_producer_though_others_come_meanwhile() -> None:
+def test_expire_job_pauses_and_removes_inactive_producers_during_appends() -> None:
     states = known()
     for pid in range(100):
         states.update(header(pid, 0, 0, time_ms=0 if pid % 3 else 1000), pid)
@@ -239,12 +241,12 @@ def test_a_sweep_pauses_and_forgets_each_silent_producer_though_others_come_mean
 SNAPSHOT = known((3, 0, 10)).pack()
 
 
-def test_the_bytes_of_a_snapshot() -> None:
+def test_pack_writes_version_checksum_and_entries() -> None:
     body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 1, 3, 9, 109, 9, 100, -1, -1)
     assert struct.pack(">hI", 1, crc32c(body)) + body == SNAPSHOT
 
 
-def test_a_producer_known_by_its_marker_only_has_no_batch_in_its_row() -> None:
+def test_pack_producer_with_marker_only_has_no_batch() -> None:
     """``ProducerStateManager.writeSnapshot``: no sequence, no offset, a delta of 0."""
     table = ProducerTable()
     table[7] = ProducerStateEntry(4, (), 55, 6, -1)
@@ -273,12 +275,12 @@ BAD = [
 
 
 @pytest.mark.parametrize("raw", BAD)
-def test_a_damaged_snapshot_is_not_believed(raw: bytes) -> None:
+def test_unpack_damaged_snapshot_raises_corrupt_file(raw: bytes) -> None:
     with pytest.raises(CorruptFile):
         ProducerStateManager.unpack(raw, "x")
 
 
-def test_a_hundred_thousand_producers_with_five_batches_each_take_25_mib() -> None:
+def test_producer_table_of_100000_producers_takes_25_mib_at_most() -> None:
     tracemalloc.start()
     states = ProducerStateManager()
     for turn in range(5):
@@ -290,7 +292,7 @@ def test_a_hundred_thousand_producers_with_five_batches_each_take_25_mib() -> No
     assert len(states.producers[10**6 + 77].batches) == 5
 
 
-def test_behind_a_transaction_that_stays_open_nothing_is_kept_of_those_that_end() -> None:
+def test_first_unstable_offset_heap_stays_small_behind_open_transaction() -> None:
     states = ProducerStateManager()
     for pid in range(5):
         states.update(header(pid, 0, 0, txn=True), pid)
@@ -306,23 +308,23 @@ def test_behind_a_transaction_that_stays_open_nothing_is_kept_of_those_that_end(
 
 
 class CountingTransactions(dict[int, int]):
-    """Open transactions that count how often one is looked up."""
+    """Open transactions that count lookups."""
 
-    looked_up = 0
+    lookups = 0
 
     def get(self, pid: int, default: int = -1) -> int:  # type: ignore[override]
-        self.looked_up += 1
+        self.lookups += 1
         return super().get(pid, default)
 
 
 @pytest.mark.parametrize("kind", [ControlRecordType.ABORT, ControlRecordType.COMMIT])
-def test_an_end_among_many_open_transactions_costs_as_much_as_among_few(kind: int) -> None:
+def test_end_transaction_takes_constant_lookups_with_many_open(kind: int) -> None:
     states = ProducerStateManager()
     for pid in range(1000):
         states.update(header(pid, 0, 0, txn=True), pid)
     states.ongoing_txns = counting = CountingTransactions(states.ongoing_txns)
     told = [states.end_transaction(header(pid, 0, -1), 1000 + pid, kind, 0) for pid in range(1000)]
-    assert counting.looked_up <= 6 * 1000
+    assert counting.lookups <= 6 * 1000
     if kind == ControlRecordType.ABORT:
         stable = [entry.last_stable_offset for entry in told if entry is not None]
         assert stable == [*range(1, 1000), 2000], "each was the oldest, and what follows it is the next that is open"

@@ -1,4 +1,4 @@
-"""What a leader takes of transactions: C-144, C-145, C-147 to C-149, as rows.
+"""Verification of transactional appends by a leader: C-144, C-145, C-147 to C-149.
 
 Sources: ``ProducerAppendInfo.java``, ``VerificationStateEntry.java``, ``UnifiedLog.java`` (apache/kafka 4.3.1).
 """
@@ -38,7 +38,7 @@ PID = 9
 TOP = 32767
 
 
-def a_log() -> PartitionLog:
+def empty_log() -> PartitionLog:
     return new_log(memory_disk().session(), LogConfig())
 
 
@@ -93,8 +93,8 @@ MARKERS = [
 
 @pytest.mark.behaviour("C-144")
 @pytest.mark.parametrize("row", MARKERS, ids=lambda row: row.what)
-def test_which_markers_a_leader_takes(row: MarkerCase) -> None:
-    log = a_log()
+def test_append_marker_checks_epoch_and_coordinator_epoch(row: MarkerCase) -> None:
+    log = empty_log()
     for raw in row.before:
         append_committed(log, bytearray(raw))
     raw = ending(row.epoch, row.coordinator_epoch)
@@ -102,8 +102,8 @@ def test_which_markers_a_leader_takes(row: MarkerCase) -> None:
 
 
 @pytest.mark.behaviour("C-144")
-def test_followers_take_every_marker() -> None:
-    log = a_log()
+def test_append_as_follower_accepts_every_marker() -> None:
+    log = empty_log()
     append_committed(log, data(5, 0))
     append_committed(log, ending(5, 7))
     late = ending(4, 6)
@@ -113,8 +113,8 @@ def test_followers_take_every_marker() -> None:
 
 
 @pytest.mark.behaviour("C-145")
-def test_a_marker_without_a_transaction_moves_the_epoch_and_aborts_nothing() -> None:
-    log = a_log()
+def test_append_marker_without_transaction_sets_epoch_and_aborts_no_transaction() -> None:
+    log = empty_log()
     append_committed(log, data(5, 0, txn=False))
     append_committed(log, ending(6, kind=ControlRecordType.ABORT))
     assert log.segments.active.aborted_txns == []
@@ -130,11 +130,11 @@ class DataBatchCase(NamedTuple):
     epoch: int
     sequence: int
     guard: str | None
-    """``own``, ``foreign``, ``off``: verification is off; None: none was made."""
+    """``own``, ``foreign``, ``off``: verification is off; None: no guard."""
     refused: ErrorCode | None
     bumps: bool = True
     lowest: int | None = None
-    """A sequence that was seen meanwhile."""
+    """Sequence of another batch during the verification."""
     origin: AppendOrigin = AppendOrigin.CLIENT
 
 
@@ -163,8 +163,8 @@ BATCHES = [
 
 @pytest.mark.behaviour("C-147", "C-149")
 @pytest.mark.parametrize("row", BATCHES, ids=lambda row: row.what)
-def test_which_batches_of_a_transaction_a_leader_takes(row: DataBatchCase) -> None:
-    log = a_log()
+def test_append_transactional_batch_requires_its_verification_guard(row: DataBatchCase) -> None:
+    log = empty_log()
     for raw in row.before:
         append_committed(log, bytearray(raw))
     guard: VerificationGuard | None = None
@@ -180,16 +180,16 @@ def test_which_batches_of_a_transaction_a_leader_takes(row: DataBatchCase) -> No
     assert refusal(log, raw, row.origin, TxnAppendContext(guard)) is row.refused
 
 
-def test_a_batch_sent_again_is_answered_though_its_transaction_has_ended() -> None:
-    log = a_log()
+def test_append_duplicate_after_end_of_transaction_returns_duplicate() -> None:
+    log = empty_log()
     for raw in (data(5, 0), ending(5)):
         append_committed(log, raw)
     assert log.append_as_leader(data(5, 0), 0, NOW).duplicate
 
 
 @pytest.mark.behaviour("C-145")
-def test_data_of_no_transaction_is_refused_while_one_is_open() -> None:
-    log = a_log()
+def test_append_non_transactional_batch_in_open_transaction_raises_invalid_txn_state() -> None:
+    log = empty_log()
     append_committed(log, data(5, 0))
     assert refusal(log, data(5, 1, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is STATE
     assert refusal(log, data(6, 0, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is STATE
@@ -198,15 +198,15 @@ def test_data_of_no_transaction_is_refused_while_one_is_open() -> None:
     assert refusal(log, data(5, 1, txn=False), AppendOrigin.CLIENT, TxnAppendContext()) is None
 
 
-def begun(log: PartitionLog, epoch: int = 5, *, bumps: bool = False) -> VerificationGuard:
+def start_verification(log: PartitionLog, epoch: int = 5, *, bumps: bool = False) -> VerificationGuard:
     guard = log.producers.maybe_start_verification(PID, epoch, 0, NOW, bumps=bumps)
     assert guard is not None
     return guard
 
 
 @pytest.mark.behaviour("C-147")
-def test_no_guard_is_made_where_the_transaction_is_open_and_none_for_an_older_epoch() -> None:
-    log = a_log()
+def test_maybe_start_verification_open_transaction_or_older_epoch_returns_no_guard() -> None:
+    log = empty_log()
     append_committed(log, data(5, 0))
     assert log.producers.maybe_start_verification(PID, 5, 1, NOW, bumps=True) is None
     assert log.producers.maybe_start_verification(PID, 6, 0, NOW, bumps=True) is not None, (
@@ -218,21 +218,21 @@ def test_no_guard_is_made_where_the_transaction_is_open_and_none_for_an_older_ep
 
 
 @pytest.mark.behaviour("C-148")
-def test_the_first_batch_takes_the_guard_away() -> None:
-    log = a_log()
-    guard = begun(log)
-    assert begun(log) is guard, "asked twice, it is the same"
+def test_append_first_batch_removes_the_guard() -> None:
+    log = empty_log()
+    guard = start_verification(log)
+    assert start_verification(log) is guard, "asked twice, it is the same"
     log.append_as_leader(data(5, 0), 0, NOW, txn=TxnAppendContext(guard))
     assert log.producers.verification_states == {}
 
 
 @pytest.mark.behaviour("C-148")
-def test_an_abort_that_overtakes_the_answer_takes_the_guard_away() -> None:
-    log = a_log()
-    guard = begun(log)
+def test_abort_marker_before_append_invalidates_the_guard() -> None:
+    log = empty_log()
+    guard = start_verification(log)
     append_committed(log, ending(5, kind=ControlRecordType.ABORT))
     assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is STATE
-    again = begun(log)
+    again = start_verification(log)
     assert again is not guard
     assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is STATE, (
         "an answer to the question before"
@@ -241,38 +241,38 @@ def test_an_abort_that_overtakes_the_answer_takes_the_guard_away() -> None:
 
 
 @pytest.mark.behaviour("C-148")
-def test_a_marker_before_the_next_transaction_leaves_the_next_ones_guard() -> None:
-    """Each transaction has its epoch: the marker of the one before bears the epoch of the next."""
-    log = a_log()
-    guard = begun(log, 6, bumps=True)
+def test_marker_of_previous_transaction_keeps_guard_of_next() -> None:
+    """With transaction version 2 the marker of a transaction has the epoch of the next one."""
+    log = empty_log()
+    guard = start_verification(log, 6, bumps=True)
     log.append_as_leader(ending(6), 0, NOW, AppendOrigin.COORDINATOR, txn=TxnAppendContext(transaction_version=2))
     assert refusal(log, data(6, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is None
 
 
 @pytest.mark.behaviour("C-148")
-def test_a_followers_marker_takes_the_guard_of_an_earlier_lead_away() -> None:
-    log = a_log()
-    guard = begun(log)
+def test_append_as_follower_marker_removes_the_guard() -> None:
+    log = empty_log()
+    guard = start_verification(log)
     log.append_as_follower(ending(5), NOW)
     assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is STATE
 
 
 @pytest.mark.behaviour("C-148")
-def test_guards_expire_with_producers_and_are_gone_behind_a_cut() -> None:
-    log = a_log()
-    begun(log)
+def test_verification_guards_expire_with_producers_and_on_truncation() -> None:
+    log = empty_log()
+    start_verification(log)
     list(log.producers.expire_job(NOW + 999, 1000))
     assert log.producers.verification_states
     list(log.producers.expire_job(NOW + 1000, 1000))
     assert log.producers.verification_states == {}
     append_committed(log, make_batch(0))
-    begun(log)
+    start_verification(log)
     log.truncate_to(0, NOW)
     assert log.producers.verification_states == {}
 
 
-def test_a_newer_epoch_forgets_the_sequences_seen_under_the_older() -> None:
-    log = a_log()
+def test_maybe_start_verification_newer_epoch_resets_lowest_sequence() -> None:
+    log = empty_log()
     assert log.producers.maybe_start_verification(
         PID, 5, 3, NOW, bumps=False
     ) is log.producers.maybe_start_verification(PID, 6, 8, NOW, bumps=False)
@@ -283,9 +283,9 @@ def test_a_newer_epoch_forgets_the_sequences_seen_under_the_older() -> None:
     )
 
 
-def test_the_end_of_a_transaction_is_written_as_kafka_does() -> None:
+def test_end_transaction_batch_equals_kafkas_bytes() -> None:
     assert bytes(ending(5, 7))[61:] == bytes(make_marker(PID, 1, 5, 7))[61:]
-    log = a_log()
+    log = empty_log()
     append_committed(log, make_transactional_batch(PID, 0))
     log.append_as_leader(ending(0), 0, NOW, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN)
     header = next(h for h, _ in log.segments.batches(1))

@@ -1,6 +1,7 @@
-"""A directory damaged in every way we can think of, opened without the clean mark: what lies before the damage is kept,
-and not a byte with a bad checksum is served. ``OTTLA_MUTATIONS=10000 pytest
-log/recovery/tests/test_corrupted_files.py`` for all.
+"""Recovery of a log with random damage after an unclean shutdown.
+
+Records before the damage are kept, and no record with a bad checksum is served. ``OTTLA_MUTATIONS=10000 pytest
+log/recovery/tests/test_corrupted_files.py`` runs more mutations.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ SETTINGS = replace(SMALL, segment_bytes=8000)
 
 
 class UndamagedLog(NamedTuple):
-    """The directory before it is damaged."""
+    """Files and records of the log before the damage."""
 
     files: dict[str, bytes]
     records: list[tuple[int, bytes | None]]
-    """(offset, value) of data and markers alike."""
+    """(offset, value) of data and control records."""
     aborted: list[AbortedTxn]
     bases: list[int]
 
@@ -53,7 +54,7 @@ def everything(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 
 
 def original() -> UndamagedLog:
-    """Three segments with indexes, plain, idempotent and transactional batches, every codec, and snapshots."""
+    """Return a log of three segments with indexes, snapshots, every codec and all types of batches."""
     memory = memory_disk()
     log = new_log(memory.session(), SETTINGS)
     codecs = list(CompressionType)
@@ -71,7 +72,7 @@ def original() -> UndamagedLog:
 
 
 def damaged(rng: random.Random, data: bytes) -> tuple[bytes, int]:
-    """Damage some bytes; gives them and the first position that is not what it was."""
+    """Damage some bytes; return them and the first changed position."""
     out = bytearray(data)
     at = rng.randrange(len(out)) if out else 0
     kind = rng.choice(("flip", "flips", "tear", "truncate", "garbage", "zeros", "append"))
@@ -80,7 +81,7 @@ def damaged(rng: random.Random, data: bytes) -> tuple[bytes, int]:
     elif kind == "flips" and out:
         for _ in range(20):
             out[rng.randrange(at, len(out))] ^= 1 << rng.randrange(8)
-    elif kind == "tear":  # the rest of a sector is old bytes
+    elif kind == "tear":  # the rest of a sector has old bytes
         sector = at // 512 * 512
         out[sector:] = bytes(min(512, len(out) - sector))
     elif kind == "truncate":
@@ -96,7 +97,7 @@ def damaged(rng: random.Random, data: bytes) -> tuple[bytes, int]:
 
 
 def reordered(rng: random.Random, data: bytes) -> tuple[bytes, int]:
-    """Whole batches in the wrong place, as from a write gone astray: swapped, or one written over by a repetition."""
+    """Return whole batches in a wrong place, as after a misdirected write: swapped, or one overwritten by a copy."""
     batches = [data[at : at + x.size_bytes] for at, x in iterate_batches(data)]
     i = rng.randrange(len(batches))
     if rng.random() < 0.5:
@@ -111,7 +112,7 @@ def reordered(rng: random.Random, data: bytes) -> tuple[bytes, int]:
 
 
 def kept_at_least(base: int, data: bytes, first: int, end: int) -> int:
-    """The offset up to which nothing is damaged."""
+    """Return the offset up to which no record is damaged."""
     kept = base
     for at, header in iterate_batches(data):
         if at + header.size_bytes > first:
@@ -121,7 +122,7 @@ def kept_at_least(base: int, data: bytes, first: int, end: int) -> int:
 
 
 def mutate(rng: random.Random, memory: MemoryDisk, whole: UndamagedLog) -> int:
-    """Damage one file or remove it; gives the offset up to which every record must survive."""
+    """Damage or remove one file; return the offset up to which every record must survive."""
     names = [p for p in whole.files if not p.endswith("partition.metadata")]
     path = rng.choice([p for p in names if p.endswith(".log")] if rng.random() < 0.6 else names)
     data, end = whole.files[path], whole.records[-1][0] + 1
@@ -138,7 +139,7 @@ def mutate(rng: random.Random, memory: MemoryDisk, whole: UndamagedLog) -> int:
     return kept_at_least(base, data, first, end) if segment else end
 
 
-def test_random_damage_costs_only_what_lies_behind_it() -> None:
+def test_recovery_random_damage_keeps_records_before_it() -> None:
     whole = original()
     rng = random.Random(MUTATIONS)
     served = 0
@@ -156,7 +157,7 @@ def test_random_damage_costs_only_what_lies_behind_it() -> None:
         if start == 0:
             assert got == [x for x in whole.records if x[0] < end], turn
             assert log.segments.collect_aborted_txns(0, end) == [x for x in whole.aborted if x.last_offset < end], turn
-        else:  # the first segment was lost as a whole: the next one begins the log
+        else:  # the first segment was lost as a whole: the next segment begins the log
             assert start in whole.bases, turn
             assert got == [x for x in whole.records if start <= x[0] < end], turn
         served += len(got)

@@ -1,4 +1,4 @@
-"""Claims about the disk on which nothing happens."""
+"""Dry-run disk: changes are visible in it and never reach the real disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.log.recovery.log_loader import open_log
 from ottla.log.tests.log_fixtures import NOW, SMALL, append_batches, memory_disk, new_log
 
 
-def test_a_directory_removed_in_a_rehearsal_is_gone_there_and_whole_on_the_disk() -> None:
+def test_dry_run_disk_rmtree_leaves_real_directory() -> None:
     disk = memory_disk().session()
     for name in ("/d/t-0/a", "/d/t-0/inner/b", "/d/t-1/c"):
         disk.makedirs(name.rpartition("/")[0])
@@ -30,7 +30,7 @@ def test_a_directory_removed_in_a_rehearsal_is_gone_there_and_whole_on_the_disk(
     assert rehearsal.exists("/d/t-1/c")
 
 
-def test_a_file_is_changed_in_the_rehearsal_only() -> None:
+def test_dry_run_disk_write_and_truncate_leave_real_file() -> None:
     disk = memory_disk().session()
     disk.makedirs("/d")
     disk.open("/d/a", create=True).pwrite(b"0123456789", 0)
@@ -58,7 +58,7 @@ def test_a_file_is_changed_in_the_rehearsal_only() -> None:
     assert disk.open("/d/a").pread(20, 0) == b"0123456789"
 
 
-def test_only_what_is_being_read_is_open() -> None:
+def test_offline_check_keeps_few_files_open() -> None:
     memory = memory_disk()
     disk = memory.session()
     log = new_log(disk)
@@ -90,7 +90,7 @@ def test_only_what_is_being_read_is_open() -> None:
 
 
 class CloseCountingFile:
-    """A file that tells of its closing."""
+    """File that calls a function when it is closed."""
 
     def __init__(self, file: File, close: Callable[[], None]) -> None:
         self._file = file

@@ -1,7 +1,7 @@
-"""Kafka's own cases for opening a log, told again from their facts; each test names the case it stands for.
+"""Kafka's cases for opening a log, restated from their facts; each test names its case.
 
-Source: the case names of ``LogLoaderTest.scala`` (apache/kafka 4.3.1). Not here, since they bind to nothing:
-testLogStartOffsetWhenRemoteStorageIsEnabled (no remote storage).
+Source: the case names of ``LogLoaderTest.scala`` (apache/kafka 4.3.1). Not included:
+testLogStartOffsetWhenRemoteStorageIsEnabled (there is no remote storage).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def names(memory: MemoryDisk, suffix: str) -> list[int]:
 
 
 def reads_of(memory: MemoryDisk, **how: bool) -> list[str]:
-    """The segments whose batches are read while the log is opened."""
+    """Return the segments whose batches are read while the log is opened."""
     session = memory.session()
     seen: list[str] = []
 
@@ -52,8 +52,8 @@ def reads_of(memory: MemoryDisk, **how: bool) -> list[str]:
     return seen
 
 
-def test_log_recovery_is_called_upon_broker_crash() -> None:
-    """testLogRecoveryIsCalledUponBrokerCrash: everything is read after a crash, nothing but the end after a stop."""
+def test_open_log_after_crash_reads_all_segments() -> None:
+    """testLogRecoveryIsCalledUponBrokerCrash: all segments are read after a crash, only the end after a clean stop."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
@@ -62,10 +62,10 @@ def test_log_recovery_is_called_upon_broker_crash() -> None:
     assert set(reads_of(memory)) == {s.path + ".log" for s in log.segments}
 
 
-def test_clean_shutdown_file() -> None:
-    """testCleanShutdownFile, and the mark counts once: a start that is broken off is no clean stop any more.
+def test_clean_shutdown_file_is_removed_when_a_log_is_opened() -> None:
+    """testCleanShutdownFile; the file is valid once: an interrupted start is no clean stop.
 
-    But where no log was opened yet: there all is as it was, and a controller must not take it for lost.
+    Before the first log is opened the file stays: otherwise a controller would treat the directory as lost.
     """
     memory = memory_disk()
     directory = LogDirectory(memory.session(), "/data")
@@ -86,7 +86,7 @@ def test_clean_shutdown_file() -> None:
     assert f"/data/{CLEAN_SHUTDOWN_FILE}" not in memory.durable_files
 
 
-def test_a_new_log_and_whoever_says_so_take_the_mark_too() -> None:
+def test_clean_shutdown_file_is_removed_by_new_log_or_on_request() -> None:
     for take in (
         lambda directory: directory.create_partition("u", 0, TOPIC_ID, SMALL, NOW),
         lambda directory: directory.remove_clean_shutdown_file(),
@@ -102,8 +102,8 @@ def test_a_new_log_and_whoever_says_so_take_the_mark_too() -> None:
         assert read_clean_shutdown_file(memory.session(), "/data") is None
 
 
-def test_producer_snapshots_recovery_after_unclean_shutdown() -> None:
-    """testProducerSnapshotsRecoveryAfterUncleanShutdown: state as before; snapshots of an end that is gone go."""
+def test_recovery_after_unclean_shutdown_restores_producer_state() -> None:
+    """testProducerSnapshotsRecoveryAfterUncleanShutdown: same state; snapshots above the new end are removed."""
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(60):
@@ -122,7 +122,7 @@ def test_producer_snapshots_recovery_after_unclean_shutdown() -> None:
     assert {pid: p.last_sequence for pid, p in cut.producers.producers.items()} == last
 
 
-def test_skip_loading_if_empty_producer_state_before_truncation() -> None:
+def test_truncate_without_producers_leaves_empty_producer_state() -> None:
     """testSkipLoadingIfEmptyProducerStateBeforeTruncation: truncating a log without producers leaves none."""
     log = new_log(memory_disk().session())
     append_batches(log, 10)
@@ -131,8 +131,8 @@ def test_skip_loading_if_empty_producer_state_before_truncation() -> None:
     assert log.log_end_offset == 12
 
 
-def test_skip_truncate_and_reload_if_clean_shutdown() -> None:
-    """testSkipTruncateAndReloadIfNewMessageFormatAndCleanShutdown: the snapshot is believed, no batch is replayed."""
+def test_open_log_after_clean_shutdown_trusts_producer_snapshot() -> None:
+    """testSkipTruncateAndReloadIfNewMessageFormatAndCleanShutdown: the snapshot is trusted, no batch is replayed."""
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(20):
@@ -146,8 +146,8 @@ def test_skip_truncate_and_reload_if_clean_shutdown() -> None:
 
 
 @pytest.mark.parametrize("start", [1, 2])
-def test_load_producers_after_delete_records_mid_segment(start: int) -> None:
-    """testLoadProducersAfterDeleteRecordsMidSegment: whose records all lie below the log start is not known again."""
+def test_open_log_forgets_producers_below_log_start_within_segment(start: int) -> None:
+    """testLoadProducersAfterDeleteRecordsMidSegment: producers below the log start are not restored."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_committed(log, make_producer_batch(1, 0))
@@ -159,8 +159,8 @@ def test_load_producers_after_delete_records_mid_segment(start: int) -> None:
     assert sorted(again.producers.producers) == list(range(start + 1, 4))
 
 
-def test_load_producers_after_delete_records_on_segment() -> None:
-    """testLoadProducersAfterDeleteRecordsOnSegment: the same at a segment's border, the older files gone."""
+def test_open_log_forgets_producers_below_log_start_at_segment_boundary() -> None:
+    """testLoadProducersAfterDeleteRecordsOnSegment: the same at a segment boundary, the older files deleted."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_committed(log, make_producer_batch(1, 0))
@@ -174,7 +174,7 @@ def test_load_producers_after_delete_records_on_segment() -> None:
     assert 2 in again.producers.producers
 
 
-def test_loading_log_keeps_largest_stray_producer_state_snapshot() -> None:
+def test_open_log_keeps_newest_stray_producer_snapshot() -> None:
     """testLoadingLogKeepsLargestStrayProducerStateSnapshot: of snapshots without a segment only the newest stays."""
     memory = memory_disk()
     log = new_log(memory.session())
@@ -186,8 +186,8 @@ def test_loading_log_keeps_largest_stray_producer_state_snapshot() -> None:
     assert names(memory, ".snapshot") == [5]
 
 
-def test_log_recovers_to_correct_offset() -> None:
-    """testLogRecoversToCorrectOffset: same end and same indexes, whatever the recovery point."""
+def test_recovery_result_does_not_depend_on_recovery_point() -> None:
+    """testLogRecoversToCorrectOffset: same end and same indexes for every recovery point."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
@@ -205,8 +205,8 @@ def test_log_recovers_to_correct_offset() -> None:
 
 @pytest.mark.parametrize("how", ["gone", "garbage"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_index_rebuild_and_corrupt_index_rebuild(how: str, *, clean: bool) -> None:
-    """testIndexRebuild, testCorruptIndexRebuild: found by offset and by time as before."""
+def test_open_log_missing_or_corrupt_index_is_rebuilt(how: str, *, clean: bool) -> None:
+    """testIndexRebuild, testCorruptIndexRebuild: lookups by offset and by timestamp return the same records."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
@@ -223,8 +223,8 @@ def test_index_rebuild_and_corrupt_index_rebuild(how: str, *, clean: bool) -> No
         assert parse_header(part.read()).base_offset == offset // 3 * 3
 
 
-def test_bogus_index_segments_are_removed() -> None:
-    """testBogusIndexSegmentsAreRemoved: an index without its segment goes, the others stay."""
+def test_open_log_removes_index_files_without_segment() -> None:
+    """testBogusIndexSegmentsAreRemoved: an index without its segment is removed, the others stay."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 1)
@@ -237,7 +237,7 @@ def test_bogus_index_segments_are_removed() -> None:
     assert again.log_end_offset == 183
 
 
-def test_reopen_then_truncate() -> None:
+def test_truncate_after_reopen_keeps_records_below_offset() -> None:
     """testReopenThenTruncate."""
     memory = memory_disk()
     log = new_log(memory.session())
@@ -249,8 +249,8 @@ def test_reopen_then_truncate() -> None:
     assert record_values(again) == expected_values(3)
 
 
-def test_open_deletes_obsolete_files() -> None:
-    """testOpenDeletesObsoleteFiles: what retention renamed and did not come round to remove."""
+def test_open_log_removes_deleted_files() -> None:
+    """testOpenDeletesObsoleteFiles: files that retention renamed but did not yet remove."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
@@ -264,8 +264,8 @@ def test_open_deletes_obsolete_files() -> None:
     assert not names(memory, ".deleted")
 
 
-def test_corrupt_log() -> None:
-    """testCorruptLog: 50 times damage at a random place of the last segment; what lies before it is kept."""
+def test_recovery_corrupt_last_segment_keeps_records_before_damage() -> None:
+    """testCorruptLog: damage at 50 random positions of the last segment; records before it are kept."""
     for seed in range(50):
         rng = random.Random(seed)
         memory = memory_disk(seed)
@@ -287,8 +287,8 @@ def test_corrupt_log() -> None:
         assert record_values(again) == expected_values(again.log_end_offset), seed
 
 
-def test_log_recovers_for_leader_epoch() -> None:
-    """testLogRecoversForLeaderEpoch: where each epoch began is read from the batches again."""
+def test_recovery_without_epoch_checkpoint_rebuilds_epochs() -> None:
+    """testLogRecoversForLeaderEpoch: the start of each epoch is read from the batches again."""
     memory = memory_disk()
     log = new_log(memory.session())
     for epoch, count in ((1, 1), (2, 2), (3, 1)):
@@ -300,8 +300,8 @@ def test_log_recovers_for_leader_epoch() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_log_end_less_than_start_after_reopen(*, clean: bool) -> None:
-    """testLogEndLessThanStartAfterReopen: the log starts over at its start, empty."""
+def test_open_log_end_below_start_restarts_empty_at_start(*, clean: bool) -> None:
+    """testLogEndLessThanStartAfterReopen: the log restarts at its start, empty."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 20)
@@ -316,8 +316,8 @@ def test_log_end_less_than_start_after_reopen(*, clean: bool) -> None:
     assert record_offsets(again) == [50, 51, 52]
 
 
-def test_corrupted_log_recovery_does_not_delete_producer_state_snapshots_post_recovery() -> None:
-    """testCorruptedLogRecoveryDoesNotDeleteProducerStateSnapshotsPostRecovery: those below the damage stay."""
+def test_recovery_of_corrupt_log_keeps_producer_snapshots_below_damage() -> None:
+    """testCorruptedLogRecoveryDoesNotDeleteProducerStateSnapshotsPostRecovery: snapshots below the damage stay."""
     memory = memory_disk()
     log = new_log(memory.session())
     for number in range(120):

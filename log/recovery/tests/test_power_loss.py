@@ -1,7 +1,7 @@
-"""What a log knows besides its records, its epochs and its aborted transactions, after a power cut at any moment.
+"""Epochs and aborted transactions of a log after power loss at any time.
 
-The names and the bytes of files that were not synced go one by one, or stay. What is left of the records must be
-described as it was; what recovery does not read again must be on the disk as a whole before it is believed.
+Names and bytes of unsynced files are lost one by one, or stay. The remaining records must keep their epochs and aborted
+transactions; files that recovery does not read again must be fully durable before they are trusted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.log.tests.log_fixtures import (
 
 
 class PowerLossHistory:
-    """A partition that is led under many epochs and written in transactions, and the truth about it."""
+    """Partition with many leader epochs and transactions, and its expected state."""
 
     def __init__(self, memory: MemoryDisk, dice: random.Random) -> None:
         self.directory = LogDirectory(memory.session(), "/data")
@@ -46,7 +46,7 @@ class PowerLossHistory:
         self._dice = dice
 
     def append(self) -> None:
-        """An ordinary batch."""
+        """Append an ordinary batch."""
         self._put(make_batch(len(self.epochs)))
 
     def _put(self, data: bytearray) -> None:
@@ -55,7 +55,7 @@ class PowerLossHistory:
         self.epochs += [self.epoch] * (done.last_offset - done.first_offset + 1)
 
     def transaction(self) -> None:
-        """Something in a transaction, or its end."""
+        """Append a transactional batch, or the end of its transaction."""
         if self.open < 0:
             self.open = len(self.epochs)
             self._put(make_transactional_batch(7, self.sequence))
@@ -68,42 +68,44 @@ class PowerLossHistory:
         self._put(make_marker(7, kind))
 
     def next_epoch(self) -> None:
-        """The partition is led anew."""
+        """Begin a new leader epoch."""
         self.epoch += self._dice.randrange(1, 4)
         self.log.assign_epoch_start_offset(self.epoch)
 
     def roll(self) -> None:
-        """A new segment, whatever the old one's size."""
+        """Roll a new segment, independent of the size of the active one."""
         if self.log.segments.active.size_bytes:
             self.log.roll(NOW)
 
-    def park(self) -> None:
-        """Nobody uses it now."""
+    def close_idle_files(self) -> None:
+        """Close idle files."""
         self.log.close_idle_files()
 
     def flush(self) -> None:
-        """All of it is synced."""
+        """Sync the whole log."""
         self.log.flush()
 
-    def note(self) -> None:
-        """The checkpoints are written."""
+    def write_checkpoints(self) -> None:
+        """Write the checkpoints."""
         self.directory.checkpoints.write(sync=True)
 
-    def live(self, steps: int) -> None:
-        """Some of everything."""
+    def run(self, steps: int) -> None:
+        """Run random operations."""
         much = [self.append, self.append, self.append, self.transaction]
         for _ in range(steps):
-            self._dice.choice([*much, self.next_epoch, self.roll, self.park, self.flush, self.note])()
+            self._dice.choice(
+                [*much, self.next_epoch, self.roll, self.close_idle_files, self.flush, self.write_checkpoints]
+            )()
 
 
 @pytest.mark.parametrize("holes", [False, True])
-def test_what_is_left_of_a_log_is_described_as_it_was(*, holes: bool) -> None:
+def test_recovery_after_power_loss_keeps_epochs_and_aborted_transactions(*, holes: bool) -> None:
     for seed in range(250):
         memory = memory_disk(seed)
         memory.holes = holes
-        life = PowerLossHistory(memory, random.Random(seed))
-        life.live(40)
-        synced = life.log.recovery_point
+        history = PowerLossHistory(memory, random.Random(seed))
+        history.run(40)
+        synced = history.log.recovery_point
         memory.lose_power()
         again = LogDirectory(memory.session(), "/data")
         again.load_checkpoints()
@@ -111,14 +113,14 @@ def test_what_is_left_of_a_log_is_described_as_it_was(*, holes: bool) -> None:
         start, end = log.log_start_offset, log.log_end_offset
         assert start == 0 or synced == 0, seed
         assert end >= synced, seed
-        assert [log.epochs.epoch_for_offset(offset) for offset in range(start, end)] == life.epochs[start:end], seed
-        want = [(first, at) for first, at in life.aborted if at < end and first >= start]
+        assert [log.epochs.epoch_for_offset(offset) for offset in range(start, end)] == history.epochs[start:end], seed
+        want = [(first, at) for first, at in history.aborted if at < end and first >= start]
         found = [(entry.first_offset, entry.last_offset) for entry in log.segments.collect_aborted_txns(start, end)]
         assert [entry for entry in found if entry[0] >= start] == want, seed
 
 
-def test_the_name_of_a_transaction_index_is_as_durable_as_the_marker_it_tells_of() -> None:
-    """A sealed segment below the recovery point is not read again: its index must be there."""
+def test_transaction_index_name_is_as_durable_as_its_marker() -> None:
+    """A sealed segment below the recovery point is not read again: its index must exist."""
     for seed in range(200):
         memory = memory_disk(seed)
         log = new_log(memory.session())
@@ -134,7 +136,7 @@ def test_the_name_of_a_transaction_index_is_as_durable_as_the_marker_it_tells_of
         assert [tuple(entry)[:3] for entry in again.segments.collect_aborted_txns(0, 5)] == [(1, 3, 4)], seed
 
 
-def test_the_name_of_a_new_transaction_index_awaits_a_sync() -> None:
+def test_new_transaction_index_requires_directory_sync() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 1)
     log.flush()
@@ -146,8 +148,8 @@ def test_the_name_of_a_new_transaction_index_awaits_a_sync() -> None:
         log.flush()
 
 
-def test_what_an_earlier_process_wrote_is_opened_for_its_sync_one_file_after_the_other() -> None:
-    """There may be more segments to sync than descriptors."""
+def test_flush_of_reopened_log_opens_one_file_at_a_time() -> None:
+    """There may be more segments to sync than file descriptors."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)

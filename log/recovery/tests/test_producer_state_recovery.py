@@ -8,7 +8,7 @@ from ottla.env.disk import read_file, write_file
 from ottla.env.memory_disk import MemoryDisk
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery.tests.test_log_loader import names, open_it
+from ottla.log.recovery.tests.test_log_loader import names, open_recovered_log
 from ottla.log.segment.log_segment import segment_file_name
 from ottla.log.tests.log_fixtures import (
     DIRECTORY,
@@ -40,50 +40,50 @@ def snapshots(memory: MemoryDisk) -> list[int]:
     [
         ([], [], []),
         ([3, 6, 9], [], [9]),
-        ([3, 6, 9], [9], [3, 6]),  # the newest is damaged, and goes: what is older stays for the next start
+        ([3, 6, 9], [9], [3, 6]),  # the newest is damaged and removed; older ones stay for the next start
         ([3, 6, 9], [3], [9]),
         ([3, 6, 9], [3, 6, 9], []),
         ([12], [], [12]),
     ],
 )
-def test_producers_come_from_the_newest_snapshot_that_can_be_read(
-    at: list[int], spoiled: list[int], left: list[int]
-) -> None:
+def test_open_log_loads_newest_readable_producer_snapshot(at: list[int], spoiled: list[int], left: list[int]) -> None:
     memory, log = with_snapshots(at)
     expected = log.producers.pack()
     for offset in spoiled:
         memory.files[f"{DIRECTORY}/{segment_file_name(offset, '.snapshot')}"].data[-1] ^= 1
-    again = open_it(memory, LogConfig(), clean=True)
+    again = open_recovered_log(memory, LogConfig(), clean=True)
     assert again.producers.pack() == expected
     assert set(snapshots(memory)) <= set(left)
 
 
-def test_a_snapshot_behind_the_end_goes() -> None:
+def test_open_log_removes_producer_snapshot_above_log_end() -> None:
     memory, log = with_snapshots([3, 12])
     write_file(memory.session(), f"{DIRECTORY}/{segment_file_name(13, '.snapshot')}", log.producers.pack())
-    again = open_it(memory, LogConfig(), clean=True)
+    again = open_recovered_log(memory, LogConfig(), clean=True)
     assert 13 not in snapshots(memory)
     assert again.producers.pack() == log.producers.pack()
 
 
-def test_a_snapshot_is_taken_as_it_is_where_nothing_follows() -> None:
+def test_open_log_trusts_producer_snapshot_at_log_end_after_clean_shutdown() -> None:
     memory, log = with_snapshots([12])
     state = log.producers
     state.producers[99] = state.producers[5]
     write_file(memory.session(), f"{DIRECTORY}/{segment_file_name(12, '.snapshot')}", state.pack())
-    assert sorted(open_it(memory, LogConfig(), clean=True).producers.producers) == [5, 99]
-    assert sorted(open_it(memory, LogConfig()).producers.producers) == [5], "told again by what recovery read"
+    assert sorted(open_recovered_log(memory, LogConfig(), clean=True).producers.producers) == [5, 99]
+    assert sorted(open_recovered_log(memory, LogConfig()).producers.producers) == [5], (
+        "told again by what recovery read"
+    )
 
 
-def test_batches_below_the_log_start_do_not_count_for_producers() -> None:
+def test_open_log_ignores_producer_batches_below_log_start() -> None:
     memory, _ = with_snapshots([])
-    again = open_it(memory, LogConfig(), clean=True, log_start_offset=12)
+    again = open_recovered_log(memory, LogConfig(), clean=True, log_start_offset=12)
     assert again.producers.producers == {}
-    again = open_it(memory, LogConfig(), clean=True, log_start_offset=11)
+    again = open_recovered_log(memory, LogConfig(), clean=True, log_start_offset=11)
     assert [x.last_offset for x in again.producers.producers[5].batches] == [11]
 
 
-def test_the_transaction_index_is_made_anew_from_the_batches_that_were_read() -> None:
+def test_open_log_rebuilds_damaged_transaction_index() -> None:
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig())
     append_committed(log, make_transactional_batch(1, 0))
@@ -91,9 +91,9 @@ def test_the_transaction_index_is_made_anew_from_the_batches_that_were_read() ->
     append_committed(log, make_transactional_batch(2, 0))
     path = f"{DIRECTORY}/{segment_file_name(0, '.txnindex')}"
     before = read_file(memory.session(), path)
-    memory.files[path].data[:] = memory.files[path].data * 2  # one entry twice: no index
+    memory.files[path].data[:] = memory.files[path].data * 2  # one entry twice: an invalid index
     for clean in (True, False):
-        again = open_it(memory, LogConfig(), clean=clean)
+        again = open_recovered_log(memory, LogConfig(), clean=clean)
         assert [a.producer_id for a in again.segments.collect_aborted_txns(0, 9)] == [1]
         assert read_file(memory.session(), path) == before
         assert again.producers.ongoing_txns == {2: 2}

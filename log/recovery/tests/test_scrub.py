@@ -1,4 +1,4 @@
-"""Bit rot in old segments: found, told exactly, and never served."""
+"""Scrubbing of sealed segments: bit rot is located exactly and never served."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cold_log() -> tuple[MemoryDisk, PartitionLog]:
 
 
 def served(log: PartitionLog, offset: int) -> list[int]:
-    """Base offsets of the batches a fetch gets."""
+    """Return the base offsets of the batches that a fetch returns."""
     part = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
     return [] if part is None else [header.base_offset for _, header in iterate_batches(part.read())]
 
@@ -41,7 +41,7 @@ def scrub(log: PartitionLog, at_most_bytes: int = 1 << 20) -> list[DamagedRange]
 
 
 @pytest.mark.parametrize("at_most_bytes", [1, 300, 1 << 20])
-def test_a_whole_log_has_no_damage_however_small_the_steps(at_most_bytes: int) -> None:
+def test_scrub_undamaged_log_reports_no_damage_for_any_step_size(at_most_bytes: int) -> None:
     _, log = cold_log()
     assert len(list_sealed_segments(log)) == len(log.segments) - 1
     assert scrub(log, at_most_bytes) == []
@@ -50,7 +50,7 @@ def test_a_whole_log_has_no_damage_however_small_the_steps(at_most_bytes: int) -
 
 @pytest.mark.parametrize("byte", [70, 22, 17])
 @pytest.mark.parametrize("at_most_bytes", [1, 1 << 20])
-def test_one_damaged_batch_is_told_exactly_and_its_neighbours_are_served(byte: int, at_most_bytes: int) -> None:
+def test_scrub_damaged_batch_is_located_and_not_served(byte: int, at_most_bytes: int) -> None:
     memory, log = cold_log()
     segment = log.segments[1]
     bad = list(iterate_batches(bytes(memory.files[segment.path + ".log"].data)))[4]
@@ -67,7 +67,7 @@ def test_one_damaged_batch_is_told_exactly_and_its_neighbours_are_served(byte: i
     assert served(log, header.next_offset)[0] == header.next_offset
 
 
-def test_where_the_size_itself_is_damaged_the_index_knows_the_next_batch() -> None:
+def test_scrub_damaged_size_resumes_at_next_index_entry() -> None:
     memory, log = cold_log()
     segment = log.segments[1]
     batches = list(iterate_batches(bytes(memory.files[segment.path + ".log"].data)))
@@ -80,7 +80,7 @@ def test_where_the_size_itself_is_damaged_the_index_knows_the_next_batch() -> No
     assert served(log, behind.base_offset)[0] == behind.base_offset
 
 
-def test_what_the_disk_does_not_give_is_damage_too() -> None:
+def test_scrub_unreadable_range_is_damage() -> None:
     memory = memory_disk()
     disk = memory.session()
     log = new_log(disk)
@@ -92,7 +92,7 @@ def test_what_the_disk_does_not_give_is_damage_too() -> None:
     assert (damage.path, damage.position, damage.end) == (path, 0, log.segments[0].size_bytes)
 
 
-def test_what_is_not_synced_or_still_written_is_left_alone() -> None:
+def test_scrub_skips_unsynced_and_active_segments() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
@@ -103,7 +103,7 @@ def test_what_is_not_synced_or_still_written_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EMFILE])
-def test_a_file_that_is_gone_or_cannot_be_opened_now_is_not_called_damaged(number: int) -> None:
+def test_scrub_missing_or_unopenable_file_raises_os_error(number: int) -> None:
     memory = memory_disk()
     disk = memory.session()
     log = new_log(disk)

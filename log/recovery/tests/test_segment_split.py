@@ -1,6 +1,6 @@
-"""Offsets far apart, and message formats of old: logs as compaction and earlier Kafkas left them.
+"""Large offset gaps and old message formats: logs after compaction, and logs of earlier Kafka versions.
 
-The names in quotes are Kafka's own cases (``LogLoaderTest.scala``, apache/kafka 4.3.1).
+Source: the case names of ``LogLoaderTest.scala`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ottla.log.tests.log_fixtures import (
 )
 
 
-def test_over_compacted_log_recovery() -> None:
-    """testOverCompactedLogRecovery: offsets may lie further apart than one segment can say."""
+def test_recovery_of_over_compacted_log_keeps_all_records() -> None:
+    """testOverCompactedLogRecovery: the offset distance may exceed the range of one segment."""
     far = MAX_RELATIVE_OFFSET
     memory = memory_disk()
     for base in (0, far - 1, far, far + 1):
@@ -42,7 +42,7 @@ def test_over_compacted_log_recovery() -> None:
 
 
 @pytest.mark.parametrize("magic", [2, 1])
-def test_over_compacted_log_recovery_multi_record(magic: int) -> None:
+def test_recovery_of_over_compacted_log_with_larger_batches_keeps_all_records(magic: int) -> None:
     """testOverCompactedLogRecoveryMultiRecord(V1): the same with several records in a batch, or old messages."""
     far = MAX_RELATIVE_OFFSET
     memory = memory_disk()
@@ -57,7 +57,7 @@ def test_over_compacted_log_recovery_multi_record(magic: int) -> None:
 
 
 def old_message(memory: MemoryDisk, offset: int, value: bytes = b"old") -> bytes:
-    """A segment that holds one message of format 1."""
+    """Write a segment with one message of format 1."""
     inner = struct.pack(">bbq", 1, 0, NOW) + struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
     raw = struct.pack(">qiI", offset, len(inner) + 4, zlib.crc32(inner)) + inner
     disk = memory.session()
@@ -66,8 +66,8 @@ def old_message(memory: MemoryDisk, offset: int, value: bytes = b"old") -> bytes
     return raw
 
 
-def overflowing(memory: MemoryDisk) -> list[int]:
-    """A segment whose offsets reach too far, between two good ones; gives every offset."""
+def write_overflowing_segment(memory: MemoryDisk) -> list[int]:
+    """Write a segment whose offsets exceed its range, between two valid ones; return every offset."""
     far = MAX_RELATIVE_OFFSET
     middle = [10, 50, far, far + 9, far + 11, 2 * far + 12]
     write_segment_file(memory, 0, [(o, 1) for o in range(10)])
@@ -76,10 +76,10 @@ def overflowing(memory: MemoryDisk) -> list[int]:
     return [*range(10), *middle, 3 * far, 3 * far + 1]
 
 
-def test_recovery_of_segment_with_offset_overflow() -> None:
-    """testRecoveryOfSegmentWithOffsetOverflow: it becomes several segments that can be indexed, nothing is lost."""
+def test_recovery_splits_segment_with_offset_overflow() -> None:
+    """testRecoveryOfSegmentWithOffsetOverflow: it becomes several indexable segments without losing a record."""
     memory = memory_disk()
-    want = overflowing(memory)
+    want = write_overflowing_segment(memory)
     far = MAX_RELATIVE_OFFSET
     for settings, compacted_below in ((COMPACTED, 0), (SMALL, 3 * far)):
         again = open_log(
@@ -94,10 +94,10 @@ def test_recovery_of_segment_with_offset_overflow() -> None:
 
 
 @pytest.mark.parametrize("phase", [1, 2, 3, 4, 5])
-def test_recovery_after_crash_during_split(phase: int) -> None:
-    """testRecoveryAfterCrashDuringSplitPhase1-5: before, between and behind the renames; and at every other call."""
+def test_recovery_after_crash_during_split_keeps_all_records(phase: int) -> None:
+    """testRecoveryAfterCrashDuringSplitPhase1-5: before, between and after the renames, and at every other call."""
     memory = memory_disk()
-    want = overflowing(memory)
+    want = write_overflowing_segment(memory)
     disk = memory.session()
     source = LogSegment.load(disk, DIRECTORY, 10, COMPACTED)
     wanted = {1: ".log.cleaned", 2: ".index.cleaned", 3: ".log", 4: ".log.swap", 5: ""}[phase]
@@ -124,10 +124,10 @@ def test_recovery_after_crash_during_split(phase: int) -> None:
     assert record_offsets(reopen_in_new_session(memory, COMPACTED)) == want
 
 
-def test_a_crash_at_every_call_of_a_split_loses_nothing() -> None:
+def test_split_killed_at_every_call_keeps_all_records() -> None:
     for at in range(1, 200):
         memory = memory_disk(at)
-        want = overflowing(memory)
+        want = write_overflowing_segment(memory)
         disk = memory.session()
         source = LogSegment.load(disk, DIRECTORY, 10, COMPACTED)
         disk.kill_at = memory.calls + at
@@ -142,8 +142,8 @@ def test_a_crash_at_every_call_of_a_split_loses_nothing() -> None:
     assert at > 30
 
 
-def test_old_messages_are_kept_by_recovery_found_and_served() -> None:
-    """Formats 0 and 1 are read: no byte of them is taken for damage."""
+def test_recovery_of_old_message_formats_keeps_and_serves_them() -> None:
+    """Formats 0 and 1 are valid, not damage."""
     memory = memory_disk()
     raw = old_message(memory, 0)
     disk = memory.session()

@@ -1,4 +1,4 @@
-"""Kafka's cases for opening a log with transactions, told again from their facts; each test names its case.
+"""Kafka's cases for opening a log with transactions, restated from their facts; each test names its case.
 
 Source: the case names of ``LogLoaderTest.scala`` (apache/kafka 4.3.1).
 """
@@ -30,23 +30,23 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch.batch_header import set_offset_and_epoch
 
 
-def aborting(log: PartitionLog, count: int) -> None:
-    """Transactions of several producers, every second of them aborted, over several segments."""
-    aborting_from(log, 0, count)
+def append_transactions(log: PartitionLog, count: int) -> None:
+    """Append transactions of several producers, every second one aborted, over several segments."""
+    append_transactions_from(log, 0, count)
 
 
-def aborting_from(log: PartitionLog, first: int, count: int) -> None:
+def append_transactions_from(log: PartitionLog, first: int, count: int) -> None:
     for number in range(first, first + count):
         pid = number % 4
         append_committed(log, make_transactional_batch(pid, number // 4))
         append_committed(log, make_marker(pid, number % 2))
 
 
-def test_full_transaction_index_recovery() -> None:
-    """testFullTransactionIndexRecovery: from the batches, where every index file is gone."""
+def test_recovery_without_transaction_indexes_rebuilds_them() -> None:
+    """testFullTransactionIndexRecovery: rebuilt from the batches when every index file is missing."""
     memory = memory_disk()
     log = new_log(memory.session())
-    aborting(log, 60)
+    append_transactions(log, 60)
     want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     assert len(want) == 30
     for path in [p for p in memory.files if p.endswith(".txnindex")]:
@@ -56,14 +56,14 @@ def test_full_transaction_index_recovery() -> None:
     assert again.segments.collect_aborted_txns(0, again.log_end_offset) == want
 
 
-def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -> None:
-    """Below the recovery point it looks only because another file is damaged; that one is whole the next time."""
+def test_interrupted_recovery_keeps_transaction_index_below_recovery_point() -> None:
+    """Segments below the recovery point are read only because another file is damaged, which is intact next time."""
     target = 0
     while True:
         target += 1
         memory = memory_disk()
         log = new_log(memory.session())
-        aborting(log, 60)
+        append_transactions(log, 60)
         log.flush()
         want = log.segments.collect_aborted_txns(0, log.log_end_offset)
         memory.files[f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"].data[:] = b"0"
@@ -87,22 +87,22 @@ def test_a_recovery_that_is_broken_off_leaves_what_it_does_not_look_at_again() -
     assert target > 30
 
 
-def test_recover_only_last_segment() -> None:
-    """testRecoverOnlyLastSegment: above the recovery point alone; the other indexes are taken as they lie there."""
+def test_recovery_of_last_segment_rebuilds_its_transaction_index() -> None:
+    """testRecoverOnlyLastSegment: only above the recovery point; the other indexes are trusted."""
     memory = memory_disk()
     log = new_log(memory.session())
-    aborting(log, 60)
+    append_transactions(log, 60)
     want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     memory.files.pop(f"{DIRECTORY}/{log.segments.base_offsets[-1]:020d}.txnindex", None)
     again = reopen_in_new_session(memory, point=log.segments.base_offsets[-1])
     assert again.segments.collect_aborted_txns(0, again.log_end_offset) == want
 
 
-def test_recover_last_segment_with_no_snapshots() -> None:
-    """testRecoverLastSegmentWithNoSnapshots: the producers are read from the start of the log then."""
+def test_recovery_of_last_segment_without_snapshots_reads_producers_from_log_start() -> None:
+    """testRecoverLastSegmentWithNoSnapshots: producers are read from the start of the log."""
     memory = memory_disk()
     log = new_log(memory.session())
-    aborting(log, 60)
+    append_transactions(log, 60)
     want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     producers = log.producers.pack()
     memory.files.pop(f"{DIRECTORY}/{log.segments.base_offsets[-1]:020d}.txnindex", None)
@@ -113,11 +113,11 @@ def test_recover_last_segment_with_no_snapshots() -> None:
     assert again.producers.pack() == producers
 
 
-def test_recover_with_empty_active_segment() -> None:
+def test_recovery_with_empty_active_segment_rebuilds_transaction_index() -> None:
     """testRecoverWithEmptyActiveSegment: rolled just before the end, the last transaction index missing."""
     memory = memory_disk()
     log = new_log(memory.session())
-    aborting(log, 60)
+    append_transactions(log, 60)
     want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     log.roll(NOW)
     memory.files.pop(f"{DIRECTORY}/{log.segments.base_offsets[-2]:020d}.txnindex", None)
@@ -126,7 +126,7 @@ def test_recover_with_empty_active_segment() -> None:
     assert again.segments.collect_aborted_txns(0, again.log_end_offset) == want
 
 
-def test_recover_after_non_monotonic_coordinator_epoch_write() -> None:
+def test_recovery_after_marker_of_older_coordinator_epoch_keeps_all_records() -> None:
     """testRecoverAfterNonMonotonicCoordinatorEpochWrite: a marker of an older coordinator epoch does not stop it."""
     memory = memory_disk()
     log = new_log(memory.session())
@@ -141,16 +141,16 @@ def test_recover_after_non_monotonic_coordinator_epoch_write() -> None:
     assert again.producers.producers[5].coordinator_epoch == 3
 
 
-def test_a_power_cut_takes_no_index_that_will_be_believed() -> None:
-    """Below the recovery point nothing is read again, so what lies there must be whole: aborted stays aborted."""
+def test_power_loss_keeps_trusted_transaction_indexes() -> None:
+    """Files below the recovery point are not read again, so their aborted transactions must be complete."""
     for seed in range(100):
         memory = memory_disk(seed)
         log = new_log(memory.session())
-        aborting(log, 60)
+        append_transactions(log, 60)
         log.flush()
         want = log.segments.collect_aborted_txns(0, log.log_end_offset)
         point = log.recovery_point
-        aborting_from(log, 60, 30)
+        append_transactions_from(log, 60, 30)
         memory.session().fsync_dir("/data")
         memory.lose_power()
         again = reopen_in_new_session(memory, point=point)
@@ -163,10 +163,10 @@ def test_a_power_cut_takes_no_index_that_will_be_believed() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("damage", [b"nonsense", b"\0" * 68])
-def test_a_transaction_index_that_cannot_be_read_is_told_again_by_the_batches(damage: bytes, *, clean: bool) -> None:
+def test_open_log_unreadable_transaction_index_is_rebuilt(damage: bytes, *, clean: bool) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    aborting(log, 60)
+    append_transactions(log, 60)
     want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     log.close()
     path = f"{DIRECTORY}/{log.segments.base_offsets[2]:020d}.txnindex"
@@ -177,10 +177,10 @@ def test_a_transaction_index_that_cannot_be_read_is_told_again_by_the_batches(da
     assert reopen_in_new_session(memory, point=log.log_end_offset).recovery_notes == []
 
 
-def test_one_that_goes_bad_later_hides_nothing() -> None:
+def test_collect_aborted_txns_index_damaged_at_runtime_raises_corrupt_message() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
-    aborting(log, 60)
+    append_transactions(log, 60)
     log.flush()
     log.close_idle_files()
     log.close_idle_files()
@@ -191,8 +191,8 @@ def test_one_that_goes_bad_later_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize("point", [0, 1])
-def test_a_transaction_that_ended_below_the_log_start_is_not_open_again(point: int) -> None:
-    """A snapshot calls it open; its marker is not read any more, as records up to there were deleted."""
+def test_open_log_transaction_ended_below_log_start_is_not_open(point: int) -> None:
+    """The snapshot has it open; its marker is below the log start and not read any more."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_committed(log, make_transactional_batch(1, 0))
@@ -206,14 +206,14 @@ def test_a_transaction_that_ended_below_the_log_start_is_not_open_again(point: i
     assert again.last_stable_offset == 2
 
 
-def test_a_cut_leaves_one_entry_for_a_transaction_that_began_below_the_log_start() -> None:
-    """What is read anew begins at the log start: its abort is told already, and two entries of a marker are damage."""
+def test_truncate_keeps_one_index_entry_for_transaction_begun_below_log_start() -> None:
+    """Replay begins at the log start: the abort has an entry already, and two entries of one marker are damage."""
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig())
     for sequence in range(3):
         append_committed(log, make_transactional_batch(1, sequence))
     append_committed(log, make_marker(1, 0))
-    aborting_from(log, 1, 2)
+    append_transactions_from(log, 1, 2)
     want = log.segments.collect_aborted_txns(0, log.log_end_offset)
     assert len(want) == 2
     assert want[0].first_offset == 0
@@ -225,33 +225,33 @@ def test_a_cut_leaves_one_entry_for_a_transaction_that_began_below_the_log_start
     assert log.segments.active.aborted_txns == want, "as a file it is read: two of one marker are damage"
 
 
-def test_telling_a_marker_again_costs_the_same_however_many_there_were() -> None:
+def test_truncate_compares_no_aborted_transaction_entry() -> None:
     log = new_log(memory_disk().session(), LogConfig())
-    aborting(log, 40)
-    looked_at = 0
+    append_transactions(log, 40)
+    comparisons = 0
 
     class Entry(AbortedTxn):
         def __eq__(self, other: object) -> bool:
-            nonlocal looked_at
-            looked_at += 1
+            nonlocal comparisons
+            comparisons += 1
             return super().__eq__(other)
 
         __hash__ = AbortedTxn.__hash__
 
     log.segments.active.aborted_txns[:] = [Entry(*entry) for entry in log.segments.active.aborted_txns]
     log.truncate_to(log.log_end_offset - 1, NOW)
-    assert looked_at == 0
+    assert comparisons == 0
     assert len(log.segments.collect_aborted_txns(0, log.log_end_offset)) == 20
 
 
-def all_forgotten(log: PartitionLog) -> None:
-    """Everybody has been silent for days."""
+def expire_all_producers(log: PartitionLog) -> None:
+    """Expire all producers after days without an append."""
     for day in (2, 4):
         log.producers.expire(NOW + day * 86_400_000, 86_400_000)
     assert not log.producers.producers
 
 
-def test_a_cut_once_all_producers_are_forgotten_brings_back_nothing_of_an_old_snapshot() -> None:
+def test_truncate_after_expiration_restores_no_transaction_of_old_snapshot() -> None:
     log = new_log(memory_disk().session())
     append_committed(log, make_producer_batch(9, 0))
     append_committed(log, make_transactional_batch(1, 0))
@@ -259,7 +259,7 @@ def test_a_cut_once_all_producers_are_forgotten_brings_back_nothing_of_an_old_sn
     append_committed(log, make_marker(1, 1))
     for sequence in range(1, 4):
         append_committed(log, make_producer_batch(9, sequence))
-    all_forgotten(log)
+    expire_all_producers(log)
     log.truncate_to(log.log_end_offset - 1, NOW)
     assert log.producers.ongoing_txns == {}, "its end lies below the cut"
     assert log.last_stable_offset == log.high_watermark == log.log_end_offset
@@ -267,7 +267,7 @@ def test_a_cut_once_all_producers_are_forgotten_brings_back_nothing_of_an_old_sn
 
 
 @pytest.mark.parametrize("how", ["as it stands", "cut before", "opened again"])
-def test_a_cut_below_the_end_of_a_transaction_opens_it_again_though_its_producer_was_forgotten(how: str) -> None:
+def test_truncate_below_end_of_transaction_reopens_it_for_expired_producer(how: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for pid in (8, 9):
@@ -280,7 +280,7 @@ def test_a_cut_below_the_end_of_a_transaction_opens_it_again_though_its_producer
         log.close()
         log = reopen_in_new_session(memory, clean=True, point=log.log_end_offset)
         log.set_high_watermark(log.log_end_offset)
-    all_forgotten(log)
+    expire_all_producers(log)
     if how == "cut before":
         log.truncate_to(5, NOW)
     log.truncate_to(3, NOW)

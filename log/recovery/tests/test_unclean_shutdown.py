@@ -1,4 +1,4 @@
-"""Opening a log after any end: clean, killed, cut from power, damaged."""
+"""Opening a log after a clean stop, a kill, a power loss or damage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ottla.wire.errors import ProtocolError
 from ottla.wire.record_batch.batch_header import iterate_batches, parse_header, set_offset_and_epoch
 
 
-def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> None:
+def test_open_log_after_clean_shutdown_trusts_files_and_keeps_all_records() -> None:
     disk = memory_disk().session()
     log = new_log(disk)
     append_batches(log, 40)
@@ -46,7 +46,7 @@ def test_after_a_clean_stop_the_files_are_believed_and_nothing_is_missing() -> N
     assert found.offset == 77
 
 
-def test_after_a_kill_indexes_and_producers_are_made_anew() -> None:
+def test_open_log_after_kill_rebuilds_indexes_and_producers() -> None:
     memory = memory_disk()
     first = memory.session()
     log = new_log(first)
@@ -61,7 +61,7 @@ def test_after_a_kill_indexes_and_producers_are_made_anew() -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "garbage"])
-def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damage: str) -> None:
+def test_recovery_truncates_at_damaged_batch_and_removes_later_segments(damage: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
@@ -84,7 +84,7 @@ def test_the_log_ends_before_the_first_damaged_batch_and_later_segments_go(damag
 
 
 def four_batches() -> tuple[DiskSession, PartitionLog, str, list[int]]:
-    """A log of four batches under leader epoch 1: its disk, itself, its file, and where each batch begins there."""
+    """Return a log of four batches with leader epoch 1: disk, log, file, and positions of the batches."""
     disk = memory_disk().session()
     log = new_log(disk)
     for start in range(0, 12, 3):
@@ -93,8 +93,8 @@ def four_batches() -> tuple[DiskSession, PartitionLog, str, list[int]]:
     return disk, log, path, [at for at, _ in iterate_batches(disk.disk.files[path].data)]
 
 
-def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_older_epoch() -> None:
-    """The cut was never synced, and the old bytes stand behind new ones at the very offset that comes next."""
+def test_recovery_stale_bytes_with_older_epoch_are_truncated() -> None:
+    """The truncation was never synced, and the old bytes follow new ones at the next expected offset."""
     disk, log, path, starts = four_batches()
     stale = bytes(disk.disk.files[path].data[starts[2] :])
     log.truncate_to(3, NOW)
@@ -108,15 +108,15 @@ def test_bytes_cut_away_once_and_brought_back_by_a_power_cut_are_known_by_their_
     assert again.segments.active.size_bytes == starts[2]
 
 
-def test_one_batch_whose_epoch_no_checkpoint_knows_costs_only_itself() -> None:
-    """The epoch lies outside the checksum: what follows under the epoch before it must not go for one flipped bit."""
+def test_recovery_batch_with_unknown_epoch_keeps_later_batches() -> None:
+    """The epoch is outside the checksum: one flipped bit must not remove later batches of the previous epoch."""
     disk, _, path, starts = four_batches()
     disk.disk.files[path].data[starts[1] + 12] ^= 0x40
     disk.kill()
     assert reopen_log(disk.disk.session()).log_end_offset == 12
 
 
-def test_a_batch_without_an_epoch_is_none_that_goes_back() -> None:
+def test_recovery_batch_without_epoch_is_kept() -> None:
     disk = memory_disk().session()
     log = new_log(disk)
     log.append_as_leader(make_batch(0), 4, NOW)
@@ -128,12 +128,12 @@ def test_a_batch_without_an_epoch_is_none_that_goes_back() -> None:
     assert reopen_log(disk.disk.session()).log_end_offset == 6
 
 
-def test_below_the_recovery_point_nothing_is_read_but_the_end_of_the_segment_before_it() -> None:
+def test_recovery_reads_below_recovery_point_only_end_of_previous_segment() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
     for segment in log.segments[:-1]:
-        memory.files[segment.path + ".log"].data[70] ^= 1  # whoever reads and checks it finds it
+        memory.files[segment.path + ".log"].data[70] ^= 1  # a read with a checksum check would detect it
     session, read = memory.session(), list[str]()
     session.fault = lambda what, path: read.append(path) if what == "pread" else None
     again = reopen_log(session, point=log.segments.base_offsets[-1])
@@ -144,8 +144,8 @@ def test_below_the_recovery_point_nothing_is_read_but_the_end_of_the_segment_bef
 
 
 @pytest.mark.parametrize("back", ["rubbish", "batches"])
-def test_what_was_cut_once_and_is_back_behind_a_believed_segment_goes(back: str) -> None:
-    """A power cut takes a cut back that was not synced; the next segment begins where it was, and so do the readers."""
+def test_recovery_restored_bytes_after_trusted_segment_are_truncated(back: str) -> None:
+    """Power loss undoes an unsynced truncation; the next segment begins at the truncation offset."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 20)
@@ -165,7 +165,7 @@ def test_what_was_cut_once_and_is_back_behind_a_believed_segment_goes(back: str)
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_damage_in_what_is_believed_does_not_keep_a_log_without_snapshots_from_opening(*, clean: bool) -> None:
+def test_open_log_damaged_trusted_segment_without_snapshots_opens(*, clean: bool) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for start in range(0, 180, 3):
@@ -182,7 +182,7 @@ def test_damage_in_what_is_believed_does_not_keep_a_log_without_snapshots_from_o
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
 @pytest.mark.parametrize("what", ["garbage", "gone", "cut"])
-def test_derived_files_may_be_damaged_or_gone(suffix: str, what: str) -> None:
+def test_open_log_damaged_or_missing_derived_files_are_rebuilt(suffix: str, what: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
@@ -203,8 +203,8 @@ def test_derived_files_may_be_damaged_or_gone(suffix: str, what: str) -> None:
     assert parse_header(part.read()).base_offset == 99
 
 
-def appended_until_it_ends(log: PartitionLog, limit: int = 60) -> int:
-    """Append until something happens; gives how many records were acknowledged."""
+def append_until_failure(log: PartitionLog, limit: int = 60) -> int:
+    """Append until a call fails; return the number of acknowledged records."""
     done = log.log_end_offset
     try:
         while done < limit * 3:
@@ -217,14 +217,14 @@ def appended_until_it_ends(log: PartitionLog, limit: int = 60) -> int:
     return done
 
 
-def test_killed_at_every_io_call_nothing_acknowledged_is_lost() -> None:
+def test_kill_at_every_io_call_keeps_acknowledged_records() -> None:
     calls = 0
     for at in range(1, 400):
         memory = memory_disk(at)
         session = memory.session()
         log = new_log(session)
         session.kill_at = memory.calls + at
-        acknowledged = appended_until_it_ends(log)
+        acknowledged = append_until_failure(log)
         calls = memory.calls
         again = reopen_log(memory.session())
         assert again.log_end_offset >= acknowledged
@@ -235,7 +235,7 @@ def test_killed_at_every_io_call_nothing_acknowledged_is_lost() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE])
-def test_an_error_at_every_io_call_loses_nothing_acknowledged(number: int) -> None:
+def test_error_at_every_io_call_keeps_acknowledged_records(number: int) -> None:
     for at in range(1, 200):
         memory = memory_disk(at)
         session = memory.session()
@@ -246,21 +246,21 @@ def test_an_error_at_every_io_call_loses_nothing_acknowledged(number: int) -> No
             return OSError(number, "injected", path) if memory.calls == target else None
 
         session.fault = fault
-        acknowledged = appended_until_it_ends(log)
+        acknowledged = append_until_failure(log)
         session.kill()
         again = reopen_log(memory.session())
         assert again.log_end_offset >= acknowledged
         assert record_values(again) == expected_values(again.log_end_offset)
 
 
-def test_200_power_cuts_keep_what_was_synced_and_never_serve_a_bad_checksum() -> None:
+def test_200_power_losses_keep_synced_records() -> None:
     for seed in range(200):
         memory = memory_disk(seed)
         session = memory.session()
         log = new_log(session)
         log.flush()
         session.kill_at = memory.calls + random.Random(seed).randrange(1, 250)
-        appended_until_it_ends(log)
+        append_until_failure(log)
         synced = log.recovery_point
         memory.lose_power()
         again = reopen_log(memory.session(), point=0)
@@ -268,14 +268,14 @@ def test_200_power_cuts_keep_what_was_synced_and_never_serve_a_bad_checksum() ->
         assert record_values(again) == expected_values(again.log_end_offset), seed
 
 
-def test_a_failed_write_leaves_nothing_of_the_batch() -> None:
+def test_append_failed_write_leaves_no_bytes() -> None:
     memory = memory_disk()
     session = memory.session()
     log = new_log(session)
     append_batches(log, 2)
     before = {path: bytes(inode.data) for path, inode in memory.files.items()}
     session.fault = lambda what, path: OSError(errno.ENOSPC, "full", path) if what == "pwrite" else None
-    for _ in range(5):  # each leaves another part of it
+    for _ in range(5):  # each failure leaves another part of the batch
         with pytest.raises(OSError, match="full"):
             log.append_as_leader(make_batch(6), 0, NOW)
     session.fault = None
@@ -285,7 +285,7 @@ def test_a_failed_write_leaves_nothing_of_the_batch() -> None:
     assert record_values(log) == expected_values(9)
 
 
-def test_a_log_that_was_refused_a_batch_goes_on() -> None:
+def test_append_after_rejected_batch_succeeds() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 1)
     with pytest.raises(ProtocolError):
@@ -295,9 +295,9 @@ def test_a_log_that_was_refused_a_batch_goes_on() -> None:
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_cut_of_a_recovery_that_a_power_cut_takes_back_does_not_end_in_the_middle(*, torn: bool) -> None:
-    """The recovery point is just there: no later sync, and no later start, looks at the segment again; though this one
-    looked at all, where a file beside it was torn.
+def test_recovery_truncation_undone_by_power_loss_is_repeated(*, torn: bool) -> None:
+    """The recovery point is at the truncation offset: no later sync and no later start reads the segment again, unless
+    another file is torn.
     """
     for seed in range(30):
         memory = memory_disk(seed)

@@ -1,4 +1,4 @@
-"""The indexes of a segment: what is found in them, what their files hold, and what of a file is not believed.
+"""Offset and time indexes: lookups, file contents, and corrupt files.
 
 Sources: ``OffsetIndex.java``, ``TimeIndex.java`` (apache/kafka 4.3.1).
 """
@@ -41,7 +41,7 @@ def time_index(*entries: tuple[int, int]) -> TimeIndex:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 1000])
-def test_files_hold_big_endian_entries_one_after_the_other(count: int) -> None:
+def test_index_files_hold_big_endian_entries(count: int) -> None:
     rng = random.Random(count)
     offsets = sorted(rng.sample(range(1, 2**31), count))
     positions = sorted(rng.sample(range(2**31), count))
@@ -59,26 +59,26 @@ LOOKUPS = [(0, 0), (9, 0), (10, 100), (19, 100), (20, 250), (30, 900), (2**31, 9
 
 
 @pytest.mark.parametrize(("offset", "position"), LOOKUPS)
-def test_a_lookup_gives_the_last_batch_that_ends_at_or_before_the_offset(offset: int, position: int) -> None:
+def test_offset_index_lookup_returns_last_entry_at_or_before_offset(offset: int, position: int) -> None:
     assert offset_index((10, 100), (20, 250), (30, 900)).lookup(BASE + offset) == position
 
 
 @pytest.mark.parametrize(("position", "offset"), [(0, 10), (100, 10), (101, 20), (250, 20), (251, 30), (900, 30)])
-def test_the_upper_offset_of_a_position_is_of_the_first_batch_at_or_behind_it(position: int, offset: int) -> None:
+def test_upper_bound_offset_returns_first_entry_at_or_after_position(position: int, offset: int) -> None:
     assert offset_index((10, 100), (20, 250), (30, 900)).upper_bound_offset(position) == BASE + offset
 
 
-def test_behind_the_last_entry_no_upper_offset_is_known() -> None:
+def test_upper_bound_offset_after_last_entry_returns_none() -> None:
     assert offset_index((10, 100)).upper_bound_offset(101) is None
     assert offset_index().upper_bound_offset(0) is None
 
 
 @pytest.mark.parametrize(("timestamp", "offset"), [(-1, 0), (99, 0), (100, 0), (101, 7), (200, 7), (201, 9)])
-def test_a_time_lookup_gives_an_offset_before_which_all_is_earlier(timestamp: int, offset: int) -> None:
+def test_time_index_lookup_returns_offset_with_only_earlier_records_before(timestamp: int, offset: int) -> None:
     assert time_index((100, 7), (200, 9)).lookup(timestamp) == BASE + offset
 
 
-def test_a_time_index_only_takes_what_is_later() -> None:
+def test_time_index_append_ignores_entries_that_are_not_later() -> None:
     index = time_index((-1, 3), (100, 7), (100, 8), (99, 9), (101, 10))
     assert list(index.timestamps) == [100, 101]
     assert list(index.offsets) == [7, 10]
@@ -102,7 +102,7 @@ BAD_OFFSETS = [
 
 
 @pytest.mark.parametrize(("what", "raw"), BAD_OFFSETS, ids=[row[0] for row in BAD_OFFSETS])
-def test_a_damaged_offset_index_is_not_believed(what: str, raw: bytes) -> None:
+def test_offset_index_unpack_damaged_file_raises_corrupt_file(what: str, raw: bytes) -> None:
     with pytest.raises(CorruptFile):
         OffsetIndex.unpack(BASE, raw, "x")
 
@@ -119,12 +119,12 @@ BAD_TIMES = [
 
 
 @pytest.mark.parametrize(("what", "raw"), BAD_TIMES, ids=[row[0] for row in BAD_TIMES])
-def test_a_damaged_time_index_is_not_believed(what: str, raw: bytes) -> None:
+def test_time_index_unpack_damaged_file_raises_corrupt_file(what: str, raw: bytes) -> None:
     with pytest.raises(CorruptFile):
         TimeIndex.unpack(BASE, raw, "x")
 
 
-def test_the_zeros_of_a_preallocated_file_are_passed_over() -> None:
+def test_index_unpack_skips_zeros_of_preallocated_file() -> None:
     assert list(OffsetIndex.unpack(BASE, offset_file((5, 10), (0, 0), (0, 0))).positions) == [10]
     assert not OffsetIndex.unpack(BASE, bytes(80)).offsets
     index = TimeIndex.unpack(BASE, time_file((5, 10), (0, 0), (0, 0)))
@@ -133,6 +133,6 @@ def test_the_zeros_of_a_preallocated_file_are_passed_over() -> None:
     assert list(TimeIndex.unpack(BASE, time_file((0, 3), (0, 0))).offsets) == [3], "the first may be of 1970"
 
 
-def test_the_first_position_and_offset_may_be_zero() -> None:
+def test_index_unpack_accepts_first_entry_with_zero() -> None:
     assert list(OffsetIndex.unpack(BASE, offset_file((5, 0), (6, 9))).positions) == [0, 9]
     assert list(TimeIndex.unpack(BASE, time_file((5, 0), (6, 9))).offsets) == [0, 9]

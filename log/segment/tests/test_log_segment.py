@@ -1,7 +1,7 @@
-"""One segment: when the next begins, where a batch is found, which of its files are written, open and believed.
+"""Log segment: roll conditions, lookups of batches, and its files: append_batches_with_header, open, trusted.
 
-Sources: ``LogSegment.shouldRoll``, ``LogSegment.append``, ``FileRecords.searchForOffsetFromPosition``
-(apache/kafka 4.3.1).
+Sources: ``LogSegment.shouldRoll``, ``LogSegment.append``, ``FileRecords.searchForOffsetFromPosition`` (apache/kafka
+4.3.1).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def segment(settings: LogConfig | None = None, disk: DiskSession | None = None, 
     return LogSegment.create(disk, "/d", base, LogConfig() if settings is None else settings, NOW)
 
 
-def written(target: LogSegment, *batches: tuple[int, int, int]) -> list[LogOffsetPosition]:
-    """Append batches of (first offset, last offset, bytes), of which only the header is real; gives where they lie."""
+def append_batches_with_header(target: LogSegment, *batches: tuple[int, int, int]) -> list[LogOffsetPosition]:
+    """Append batches of (first offset, last offset, bytes) with a valid header only; return their positions."""
     out = []
     for first, last, size in batches:
         data = bytearray(size)
@@ -54,7 +54,7 @@ def written(target: LogSegment, *batches: tuple[int, int, int]) -> list[LogOffse
 # ---------------------------------------------------------------- when the next one begins
 
 FULL = LogConfig(segment_bytes=1000, segment_ms=500)
-# (what, settings, bytes that come, newest time of those, last offset of those, whether they begin a new segment)
+# (name, settings, appended bytes, their largest timestamp, their last offset, whether they begin a new segment)
 ROLLS = [
     ("as many bytes as fit", FULL, 800, 0, BASE + 9, False),
     ("one byte more", FULL, 801, 0, BASE + 9, True),
@@ -71,7 +71,7 @@ ROLLS = [
 
 
 @pytest.mark.parametrize(("what", "settings", "size", "time_ms", "last", "rolls"), ROLLS, ids=[row[0] for row in ROLLS])
-def test_when_a_batch_begins_the_next_segment(
+def test_should_roll_by_size_age_and_offset_range(
     what: str, settings: LogConfig, size: int, time_ms: int, last: int, *, rolls: bool
 ) -> None:
     target = segment(settings)
@@ -79,20 +79,20 @@ def test_when_a_batch_begins_the_next_segment(
     assert target.should_roll(NOW, size, NOW + time_ms, last) == rolls
 
 
-def test_an_empty_segment_takes_any_batch_whose_offsets_it_can_say() -> None:
+def test_should_roll_empty_segment_only_for_offset_range() -> None:
     target = segment(FULL)
     assert not target.should_roll(NOW + 10**9, 5000, NOW + 10**9, BASE + MAX_RELATIVE_OFFSET)
     assert target.should_roll(NOW, 100, NOW, BASE + MAX_RELATIVE_OFFSET + 1)
 
 
 @pytest.mark.parametrize(("waited", "rolls"), [(500, False), (501, True)])
-def test_where_the_first_batch_has_no_time_the_segments_own_age_counts(waited: int, *, rolls: bool) -> None:
+def test_should_roll_first_batch_without_timestamp_uses_segment_age(waited: int, *, rolls: bool) -> None:
     target = segment(FULL)
     target.append(bytes(100), BASE, -1)
     assert target.should_roll(NOW + waited, 100, NOW + 10**9, BASE + 1) == rolls
 
 
-def test_the_first_batchs_time_is_read_again_after_a_restart() -> None:
+def test_should_roll_after_restart_reads_first_timestamp() -> None:
     disk = memory_disk().session()
     target = segment(FULL, disk)
     target.append(make_batch(0, 1), BASE, NOW)
@@ -102,7 +102,7 @@ def test_the_first_batchs_time_is_read_again_after_a_restart() -> None:
     assert again.should_roll(NOW, 100, NOW + 501, BASE + 2)
 
 
-def test_each_segment_takes_its_own_share_of_the_jitter_off_its_age() -> None:
+def test_should_roll_jitter_reduces_age_per_segment() -> None:
     settings = replace(FULL, segment_jitter_ms=100)
     target = segment(settings)
     target.append(bytes(100), BASE, NOW)
@@ -117,9 +117,9 @@ def test_each_segment_takes_its_own_share_of_the_jitter_off_its_age() -> None:
 
 
 @pytest.mark.parametrize(("index_bytes", "entries", "grows"), [(80, 10, False), (80, 9, False), (96, 7, True)])
-def test_a_full_index_ends_a_segment(index_bytes: int, entries: int, *, grows: bool) -> None:
-    """``segment.index.bytes``: eight bytes an entry of the offset index, twelve of the time index, which keeps one free
-    for the close.
+def test_should_roll_when_an_index_is_full(index_bytes: int, entries: int, *, grows: bool) -> None:
+    """``segment.index.bytes``: eight bytes per entry of the offset index, twelve of the time index, which keeps one
+    entry free for the close.
     """
     settings = LogConfig(segment_index_bytes=index_bytes, index_interval_bytes=0, segment_ms=FOREVER_MS)
     target = segment(settings)
@@ -132,10 +132,10 @@ def test_a_full_index_ends_a_segment(index_bytes: int, entries: int, *, grows: b
 # ---------------------------------------------------------------- where a batch is found
 
 
-def test_an_offset_is_found_in_the_first_batch_that_reaches_it() -> None:
+def test_locate_returns_first_batch_that_reaches_the_offset() -> None:
     target = segment(LogConfig(index_interval_bytes=500))
     far = 1 << 24
-    placed = written(
+    placed = append_batches_with_header(
         target,
         (BASE, BASE, 70),
         (BASE + 1, BASE + 300, 61),
@@ -150,8 +150,8 @@ def test_an_offset_is_found_in_the_first_batch_that_reaches_it() -> None:
         assert target.locate(offset) == want, offset
 
 
-def test_old_messages_are_found_by_their_own_offset() -> None:
-    """Formats 0 and 1: the offset in front is the last one's, and bytes 23 to 26 are others."""
+def test_locate_old_messages_by_their_own_offset() -> None:
+    """Formats 0 and 1: the leading offset is that of the last message, and bytes 23 to 26 have another meaning."""
     target = segment()
     for number in (0, 4, 9):
         data = bytearray(b"\xff" * 40)
@@ -164,9 +164,9 @@ def test_old_messages_are_found_by_their_own_offset() -> None:
     assert target.locate(BASE + 10) is None
 
 
-def test_a_file_that_is_shorter_than_it_was_holds_nothing_there() -> None:
+def test_locate_beyond_truncated_file_returns_none_or_raises() -> None:
     target = segment()
-    written(target, (BASE, BASE + 1, 100), (BASE + 2, BASE + 3, 100))
+    append_batches_with_header(target, (BASE, BASE + 1, 100), (BASE + 2, BASE + 3, 100))
     target.file.truncate(100 + LOG_OVERHEAD_BYTES - 1)
     assert target.locate(BASE + 3) is None
     target.file.truncate(100 + LOG_OVERHEAD_BYTES)
@@ -174,7 +174,7 @@ def test_a_file_that_is_shorter_than_it_was_holds_nothing_there() -> None:
         target.locate(BASE + 3)
 
 
-def test_an_offset_that_no_index_can_say_is_an_error_where_an_entry_is_due() -> None:
+def test_append_offset_beyond_index_range_raises_segment_offset_overflow() -> None:
     target = segment(LogConfig(index_interval_bytes=0))
     target.append(bytes(70), BASE, NOW)
     with pytest.raises(SegmentOffsetOverflow):
@@ -184,7 +184,7 @@ def test_an_offset_that_no_index_can_say_is_an_error_where_an_entry_is_due() -> 
 # ---------------------------------------------------------------- its files
 
 
-def test_an_index_entry_comes_with_the_first_batch_behind_more_than_the_interval() -> None:
+def test_append_adds_index_entry_after_index_interval() -> None:
     target = segment(LogConfig(index_interval_bytes=200))
     for number in range(6):
         target.append(bytes(100), BASE + number, NOW + (0, 5, 5, 3, 9, 9)[number])
@@ -208,7 +208,7 @@ def renames(disk: DiskSession) -> list[str]:
     return seen
 
 
-def test_what_was_sealed_and_did_not_change_is_not_written_again() -> None:
+def test_sealed_unchanged_segment_writes_no_index_files() -> None:
     disk = memory_disk().session()
     log = new_log(disk)
     append_batches(log, 40)
@@ -224,7 +224,7 @@ def test_what_was_sealed_and_did_not_change_is_not_written_again() -> None:
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_sealed_indexes_are_synced_where_that_is_asked_for(*, sync: bool) -> None:
+def test_write_index_files_syncs_only_if_requested(*, sync: bool) -> None:
     disk = memory_disk().session()
     target = segment(LogConfig(index_interval_bytes=0), disk)
     for number in range(3):
@@ -238,7 +238,7 @@ def test_sealed_indexes_are_synced_where_that_is_asked_for(*, sync: bool) -> Non
         assert bytes(inode.durable) == (bytes(inode.data) if sync else b"")
 
 
-def test_a_new_segments_empty_files_are_right_as_they_are() -> None:
+def test_create_segment_empty_index_files_are_not_stale() -> None:
     disk = memory_disk().session()
     target = segment(disk=disk)
     assert not target.are_index_files_stale
@@ -249,7 +249,7 @@ def test_a_new_segments_empty_files_are_right_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("entries", "named"), [(127, []), (192, [".index", ".timeindex"]), (128, [".timeindex"])])
-def test_only_an_index_that_could_be_torn_unseen_is_named_for_a_sync(entries: int, named: list[str]) -> None:
+def test_index_files_to_sync_contains_only_files_that_can_be_torn(entries: int, named: list[str]) -> None:
     target = segment(LogConfig(index_interval_bytes=0))
     for number in range(entries + 1):
         target.append(bytes(70), BASE + number, NOW + number)
@@ -262,7 +262,7 @@ def test_only_an_index_that_could_be_torn_unseen_is_named_for_a_sync(entries: in
     assert target.index_files_to_sync(sealed=True)[0] == f"{PATH}.txnindex"
 
 
-def test_indexes_nobody_has_loaded_may_be_large() -> None:
+def test_index_files_to_sync_unloaded_indexes_are_included() -> None:
     disk = memory_disk().session()
     segment(disk=disk).close()
     assert LogSegment.load(disk, "/d", BASE, LogConfig()).index_files_to_sync(sealed=True) == [
@@ -271,10 +271,10 @@ def test_indexes_nobody_has_loaded_may_be_large() -> None:
     ]
 
 
-def test_an_index_torn_at_any_sector_is_made_anew_as_long_as_it_is_small() -> None:
+def test_torn_small_index_is_rebuilt_at_every_sector() -> None:
     disk = memory_disk().session()
     target = segment(LogConfig(index_interval_bytes=0), disk)
-    today = 1_790_000_000_000  # the upper half of a time of 1970 is zero, torn or not
+    today = 1_790_000_000_000  # the upper half of a timestamp of 1970 is zero, torn or not
     for number in range(127):
         one = bytearray(build_batch([NewRecord(b"k", b"v", today + number)]))
         set_offset_and_epoch(one, 0, BASE + number, 0)
@@ -297,7 +297,7 @@ def test_an_index_torn_at_any_sector_is_made_anew_as_long_as_it_is_small() -> No
             assert again.locate(BASE + 100) == target.locate(BASE + 100)
 
 
-def test_bytes_that_could_not_be_written_whole_are_cut_off_and_the_indexes_know_nothing_of_them() -> None:
+def test_append_failed_write_truncates_file_and_keeps_indexes() -> None:
     disk = memory_disk().session()
     target = segment(LogConfig(index_interval_bytes=0), disk)
     target.append(bytes(70), BASE, NOW)
@@ -309,7 +309,7 @@ def test_bytes_that_could_not_be_written_whole_are_cut_off_and_the_indexes_know_
     assert (target.max_timestamp, len(target.offset_index.offsets)) == (NOW, 0)
 
 
-def test_an_index_goes_on_after_a_clean_stop_as_if_there_had_been_none() -> None:
+def test_index_interval_continues_after_clean_shutdown() -> None:
     for stop_at in range(1, 12):
         memory, other = memory_disk(), memory_disk()
         settings = LogConfig(index_interval_bytes=400)
@@ -331,8 +331,8 @@ def test_an_index_goes_on_after_a_clean_stop_as_if_there_had_been_none() -> None
 
 
 @pytest.mark.parametrize("left", [1, 30, 100])
-def test_after_a_clean_stop_damage_at_the_end_ends_the_log_before_it(left: int) -> None:
-    """The mark says that all was synced; the disk may have lost it since."""
+def test_open_log_damaged_end_after_clean_shutdown_truncates_log(left: int) -> None:
+    """The clean shutdown file means that the log was synced; the disk may have lost bytes since."""
     memory = memory_disk()
     settings = LogConfig()
     log = new_log(memory.session(), settings)
@@ -348,7 +348,7 @@ def test_after_a_clean_stop_damage_at_the_end_ends_the_log_before_it(left: int) 
     assert reopen_log(memory.session(), settings).log_end_offset == 27
 
 
-def test_a_segment_is_measured_by_the_end_of_its_time_index_alone() -> None:
+def test_load_max_timestamp_reads_only_the_time_index() -> None:
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig(segment_bytes=2000, index_interval_bytes=200))
     append_batches(log, 60)
@@ -371,7 +371,7 @@ def test_a_segment_is_measured_by_the_end_of_its_time_index_alone() -> None:
 @pytest.mark.parametrize(
     "damage", [b"", bytes(24), bytes(7), b"\xff" * 24, b"\x00" * 7 + b"\x05" + b"\x00" * 16 + b"x"]
 )
-def test_a_time_index_whose_end_cannot_be_believed_is_made_anew(damage: bytes) -> None:
+def test_load_max_timestamp_with_damaged_time_index_rebuilds_it(damage: bytes) -> None:
     memory = memory_disk()
     log = new_log(memory.session(), SMALL)
     append_batches(log, 30)
