@@ -1,4 +1,4 @@
-"""A controller on a disk in memory and in virtual time."""
+"""Controller on an in-memory disk in virtual time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ControllerTestEnv:
         self.threads = 0
         self.thread_gate: trio.Event | None = None
         self.blocked_pools: dict[Any, trio.Event] = {}
-        """Lanes in which nothing is done before the event."""
+        """Thread pools that are blocked until an event."""
         self.wall_ms = 1_000
         self.thread_error: OSError | None = None
         self._ids = ids
@@ -76,7 +76,7 @@ class ControllerTestEnv:
 
 
 async def register_broker(controller: QuorumController, directory_id: bytes = DIRECTORY_ID) -> int:
-    """The broker of the controller's own node registers and may lead; gives its epoch."""
+    """Register and unfence the broker of the controller's node; return its broker epoch."""
     known = controller.image.brokers.get(controller.node_id)
     request = BrokerRegistrationRequest(
         controller.node_id,
@@ -98,7 +98,7 @@ async def register_broker(controller: QuorumController, directory_id: bytes = DI
 async def send_heartbeat(
     controller: QuorumController, epoch: int, *, want_shut_down: bool = False
 ) -> BrokerHeartbeatResponse:
-    """A heartbeat of that broker."""
+    """Send a heartbeat of that broker."""
     controller.record_heartbeat(controller.node_id, epoch)
     request = BrokerHeartbeatRequest(controller.node_id, epoch, controller.image.offset, False, want_shut_down)
     answer: BrokerHeartbeatResponse = await controller.submit(request)
@@ -115,7 +115,7 @@ async def shut_down_broker(controller: QuorumController) -> int:
 
 
 class ControllerFixture:
-    """A formatted directory, and controllers that come and go on it."""
+    """Formatted directory on which controllers are started."""
 
     def __init__(self, **defaults: str) -> None:
         self.disk = MemoryDisk(random.Random(1), lambda: 0)
@@ -130,7 +130,7 @@ class ControllerFixture:
 
     @asynccontextmanager
     async def controller(self, *, broker: bool = True) -> AsyncIterator[QuorumController]:
-        """A controller that leads; with a broker that may lead unless told otherwise."""
+        """Run an active controller, with an unfenced broker by default."""
         self.env = ControllerTestEnv(self.disk, self._ids)
         directory = LogDirectory(self.env.disk, "/data")
         out = QuorumController(

@@ -1,4 +1,4 @@
-"""Several controllers on disks in memory, joined by a network in memory, in virtual time."""
+"""Controllers on in-memory disks and an in-memory network, in virtual time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def endpoint(node_id: int) -> ListenerEndpoint:
 
 
 class QuorumConnection:
-    """End of a connection whose frames the other node's controller answers."""
+    """Client end of a connection to the controller of another node."""
 
     peer = "here"
     local = ("here", 0)
@@ -133,7 +133,7 @@ class QuorumNetwork:
 
 
 class ControllerQuorumNode:
-    """A host, and the controller that runs on it now and then."""
+    """Host on which a controller runs at times."""
 
     def __init__(self, quorum: ControllerQuorum, node_id: int, *, votes: bool = True) -> None:
         self.quorum, self.node_id, self.votes = quorum, node_id, votes
@@ -141,14 +141,14 @@ class ControllerQuorumNode:
         self.identity = MetaProperties(CLUSTER_ID, node_id, bytes([node_id] * 16))
         self.incarnation = 0
         self.auto_joins = False
-        """It asks to become a voter by itself."""
+        """The node joins the voters by itself."""
         self.may_vote = False
-        """It has a controller's listener, whoever votes."""
+        """The node has a controller listener, as a voter or an observer."""
         self.moved_to: int | None = None
-        """Its listener's address is another one's by now."""
+        """Another node now has the address of its listener."""
         self.is_starting = False
         self.max_versions: dict[ApiKey, int] = {}
-        """Where it is older than this build: the newest version of a request."""
+        """Highest version per request, for a node of an older release."""
         self.controller: QuorumController | None = None
         self.env: ControllerTestEnv
         self.nursery: trio.Nursery | None = None
@@ -161,7 +161,7 @@ class ControllerQuorumNode:
         return self.controller
 
     def kill(self) -> None:
-        """As kill -9 and a power cut: what was not synced may be gone."""
+        """Kill the process and cut the power: unsynced data may be lost."""
         assert self.nursery is not None
         self.nursery.cancel_scope.cancel()
         self.controller = None
@@ -179,7 +179,7 @@ class ControllerQuorum:
     ) -> None:
         self.timeouts = QuorumTimeouts(fetch_bytes=fetch_bytes)
         self.partitioned_nodes: set[int] = set()
-        """Nodes nothing gets to or from."""
+        """Nodes that are partitioned from all others."""
         self.connections: set[QuorumConnection] = set()
         self.settings = settings
         self._ids = itertools.count(1)
@@ -249,7 +249,7 @@ class ControllerQuorum:
             member.controller = None
 
     async def leader(self, seconds: float = 20) -> QuorumController:
-        """The active controller, once there is one; of two the newer, for the older does not know of it yet."""
+        """Return the active controller once there is one; of two, the one with the higher epoch."""
         with trio.fail_after(seconds):
             while True:
                 near = [
@@ -263,7 +263,7 @@ class ControllerQuorum:
                 await trio.sleep(0.01)
 
     async def wait_converged(self) -> None:
-        """Until all that run and are joined show the same image."""
+        """Wait until all running, connected nodes have the same image."""
         leader = await self.leader()
         with trio.fail_after(20):
             while True:

@@ -1,4 +1,4 @@
-"""The controller's rules, image, snapshots and quorum of one."""
+"""Controller state machine: decisions, image, snapshots and single-node quorum."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ DIRECTORY_ID = bytes(15) + b"\x07"
 
 
 def machine(broker_count: int = 1) -> ControllerStateMachine:
-    """A controller with live brokers 1, 2, ..."""
+    """Return a controller with unfenced brokers 1, 2, ..."""
     ids = (bytes([0, *n.to_bytes(15, "big")]) for n in itertools.count(1))
     out = ControllerStateMachine(ControllerDefaults(num_partitions=2), lambda: next(ids))
     for level in ("eligible.leader.replicas.version", "metadata.version"):
@@ -79,7 +79,7 @@ def directory(broker: int) -> bytes:
 
 
 def register(machine: ControllerStateMachine, broker: int, *more: bytes, unfence: bool = True) -> int:
-    """A new process of a broker, whose former one stopped cleanly; gives its epoch."""
+    """Register a new incarnation of a broker after a clean shutdown; return its broker epoch."""
     known = machine.image.brokers.get(broker)
     features = [Feature(name, low, high) for name, (low, high) in broker_registration.SUPPORTED_FEATURES.items()]
     request = BrokerRegistrationRequest(
@@ -100,7 +100,7 @@ def send_heartbeat(machine: ControllerStateMachine, broker: int, **wants: Any) -
 
 
 def submit(machine: ControllerStateMachine, request: Any, version: int = 7) -> Any:
-    """Decide, replay, publish, as the driver does."""
+    """Decide, replay and publish, as the driver does."""
     offset = machine.image.offset + 1
     decided = machine.decide(request, version, offset)
     decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
@@ -120,7 +120,7 @@ def create(machine: ControllerStateMachine, name: str, partitions: int = 1, fact
     return submit(machine, CreateTopicsRequest([topic], 1000)).topics[0]
 
 
-def test_a_topic_is_created_with_its_partitions_and_settings() -> None:
+def test_create_topics_creates_partitions_and_configs() -> None:
     controller = machine()
     row = create(controller, "t", 3, configs=[CreatableTopicConfig("retention.ms", "5")])
     assert (row.error_code, row.num_partitions, row.replication_factor) == (0, 3, 1)
@@ -132,7 +132,7 @@ def test_a_topic_is_created_with_its_partitions_and_settings() -> None:
     assert controller.image.topic_by_id(topic.id) is topic
 
 
-def test_defaults_fill_in_for_minus_one() -> None:
+def test_create_topics_minus_one_uses_defaults() -> None:
     controller = machine()
     assert create(controller, "t", -1, -1).num_partitions == 2
 
@@ -154,7 +154,7 @@ def test_defaults_fill_in_for_minus_one() -> None:
         ("t", 20_000, 1, ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_what_cannot_be_created_says_why(name: str, partitions: int, factor: int, code: ErrorCode) -> None:
+def test_create_topics_invalid_returns_error_code(name: str, partitions: int, factor: int, code: ErrorCode) -> None:
     controller = machine()
     create(controller, "there")
     create(controller, "a_b")
@@ -163,14 +163,14 @@ def test_what_cannot_be_created_says_why(name: str, partitions: int, factor: int
     assert controller.image.topics == before
 
 
-def test_validate_only_creates_nothing() -> None:
+def test_create_topics_validate_only_creates_no_topic() -> None:
     controller = machine()
     request = CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000, validate_only=True)
     assert submit(controller, request).topics[0].error_code == 0
     assert not controller.image.topics
 
 
-def test_deletion_takes_the_settings_along_and_a_new_topic_has_a_new_id() -> None:
+def test_delete_topics_removes_configs_and_recreated_topic_has_new_id() -> None:
     controller = machine()
     create(controller, "t", configs=[CreatableTopicConfig("retention.ms", "5")])
     old = controller.image.topics["t"].id
@@ -183,7 +183,7 @@ def test_deletion_takes_the_settings_along_and_a_new_topic_has_a_new_id() -> Non
     assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_partitions_only_grow() -> None:
+def test_create_partitions_rejects_decrease() -> None:
     controller = machine()
     create(controller, "t", 2)
 
@@ -203,7 +203,7 @@ def alter(controller: ControllerStateMachine, name: str, op: int, value: str | N
     return code
 
 
-def test_settings_are_set_appended_subtracted_and_deleted() -> None:
+def test_incremental_alter_configs_set_append_subtract_and_delete() -> None:
     controller = machine()
     create(controller, "t")
 
@@ -223,7 +223,7 @@ def test_settings_are_set_appended_subtracted_and_deleted() -> None:
     assert now() == {}
 
 
-def test_leadership_is_given_back_and_taken_up_under_a_new_epoch() -> None:
+def test_controlled_shutdown_and_registration_change_leader_epoch() -> None:
     controller = machine()
     create(controller, "t")
     answer = send_heartbeat(controller, 1, want_shut_down=True)
@@ -242,7 +242,7 @@ def test_leadership_is_given_back_and_taken_up_under_a_new_epoch() -> None:
     assert controller.image.brokers[1].broker_epoch == offset
 
 
-def test_another_replica_takes_over_from_one_that_stops() -> None:
+def test_controlled_shutdown_elects_another_replica() -> None:
     controller = machine(3)
     create(controller, "t", 1, 3)
     leader = controller.image.topics["t"].partitions[0].leader
@@ -253,7 +253,7 @@ def test_another_replica_takes_over_from_one_that_stops() -> None:
     assert len(after.isr) == 2
 
 
-def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
+def test_allocate_producer_ids_returns_blocks_of_1000() -> None:
     from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
     controller = machine()
@@ -268,7 +268,7 @@ def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
 
 
 @pytest.mark.behaviour("P-57")
-def test_an_aborted_metadata_transaction_leaves_nothing() -> None:
+def test_aborted_metadata_transaction_changes_no_image() -> None:
     controller = machine()
     before = controller.image
     topic = TopicRecord("t", bytes(15) + b"\x05")
@@ -280,7 +280,7 @@ def test_an_aborted_metadata_transaction_leaves_nothing() -> None:
     assert "t" in publish(controller, 8).topics
 
 
-def test_an_older_image_never_changes() -> None:
+def test_image_is_immutable() -> None:
     controller = machine()
     create(controller, "t")
     old = controller.image
@@ -308,7 +308,7 @@ def populated() -> ControllerStateMachine:
     return controller
 
 
-def test_a_snapshots_records_make_the_same_image() -> None:
+def test_image_records_restore_the_image() -> None:
     image = populated().image
     copy = ControllerStateMachine(ControllerDefaults(), lambda: b"")
     for record in image_records(image):
@@ -316,7 +316,7 @@ def test_a_snapshots_records_make_the_same_image() -> None:
     assert publish(copy, image.offset, image.epoch) == image
 
 
-def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
+def test_snapshot_file_survives_round_trip_and_detects_damage() -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0)
     session = disk.session()
     session.makedirs("/d")
@@ -328,7 +328,7 @@ def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
     assert (back.records, back.timestamp_ms) == (records, 5)
     assert disk.files[path].mode == 0o400
     for at in range(0, len(raw), 37):
-        if 0 <= at % 1000 < 16:  # base offset and epoch lie outside the checksum
+        if 0 <= at % 1000 < 16:  # base offset and leader epoch are outside the checksum
             continue
         disk.files[path].data[at] ^= 0x10
         with contextlib.suppress(CorruptFile):
@@ -339,12 +339,12 @@ def test_snapshot_files_are_read_again_and_damage_is_seen() -> None:
         run_to_end(read_snapshot(session, path))
 
 
-def test_an_empty_image_has_nothing() -> None:
+def test_image_records_of_empty_image_are_empty() -> None:
     assert not list(image_records(MetadataImage()))
 
 
 def assign_directories(controller: ControllerStateMachine, rows: list[tuple[bytes, bytes, int]]) -> Any:
-    """(directory, topic id, partition) rows of broker 1."""
+    """Assign rows of (directory, topic id, partition) of broker 1."""
     directories = [
         AssignReplicasToDirsRequestDirectoryData(
             where,
@@ -356,7 +356,7 @@ def assign_directories(controller: ControllerStateMachine, rows: list[tuple[byte
     return submit(controller, AssignReplicasToDirsRequest(1, epoch, directories))
 
 
-def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_told() -> None:
+def test_offline_log_dir_removes_leadership_before_or_after_assignment() -> None:
     other = bytes(14) + b"\x77\x77"
     for told_first in (True, False):
         controller = machine()
@@ -376,7 +376,7 @@ def test_a_failed_directory_takes_its_leaderships_along_whenever_its_place_is_to
         assert list(controller.image.brokers[1].log_dirs) == [directory(1)]
 
 
-def test_places_are_told_row_by_row() -> None:
+def test_assign_replicas_to_dirs_returns_error_per_row() -> None:
     controller = machine(2)
     create(controller, "mine", assignments=[CreatableReplicaAssignment(0, [1])], partitions=-1, factor=-1)
     create(controller, "theirs", assignments=[CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)

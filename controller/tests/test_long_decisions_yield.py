@@ -1,4 +1,4 @@
-"""Nothing long is decided, encoded or replayed in one piece: whoever drives it may let others run every hundred."""
+"""Cooperative scheduling of the controller: long decisions, encodings and replays yield every hundred records."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def pauses(steps: Any) -> int:
     return sum(1 for _ in steps)
 
 
-def filled(partitions: int = 1_000, topics: int = 1) -> ControllerStateMachine:
-    """Topics of so many partitions each, on broker 1 of two."""
+def controller_with_topics(partitions: int = 1_000, topics: int = 1) -> ControllerStateMachine:
+    """Return a controller with topics of `partitions` partitions each, on broker 1 of two."""
     controller = machine(2)
     for number in range(topics):
         rows = [CreatableReplicaAssignment(n, [1, 2]) for n in range(partitions)]
@@ -75,39 +75,39 @@ def filled(partitions: int = 1_000, topics: int = 1) -> ControllerStateMachine:
     return controller
 
 
-def by_count(count: int) -> Steps:
-    """A pause for every hundred that are placed, another for every hundred that are written, one for each topic."""
+def create_by_count(count: int) -> Steps:
+    """Yields: one per hundred assign_directories partitions, one per hundred written records, one per topic."""
     topic = CreatableTopic("t", count, 1)
     return machine().decide(CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
 
 
-def by_hand(count: int) -> Steps:
+def create_by_assignment(count: int) -> Steps:
     topic = CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(n, [1]) for n in range(count)])
     return machine().decide(CreateTopicsRequest([topic], 1000))  # type: ignore[return-value]
 
 
-def wider_by_count(count: int) -> Steps:
+def widen_by_count(count: int) -> Steps:
     request = CreatePartitionsRequest([CreatePartitionsTopic("t_0", 1 + count, None)], 1000)
-    return filled(1).decide(request)  # type: ignore[return-value]
+    return controller_with_topics(1).decide(request)  # type: ignore[return-value]
 
 
-def wider_by_hand(count: int) -> Steps:
+def widen_by_assignment(count: int) -> Steps:
     rows = [CreatePartitionsAssignment([1, 2])] * count
     request = CreatePartitionsRequest([CreatePartitionsTopic("t_0", 1 + count, rows)], 1000)
-    return filled(1).decide(request)  # type: ignore[return-value]
+    return controller_with_topics(1).decide(request)  # type: ignore[return-value]
 
 
-def changes(count: int) -> Steps:
-    """What broker 1 has in sync: all of it, and what is looked at counts, not what changes."""
-    return leader_and_isr_updates(filled(count).image, {}, lambda p: False, leaves=1)
+def isr_updates(count: int) -> Steps:
+    """Update the ISRs of broker 1: yields depend on the visited partitions, not on the changed ones."""
+    return leader_and_isr_updates(controller_with_topics(count).image, {}, lambda p: False, leaves=1)
 
 
-def changes_over_topics(count: int) -> Steps:
-    return leader_and_isr_updates(filled(count // 10, 10).image, {}, lambda p: True, leaves=1)
+def isr_updates_over_topics(count: int) -> Steps:
+    return leader_and_isr_updates(controller_with_topics(count // 10, 10).image, {}, lambda p: True, leaves=1)
 
 
-def placed(count: int) -> Steps:
-    controller = filled(count)
+def assign_directories(count: int) -> Steps:
+    controller = controller_with_topics(count)
     topic, known = controller.image.topics["t_0"], controller.image.brokers[1]
     rows = AssignReplicasToDirsRequestTopicData(
         topic.id, [AssignReplicasToDirsRequestPartitionData(n) for n in range(count)]
@@ -116,91 +116,94 @@ def placed(count: int) -> Steps:
     return controller.decide(AssignReplicasToDirsRequest(1, known.broker_epoch, where))  # type: ignore[return-value]
 
 
-def in_sync(count: int) -> Steps:
-    controller = filled(count)
+def alter_partition(count: int) -> Steps:
+    controller = controller_with_topics(count)
     topic, known = controller.image.topics["t_0"], controller.image.brokers[1]
     rows = [AlterPartitionRequestPartitionData(n) for n in range(count)]
     topics = [AlterPartitionRequestTopicData(topic.id, rows)]
     return controller.decide(AlterPartitionRequest(1, known.broker_epoch, topics), 3)  # type: ignore[return-value]
 
 
-def elected(count: int) -> Steps:
-    controller = filled(count)
+def elect_all(count: int) -> Steps:
+    controller = controller_with_topics(count)
     return controller.decide(ElectLeadersRequest(0, None))  # type: ignore[return-value]
 
 
-def balanced(count: int) -> Steps:
-    return elect_leaders.balance_partition_leaders(filled(count).image, {})
+def balance(count: int) -> Steps:
+    return elect_leaders.balance_partition_leaders(controller_with_topics(count).image, {})
 
 
-def recovered(count: int) -> Steps:
+def replace_replicas(count: int) -> Steps:
     return replica_recovery.replace_lost_replicas(
-        filled(count).image, {config_keys.REPLICA_RECOVERY: "1"}, broker_heartbeat_tracker.FencedSince(), 0
+        controller_with_topics(count).image,
+        {config_keys.REPLICA_RECOVERY: "1"},
+        broker_heartbeat_tracker.FencedSince(),
+        0,
     )
 
 
-def planned(count: int) -> Steps:
-    """Once for each hundred that are counted, once for each hundred that are planned."""
+def drain_plan(count: int) -> Steps:
+    """Yields: one per hundred counted and one per hundred drain_plan partitions."""
     return reassignment_plan.drain({1: None, 2: None}, {("t", n): (1,) for n in range(count)}, [1])
 
 
-def moved(count: int) -> Steps:
+def reassign_partitions(count: int) -> Steps:
     rows = [ReassignablePartition(n, [2]) for n in range(count)]
     request = AlterPartitionReassignmentsRequest(1000, True, [ReassignableTopic("t_0", rows)])
-    return filled(count).decide(request)  # type: ignore[return-value]
+    return controller_with_topics(count).decide(request)  # type: ignore[return-value]
 
 
-def moves_of_topics(count: int) -> Steps:
-    """Each topic counts, though it names no partition."""
+def reassign_empty_topics(count: int) -> Steps:
+    """Topics count even without partitions."""
     rows = [ReassignableTopic(f"x{n}", []) for n in range(count)]
-    return filled(1).decide(AlterPartitionReassignmentsRequest(1000, True, rows))  # type: ignore[return-value]
+    return controller_with_topics(1).decide(AlterPartitionReassignmentsRequest(1000, True, rows))  # type: ignore[return-value]
 
 
-def listed(count: int) -> Steps:
-    return filled(count).decide(ListPartitionReassignmentsRequest(1000, None))  # type: ignore[return-value]
+def list_reassignments(count: int) -> Steps:
+    return controller_with_topics(count).decide(ListPartitionReassignmentsRequest(1000, None))  # type: ignore[return-value]
 
 
 def snapshot(count: int) -> Steps:
     return encode_snapshot(SnapshotContents(), 1, 0, records=(NoOpRecord() for _ in range(count)))
 
 
-def deleted(count: int) -> Steps:
+def delete_topics(count: int) -> Steps:
     return machine().decide(DeleteTopicsRequest(topic_names=[f"t{n}" for n in range(count)]), 5)  # type: ignore[return-value]
 
 
-def many_wider(count: int) -> Steps:
-    """Once for each hundred that are counted, once for each hundred that are answered: so with all that name many."""
+def widen_many(count: int) -> Steps:
+    """Yields: one per hundred counted and one per hundred answered topics, as in all requests with many topics."""
     topics = [CreatePartitionsTopic(f"t{n}", 3, None) for n in range(count)]
     return machine().decide(CreatePartitionsRequest(topics, 1000), 3)  # type: ignore[return-value]
 
 
-def many_altered(count: int) -> Steps:
+def alter_many(count: int) -> Steps:
     resources = [AlterConfigsResource(2, f"t{n}", []) for n in range(count)]
     return machine().decide(AlterConfigsRequest(resources), 2)  # type: ignore[return-value]
 
 
 ROWS: list[tuple[Callable[[int], Steps], int, int]] = [
-    # the pauses for each hundred, and those besides
-    (by_count, 2, 1 + 1),
-    (by_hand, 2, 1 + 1),
-    (wider_by_count, 2, 0),
-    (wider_by_hand, 2, 0),
-    (changes, 1, 0),
-    (changes_over_topics, 1, 0),
-    (placed, 1, 0),
-    (in_sync, 1, 0),
-    (elected, 1, 0),
-    (balanced, 1, 0),
-    (recovered, 1, 0),
-    (planned, 2, 0),
-    (moved, 1, 0),
-    (listed, 1, 0),
+    # yields per hundred, and additional yields
+    (create_by_count, 2, 1 + 1),
+    (create_by_assignment, 2, 1 + 1),
+    (widen_by_count, 2, 0),
+    (widen_by_assignment, 2, 0),
+    (isr_updates, 1, 0),
+    (isr_updates_over_topics, 1, 0),
+    (assign_directories, 1, 0),
+    (alter_partition, 1, 0),
+    (elect_all, 1, 0),
+    (balance, 1, 0),
+    (replace_replicas, 1, 0),
+    (drain_plan, 2, 0),
+    (reassign_partitions, 1, 0),
+    (list_reassignments, 1, 0),
     (snapshot, 1, 0),
 ]
 
 
 @pytest.mark.parametrize(("steps", "each", "besides"), ROWS, ids=[row[0].__name__ for row in ROWS])
-def test_a_long_decision_pauses_every_hundred(steps: Callable[[int], Steps], each: int, besides: int) -> None:
+def test_long_decision_yields_every_100_records(steps: Callable[[int], Steps], each: int, besides: int) -> None:
     assert YIELD_EVERY == 100
     for hundreds in (4, 7):
         found = pauses(steps(100 * hundreds)) - besides
@@ -209,26 +212,26 @@ def test_a_long_decision_pauses_every_hundred(steps: Callable[[int], Steps], eac
 
 
 READ_ROWS: list[tuple[Callable[[int], Steps], int]] = [
-    (moves_of_topics, 1),
-    (deleted, 3),
-    (many_wider, 2),
-    (many_altered, 2),
+    (reassign_empty_topics, 1),
+    (delete_topics, 3),
+    (widen_many, 2),
+    (alter_many, 2),
 ]
 
 
 @pytest.mark.parametrize(("steps", "walks"), READ_ROWS, ids=[row[0].__name__ for row in READ_ROWS])
-def test_walk_over_elements_of_a_request_pauses_every_sixteen(steps: Callable[[int], Steps], walks: int) -> None:
+def test_request_elements_yield_every_16(steps: Callable[[int], Steps], walks: int) -> None:
     assert abs(pauses(steps(25 * YIELD_EVERY_DECODED)) - walks * 25) <= walks
     assert pauses(steps(YIELD_EVERY_DECODED - 1)) <= walks
 
 
-def test_looking_whether_a_broker_leads_something_pauses_every_thousand() -> None:
-    image = filled(2_500).image
+def test_leads_any_partition_yields_every_1000_partitions() -> None:
+    image = controller_with_topics(2_500).image
     assert pauses(leads_any_partition(image, 2)) == 2
     assert pauses(leads_any_partition(image, 1)) == 0
 
 
-def test_names_are_looked_at_a_thousand_at_once() -> None:
+def test_create_topics_yields_every_1000_existing_names() -> None:
     controller = machine()
     for number in range(2_500):
         controller.replay(0, TopicRecord(f"x{number}", number.to_bytes(16, "big")))
@@ -237,8 +240,8 @@ def test_names_are_looked_at_a_thousand_at_once() -> None:
     assert pauses(controller.decide(request)) == 2 + 1 + 1
 
 
-def test_an_image_and_its_delta_are_made_a_hundred_topics_at_once() -> None:
-    controller = filled(1, 750)
+def test_image_and_delta_yield_every_100_topics() -> None:
+    controller = controller_with_topics(1, 750)
     for topic in list(controller.image.topics.values()):
         controller.replay(0, PartitionChangeRecord(0, topic.id, leader=-1))
     before = controller.image
@@ -252,8 +255,8 @@ def test_an_image_and_its_delta_are_made_a_hundred_topics_at_once() -> None:
     assert controller.image is controller.latest_image is not before
 
 
-def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
-    controller = filled()
+def test_updates_of_all_partitions_of_a_broker_yield() -> None:
+    controller = controller_with_topics()
     known = controller.image.brokers[1]
     lost = [known.log_dirs[0]]
     for decision in (
@@ -266,37 +269,37 @@ def test_what_touches_all_partitions_of_a_broker_pauses() -> None:
 
 
 class ComparisonCounter:
-    """A number that counts how often any of them is compared."""
+    """Number that counts all comparisons."""
 
-    compared: ClassVar[int] = 0
+    comparisons: ClassVar[int] = 0
 
     def __init__(self, number: int) -> None:
         self.number = number
 
     def __lt__(self, other: ComparisonCounter) -> bool:
-        ComparisonCounter.compared += 1
+        ComparisonCounter.comparisons += 1
         return self.number < other.number
 
 
-def test_very_many_things_are_put_in_order_with_few_comparisons_in_a_step() -> None:
+def test_sort_job_makes_limited_comparisons_per_step() -> None:
     numbers = random.Random(1).sample(range(10 * SORT_CHUNK), 10 * SORT_CHUNK)
-    ComparisonCounter.compared = before = most = 0
+    ComparisonCounter.comparisons = before = most = 0
     for _ in sort_job(map(ComparisonCounter, numbers)):
-        most, before = max(most, ComparisonCounter.compared - before), ComparisonCounter.compared
+        most, before = max(most, ComparisonCounter.comparisons - before), ComparisonCounter.comparisons
     assert before > len(numbers)
     assert most <= SORT_CHUNK * SORT_CHUNK.bit_length()
 
 
 @pytest.mark.parametrize("count", [0, 1, SORT_CHUNK, SORT_CHUNK + 1, 3 * SORT_CHUNK])
-def test_things_are_put_in_the_order_sorted_has_those_that_are_equal_among_them(count: int) -> None:
+def test_sort_job_equals_sorted(count: int) -> None:
     things = [(number * 7919 % 100, number) for number in range(count)]
     assert run_to_end(sort_job(things)) == sorted(things)
     assert run_to_end(sort_job(things, key=lambda x: x[0])) == sorted(things, key=lambda x: x[0])
 
 
 @pytest.mark.parametrize(("partitions", "topics"), [(1_000, 2), (80, 25)])
-def test_all_eligible_leaders_are_forgotten_in_steps(partitions: int, topics: int) -> None:
-    controller = filled(partitions, topics)
+def test_clear_elr_record_of_all_topics_yields(partitions: int, topics: int) -> None:
+    controller = controller_with_topics(partitions, topics)
     image = controller.image
     for topic in image.topics.values():
         for number in topic.partitions:
@@ -308,7 +311,7 @@ def test_all_eligible_leaders_are_forgotten_in_steps(partitions: int, topics: in
     assert not any(p.elr for t in controller.latest_image.topics.values() for p in t.partitions.values())
 
 
-def test_what_is_in_a_snapshot_is_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_records_yielding_yields_while_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
     image = ImageBuilder(MetadataImage())
     for number in range(50):
         image.replay(TopicRecord(f"t{number}", number.to_bytes(16, "big")))
@@ -323,8 +326,8 @@ def test_what_is_in_a_snapshot_is_put_in_order_in_steps(monkeypatch: pytest.Monk
     )
 
 
-def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what a node has by name in 50 places, ten are put in order at once."""
+def test_snapshot_generator_yields_while_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten of the 50 names are sorted at once."""
     image = ImageBuilder(MetadataImage())
     for number in range(50):
         image.replay(TopicRecord(f"t{number}", number.to_bytes(16, "big")))
@@ -353,8 +356,8 @@ def test_a_snapshot_is_written_in_those_steps(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "request_", [ListPartitionReassignmentsRequest(1000, None), ElectLeadersRequest(0, None)], ids=["moves", "el"]
 )
-def test_all_topics_are_put_in_order_in_steps(monkeypatch: pytest.MonkeyPatch, request_: Any) -> None:
-    controller = filled(1, 50)
+def test_requests_for_all_topics_yield_while_sorting(monkeypatch: pytest.MonkeyPatch, request_: Any) -> None:
+    controller = controller_with_topics(1, 50)
     few = pauses(controller.decide(request_))
     monkeypatch.setattr("ottla.jobs.sequences.SORT_CHUNK", 10)
     assert pauses(controller.decide(request_)) == few + 5 + 1

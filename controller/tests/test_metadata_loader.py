@@ -1,4 +1,4 @@
-"""Committed records are taken in from the log, until a snapshot takes the log's place."""
+"""Metadata loader: committed records from the log, and replacement of the log by a snapshot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from ottla.wire.record_batch.batch_header import parse_header
 
 
 class ScriptedMetadataStore:
-    """A log of one record a batch; at ``replaced_at`` a snapshot comes in while the batch before is being read."""
+    """Store of one record per batch; at ``replaced_at`` a snapshot replaces the log while the previous batch is
+    read.
+    """
 
     def __init__(self, replaced_at: int) -> None:
         self.snapshot_generation = 0
@@ -54,7 +56,7 @@ def settings(loader: MetadataLoader) -> set[str]:
 
 
 @virtual
-async def test_records_are_taken_in_once_and_in_order() -> None:
+async def test_catch_up_replays_each_record_once_in_order() -> None:
     store: Any = ScriptedMetadataStore(-1)
     loader = MetadataLoader(machine(), store)
     run_to_end(loader.catch_up(3))
@@ -66,7 +68,7 @@ async def test_records_are_taken_in_once_and_in_order() -> None:
 
 
 @virtual
-async def test_a_snapshot_in_the_middle_takes_the_place_of_all_that_was_read() -> None:
+async def test_catch_up_snapshot_during_read_replaces_replayed_records() -> None:
     store: Any = ScriptedMetadataStore(2)
     loader = MetadataLoader(machine(), store)
     run_to_end(loader.catch_up(5))
@@ -77,12 +79,12 @@ async def test_a_snapshot_in_the_middle_takes_the_place_of_all_that_was_read() -
     assert (loader._machine.latest_image.offset, loader._machine.latest_image.epoch) == (49, 3)
 
 
-def test_the_stand_in_has_what_it_stands_in_for() -> None:
+def test_scripted_metadata_store_has_methods_of_the_real_one() -> None:
     assert {"committed_batches"} <= set(dir(MetadataStore))
 
 
-def held() -> Any:
-    """A machine that has published the beginning of a transaction."""
+def controller_in_transaction() -> Any:
+    """Return a state machine that has published the beginning of a transaction."""
     controller = machine()
     for record in (BeginTransactionRecord("x"), ConfigRecord(2, "t", "first", "v")):
         controller.replay(1, record)
@@ -92,9 +94,9 @@ def held() -> Any:
 
 
 @pytest.mark.behaviour("R-266")
-def test_what_was_open_when_the_image_was_taken_is_open_again_once_the_rest_is_forgotten() -> None:
+def test_revert_restores_open_metadata_transaction() -> None:
     for forgotten in (AbortTransactionRecord("y"), EndTransactionRecord(), ConfigRecord(2, "t", "second", "v")):
-        controller = held()
+        controller = controller_in_transaction()
         controller.replay(3, forgotten)
         controller.revert()
         assert controller.in_transaction
@@ -103,7 +105,7 @@ def test_what_was_open_when_the_image_was_taken_is_open_again_once_the_rest_is_f
         assert dict(controller.latest_image.config(2, "t")) == {"first": "v"}
 
 
-def test_what_was_closed_then_is_closed_again() -> None:
+def test_revert_closes_metadata_transaction_begun_since() -> None:
     controller = machine()
     controller.replay(1, BeginTransactionRecord("x"))
     controller.revert()

@@ -1,4 +1,4 @@
-"""What the controller does every now and then: brokers nobody hears are fenced, and tasks that fail are tried again."""
+"""Periodic tasks of the controller: fencing of brokers without heartbeats, and retries after failures."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, F
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 
 
-async def another_broker(controller: QuorumController, ground: ControllerFixture) -> None:
-    """Broker 2 registers and may lead."""
+async def another_broker(controller: QuorumController, fixture: ControllerFixture) -> None:
+    """Register and unfence broker 2."""
     features = [Feature(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]
-    request = BrokerRegistrationRequest(2, ground.identity.cluster_id, bytes([2] * 16), [], features, None)
+    request = BrokerRegistrationRequest(2, fixture.identity.cluster_id, bytes([2] * 16), [], features, None)
     request.log_dirs = [bytes([2] * 16)]
     epoch = (await controller.submit(request)).broker_epoch
     await controller.submit(BrokerHeartbeatRequest(2, epoch, controller.image.offset, False, False))
@@ -35,27 +35,27 @@ async def another_broker(controller: QuorumController, ground: ControllerFixture
 
 
 @virtual
-async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_for_none_of_them() -> None:
-    """A directory of a larger cluster: its other brokers count as alive until their leases are over (R-277)."""
-    ground = ControllerFixture()
+async def test_brokers_without_heartbeat_are_fenced_and_do_not_delay_shutdown() -> None:
+    """Directory of a larger cluster: its other brokers count as active until their sessions expire (R-277)."""
+    fixture = ControllerFixture()
     rows = [CreatableReplicaAssignment(0, [2, 1]), CreatableReplicaAssignment(1, [1, 2])]
     both = CreatableTopic("t", -1, -1, rows)
-    async with ground.controller() as controller:
-        await another_broker(controller, ground)
+    async with fixture.controller() as controller:
+        await another_broker(controller, fixture)
         assert code(await controller.submit(CreateTopicsRequest([both], 1000), 7)) == 0
         assert [p.leader for p in controller.image.topics["t"].partitions.values()] == [2, 1]
-        heard = 0
+        publications = 0
 
-        def hear(image: MetadataImage, delta: MetadataDelta) -> None:
-            nonlocal heard
-            heard += 1
+        def count_publication(image: MetadataImage, delta: MetadataDelta) -> None:
+            nonlocal publications
+            publications += 1
 
-        controller.subscribe(hear)
-        heard = 0
+        controller.subscribe(count_publication)
+        publications = 0
         assert await shut_down_broker(controller) == 10, "it would wait for broker 2"
-        assert heard == 1
+        assert publications == 1
         assert not controller.image.brokers[1].fenced
-    async with ground.controller() as controller:
+    async with fixture.controller() as controller:
         await trio.sleep(5)
         await send_heartbeat(controller, controller.image.brokers[1].broker_epoch)
         await trio.sleep(3.9)
@@ -67,8 +67,8 @@ async def test_brokers_nobody_hears_are_fenced_after_a_session_and_a_stop_waits_
         assert controller.image.brokers[1].fenced
 
 
-async def refusals(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When a chore is tried in ten minutes that is due each second and always refused so."""
+async def failed_run_times(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the times at which a task due every second runs within ten minutes, if it always fails with a code."""
     tried: list[float] = []
 
     def refuse(sight: PeriodicTaskContext) -> ControllerResult:
@@ -84,21 +84,21 @@ async def refusals(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> list[flo
 
 
 @virtual
-async def test_a_chore_that_is_refused_is_told_and_tried_again_after_a_pause(
+async def test_failed_periodic_task_is_logged_and_retried_after_a_pause(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tried = await refusals(ErrorCode.INVALID_REPLICA_ASSIGNMENT, monkeypatch)
+    tried = await failed_run_times(ErrorCode.INVALID_REPLICA_ASSIGNMENT, monkeypatch)
     assert len(tried) == 2
     assert tried[1] - tried[0] == ERROR_RETRY_MS
     assert caplog.text.count("Failed to do as told, retrying") == 2
     assert "not like that" in caplog.text
     caplog.clear()
-    assert len(await refusals(ErrorCode.NOT_CONTROLLER, monkeypatch)) > 500
+    assert len(await failed_run_times(ErrorCode.NOT_CONTROLLER, monkeypatch)) > 500
     assert not caplog.text
 
 
 @virtual
-async def test_a_broken_invariant_in_a_chore_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_assertion_error_in_periodic_task_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: PeriodicTaskContext) -> ControllerResult:
         raise AssertionError("this cannot be")
 

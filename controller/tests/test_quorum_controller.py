@@ -1,4 +1,4 @@
-"""Turns: what is decided together, when it is seen, and who is told what when something goes wrong."""
+"""Request processing of the controller: batching, visibility of changes, and failures."""
 
 from __future__ import annotations
 
@@ -63,26 +63,26 @@ def code(answer: Any) -> int:
     return int(answer.topics[0].error_code)
 
 
-def metadata_log(ground: ControllerFixture) -> PartitionLog:
-    return open_log(ground.disk.session(), LOG, "__cluster_metadata", 0, LogConfig(), 0, clean=False)
+def metadata_log(fixture: ControllerFixture) -> PartitionLog:
+    return open_log(fixture.disk.session(), LOG, "__cluster_metadata", 0, LogConfig(), 0, clean=False)
 
 
-def written(ground: ControllerFixture) -> list[tuple[int, Message]]:
-    """(offset, record) of all there is in the metadata log."""
-    return [found for header, raw in metadata_log(ground).segments.batches() for found in decode_batch(header, raw)]
+def written(fixture: ControllerFixture) -> list[tuple[int, Message]]:
+    """Return (offset, record) of all records in the metadata log."""
+    return [found for header, raw in metadata_log(fixture).segments.batches() for found in decode_batch(header, raw)]
 
 
 @virtual
-async def test_nothing_is_decided_before_the_leaders_own_first_record_is_on_the_disk() -> None:
-    ground = ControllerFixture()
-    async with ground.controller():
+async def test_new_leader_decides_after_its_first_record_is_synced() -> None:
+    fixture = ControllerFixture()
+    async with fixture.controller():
         pass
-    before = len(written(ground))
-    env = ground.env = ControllerTestEnv(ground.disk, iter(range(900, 999)))
+    before = len(written(fixture))
+    env = fixture.env = ControllerTestEnv(fixture.disk, iter(range(900, 999)))
     env.thread_gate = trio.Event()
     directory = LogDirectory(env.disk, "/data")
     controller = QuorumController(
-        env, directory, ground.identity, ground.defaults, lambda error: None, SINGLE_NODE_QUORUM
+        env, directory, fixture.identity, fixture.defaults, lambda error: None, SINGLE_NODE_QUORUM
     )
     controller.load()
     end = controller.log_end_offset
@@ -98,13 +98,13 @@ async def test_nothing_is_decided_before_the_leaders_own_first_record_is_on_the_
         env.thread_gate.set()
         await controller.wait_ready()
         nursery.cancel_scope.cancel()
-    assert [type(record) for _, record in written(ground)[before:]] == [RegisterControllerRecord]
+    assert [type(record) for _, record in written(fixture)[before:]] == [RegisterControllerRecord]
 
 
 @virtual
-async def test_a_clean_stop_seals_the_metadata_log() -> None:
-    ground = ControllerFixture()
-    async with ground.controller() as controller:
+async def test_close_seals_the_metadata_log() -> None:
+    fixture = ControllerFixture()
+    async with fixture.controller() as controller:
         await controller.submit(topic("t"), 7)
         log = controller._store.log
         assert not log.closed
@@ -114,43 +114,43 @@ async def test_a_clean_stop_seals_the_metadata_log() -> None:
 
 
 @virtual
-async def test_a_new_cluster_begins_with_the_levels_in_its_bootstrap_file() -> None:
-    ground = ControllerFixture()
+async def test_new_cluster_uses_feature_levels_of_bootstrap_file() -> None:
+    fixture = ControllerFixture()
     path = "/data/bootstrap.checkpoint"
-    session = ground.disk.session()
+    session = fixture.disk.session()
     assert run_to_end(read_snapshot(session, path)).records == bootstrap_records()
-    assert ground.disk.files[path].mode == 0o600
+    assert fixture.disk.files[path].mode == 0o600
     levels: list[Message] = [FeatureLevelRecord("metadata.version", 29), FeatureLevelRecord("group.version", 1)]
     session.unlink(path)
     write_snapshot(session, path, run_to_end(encode_snapshot(SnapshotContents(levels), 0, 0)))
-    async with ground.controller(broker=False) as controller:
+    async with fixture.controller(broker=False) as controller:
         assert controller.image.features == {"metadata.version": 29, "group.version": 1}
-    first = [type(record) for _, record in written(ground)]
+    first = [type(record) for _, record in written(fixture)]
     levels_written = [FeatureLevelRecord] * 2
     transaction = [BeginTransactionRecord, *levels_written, EndTransactionRecord]
     assert first == [*transaction, RegisterControllerRecord]
-    ground = ControllerFixture()
-    ground.disk.session().unlink(path)
-    async with ground.controller(broker=False) as controller:
+    fixture = ControllerFixture()
+    fixture.disk.session().unlink(path)
+    async with fixture.controller(broker=False) as controller:
         assert controller.image.features == {r.name: r.feature_level for r in bootstrap_records()}  # type: ignore[attr-defined]
 
 
 @virtual
-async def test_a_new_cluster_takes_its_least_in_sync_replicas_from_the_first_controllers_settings() -> None:
-    ground = ControllerFixture(**{"min.insync.replicas": "2"})
-    async with ground.controller(broker=False) as controller:
+async def test_new_cluster_takes_min_insync_replicas_from_first_controller() -> None:
+    fixture = ControllerFixture(**{"min.insync.replicas": "2"})
+    async with fixture.controller(broker=False) as controller:
         assert controller.image.config(4, "") == {"min.insync.replicas": "2"}
 
 
 @virtual
-async def test_a_new_cluster_has_its_levels_and_a_start_finds_them_again() -> None:
-    ground = ControllerFixture()
-    async with ground.controller() as controller:
+async def test_restart_keeps_metadata_of_the_cluster() -> None:
+    fixture = ControllerFixture()
+    async with fixture.controller() as controller:
         assert controller.image.features["metadata.version"] == 30
         assert controller.image.config(4, "") == {"min.insync.replicas": "1"}
         assert code(await controller.submit(topic("t", 3), 7)) == 0
         before, epoch = controller.image, controller.epoch
-    async with ground.controller(broker=False) as controller:
+    async with fixture.controller(broker=False) as controller:
         assert controller.epoch == epoch + 1
         assert controller.image.topics == before.topics
         assert controller.image.configs == before.configs
@@ -159,47 +159,47 @@ async def test_a_new_cluster_has_its_levels_and_a_start_finds_them_again() -> No
 
 
 @virtual
-async def test_a_turn_takes_all_that_waits_and_syncs_once() -> None:
+async def test_queued_requests_are_decided_together_with_one_sync() -> None:
     async with ControllerFixture().controller() as controller:
         threads = controller._env.threads  # type: ignore[attr-defined]
-        tickets = [controller.enqueue(topic(f"t{n}"), 7) for n in range(20)]
-        assert [code(await t.wait()) for t in tickets] == [0] * 20
+        futures = [controller.enqueue(topic(f"t{n}"), 7) for n in range(20)]
+        assert [code(await t.wait()) for t in futures] == [0] * 20
         assert controller._env.threads == threads + 1  # type: ignore[attr-defined]
 
 
 @virtual
-async def test_what_comes_later_in_a_turn_is_decided_on_what_came_before() -> None:
+async def test_later_request_is_decided_on_result_of_earlier_one() -> None:
     async with ControllerFixture().controller() as controller:
-        tickets = [controller.enqueue(topic("t"), 7) for _ in range(2)]
-        assert [code(await t.wait()) for t in tickets] == [0, ErrorCode.TOPIC_ALREADY_EXISTS]
+        futures = [controller.enqueue(topic("t"), 7) for _ in range(2)]
+        assert [code(await t.wait()) for t in futures] == [0, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
 @virtual
-async def test_nobody_sees_or_hears_of_what_is_not_on_the_disk() -> None:
-    ground = ControllerFixture()
-    async with ground.controller() as controller:
-        heard: list[tuple[MetadataImage, MetadataDelta]] = []
-        controller.subscribe(lambda image, delta: heard.append((image, delta)))
-        heard.clear()
-        ground.env.thread_gate = trio.Event()
-        ticket = controller.enqueue(topic("t", 2), 7)
+async def test_changes_are_visible_only_after_sync() -> None:
+    fixture = ControllerFixture()
+    async with fixture.controller() as controller:
+        published: list[tuple[MetadataImage, MetadataDelta]] = []
+        controller.subscribe(lambda image, delta: published.append((image, delta)))
+        published.clear()
+        fixture.env.thread_gate = trio.Event()
+        future = controller.enqueue(topic("t", 2), 7)
         late = controller.enqueue(topic("t"), 7)
         await trio.sleep(1)
         assert "t" not in controller.image.topics
-        assert not heard
-        assert not ticket._done.is_set()
+        assert not published
+        assert not future._done.is_set()
         assert not late._done.is_set(), "a refusal that rests on what is not committed waits too"
-        ground.env.thread_gate.set()
-        assert code(await ticket.wait()) == 0
+        fixture.env.thread_gate.set()
+        assert code(await future.wait()) == 0
         assert code(await late.wait()) == ErrorCode.TOPIC_ALREADY_EXISTS
-        ((image, delta),) = heard
+        ((image, delta),) = published
         assert image is controller.image
         assert delta.topics["t"].partitions == {0, 1}
         assert delta.topics["t"].new is image.topics["t"]
 
 
 @virtual
-async def test_listeners_hear_before_the_answer_leaves_and_in_order() -> None:
+async def test_listeners_are_called_before_the_response_in_order() -> None:
     async with ControllerFixture().controller() as controller:
         log: list[str] = []
         controller.subscribe(lambda *_: log.append("first"))
@@ -212,20 +212,20 @@ async def test_listeners_hear_before_the_answer_leaves_and_in_order() -> None:
 
 
 @virtual
-async def test_a_request_goes_its_way_when_who_asked_is_gone() -> None:
-    ground = ControllerFixture()
-    async with ground.controller() as controller:
-        ground.env.thread_gate = trio.Event()
+async def test_cancelled_request_is_still_decided() -> None:
+    fixture = ControllerFixture()
+    async with fixture.controller() as controller:
+        fixture.env.thread_gate = trio.Event()
         with trio.move_on_after(1) as scope:
             await controller.submit(topic("t"), 7)
         assert scope.cancelled_caught
-        ground.env.thread_gate.set()
+        fixture.env.thread_gate.set()
         await controller.submit(topic("u"), 7)
         assert {"t", "u"} <= set(controller.image.topics)
 
 
 @virtual
-async def test_a_request_that_cannot_be_decided_harms_nobody_else() -> None:
+async def test_failing_request_does_not_affect_others() -> None:
     async with ControllerFixture().controller() as controller:
         bad = controller.enqueue(object(), 7)
         good = controller.enqueue(topic("t"), 7)
@@ -235,19 +235,19 @@ async def test_a_request_that_cannot_be_decided_harms_nobody_else() -> None:
 
 
 @virtual
-async def test_a_disk_that_fails_ends_it_and_whoever_waits_is_told() -> None:
-    ground = ControllerFixture()
-    async with ground.controller() as controller:
-        ground.env.thread_error, ground.env.thread_gate = OSError("gone"), trio.Event()
-        tickets = [controller.enqueue(topic("t"), 7)]
+async def test_disk_failure_ends_controller_and_fails_pending_requests() -> None:
+    fixture = ControllerFixture()
+    async with fixture.controller() as controller:
+        fixture.env.thread_error, fixture.env.thread_gate = OSError("gone"), trio.Event()
+        futures = [controller.enqueue(topic("t"), 7)]
         await trio.sleep(1)
-        tickets.append(controller.enqueue(topic("u"), 7))
-        ground.env.thread_gate.set()
-        for ticket in tickets:
+        futures.append(controller.enqueue(topic("u"), 7))
+        fixture.env.thread_gate.set()
+        for future in futures:
             with pytest.raises(OSError, match="gone"):
-                await ticket.wait()
-        assert [str(e) for e in ground.failures] == ["gone"]
-        ground.env.thread_error = None
+                await future.wait()
+        assert [str(e) for e in fixture.failures] == ["gone"]
+        fixture.env.thread_error = None
         with pytest.raises(OSError, match="gone"):
             await controller.submit(topic("v"), 7)
         assert not controller.image.topics
@@ -255,7 +255,7 @@ async def test_a_disk_that_fails_ends_it_and_whoever_waits_is_told() -> None:
 
 
 @virtual
-async def test_what_goes_wrong_in_a_listener_ends_the_node() -> None:
+async def test_error_in_listener_ends_the_node() -> None:
     def trip(image: MetadataImage, delta: MetadataDelta) -> None:
         if "t" in delta.topics:
             raise ValueError("a bug")
@@ -272,7 +272,7 @@ async def test_what_goes_wrong_in_a_listener_ends_the_node() -> None:
 
 
 @virtual
-async def test_after_the_end_nobody_leads_here() -> None:
+async def test_submit_after_close_raises_not_controller() -> None:
     async with ControllerFixture().controller() as controller:
         controller.close()
         with pytest.raises(ProtocolError) as caught:
@@ -281,8 +281,8 @@ async def test_after_the_end_nobody_leads_here() -> None:
 
 
 @virtual
-async def test_creation_of_many_partitions_pauses_in_each_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tasks may run at least every hundred records: while they are decided, encoded and replayed."""
+async def test_create_topics_of_many_partitions_yields_in_each_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks may run at least every hundred records: during decision, encoding and replay."""
     monkeypatch.setattr("ottla.jobs.time_slice.BACKGROUND_SLICE_MS", 0.0)
     async with ControllerFixture().controller() as controller:
         rounds = 0
@@ -295,8 +295,8 @@ async def test_creation_of_many_partitions_pauses_in_each_stage(monkeypatch: pyt
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(count)
-            ticket = controller.enqueue(topic("t", 2000), 7)
-            await ticket.wait()
+            future = controller.enqueue(topic("t", 2000), 7)
+            await future.wait()
             nursery.cancel_scope.cancel()
         assert len(controller.image.topics["t"].partitions) == 2000
         assert rounds >= 2 * 20 + 2 * 2000, "placed and made a hundred at a time, encoded and replayed one by one"
@@ -304,31 +304,31 @@ async def test_creation_of_many_partitions_pauses_in_each_stage(monkeypatch: pyt
 
 @pytest.mark.behaviour("P-57")
 @virtual
-async def test_a_transaction_left_open_is_aborted_by_the_next_leader() -> None:
-    ground = ControllerFixture()
-    async with ground.controller() as controller:
+async def test_open_metadata_transaction_is_aborted_by_next_leader() -> None:
+    fixture = ControllerFixture()
+    async with fixture.controller() as controller:
         await controller.submit(topic("kept"), 7)
-    log = metadata_log(ground)
+    log = metadata_log(fixture)
     writer = MetadataBatchWriter(0)
     for record in (BeginTransactionRecord("x"), TopicRecord("lost", bytes(15) + b"\x05")):
         writer.add_message(record)
     log.append_as_leader(writer.build(), log.epochs.latest_epoch(), 0, AppendOrigin.RAFT_LEADER)
     log.close()
     for _ in range(2):
-        async with ground.controller() as controller:
+        async with fixture.controller() as controller:
             assert "kept" in controller.image.topics
             assert "lost" not in controller.image.topics
             assert code(await controller.submit(topic("after"), 7)) in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
             assert "after" in controller.image.topics
-    aborted = [record for _, record in written(ground) if isinstance(record, AbortTransactionRecord)]
+    aborted = [record for _, record in written(fixture) if isinstance(record, AbortTransactionRecord)]
     assert aborted == [AbortTransactionRecord("the controller was replaced")], "once, by the first of them"
 
 
 @virtual
-async def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
-    ground = ControllerFixture()
-    async with ground.controller(broker=False) as controller:
+async def test_broker_epoch_is_offset_of_registration() -> None:
+    fixture = ControllerFixture()
+    async with fixture.controller(broker=False) as controller:
         controller.enqueue(topic("first"), 7)
         epoch = await register_broker(controller)
-    found = [(offset, record) for offset, record in written(ground) if isinstance(record, RegisterBrokerRecord)]
+    found = [(offset, record) for offset, record in written(fixture) if isinstance(record, RegisterBrokerRecord)]
     assert [(offset, record.broker_epoch) for offset, record in found] == [(epoch, epoch)]

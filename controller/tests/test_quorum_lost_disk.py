@@ -1,4 +1,4 @@
-"""Voters that the settings name and whose disks are new: what their store says of them, and whole controllers."""
+"""Static voters with new disks: voter state in the store, and whole controllers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ DYNAMIC = QuorumConfig(endpoints=(AT[1],), bootstrap_servers=(("host2", 9093), (
     ("quorum", "age"),
     [(THREE, VoterState.NEWBORN), (ONE, VoterState.GROWN), (OTHERS, VoterState.GROWN), (DYNAMIC, VoterState.GROWN)],
 )
-def test_a_new_log_is_a_newborn_voters_where_the_settings_name_it_among_others(
-    quorum: QuorumConfig, age: VoterState
-) -> None:
+def test_initial_voter_state_is_newborn_for_one_of_several_static_voters(quorum: QuorumConfig, age: VoterState) -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
     store = MetadataStore(disk, "/data", MetaProperties(CLUSTER_ID, 1, bytes(16)), 0)
     assert store.initial_hard_state(quorum) == HardState(0, voter_state=age)
@@ -40,13 +38,13 @@ def test_a_new_log_is_a_newborn_voters_where_the_settings_name_it_among_others(
 @pytest.mark.parametrize(
     ("written", "quorum", "age"),
     [
-        (HardState(3, 2), THREE, VoterState.GROWN),  # Kafka's, or an older Ottla's
+        (HardState(3, 2), THREE, VoterState.GROWN),  # written by Kafka or an older Ottla
         (HardState(3, 2, None, VoterState.LEARNING), THREE, VoterState.LEARNING),
         (HardState(1, -1, ReplicaKey(1), VoterState.NEWBORN), THREE, VoterState.NEWBORN),
-        (HardState(3, 2, None, VoterState.LEARNING), ONE, VoterState.GROWN),  # nobody else remembers anything
+        (HardState(3, 2, None, VoterState.LEARNING), ONE, VoterState.GROWN),  # no other node remembers
     ],
 )
-def test_what_quorum_state_says_of_a_voter_counts_though_its_log_is_empty(
+def test_initial_voter_state_is_read_from_quorum_state(
     written: HardState, quorum: QuorumConfig, age: VoterState
 ) -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
@@ -56,7 +54,7 @@ def test_what_quorum_state_says_of_a_voter_counts_though_its_log_is_empty(
     assert store.initial_hard_state(quorum) == written._replace(voter_state=age)
 
 
-def test_who_has_a_log_or_a_snapshot_is_no_newborn_without_quorum_state() -> None:
+def test_initial_voter_state_with_log_or_snapshot_is_grown() -> None:
     disk, identity = formatted()
     session = disk.session()
     assert MetadataStore(session, "/data", identity, 0).initial_hard_state(THREE).voter_state == VoterState.GROWN, (
@@ -73,7 +71,7 @@ def test_who_has_a_log_or_a_snapshot_is_no_newborn_without_quorum_state() -> Non
 
 
 def wipe(quorum: ControllerQuorum, number: int) -> None:
-    """Another disk, formatted."""
+    """Replace the disk of a node by an empty formatted one."""
     member = quorum.nodes[number] = ControllerQuorumNode(quorum, number)
     member.identity = MetaProperties(CLUSTER_ID, number, bytes([9] * 15 + [number]))
     session = member.disk.session()
@@ -86,7 +84,7 @@ def age(quorum: ControllerQuorum, number: int) -> VoterState:
 
 
 @virtual
-async def test_a_voter_with_a_new_disk_votes_again_once_it_is_filled() -> None:
+async def test_voter_with_new_disk_votes_again_after_catching_up() -> None:
     quorum = ControllerQuorum(3, static=True)
     async with quorum.running():
         old = await quorum.leader()
@@ -111,7 +109,7 @@ async def test_a_voter_with_a_new_disk_votes_again_once_it_is_filled() -> None:
 
 
 @virtual
-async def test_a_voter_with_a_new_disk_elects_nobody_who_lacks_what_its_old_one_had() -> None:
+async def test_voter_with_new_disk_elects_no_leader_without_committed_records() -> None:
     quorum = ControllerQuorum(3, static=True)
     async with quorum.running():
         old = await quorum.leader()

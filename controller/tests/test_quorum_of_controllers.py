@@ -1,4 +1,4 @@
-"""Several controllers: one is active, all see the same, and what was answered survives whoever dies."""
+"""Quorum of controllers: one active controller, equal images, durable responses after failures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def make(controller: QuorumController, *names: str) -> None:
 async def test_three_elect_one_and_all_see_what_it_decides(static: bool) -> None:
     quorum = ControllerQuorum(3, static=static)
     async with quorum.running():
-        leader = await quorum.leader(0.5)  # there was no leader ever: none is waited for
+        leader = await quorum.leader(0.5)  # a new quorum: no former leader is awaited
         for member in quorum.nodes.values():
             await member.running_controller.wait_ready()
         await with_broker(leader)
@@ -74,7 +74,7 @@ async def test_three_elect_one_and_all_see_what_it_decides(static: bool) -> None
 
 
 @virtual
-async def test_what_was_answered_survives_whoever_dies_and_who_returns_catches_up() -> None:
+async def test_answered_changes_survive_repeated_controller_failures() -> None:
     quorum = ControllerQuorum(3)
     names: list[str] = []
     async with quorum.running():
@@ -104,7 +104,7 @@ def quorum_log(quorum: ControllerQuorum, node_id: int) -> bytes:
 
 
 @virtual
-async def test_a_leader_whose_process_is_gone_is_replaced_at_once_and_one_that_is_silent_after_a_while() -> None:
+async def test_killed_controller_is_replaced_at_once_and_isolated_one_after_timeout() -> None:
     for how, least, most in (("killed", 0.0, 0.4), ("cut", 1.5, 6.0)):
         quorum = ControllerQuorum(3)
         async with quorum.running():
@@ -125,7 +125,7 @@ async def test_a_leader_whose_process_is_gone_is_replaced_at_once_and_one_that_i
 
 
 @virtual
-async def test_a_leader_that_is_cut_off_loses_what_it_could_not_commit() -> None:
+async def test_isolated_controller_loses_uncommitted_changes() -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         old = await quorum.leader()
@@ -140,9 +140,9 @@ async def test_a_leader_that_is_cut_off_loses_what_it_could_not_commit() -> None
         assert "lost" not in old.image.topics
         await make(new, "new")
         with trio.fail_after(10):
-            for ticket in (lost, late):
+            for future in (lost, late):
                 with pytest.raises(ProtocolError) as caught:
-                    await ticket.wait()
+                    await future.wait()
                 assert caught.value.code == ErrorCode.NOT_CONTROLLER
         assert not old.is_active
         quorum.partitioned_nodes.clear()
@@ -154,8 +154,10 @@ async def test_a_leader_that_is_cut_off_loses_what_it_could_not_commit() -> None
 
 
 @virtual
-async def test_what_a_lost_leader_appended_comes_from_the_log_where_the_next_one_commits_it() -> None:
-    """Its followers have it, it never heard so: nobody was answered, and all see it in the end, the old leader too."""
+async def test_record_of_failed_leader_may_be_committed_by_the_next() -> None:
+    """Its followers have the record, but it never learned so: the request is unanswered, and all replay the record
+    later.
+    """
     quorum = ControllerQuorum(3)
     async with quorum.running():
         old = await quorum.leader()
@@ -163,8 +165,10 @@ async def test_what_a_lost_leader_appended_comes_from_the_log_where_the_next_one
         await quorum.wait_converged()
         for member in quorum.nodes.values():
             if member.running_controller is not old:
-                member.env.thread_gate = trio.Event()  # they take it in, and cannot say so before the leader is gone
-        ticket = old.enqueue(topic("t"), 7)
+                member.env.thread_gate = (
+                    trio.Event()
+                )  # they append the record, and cannot fetch again before the leader is gone
+        future = old.enqueue(topic("t"), 7)
         await trio.sleep(0.2)
         quorum.partitioned_nodes.add(old.node_id)
         for member in quorum.nodes.values():
@@ -174,14 +178,14 @@ async def test_what_a_lost_leader_appended_comes_from_the_log_where_the_next_one
         new = await quorum.leader()
         assert "t" in new.image.topics
         with trio.fail_after(10), pytest.raises(ProtocolError):
-            await ticket.wait()
+            await future.wait()
         quorum.partitioned_nodes.clear()
         await quorum.wait_converged()
         assert set(old.image.topics) == {"t"}
 
 
 @virtual
-async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
+async def test_all_controllers_stopped_restart_in_any_order() -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -202,7 +206,7 @@ async def test_all_may_be_stopped_and_begin_again_in_any_order() -> None:
 
 @pytest.mark.behaviour("R-308")
 @virtual
-async def test_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_found() -> None:
+async def test_controller_is_ready_after_catching_up_with_discovered_leader() -> None:
     quorum = ControllerQuorum(3, fetch_bytes=400)
     async with quorum.running():
         leader = await quorum.leader()
@@ -222,7 +226,7 @@ async def test_nobody_is_ready_before_it_has_what_the_leader_had_when_it_was_fou
 
 
 @virtual
-async def test_who_leads_no_more_appends_nothing_and_old_words_about_a_leader_are_not_believed() -> None:
+async def test_propose_with_old_epoch_raises_not_controller() -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -244,7 +248,7 @@ async def test_who_leads_no_more_appends_nothing_and_old_words_about_a_leader_ar
 
 @pytest.mark.behaviour("R-207")
 @virtual
-async def test_who_cannot_be_asked_for_a_pre_vote_is_asked_for_a_vote() -> None:
+async def test_controllers_without_pre_vote_support_elect_a_leader() -> None:
     quorum = ControllerQuorum(3)
     for member in quorum.nodes.values():
         member.max_versions = {ApiKey.VOTE: 1}
@@ -254,7 +258,7 @@ async def test_who_cannot_be_asked_for_a_pre_vote_is_asked_for_a_vote() -> None:
 
 @pytest.mark.behaviour("R-214")
 @virtual
-async def test_a_leader_that_no_voter_set_names_is_followed_where_it_says_it_is() -> None:
+async def test_begin_quorum_epoch_of_unknown_leader_is_followed_at_its_endpoint() -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -262,8 +266,8 @@ async def test_a_leader_that_no_voter_set_names_is_followed_where_it_says_it_is(
         other = next(m.running_controller for m in quorum.nodes.values() if m.running_controller is not leader)
         part = BeginQuorumEpochRequestPartitionData(0, bytes(16), 9, leader.epoch + 5)
         topic = BeginQuorumEpochRequestTopicData("__cluster_metadata", [part])
-        place = LeaderEndpoint("CONTROLLER", "host9", 9)
-        request = BeginQuorumEpochRequest(CLUSTER_ID, other.node_id, [topic], [place])
+        endpoint = LeaderEndpoint("CONTROLLER", "host9", 9)
+        request = BeginQuorumEpochRequest(CLUSTER_ID, other.node_id, [topic], [endpoint])
         quorum.nodes[9] = ControllerQuorumNode(quorum, 9)
         await other.handle_raft_request(request, 1, "CONTROLLER")
         assert (other.leader_id, other.epoch) == (9, leader.epoch + 5)
@@ -274,7 +278,7 @@ async def test_a_leader_that_no_voter_set_names_is_followed_where_it_says_it_is(
 @pytest.mark.behaviour("R-213")
 @virtual
 @pytest.mark.parametrize("version", [0, 1])
-async def test_an_answer_names_the_leaders_address_where_its_version_can(version: int) -> None:
+async def test_raft_response_contains_leader_endpoint_from_version_1(version: int) -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -294,7 +298,7 @@ async def test_an_answer_names_the_leaders_address_where_its_version_can(version
 
 
 @virtual
-async def test_an_observer_finds_the_leader_and_follows_without_a_vote() -> None:
+async def test_observer_discovers_leader_and_replays_metadata() -> None:
     quorum = ControllerQuorum(3, observers=1)
     async with quorum.running():
         leader = await quorum.leader()
@@ -317,7 +321,7 @@ async def test_an_observer_finds_the_leader_and_follows_without_a_vote() -> None
 
 
 @virtual
-async def test_a_clean_stop_hands_the_leadership_over_at_once() -> None:
+async def test_resign_transfers_leadership_at_once() -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -332,7 +336,7 @@ async def test_a_clean_stop_hands_the_leadership_over_at_once() -> None:
 
 
 @virtual
-async def test_an_idle_quorum_says_that_it_lives_and_a_node_alone_says_nothing() -> None:
+async def test_idle_quorum_appends_no_op_records_and_single_node_does_not() -> None:
     for voters, grows in ((3, True), (1, False)):
         quorum = ControllerQuorum(voters)
         async with quorum.running():
@@ -345,17 +349,17 @@ async def test_an_idle_quorum_says_that_it_lives_and_a_node_alone_says_nothing()
 
 
 @virtual
-async def test_a_transaction_left_open_is_still_open_for_a_leader_that_could_not_abort_it() -> None:
-    """Its abort was appended and lost: the next one who leads has to abort it again."""
+async def test_open_metadata_transaction_stays_open_after_lost_abort() -> None:
+    """The abort was appended and lost: the next leader must abort the transaction again."""
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
         await with_broker(leader)
-        turns = leader._request_processor
+        processor = leader._request_processor
         await run_in_background(
-            leader._env, turns.append([BeginTransactionRecord("x"), TopicRecord("lost", bytes(15) + b"\x05")])
+            leader._env, processor.append([BeginTransactionRecord("x"), TopicRecord("lost", bytes(15) + b"\x05")])
         )
-        await run_in_background(leader._env, turns.commit())
+        await run_in_background(leader._env, processor.commit())
         await quorum.wait_converged()
         quorum.nodes[leader.node_id].kill()
         following = await quorum.leader()
@@ -369,7 +373,7 @@ async def test_a_transaction_left_open_is_still_open_for_a_leader_that_could_not
 
 @pytest.mark.behaviour("R-251")
 @virtual
-async def test_the_leader_describes_the_quorum_and_nobody_else_does() -> None:
+async def test_describe_quorum_is_answered_by_leader_only() -> None:
     quorum = ControllerQuorum(3, observers=1)
     async with quorum.running():
         leader = await quorum.leader()

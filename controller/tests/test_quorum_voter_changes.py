@@ -1,4 +1,4 @@
-"""Voters come, go and move while the quorum works: the shell carries what the raft machine wants of it."""
+"""Voter changes in a running quorum: adding, removing, moving."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ async def wait_for_voters(quorum: ControllerQuorum, wanted: list[tuple[int, str]
 
 
 def adding(node_id: int) -> AddRaftVoterRequest:
-    place = endpoint(node_id)
-    listeners = [Listener(place.name, place.host, place.port)]
+    listener = endpoint(node_id)
+    listeners = [Listener(listener.name, listener.host, listener.port)]
     return AddRaftVoterRequest(CLUSTER_ID, 2000, node_id, bytes([node_id] * 16), listeners)
 
 
 @virtual
-async def test_an_observer_that_is_added_votes_from_then_on() -> None:
+async def test_add_raft_voter_observer_becomes_voter() -> None:
     quorum = ControllerQuorum(1, observers=2)
     for node_id in (2, 3):
         quorum.nodes[node_id].may_vote = True
@@ -63,7 +63,7 @@ async def test_an_observer_that_is_added_votes_from_then_on() -> None:
 
 
 @virtual
-async def test_a_node_that_is_nowhere_is_not_added() -> None:
+async def test_add_raft_voter_unreachable_returns_request_timed_out() -> None:
     quorum = ControllerQuorum(1)
     async with quorum.running():
         leader = await quorum.leader()
@@ -74,12 +74,12 @@ async def test_a_node_that_is_nowhere_is_not_added() -> None:
 
 
 def _unreachable_voter() -> AddRaftVoterRequest:
-    place = Listener(LISTENER, "host1", 9093)
-    return AddRaftVoterRequest(CLUSTER_ID, 2000, 9, bytes([9] * 16), [place])
+    listener = Listener(LISTENER, "host1", 9093)
+    return AddRaftVoterRequest(CLUSTER_ID, 2000, 9, bytes([9] * 16), [listener])
 
 
 @virtual
-async def test_a_leader_that_is_removed_hands_over_and_stays_an_observer() -> None:
+async def test_remove_raft_voter_leader_resigns_and_becomes_observer() -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -93,8 +93,8 @@ async def test_a_leader_that_is_removed_hands_over_and_stays_an_observer() -> No
         assert answer.error_code == 0
         following = await quorum.leader()
         assert following.node_id != gone
-        left = [(i, f"host{i}") for i in (1, 2, 3) if i != gone]
-        await wait_for_voters(quorum, left)
+        remaining = [(i, f"host{i}") for i in (1, 2, 3) if i != gone]
+        await wait_for_voters(quorum, remaining)
         await make(following, "t")
         await quorum.wait_converged()
         assert set(leader.image.topics) == {"t"}, "it follows as an observer"
@@ -102,7 +102,7 @@ async def test_a_leader_that_is_removed_hands_over_and_stays_an_observer() -> No
 
 
 @virtual
-async def test_who_may_join_by_itself_does() -> None:
+async def test_auto_join_observers_become_voters() -> None:
     quorum = ControllerQuorum(1, observers=2)
     for node_id in (2, 3):
         quorum.nodes[node_id].may_vote = quorum.nodes[node_id].auto_joins = True
@@ -115,7 +115,7 @@ async def test_who_may_join_by_itself_does() -> None:
 
 
 @virtual
-async def test_a_voter_that_moved_tells_where_it_is() -> None:
+async def test_moved_voter_updates_its_endpoint() -> None:
     quorum = ControllerQuorum(3)
     async with quorum.running():
         leader = await quorum.leader()
@@ -128,7 +128,7 @@ async def test_a_voter_that_moved_tells_where_it_is() -> None:
 
 
 @virtual
-async def test_a_voter_that_moved_and_stands_alone_says_so_as_it_begins_to_lead() -> None:
+async def test_moved_single_voter_updates_its_endpoint_as_leader() -> None:
     quorum = ControllerQuorum(1)
     async with quorum.running():
         await quorum.leader()
@@ -139,7 +139,7 @@ async def test_a_voter_that_moved_and_stands_alone_says_so_as_it_begins_to_lead(
         assert leader.leader_address() == ("host8", 9093)
 
 
-async def raising(controller: QuorumController, *, validate_only: bool = False) -> UpdateFeaturesResponse:
+async def upgrade_kraft_version(controller: QuorumController, *, validate_only: bool = False) -> UpdateFeaturesResponse:
     update = FeatureUpdateKey("kraft.version", 1)
     answer = await controller.submit(UpdateFeaturesRequest(1000, [update], validate_only), 2)
     assert isinstance(answer, UpdateFeaturesResponse)
@@ -148,7 +148,7 @@ async def raising(controller: QuorumController, *, validate_only: bool = False) 
 
 @pytest.mark.behaviour("R-244")
 @virtual
-async def test_fixed_voters_become_records_once_each_of_them_has_said_where_it_is() -> None:
+async def test_kraft_version_upgrade_records_static_voters() -> None:
     quorum = ControllerQuorum(3, static=True)
     async with quorum.running():
         leader = await quorum.leader()
@@ -163,18 +163,20 @@ async def test_fixed_voters_become_records_once_each_of_them_has_said_where_it_i
                     node_id, bytes([node_id] * 16), False, here, features
                 )
             )
-        assert (await raising(leader)).error_code == ErrorCode.INVALID_UPDATE_VERSION, "they have not said it yet"
+        assert (await upgrade_kraft_version(leader)).error_code == ErrorCode.INVALID_UPDATE_VERSION, (
+            "they have not said it yet"
+        )
         await trio.sleep(5)
         end = leader.log_end_offset
-        assert (await raising(leader, validate_only=True)).error_code == 0
+        assert (await upgrade_kraft_version(leader, validate_only=True)).error_code == 0
         assert leader.kraft_version == 0
-        answer = await raising(leader)
+        answer = await upgrade_kraft_version(leader)
         assert (answer.error_code, answer.error_message) == (0, None)
         assert leader.kraft_version == leader.machine.kraft_version == 1
         assert leader.log_end_offset >= end + 3
         wanted = [(1, "host1"), (2, "host2"), (3, "host3")]
         await wait_for_voters(quorum, wanted)
-        assert (await raising(leader)).error_code == 0, "it is there already"
+        assert (await upgrade_kraft_version(leader)).error_code == 0, "it is there already"
     async with quorum.running():
         leader = await quorum.leader()
         assert leader.kraft_version == 1

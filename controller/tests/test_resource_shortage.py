@@ -1,4 +1,4 @@
-"""A controller that is short of descriptors or memory for a while: it waits, and nothing is lost or ended."""
+"""Controller without file descriptors or memory for a while: it waits, and loses no record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def short(number: int = errno.EMFILE) -> OSError:
 
 
 async def create(controller: Any, name: str) -> None:
-    """Create a topic; whoever is told NOT_CONTROLLER asks again, as brokers do."""
+    """Create a topic; retry after NOT_CONTROLLER, as brokers do."""
     while True:
         with suppress(ProtocolError):
             assert code(await controller.submit(topic(name), 7)) in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -33,8 +33,8 @@ async def create(controller: Any, name: str) -> None:
         await trio.sleep(0.2)
 
 
-async def live(ground: ControllerFixture, names: list[str], fault: Any) -> int:
-    """A controller's life in which topics are created; returns how many calls needed a descriptor."""
+async def run_controller(fixture: ControllerFixture, names: list[str], fault: Any) -> int:
+    """Run a controller that creates topics; return the number of calls that needed a descriptor."""
     calls = 0
 
     def count(what: str, path: str) -> OSError | None:
@@ -42,14 +42,14 @@ async def live(ground: ControllerFixture, names: list[str], fault: Any) -> int:
         calls += what in NEED_DESCRIPTORS
         return fault(calls) if what in NEED_DESCRIPTORS else None
 
-    async with ground.controller() as controller:
-        ground.env.disk.fault = count
+    async with fixture.controller() as controller:
+        fixture.env.disk.fault = count
         for name in names:
             await create(controller, name)
             await trio.sleep(0.5)
-        ground.env.disk.fault = None
+        fixture.env.disk.fault = None
         await trio.sleep(1)
-        assert not ground.failures
+        assert not fixture.failures
         assert set(names) <= set(controller.image.topics)
     return calls
 
@@ -58,23 +58,23 @@ async def live(ground: ControllerFixture, names: list[str], fault: Any) -> int:
 @virtual
 async def test_controller_short_once_at_any_call_goes_on_and_keeps_every_topic(number: int) -> None:
     names = [f"t{i}" for i in range(8)]
-    ground = ControllerFixture(**SETTINGS)
-    most = await live(ground, names, lambda call: None)
+    fixture = ControllerFixture(**SETTINGS)
+    most = await run_controller(fixture, names, lambda call: None)
     assert most > 10
     for at in range(1, most + 1):
-        ground = ControllerFixture(**SETTINGS)
-        await live(ground, names, lambda call, at=at: short(number) if call == at else None)
-        async with ground.controller(broker=False) as again:
+        fixture = ControllerFixture(**SETTINGS)
+        await run_controller(fixture, names, lambda call, at=at: short(number) if call == at else None)
+        async with fixture.controller(broker=False) as again:
             assert set(names) == set(again.image.topics)
 
 
 @pytest.mark.parametrize("path", ["quorum-state.tmp", "__cluster_metadata-0"])
 @virtual
 async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some(path: str) -> None:
-    ground = ControllerFixture()
-    async with ground.controller():
+    fixture = ControllerFixture()
+    async with fixture.controller():
         pass
-    env = ground.env = ControllerTestEnv(ground.disk, ground._ids)
+    env = fixture.env = ControllerTestEnv(fixture.disk, fixture._ids)
     failed = 0
 
     def fault(what: str, at: str) -> OSError | None:
@@ -86,7 +86,7 @@ async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some
     async with trio.open_nursery() as nursery:
         directory = LogDirectory(env.disk, "/data")
         made = QuorumController(
-            env, directory, ground.identity, ground.defaults, ground.failures.append, SINGLE_NODE_QUORUM
+            env, directory, fixture.identity, fixture.defaults, fixture.failures.append, SINGLE_NODE_QUORUM
         )
         made.load()
         env.disk.fault = fault
@@ -96,7 +96,7 @@ async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some
             assert made.is_active
         nursery.cancel_scope.cancel()
     assert failed == 30
-    assert not ground.failures
+    assert not fixture.failures
 
 
 @virtual
@@ -117,12 +117,12 @@ async def test_retried_call_raises_an_error_of_the_disk_and_logs_a_shortage_seld
 
 @virtual
 async def test_controller_that_cannot_read_its_log_for_a_while_becomes_active_later() -> None:
-    ground = ControllerFixture()
-    async with ground.controller() as controller:
+    fixture = ControllerFixture()
+    async with fixture.controller() as controller:
         await create(controller, "t")
-    directory = LogDirectory(ground.env.disk, "/data")
+    directory = LogDirectory(fixture.env.disk, "/data")
     made = QuorumController(
-        ground.env, directory, ground.identity, ground.defaults, ground.failures.append, SINGLE_NODE_QUORUM
+        fixture.env, directory, fixture.identity, fixture.defaults, fixture.failures.append, SINGLE_NODE_QUORUM
     )
     made.load()
     read, left = made._store.committed_batches, [short()] * 20
@@ -141,14 +141,14 @@ async def test_controller_that_cannot_read_its_log_for_a_while_becomes_active_la
         await create(made, "u")
         assert {"t", "u"} == set(made.image.topics)
         nursery.cancel_scope.cancel()
-    assert not ground.failures
+    assert not fixture.failures
 
 
 @virtual
 async def test_listener_of_the_metadata_that_fails_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    ground = ControllerFixture()
+    fixture = ControllerFixture()
     heard: list[int] = []
-    async with ground.controller() as controller:
+    async with fixture.controller() as controller:
 
         def fail(image: Any, delta: Any) -> None:
             if "t" in delta.topics:
@@ -159,5 +159,5 @@ async def test_listener_of_the_metadata_that_fails_is_logged_and_ends_nothing(ca
         await create(controller, "t")
         assert heard[-1] == controller.image.offset
         assert controller.is_active
-    assert not ground.failures
+    assert not fixture.failures
     assert "Error while publishing metadata at offset" in caplog.text

@@ -1,4 +1,4 @@
-"""What an empty directory is made: identity, feature levels, first voters; as Kafka's storage tool makes it."""
+"""Storage formatter: identity, feature levels and first voters of an empty directory, as with Kafka's storage tool."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VOTERS = (voter(1), voter(2), voter(3))
 
 
 class FormattedDirectories:
-    """Two directories, the first with the metadata log, formatted by a plan."""
+    """Two directories formatted by a plan, the first with the metadata log."""
 
     def __init__(self, plan: FormatPlan, *, ignore: bool = False, before: MetaProperties | None = None) -> None:
         self.disk = MemoryDisk(random.Random(1), lambda: 0)
@@ -67,7 +67,7 @@ class FormattedDirectories:
 
 
 @pytest.mark.behaviour("R-238")
-def test_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -> None:
+def test_format_initial_controller_uses_listed_directory_id_and_voters() -> None:
     made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS))
     assert made.metadata.read_meta_properties() == MetaProperties(CLUSTER, 2, TWO)
     assert read_snapshot_voters(made.metadata) == VOTERS
@@ -84,7 +84,7 @@ def test_a_listed_voter_takes_its_id_from_the_list_and_knows_all_voters() -> Non
     assert read_snapshot_voters(made.directories[1]) is None
 
 
-def test_a_node_that_is_not_listed_knows_the_voters_and_is_none() -> None:
+def test_format_unlisted_node_knows_voters_without_being_one() -> None:
     made = FormattedDirectories(FormatPlan(9, CLUSTER, LEVELS, VOTERS))
     assert read_snapshot_voters(made.metadata) == VOTERS
     assert "dynamic metadata directory /b" in made.report[1]
@@ -93,7 +93,7 @@ def test_a_node_that_is_not_listed_knows_the_voters_and_is_none() -> None:
     assert identity.directory_id[0] == 200
 
 
-def test_where_no_voters_are_given_none_are_written_and_every_directory_has_the_levels() -> None:
+def test_format_without_voters_writes_feature_levels_only() -> None:
     made = FormattedDirectories(FormatPlan(2, CLUSTER, bootstrap_feature_levels(None, {}, dynamic_quorum=False)))
     assert read_snapshot_voters(made.metadata) is None
     assert "Formatting metadata directory /b" in made.report[1]
@@ -102,7 +102,7 @@ def test_where_no_voters_are_given_none_are_written_and_every_directory_has_the_
         assert first.records == bootstrap_records()
 
 
-def test_a_formatted_directory_is_passed_over_only_where_that_is_asked_for() -> None:
+def test_format_formatted_directory_requires_ignore_formatted() -> None:
     before = MetaProperties(CLUSTER, 2, THREE)
     with pytest.raises(StorageFormatError, match="/a is formatted already; --ignore-formatted"):
         FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS), before=before)
@@ -114,12 +114,12 @@ def test_a_formatted_directory_is_passed_over_only_where_that_is_asked_for() -> 
 @pytest.mark.parametrize(
     "before", [MetaProperties(CLUSTER, 3, ONE), MetaProperties("other-cluster-of-another", 2, ONE)]
 )
-def test_another_nodes_directory_is_never_formatted(before: MetaProperties) -> None:
+def test_format_directory_of_other_node_raises_storage_format_error(before: MetaProperties) -> None:
     with pytest.raises(StorageFormatError, match="belongs to node"):
         FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS), before=before, ignore=True)
 
 
-def test_a_power_cut_at_any_call_leaves_a_whole_directory_or_one_without_identity() -> None:
+def test_format_power_loss_at_any_call_leaves_complete_or_unformatted_directory() -> None:
     whole = 0
     for call in range(1, 60):
         disk = MemoryDisk(random.Random(call), lambda: 0)
@@ -136,7 +136,7 @@ def test_a_power_cut_at_any_call_leaves_a_whole_directory_or_one_without_identit
     assert 0 < whole < 58
 
 
-def test_the_newest_snapshot_says_who_votes() -> None:
+def test_read_snapshot_voters_uses_newest_snapshot() -> None:
     made = FormattedDirectories(FormatPlan(2, CLUSTER, LEVELS, VOTERS))
     disk, path = made.disk.session(), "/b/__cluster_metadata-0"
     first = run_to_end(read_snapshot(disk, f"{path}/{SnapshotId(0, 0).file_name}"))
@@ -149,7 +149,7 @@ def test_the_newest_snapshot_says_who_votes() -> None:
     assert [v.endpoints[0].port for v in known] == [9091, 4444, 9093]
 
 
-def test_controllers_are_read_as_kafkas_tool_reads_them() -> None:
+def test_parse_voters_accepts_kafkas_format() -> None:
     text = f"2@b.example:9092:{uuid_to_string(TWO)}, 1@[::1]:9091:{uuid_to_string(ONE)},"
     assert parse_voters(text, "C") == (
         InitialVoter(1, ONE, (ListenerEndpoint("C", "::1", 9091),)),
@@ -171,7 +171,7 @@ def test_controllers_are_read_as_kafkas_tool_reads_them() -> None:
         f"1@h:1:{uuid_to_string(ONE)},1@g:1:{uuid_to_string(TWO)}",
     ],
 )
-def test_controllers_that_cannot_be_read_are_refused(text: str) -> None:
+def test_parse_voters_malformed_raises_storage_format_error(text: str) -> None:
     with pytest.raises(StorageFormatError):
         parse_voters(text, "C")
 
@@ -190,7 +190,7 @@ RELEASES = [
 
 
 @pytest.mark.parametrize("row", RELEASES, ids=lambda row: row[0])
-def test_a_release_brings_the_levels_of_its_features(row: tuple[str, int, int, int, int, int, int]) -> None:
+def test_bootstrap_feature_levels_of_release_equal_kafka(row: tuple[str, int, int, int, int, int, int]) -> None:
     release, metadata, *levels = row
     assert metadata_version_of_release(release) == metadata
     found = bootstrap_feature_levels(release, {}, dynamic_quorum=False)
@@ -202,7 +202,7 @@ def test_a_release_brings_the_levels_of_its_features(row: tuple[str, int, int, i
     assert 0 not in told.values()
 
 
-def test_levels_may_be_chosen_one_by_one() -> None:
+def test_bootstrap_feature_levels_accepts_single_levels() -> None:
     found = bootstrap_feature_levels(None, {"group.version": 0, "metadata.version": 27}, dynamic_quorum=True)
     assert (found["group.version"], found["metadata.version"], found["kraft.version"]) == (0, 27, 1)
 
@@ -220,7 +220,7 @@ def test_levels_may_be_chosen_one_by_one() -> None:
         (None, {"kraft.version": 1}, False, "cannot be 1"),
     ],
 )
-def test_levels_that_cannot_be_are_refused(
+def test_bootstrap_feature_levels_invalid_raises(
     release: str | None,
     chosen: dict[str, int],
     dynamic: bool,

@@ -1,4 +1,4 @@
-"""A new quorum out of one controller's directory."""
+"""Recovery of a quorum from the directory of one controller."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def directory_of(node: int) -> bytes:
 
 
 def formatted_node(*voters: int, node: int = ME) -> tuple[MemoryDisk, MetaProperties]:
-    """A node's formatted disk; without voters they are fixed by configuration."""
+    """Return the formatted disk of a node; without voters they are static."""
     disk = MemoryDisk(random.Random(1), lambda: 0)
     rows = tuple(InitialVoter(i, directory_of(i), (ListenerEndpoint("C", f"n{i}", 9093),)) for i in voters)
     levels = bootstrap_feature_levels(None, {}, dynamic_quorum=bool(voters))
@@ -47,7 +47,7 @@ def formatted_node(*voters: int, node: int = ME) -> tuple[MemoryDisk, MetaProper
     return disk, identity
 
 
-def opened(disk: MemoryDisk, identity: MetaProperties) -> MetadataStore:
+def open_store(disk: MemoryDisk, identity: MetaProperties) -> MetadataStore:
     return MetadataStore(disk.session(), "/data", identity, 0)
 
 
@@ -60,7 +60,7 @@ def partition(number: int, isr: list[int], replicas: list[int]) -> PartitionReco
 
 
 def append_as_follower(store: MetadataStore, epoch: int, *records: Any) -> None:
-    """What a leader said, and this replica has on disk."""
+    """Append records of a leader to the log of this replica."""
     writer = MetadataBatchWriter(1_000)
     for record in records:
         writer.add_message(record)
@@ -71,14 +71,14 @@ def append_as_follower(store: MetadataStore, epoch: int, *records: Any) -> None:
     store.complete_flush(job)
 
 
-def test_one_that_is_left_decides_alone_and_keeps_what_it_has() -> None:
+def test_recover_quorum_remaining_node_becomes_single_voter_and_keeps_records() -> None:
     disk, identity = formatted_node(1, 2, 3)
-    store = opened(disk, identity)
+    store = open_store(disk, identity)
     append_as_follower(store, 4, TopicRecord("t", TOPIC), partition(0, [2, 1], [1, 2]))
     end = store.log.log_end_offset
     assert unsafe_quorum_recovery.recover_quorum(store, {}, 2_000) == 5
-    disk.lose_power()  # nothing of it hangs on a clean end
-    again = opened(disk, identity)
+    disk.lose_power()  # recovery does not depend on a clean stop
+    again = open_store(disk, identity)
     voters = again.voter_history(QuorumConfig())
     assert list(voters.current) == [ReplicaKey(ME, directory_of(ME))]
     assert QuorumStateFile.read(disk.session(), "/data/__cluster_metadata-0/quorum-state").hard_state == HardState(5)
@@ -89,14 +89,14 @@ def test_one_that_is_left_decides_alone_and_keeps_what_it_has() -> None:
     assert ready.hard_state == HardState(6, ME), "under an epoch that the others never heard of"
 
 
-def test_brokers_that_went_with_the_others_lead_nothing_after_it() -> None:
+def test_recover_quorum_fences_lost_brokers_and_elects_remaining_replicas() -> None:
     disk, identity = formatted_node(1, 2, 3)
-    store = opened(disk, identity)
+    store = open_store(disk, identity)
     rows = [partition(0, [1, 2, 3], [1, 2, 3]), partition(1, [4, 2], [4, 2]), partition(2, [3], [3, 2])]
     brokers = [RegisterBrokerRecord(i, broker_epoch=i, fenced=i == 3) for i in (1, 2, 3, 4)]
     append_as_follower(store, 4, *brokers, TopicRecord("t", TOPIC), *rows)
     unsafe_quorum_recovery.recover_quorum(store, {}, 2_000)
-    image = unsafe_quorum_recovery._machine(opened(disk, identity)).latest_image
+    image = unsafe_quorum_recovery._machine(open_store(disk, identity)).latest_image
     assert [image.brokers[i].fenced for i in (1, 2, 3, 4)] == [True, False, True, False], "4 decides nothing"
     told = image.topics["t"].partitions
     assert (told[0].leader, told[0].isr) == (2, (2, 3)), "3 was fenced before"
@@ -104,13 +104,13 @@ def test_brokers_that_went_with_the_others_lead_nothing_after_it() -> None:
     assert (told[2].leader, told[2].isr) == (3, (3,)), "nobody else has its records"
 
 
-def test_what_is_left_and_what_may_be_lost_is_told_before() -> None:
+def test_preview_recovery_reports_lost_records_without_changes() -> None:
     disk, identity = formatted_node(1, 2, 3)
-    store = opened(disk, identity)
+    store = open_store(disk, identity)
     rows = [partition(0, [2, 1], [1, 2]), partition(1, [1], [1, 2]), partition(2, [1, 3], [1, 3])]
     append_as_follower(store, 4, TopicRecord("t", TOPIC), *rows)
     before = contents(disk)
-    told = unsafe_quorum_recovery.preview_recovery(opened(disk, identity))
+    told = unsafe_quorum_recovery.preview_recovery(open_store(disk, identity))
     assert told == unsafe_quorum_recovery.QuorumRecoveryPreview(
         ME, (1, 3), store.log.log_end_offset, 4, 1_000, 1, ("t:1",), ("t:2",)
     )
@@ -125,9 +125,11 @@ def test_what_is_left_and_what_may_be_lost_is_told_before() -> None:
         ((1, 3, 4), ME, r"node 2 is none of the controllers that decide: \[1, 3, 4\]"),
     ],
 )
-def test_who_has_no_vote_among_others_is_refused(voters: tuple[int, ...], node: int, why: str) -> None:
+def test_recover_quorum_node_without_vote_raises_quorum_recovery_error(
+    voters: tuple[int, ...], node: int, why: str
+) -> None:
     disk, identity = formatted_node(*voters, node=node)
-    store = opened(disk, identity)
+    store = open_store(disk, identity)
     end = store.log.log_end_offset
     for attempt in (
         lambda: unsafe_quorum_recovery.preview_recovery(store),
@@ -138,10 +140,10 @@ def test_who_has_no_vote_among_others_is_refused(voters: tuple[int, ...], node: 
     assert store.log.log_end_offset == end
 
 
-def test_broken_off_after_the_epoch_it_is_done_again() -> None:
+def test_recover_quorum_interrupted_after_epoch_can_be_repeated() -> None:
     disk, identity = formatted_node(1, 2, 3)
-    store = opened(disk, identity)
+    store = open_store(disk, identity)
     append_as_follower(store, 4, TopicRecord("t", TOPIC))
     store.prepare_state_write(HardState(5), store.voter_history(QuorumConfig(bootstrap_servers=(("x", 1),))))()
-    assert unsafe_quorum_recovery.recover_quorum(opened(disk, identity), {}, 0) == 6
-    assert [v.id for v in opened(disk, identity).voter_history(QuorumConfig()).current] == [ME]
+    assert unsafe_quorum_recovery.recover_quorum(open_store(disk, identity), {}, 0) == 6
+    assert [v.id for v in open_store(disk, identity).voter_history(QuorumConfig()).current] == [ME]

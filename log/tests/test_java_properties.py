@@ -69,6 +69,6 @@ _TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(st.dictionaries(_TEXTS, _TEXTS))
-def test_loads_of_dumps_is_the_same(values: dict[str, str]) -> None:
+def test_loads_of_dumped_properties_returns_the_same(values: dict[str, str]) -> None:
     assert loads(dumps(values).encode()) == values
     assert loads(dumps_settings(values).encode()) == values

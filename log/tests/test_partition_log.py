@@ -1,4 +1,4 @@
-"""Append, roll, read, find, truncate."""
+"""Partition log: append, roll, read, lookup and truncation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ottla.wire.record_batch.compression import CompressionType
 from ottla.wire.record_batch.records import NewRecord, build_batch, iterate_records
 
 
-def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
+def test_append_sets_offset_and_epoch_and_keeps_checksum_valid() -> None:
     log = new_log(memory_disk().session())
     log.append_as_leader(make_batch(0), 4, NOW)
     done = log.append_as_leader(make_batch(3), 4, NOW)
@@ -50,7 +50,7 @@ def test_offsets_and_epoch_are_stamped_and_the_checksum_stays_right() -> None:
     assert record_values(log) == expected_values(6)
 
 
-def test_a_segment_rolls_by_size_and_everything_is_read_across_segments() -> None:
+def test_append_rolls_by_size_and_all_segments_are_read() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 60)
     assert len(log.segments) > 5
@@ -59,7 +59,7 @@ def test_a_segment_rolls_by_size_and_everything_is_read_across_segments() -> Non
 
 
 @pytest.mark.behaviour("P-65")
-def test_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() -> None:
+def test_append_rolls_by_message_timestamp() -> None:
     log = new_log(memory_disk().session(), LogConfig(segment_ms=1000))
     log.append_as_leader(bytearray(build_batch([NewRecord(None, b"a", NOW)])), 0, NOW)
     log.append_as_leader(bytearray(build_batch([NewRecord(None, b"b", NOW + 1000)])), 0, NOW)
@@ -69,7 +69,7 @@ def test_a_segment_rolls_by_the_time_of_its_messages_not_of_the_clock() -> None:
 
 
 @pytest.mark.behaviour("P-31")
-def test_the_first_batch_comes_whole_above_the_limit() -> None:
+def test_read_first_batch_above_max_bytes_is_returned_whole() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 3)
     size = len(make_batch(0))
@@ -83,7 +83,7 @@ def test_the_first_batch_comes_whole_above_the_limit() -> None:
 
 
 @pytest.mark.behaviour("P-34")
-def test_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None:
+def test_read_from_middle_of_batch_returns_whole_batch() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 4)
     part = log.read(4, 10_000, log.high_watermark, at_least_one=True)
@@ -92,7 +92,7 @@ def test_a_read_in_the_middle_of_a_batch_gives_the_whole_batch() -> None:
 
 
 @pytest.mark.behaviour("P-33")
-def test_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> None:
+def test_read_ends_at_upper_offset_and_raises_outside_the_log() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 4)
     part = log.read(0, 10_000, 6, at_least_one=True)
@@ -107,7 +107,7 @@ def test_reads_end_at_the_upper_offset_and_fail_outside_the_log() -> None:
 
 @pytest.mark.behaviour("P-42")
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_a_time_finds_the_first_record_in_offset_order(codec: CompressionType) -> None:
+def test_find_offset_by_timestamp_returns_first_record_in_offset_order(codec: CompressionType) -> None:
     log = new_log(memory_disk().session())
     for start in range(0, 120, 4):
         log.append_as_leader(make_batch(start, 4, codec), 0, NOW)
@@ -124,7 +124,7 @@ def test_a_time_finds_the_first_record_in_offset_order(codec: CompressionType) -
 
 
 @pytest.mark.behaviour("P-75")
-def test_a_repeated_batch_is_answered_with_its_old_offset() -> None:
+def test_append_duplicate_batch_returns_original_offset() -> None:
     log = new_log(memory_disk().session())
     header = {"producer_id": 7, "producer_epoch": 0}
     for sequence in range(0, 21, 3):
@@ -134,14 +134,14 @@ def test_a_repeated_batch_is_answered_with_its_old_offset() -> None:
         assert again.duplicate
         assert again.first_offset == sequence
     assert log.log_end_offset == 21
-    for sequence in (3, 24, 19):  # one before the five, a gap, an overlap
+    for sequence in (3, 24, 19):  # one before the five retained batches, a gap, an overlap
         with pytest.raises(ProtocolError) as caught:
             log.append_as_leader(make_batch(sequence, **header, base_sequence=sequence), 0, NOW)
         assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.behaviour("P-76", "P-77")
-def test_unknown_producers_may_begin_anywhere_and_old_epochs_are_fenced() -> None:
+def test_append_unknown_producer_starts_at_any_sequence_and_old_epoch_is_fenced() -> None:
     log = new_log(memory_disk().session())
     log.append_as_leader(make_batch(0, producer_id=1, producer_epoch=3, base_sequence=50), 0, NOW)
     with pytest.raises(ProtocolError) as caught:
@@ -162,7 +162,7 @@ def refused(data: bytearray, settings: LogConfig = SMALL) -> ProtocolError:
     return caught.value
 
 
-def test_bad_batches_are_refused_and_leave_nothing() -> None:
+def test_append_invalid_batch_raises_and_writes_no_record() -> None:
     bad_crc = make_batch(0)
     bad_crc[-1] ^= 1
     assert refused(bad_crc).code is ErrorCode.CORRUPT_MESSAGE
@@ -181,7 +181,7 @@ def test_bad_batches_are_refused_and_leave_nothing() -> None:
 
 
 @pytest.mark.behaviour("P-25", "P-26")
-def test_records_at_fault_are_named() -> None:
+def test_append_invalid_records_are_listed_in_the_error() -> None:
     items = [NewRecord(b"k", b"v", NOW), NewRecord(None, b"v", NOW), NewRecord(b"k", b"v", NOW + 10**7)]
     error = refused(bytearray(build_batch(items)))
     assert error.code is ErrorCode.INVALID_TIMESTAMP
@@ -193,7 +193,7 @@ def test_records_at_fault_are_named() -> None:
 
 
 @pytest.mark.behaviour("P-24")
-def test_another_compression_type_recompresses() -> None:
+def test_append_with_other_compression_type_recompresses() -> None:
     log = new_log(memory_disk().session(), LogConfig(compression_type=CompressionType.ZSTD))
     log.append_as_leader(make_batch(0, codec=CompressionType.GZIP), 0, NOW)
     header, _ = next(log.segments.batches())
@@ -201,7 +201,7 @@ def test_another_compression_type_recompresses() -> None:
     assert record_values(log) == expected_values(3)
 
 
-def test_log_append_time_is_the_brokers() -> None:
+def test_append_with_log_append_time_uses_broker_time() -> None:
     log = new_log(memory_disk().session(), LogConfig(log_append_time=True))
     done = log.append_as_leader(make_batch(0), 0, 5_000_000)
     assert done.log_append_time_ms == 5_000_000
@@ -219,7 +219,7 @@ def control(producer_id: int, kind: int) -> bytearray:
 
 
 @pytest.mark.behaviour("P-35", "P-78")
-def test_aborted_transactions_are_indexed_and_hold_the_stable_offset() -> None:
+def test_abort_marker_is_indexed_and_raises_last_stable_offset() -> None:
     disk = memory_disk().session()
     log = new_log(disk, LogConfig())
     txn = {"attributes": TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
@@ -242,7 +242,7 @@ def test_aborted_transactions_are_indexed_and_hold_the_stable_offset() -> None:
     assert again.last_stable_offset == 8
 
 
-def test_truncation_forgets_records_epochs_and_producers() -> None:
+def test_truncate_removes_records_epochs_and_producers() -> None:
     log = new_log(memory_disk().session())
     for start in range(0, 90, 3):
         log.append_as_leader(make_batch(start, producer_id=1, producer_epoch=0, base_sequence=start), start // 30, NOW)
@@ -256,7 +256,7 @@ def test_truncation_forgets_records_epochs_and_producers() -> None:
 
 
 @pytest.mark.behaviour("P-44")
-def test_epochs_tell_where_they_ended() -> None:
+def test_end_offset_for_epoch_returns_end_of_largest_epoch_at_or_below() -> None:
     log = new_log(memory_disk().session())
     append_batches(log, 2, epoch=0)
     append_batches(log, 3, epoch=2)
@@ -267,7 +267,7 @@ def test_epochs_tell_where_they_ended() -> None:
 
 
 @pytest.mark.behaviour("P-68")
-def test_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
+def test_log_start_increment_applies_at_once_and_deletes_segments_below() -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
@@ -286,7 +286,7 @@ def test_the_log_start_moves_at_once_and_segments_below_it_go() -> None:
     assert not log.maybe_increment_log_start_offset(50), "never back"
 
 
-def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transaction_is_open() -> None:
+def test_expire_keeps_producers_with_open_transaction() -> None:
     log = new_log(memory_disk().session(), LogConfig())
     txn = {"attributes": TRANSACTIONAL_BIT, "producer_epoch": 0, "base_sequence": 0}
     log.append_as_leader(make_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
@@ -299,7 +299,7 @@ def test_producers_that_have_been_silent_for_a_day_are_forgotten_unless_a_transa
     assert sorted(log.producers.producers) == [2]
 
 
-def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
+def test_roll_jitter_differs_per_segment() -> None:
     spans = set()
     for jitter in (0, 5_000):
         settings = LogConfig(segment_ms=10_000, segment_jitter_ms=jitter)
@@ -317,15 +317,15 @@ def test_segments_roll_earlier_by_their_own_share_of_the_jitter() -> None:
 
 @pytest.mark.parametrize("length", [-12, -13, -(2**31), 0, 1, 48])
 @pytest.mark.parametrize("magic", [2, 1, 9])
-def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(length: int, magic: int) -> None:
-    """A length of -12 is a batch of no bytes at all: a search that believes it never gets behind it."""
+def test_read_impossible_batch_length_raises_corrupt_message(length: int, magic: int) -> None:
+    """A length of -12 is a batch of zero bytes: a search that trusts it never advances."""
     log = new_log(memory_disk().session(), LogConfig())
     append_batches(log, 3)
     size = log.segments.active.size_bytes // 3
     log.segments.active.file.pwrite(struct.pack(">i", length), size + 8)
     log.segments.active.file.pwrite(bytes([magic]), size + 16)
     if magic == 1 and length == 48:
-        return  # as long as an old message may be
+        return  # the minimum length of an old message
     assert log.read(0, 10, 9, at_least_one=True) is not None
     with pytest.raises(ProtocolError) as caught:
         log.read(8, 10, 9, at_least_one=True)
@@ -339,7 +339,7 @@ def test_a_batch_length_that_cannot_be_is_damage_to_whoever_looks_for_an_offset(
         list(log.segments.active.scan(size))
 
 
-def test_the_size_of_a_log_is_that_of_its_segments_whatever_becomes_of_them() -> None:
+def test_log_size_equals_sum_of_its_segments() -> None:
     log = new_log(memory_disk().session())
 
     def right() -> bool:
@@ -361,7 +361,7 @@ def test_the_size_of_a_log_is_that_of_its_segments_whatever_becomes_of_them() ->
     assert right()
 
 
-def test_a_reader_is_told_of_aborted_transactions_in_what_it_gets_and_no_further() -> None:
+def test_aborted_txns_in_slice_returns_transactions_of_the_slice() -> None:
     log = new_log(memory_disk().session(), LogConfig(index_interval_bytes=1))
     for sequence in range(20):
         append_committed(log, make_transactional_batch(7, sequence))

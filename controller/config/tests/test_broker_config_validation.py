@@ -1,4 +1,4 @@
-"""Rules between settings of a broker: each with values that keep it and values that break it."""
+"""Validation of broker configs: combinations, with valid and invalid values."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("text", "why"), REFUSED)
-def test_check_together_of_a_broken_rule_raises_kafkas_message(text: str, why: str) -> None:
+def test_check_combinations_violated_rule_raises_kafkas_message(text: str, why: str) -> None:
     check_values(settings(text))
     with pytest.raises(InvalidBrokerConfig) as error:
         check_combinations(settings(text))
@@ -113,14 +113,14 @@ def test_check_together_of_a_broken_rule_raises_kafkas_message(text: str, why: s
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
-def test_check_together_of_kept_rules_passes(text: str) -> None:
+def test_check_combinations_valid_configs_pass(text: str) -> None:
     check_values(settings(text))
     check_combinations(settings(text))
     check_classes(settings(text))
 
 
 @pytest.mark.parametrize("text", UNRESOLVED)
-def test_check_classes_of_unknown_name_raises(text: str) -> None:
+def test_check_classes_unknown_name_raises_invalid_broker_config(text: str) -> None:
     with pytest.raises(InvalidBrokerConfig):
         check_classes(settings(text))
 
@@ -129,29 +129,29 @@ def test_check_classes_of_unknown_name_raises(text: str) -> None:
     "name",
     ["principal.builder.class", "create.topic.policy.class.name", "alter.config.policy.class.name", "sasl.login.class"],
 )
-def test_check_values_of_unknown_class_raises(name: str) -> None:
+def test_check_values_unknown_class_raises_invalid_broker_config(name: str) -> None:
     with pytest.raises(InvalidBrokerConfig, match=r"Class x\.y\.Z could not be found\."):
         check_values({name: "x.y.Z"})
 
 
-def test_check_values_names_the_first_invalid_one_in_kafkas_order() -> None:
+def test_check_values_reports_first_invalid_key_in_kafkas_order() -> None:
     with pytest.raises(InvalidBrokerConfig, match=r"message\.max\.bytes"):
         check_values({"producer.id.expiration.ms": "0", "message.max.bytes": "-1"})
 
 
-def test_check_listener_values_of_own_listener_raises_and_of_another_passes() -> None:
+def test_check_listener_values_checks_own_listeners_only() -> None:
     values = {"listener.name.a.ssl.client.auth": "maybe"}
     check_listener_values(values, ["b"])
     with pytest.raises(InvalidBrokerConfig, match=r"Invalid value maybe for configuration ssl\.client\.auth"):
         check_listener_values(values, ["a"])
 
 
-def test_connection_overrides_are_read_as_a_csv_map() -> None:
+def test_connection_overrides_parses_csv_map() -> None:
     assert connection_overrides(" a : 5 , ::1:-1,") == {"a": 5, "::1": -1}
     assert connection_overrides("") == {}
 
 
-def test_milliseconds_of_coarser_units_come_from_the_finest_name_that_is_set() -> None:
+def test_milliseconds_uses_finest_unit_that_is_set() -> None:
     assert BrokerConfigValues({}).milliseconds("log.retention.ms") == 168 * 3_600_000
     assert BrokerConfigValues({"log.retention.minutes": "2"}).milliseconds("log.retention.ms") == 120_000
     assert (

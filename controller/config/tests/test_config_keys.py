@@ -1,4 +1,4 @@
-"""The tables of settings, value by value: what Kafka takes, and what it says to the rest."""
+"""Tables of config keys: accepted values, and Kafka's error messages for the others."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ from ottla.controller.config.config_keys import (
         ("LIST", "a|b", ["a", "a,b"], ["a,c"]),
     ],
 )
-def test_a_value_is_held_against_its_key(kind: str, check: str, good: list[str], bad: list[str]) -> None:
+def test_check_value_accepts_values_of_type_and_validator(
+    kind: str, check: str, good: list[str], bad: list[str]
+) -> None:
     key = ConfigKey("k", kind, None, check)
     assert [check_value(key, text) for text in good] == [None] * len(good)
     for text in bad:
         assert check_value(key, text), text
 
 
-# Kafka's tables: (name, default, what is taken, what is refused), `LogConfig.java`, `GroupConfig.java`.
+# Kafka's tables: (name, default, accepted values, rejected values), `LogConfig.java`, `GroupConfig.java`.
 INT, LONG = 2**31 - 1, 2**63 - 1
 EDGES: list[tuple[str, str, list[Any], list[Any]]] = [
     ("segment.bytes", "1073741824", [1048576, INT], [1048575, INT + 1]),
@@ -99,7 +101,7 @@ EDGES: list[tuple[str, str, list[Any], list[Any]]] = [
 ]
 
 
-def test_the_tables_of_settings_are_kafkas() -> None:
+def test_topic_and_group_keys_equal_kafkas_tables() -> None:
     tables = {**TOPIC_KEYS, **GROUP_KEYS}
     assert [name for name, _, _, _ in EDGES] == list(tables)
     for name, default, taken, refused in EDGES:
@@ -111,7 +113,7 @@ def test_the_tables_of_settings_are_kafkas() -> None:
             assert wrong.startswith("Invalid value "), wrong
 
 
-def test_what_is_wrong_is_said_as_kafka_says_it() -> None:
+def test_check_value_invalid_returns_kafkas_message() -> None:
     for check, text, says in (
         ("something", "", "String must be non-empty"),
         ("anycase:A|B", "c", "String must be one of (case insensitive): A, B"),
@@ -125,7 +127,7 @@ def test_what_is_wrong_is_said_as_kafka_says_it() -> None:
     assert check_value(ConfigKey("k", "STRING", None, "anycase:A|B"), "b") is None
 
 
-def test_our_own_settings_have_defaults_that_pass_their_own_check() -> None:
+def test_own_keys_have_valid_defaults() -> None:
     for key in [*OWN_TOPIC_KEYS.values(), *OWN_BROKER_KEYS.values()]:
         assert key.default is None or check_value(key, key.default) is None
         assert key.default is not None or key.type == "STRING"

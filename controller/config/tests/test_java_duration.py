@@ -1,4 +1,4 @@
-"""Durations as Java reads them."""
+"""ISO 8601 durations as Java parses them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from ottla.controller.config.java_duration import by_duration_ms
         ("P" + "9" * 5000 + "D", None),
     ],
 )
-def test_a_duration_is_what_java_reads(text: str, ms: int | None) -> None:
-    """What a setting may be and what is made of it are one: else who sets it ends the node that reads it."""
+def test_by_duration_ms_equals_java_and_config_validation(text: str, ms: int | None) -> None:
+    """Validation and parsing must agree: otherwise a stored config would stop the node that reads it."""
     assert by_duration_ms(f"by_duration:{text}") == ms
     wrong = check_value(GROUP_KEYS["share.auto.offset.reset"], f"by_duration:{text}")
     assert (wrong is None) is (ms is not None)
 
 
 @pytest.mark.parametrize("text", ["BY_DURATION:PT1S", "PT1S", "by_durationPT1S"])
-def test_its_word_stands_before_it(text: str) -> None:
+def test_by_duration_ms_requires_lower_case_prefix(text: str) -> None:
     assert by_duration_ms(text) is None
     assert check_value(GROUP_KEYS["share.auto.offset.reset"], text) is not None

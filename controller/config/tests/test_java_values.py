@@ -1,4 +1,4 @@
-"""Values of settings as Java reads and writes them; the expected ones come from a JVM."""
+"""Config values as Java parses and formats them; the expected values are from a JVM."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from ottla.controller.config.java_values import (
         ("0x1p-999999999999999999999", 0.0),
     ],
 )
-def test_parse_double_of_javas_forms_returns_value(text: str, value: float) -> None:
+def test_parse_double_javas_forms_returns_value(text: str, value: float) -> None:
     assert parse_double(text) == value
 
 
-def test_parse_double_of_nan_returns_nan() -> None:
+def test_parse_double_nan_returns_nan() -> None:
     assert isnan(parse_double("NaN"))
     assert isnan(parse_double("-NaN"))
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "1_0", "0x1", "1e", ".", "--1", "1fd", "\uff15", "0.5 f", "e5"])
-def test_parse_double_of_other_forms_raises(text: str) -> None:
+def test_parse_double_other_forms_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         parse_double(text)
 
@@ -63,14 +63,14 @@ def test_parse_double_of_other_forms_raises(text: str) -> None:
         ("0" * 5_000 + "9", 16, 9),
     ],
 )
-def test_parse_integer_of_javas_forms_returns_value(text: str, bits: int, value: int) -> None:
+def test_parse_integer_javas_forms_returns_value(text: str, bits: int, value: int) -> None:
     assert parse_integer(text, bits) == value
 
 
 @pytest.mark.parametrize(
     "text", ["", "+", "-", "1_0", "2147483648", "-2147483649", "0x10", "5.0", "\u00b2", "\U0001d7d7", " 5", "9" * 5_000]
 )
-def test_parse_integer_of_other_forms_raises(text: str) -> None:
+def test_parse_integer_other_forms_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         parse_integer(text, 32)
 
@@ -114,5 +114,5 @@ def test_trim_removes_control_characters_and_keeps_other_blanks() -> None:
         (inf - inf, "NaN"),
     ],
 )
-def test_double_text_is_that_of_double_to_string(value: float, text: str) -> None:
+def test_double_text_equals_double_to_string(value: float, text: str) -> None:
     assert double_text(value) == text

@@ -1,4 +1,4 @@
-"""Access rules at the controller: rows of S-340 and S-341, and how the image keeps them."""
+"""ACL changes at the controller (S-340, S-341), and ACLs in the metadata image."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ ANY = AclBindingFilter(ResourceType.ANY, None, PatternType.ANY, None, None, AclO
 
 
 def acl_creation(*values: Any) -> AclCreation:
-    """(resource, name, pattern, principal, host, operation, permission), the last ones left out."""
+    """Return a creation of (resource, name, pattern, principal, host, operation, permission); trailing values have
+    defaults.
+    """
     usual = [2, "t", 3, "User:a", "*", 3, 3]
     return AclCreation(*[*values, *usual[len(values) :]])
 
 
 class AclControlFixture:
-    """The rules as the controller keeps them."""
+    """ACL decisions applied to a metadata image."""
 
     def __init__(self) -> None:
         self.image = MetadataImage()
@@ -79,22 +81,22 @@ def delete_filter(f: AclBindingFilter) -> DeleteAclsFilter:
         (acl_creation(2, "t", 3, "User:nobody at all"), 0),
     ],
 )
-def test_a_row_is_judged_on_its_own(row: AclCreation, code: int) -> None:
-    kept = AclControlFixture()
-    told = kept.create(acl_creation(2, "before"), row, acl_creation(2, "behind"))  # 340
-    assert [code for code, _ in told] == [0, code, 0]
-    assert (told[1][1] == "") is (code == 0)
-    assert told[0] == (0, "")  # as Kafka leaves it, and not null
-    assert len(kept.image.acls) == 2 + (code == 0)
+def test_create_acls_invalid_row_returns_error_for_that_row_only(row: AclCreation, code: int) -> None:
+    fixture = AclControlFixture()
+    results = fixture.create(acl_creation(2, "before"), row, acl_creation(2, "behind"))  # 340
+    assert [code for code, _ in results] == [0, code, 0]
+    assert (results[1][1] == "") is (code == 0)
+    assert results[0] == (0, "")  # empty as in Kafka, not null
+    assert len(fixture.image.acls) == 2 + (code == 0)
 
 
-def test_what_is_there_is_made_again_silently() -> None:
-    kept = AclControlFixture()
-    assert kept.create(acl_creation(), acl_creation()) == [(0, ""), (0, "")]
-    before = kept.image
-    assert kept.create(acl_creation()) == [(0, "")]
-    assert dict(kept.image.acls) == dict(before.acls)
-    assert len(kept.image.others) == 1
+def test_create_acls_existing_acl_succeeds_without_change() -> None:
+    fixture = AclControlFixture()
+    assert fixture.create(acl_creation(), acl_creation()) == [(0, ""), (0, "")]
+    before = fixture.image
+    assert fixture.create(acl_creation()) == [(0, "")]
+    assert dict(fixture.image.acls) == dict(before.acls)
+    assert len(fixture.image.others) == 1
 
 
 T = ResourceType.TOPIC
@@ -121,7 +123,7 @@ T = ResourceType.TOPIC
         ({"permission": AclPermissionType.DENY}, ["t pre"]),
     ],
 )
-def test_filters(changed: dict[str, Any], matches: list[str]) -> None:
+def test_matching_acls_and_delete_acls_apply_filter(changed: dict[str, Any], matches: list[str]) -> None:
     rules = {
         "t lit": acl_creation(),
         "* lit": acl_creation(2, "*", 3, "User:a", "*", 4),
@@ -129,108 +131,108 @@ def test_filters(changed: dict[str, Any], matches: list[str]) -> None:
         "te pre": acl_creation(2, "te", 4, "User:a", "h"),
         "g": acl_creation(3, "g", 3, "User:b"),
     }
-    kept = AclControlFixture()
-    kept.create(*rules.values())
-    found = run_to_end(acls.matching_acls(kept.image, ANY._replace(**changed)))  # 341
+    fixture = AclControlFixture()
+    fixture.create(*rules.values())
+    found = run_to_end(acls.matching_acls(fixture.image, ANY._replace(**changed)))  # 341
     assert {acls.acl_from_creation(rules[name]) for name in matches} == set(found)
-    row = kept.delete(delete_filter(ANY._replace(**changed))).response.filter_results[0]
+    row = fixture.delete(delete_filter(ANY._replace(**changed))).response.filter_results[0]
     assert {_acl(x) for x in row.matching_acls} == set(found)
-    assert set(kept.image.acls) == {acls.acl_from_creation(r) for name, r in rules.items() if name not in matches}
+    assert set(fixture.image.acls) == {acls.acl_from_creation(r) for name, r in rules.items() if name not in matches}
 
 
-def _acl(told: DeleteAclsMatchingAcl) -> StandardAcl:
+def _acl(results: DeleteAclsMatchingAcl) -> StandardAcl:
     return StandardAcl(
-        ResourceType(told.resource_type),
-        told.resource_name,
-        PatternType(told.pattern_type),
-        told.principal,
-        told.host,
-        AclOperation(told.operation),
-        AclPermissionType(told.permission_type),
+        ResourceType(results.resource_type),
+        results.resource_name,
+        PatternType(results.pattern_type),
+        results.principal,
+        results.host,
+        AclOperation(results.operation),
+        AclPermissionType(results.permission_type),
     )
 
 
-def test_two_filters_tell_of_the_same_rule_and_it_is_removed_once() -> None:
-    kept = AclControlFixture()
-    kept.create(acl_creation(), acl_creation(3, "g"))
-    decision = kept.delete(
+def test_delete_acls_matched_by_two_filters_are_removed_once() -> None:
+    fixture = AclControlFixture()
+    fixture.create(acl_creation(), acl_creation(3, "g"))
+    decision = fixture.delete(
         delete_filter(ANY._replace(resource=T)), delete_filter(ANY), delete_filter(ANY._replace(name="none"))
     )
     assert [len(r.matching_acls) for r in decision.response.filter_results] == [1, 2, 0]
     assert len(decision.records) == 2
-    assert (len(kept.image.acls), len(kept.image.others)) == (0, 0)
+    assert (len(fixture.image.acls), len(fixture.image.others)) == (0, 0)
 
 
-def test_a_filter_nobody_knows_finds_nothing_and_says_so() -> None:
-    kept = AclControlFixture()
-    kept.create(acl_creation())
-    rows = kept.delete(
+def test_delete_acls_unknown_filter_value_returns_invalid_request() -> None:
+    fixture = AclControlFixture()
+    fixture.create(acl_creation())
+    rows = fixture.delete(
         *(delete_filter(ANY._replace(**{f: 0})) for f in ("resource", "pattern", "operation", "permission"))
     )
     assert [r.error_code for r in rows.response.filter_results] == [ErrorCode.INVALID_REQUEST] * 4
-    assert len(kept.image.acls) == 1
+    assert len(fixture.image.acls) == 1
 
 
-def test_too_many_at_once_are_refused_and_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acl_request_above_record_limit_raises_and_changes_no_acl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acls, "MAX_ACLS_PER_REQUEST", 3)
-    kept = AclControlFixture()
-    kept.create(acl_creation(2, "a"), acl_creation(2, "b"), acl_creation(2, "c"))
+    fixture = AclControlFixture()
+    fixture.create(acl_creation(2, "a"), acl_creation(2, "b"), acl_creation(2, "c"))
     with pytest.raises(ProtocolError) as refused:
-        kept.create(*(acl_creation(3, name) for name in "abcd"))
+        fixture.create(*(acl_creation(3, name) for name in "abcd"))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
-    kept.create(acl_creation(2, "d"))
+    fixture.create(acl_creation(2, "d"))
     with pytest.raises(ProtocolError) as refused:
-        kept.delete(delete_filter(ANY))
+        fixture.delete(delete_filter(ANY))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
-    assert len(kept.image.acls) == 4
+    assert len(fixture.image.acls) == 4
 
 
-def test_filters_that_find_the_same_rules_share_their_rows_and_a_filter_is_looked_up_once(
+def test_delete_acls_equal_filters_are_evaluated_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looked_up: list[AclBindingFilter] = []
+    lookups: list[AclBindingFilter] = []
     usual = acls.matching_acls
 
     def found(image: MetadataImage, wanted: AclBindingFilter) -> Any:
-        looked_up.append(wanted)
+        lookups.append(wanted)
         return usual(image, wanted)
 
     monkeypatch.setattr(acls, "matching_acls", found)
-    kept = AclControlFixture()
-    kept.create(*(acl_creation(2, f"t{number}") for number in range(50)))
+    fixture = AclControlFixture()
+    fixture.create(*(acl_creation(2, f"t{number}") for number in range(50)))
     every, topics = ANY, ANY._replace(resource=T)
-    told = kept.delete(*(delete_filter(f) for f in (every, topics, every) * 100)).response.filter_results
-    assert looked_up == [every, topics]
-    assert [len(row.matching_acls) for row in told] == [50] * 300
-    assert len({id(acl) for row in told for acl in row.matching_acls}) == 50
-    assert len(kept.image.acls) == 0
+    results = fixture.delete(*(delete_filter(f) for f in (every, topics, every) * 100)).response.filter_results
+    assert lookups == [every, topics]
+    assert [len(row.matching_acls) for row in results] == [50] * 300
+    assert len({id(acl) for row in results for acl in row.matching_acls}) == 50
+    assert len(fixture.image.acls) == 0
 
 
 @pytest.mark.parametrize("other", [{}, {"resource": T}], ids=["the same filter", "another one"])
-def test_what_is_told_again_is_bounded_and_beyond_it_nothing_is_done(
+def test_delete_acls_response_above_size_limit_raises_invalid_request(
     monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
 ) -> None:
-    kept = AclControlFixture()
-    kept.create(acl_creation(2, "a"), acl_creation(2, "b" * 100))
+    fixture = AclControlFixture()
+    fixture.create(acl_creation(2, "a"), acl_creation(2, "b" * 100))
     names = len("a" + "b" * 100) + 2 * len("User:a*")
     monkeypatch.setattr(acls, "MAX_REPEATED_ACL_CHARS", 2 * (2 * acls.REPEATED_ACL_ROW_CHARS + names))
     every, again = delete_filter(ANY), delete_filter(ANY._replace(**other))
     with pytest.raises(ProtocolError) as refused:
-        kept.delete(every, again, again, again)
+        fixture.delete(every, again, again, again)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
-    assert len(kept.image.acls) == 2
-    assert len(kept.delete(every, again, again).records) == 2
+    assert len(fixture.image.acls) == 2
+    assert len(fixture.delete(every, again, again).records) == 2
 
 
-def test_a_short_request_cannot_ask_for_millions_of_rows() -> None:
-    kept = AclControlFixture()
-    kept.create(*(acl_creation(2, f"topic-{number:06}") for number in range(2000)))
+def test_delete_acls_repeated_filters_with_millions_of_rows_raise_invalid_request() -> None:
+    fixture = AclControlFixture()
+    fixture.create(*(acl_creation(2, f"topic-{number:06}") for number in range(2000)))
     with pytest.raises(ProtocolError) as refused:
-        kept.delete(*[delete_filter(ANY)] * 1000)
+        fixture.delete(*[delete_filter(ANY)] * 1000)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_without_an_authorizer_there_are_no_rules() -> None:
+def test_acl_requests_without_authorizer_raise_security_disabled() -> None:
     for steps in (
         create_acls(MetadataImage(), CreateAclsRequest([acl_creation()]), lambda: b"", {}),
         delete_acls(MetadataImage(), DeleteAclsRequest([delete_filter(ANY)]), {}),
@@ -240,23 +242,23 @@ def test_without_an_authorizer_there_are_no_rules() -> None:
         assert refused.value.code is ErrorCode.SECURITY_DISABLED
 
 
-def test_rules_come_back_from_a_snapshot_and_an_older_image_keeps_its_own() -> None:
-    kept = AclControlFixture()
-    kept.create(acl_creation(), acl_creation(2, "p", 4))
-    before = kept.image
-    kept.delete(delete_filter(ANY._replace(name="t")))
+def test_acls_survive_snapshot_and_older_image_is_unchanged() -> None:
+    fixture = AclControlFixture()
+    fixture.create(acl_creation(), acl_creation(2, "p", 4))
+    before = fixture.image
+    fixture.delete(delete_filter(ANY._replace(name="t")))
     draft = ImageBuilder(MetadataImage())
     for record in image_records(before):
         draft.replay(record)
     assert dict(run_to_end(draft.image(1, 1)).acls) == dict(before.acls)
-    assert (len(before.acls), len(kept.image.acls)) == (2, 1)
+    assert (len(before.acls), len(fixture.image.acls)) == (2, 1)
 
 
-def test_a_rule_under_two_ids_stays_while_one_of_them_does() -> None:
+def test_acl_with_two_ids_stays_until_both_are_removed() -> None:
     rule = acl_creation()
     draft = ImageBuilder(MetadataImage())
     records = []
-    for number in (1, 2):  # as no controller would write it
+    for number in (1, 2):  # no controller writes this
         decision = run_to_end(
             create_acls(MetadataImage(), CreateAclsRequest([rule]), lambda n=number: bytes([n]) * 16, ON)
         )

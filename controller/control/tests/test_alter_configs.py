@@ -1,4 +1,4 @@
-"""Settings, row by row (``ConfigurationControlManager``)."""
+"""AlterConfigs and IncrementalAlterConfigs at the controller (``ConfigurationControlManager``)."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ ROWS: list[tuple[int, str, list[tuple[Any, ...]], int]] = [
     (M, "m", [("match", SET, "client_id=(")], CONFIG),
     (M, "m", [("match", SET, "client_id")], CONFIG),
     (M, "m", [("match", SET, "colour=red")], CONFIG),
-    (M, "m", [("match", SET, "client_id=a{99999999999999999999}")], CONFIG),  # the library trips over it
-    (M, "m", [("match", SET, "client_id=" + "(" * 500 + ")" * 500)], CONFIG),  # so it does here
+    (M, "m", [("match", SET, "client_id=a{99999999999999999999}")], CONFIG),  # the library rejects it
+    (M, "m", [("match", SET, "client_id=" + "(" * 500 + ")" * 500)], CONFIG),  # rejected here as well
     (M, "m", [("match", SET, "client_id=" + "a" * 1014)], 0),
-    (M, "m", [("match", SET, "client_id=" + "a" * 1015)], CONFIG),  # looking at a long one takes long
+    (M, "m", [("match", SET, "client_id=" + "a" * 1015)], CONFIG),  # a long pattern takes long to match
     (M, "m", [("no.such", SET, "5")], REQUEST),
     (M, "", [("interval.ms", SET, "100")], REQUEST),
     (7, "x", [("a", SET, "b")], REQUEST),
@@ -114,7 +114,7 @@ ROWS: list[tuple[int, str, list[tuple[Any, ...]], int]] = [
 
 
 @pytest.mark.parametrize(("kind", "name", "changes", "code"), ROWS)
-def test_a_change_is_taken_or_refused_as_kafka_does(
+def test_incremental_alter_configs_returns_kafkas_error_code(
     kind: int, name: str, changes: list[tuple[Any, ...]], code: int
 ) -> None:
     for check in (True, False):
@@ -127,7 +127,7 @@ def test_a_change_is_taken_or_refused_as_kafka_does(
             assert controller.image.config(kind, name)[changes[0][0]] == changes[0][2]
 
 
-def test_what_changes_nothing_writes_nothing() -> None:
+def test_incremental_alter_configs_unchanged_topic_config_writes_no_record() -> None:
     controller = with_topic()
     alter(controller, T, "t", ("retention.ms", SET, "5"))
     offset = controller.image.offset
@@ -136,7 +136,7 @@ def test_what_changes_nothing_writes_nothing() -> None:
     assert controller.image.offset == offset
 
 
-def test_lists_grow_and_shrink_from_what_is_set_or_the_default() -> None:
+def test_incremental_alter_configs_append_and_subtract_start_from_current_or_default() -> None:
     controller = with_topic()
     for operation, value, expected in (
         (APPEND, "delete", "delete"),
@@ -150,8 +150,8 @@ def test_lists_grow_and_shrink_from_what_is_set_or_the_default() -> None:
         assert found == expected
 
 
-def test_what_is_taken_from_a_list_goes_once_for_each_time_it_is_named() -> None:
-    """``List.remove`` takes the first of its kind; what is added twice is there once."""
+def test_incremental_alter_configs_subtract_removes_one_element_per_name() -> None:
+    """``List.remove`` removes the first occurrence; an element appended twice is added once."""
     controller = with_topic()
     name = "leader.replication.throttled.replicas"
     for operation, value, expected in (
@@ -167,8 +167,8 @@ def test_what_is_taken_from_a_list_goes_once_for_each_time_it_is_named() -> None
     assert alter(controller, T, "t", (name, SUBTRACT, "," * 32_768)) == CONFIG, "so is what is asked for"
 
 
-def test_more_than_ten_thousand_records_are_too_many_for_a_request() -> None:
-    """``QuorumController.MAX_RECORDS_PER_USER_OP``: nothing of it is done, and every resource hears why."""
+def test_alter_configs_above_10000_records_returns_error_for_every_resource() -> None:
+    """``QuorumController.MAX_RECORDS_PER_USER_OP``: no part of the request is applied."""
     controller = with_topic()
     changes = [IncrementalAlterableConfig(f"plugin.{n}", SET, "v") for n in range(10_001)]
     few = IncrementalAlterConfigsResource(T, "t", [IncrementalAlterableConfig("retention.ms", SET, "5")])
@@ -196,7 +196,7 @@ def test_more_than_ten_thousand_records_are_too_many_for_a_request() -> None:
     assert submit(controller, AlterConfigsRequest(none)).responses[0].error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_change_of_many_settings_pauses_while_it_is_read_and_after_each_resource_with_some() -> None:
+def test_incremental_alter_configs_of_many_configs_yields_during_decoding() -> None:
     controller = with_topic()
     many = IncrementalAlterConfigsResource(
         B, "", [IncrementalAlterableConfig(f"plugin.{n}", SET, "v") for n in range(1_000)]
@@ -213,7 +213,7 @@ def test_a_change_of_many_settings_pauses_while_it_is_read_and_after_each_resour
         assert sum(1 for _ in steps) == pauses + counted, "and while they are counted, and freed"  # type: ignore[arg-type]
 
 
-def test_each_resource_of_a_request_stands_for_itself() -> None:
+def test_incremental_alter_configs_resources_are_independent() -> None:
     controller = with_topic()
     one = IncrementalAlterConfigsResource(T, "t", [IncrementalAlterableConfig("retention.ms", SET, "5")])
     bad = IncrementalAlterConfigsResource(T, "u", [IncrementalAlterableConfig("retention.ms", SET, "5")])
@@ -228,7 +228,7 @@ def replace_all(controller: ControllerStateMachine, *values: tuple[str, str | No
     return int(submit(controller, AlterConfigsRequest([resource], check)).responses[0].error_code)
 
 
-def test_the_old_request_replaces_all_settings() -> None:
+def test_alter_configs_replaces_all_configs() -> None:
     controller = with_topic()
     assert replace_all(controller, ("retention.ms", "5"), ("segment.ms", "6")) == 0
     assert replace_all(controller, ("retention.bytes", "7"), ("segment.ms", "6"), check=True) == 0
@@ -243,7 +243,7 @@ def test_the_old_request_replaces_all_settings() -> None:
     assert controller.image.config(T, "t") == {}
 
 
-def test_a_topics_settings_are_held_together_when_it_is_made_too() -> None:
+def test_create_topics_checks_combinations_of_topic_configs() -> None:
     def row(*settings: tuple[str, str | None], **static: str) -> int:
         controller = machine()
         controller.defaults = controller.defaults._replace(
@@ -263,7 +263,7 @@ def test_a_topics_settings_are_held_together_when_it_is_made_too() -> None:
 
 @pytest.mark.parametrize(("level", "error"), [(30, 0), (29, CONFIG)])
 @pytest.mark.parametrize("change", [("cordoned.log.dirs", SET, "/data"), ("cordoned.log.dirs", APPEND, "/data")])
-def test_directories_are_cordoned_while_a_node_runs_only_where_the_level_knows_them(
+def test_alter_configs_cordoned_log_dirs_requires_metadata_version(
     level: int, error: int, change: tuple[Any, ...]
 ) -> None:
     controller = machine()

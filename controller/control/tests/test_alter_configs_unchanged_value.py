@@ -1,4 +1,4 @@
-"""What is set again though it is set already (KAFKA-14136)."""
+"""Configs set to their current value (KAFKA-14136)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SET, DELETE = 0, 1
 
 
 def changed_configs(controller: ControllerStateMachine, request: Any) -> frozenset[tuple[int, str]]:
-    """Whose settings the brokers hear of."""
+    """Return the resources whose changed configs are published to the brokers."""
     decision = run_to_end(controller.decide(request, 1, controller.image.offset + 1))
     for number, record in enumerate(decision.records, controller.image.offset + 1):
         controller.replay(number, record)
@@ -31,7 +31,7 @@ def changed_configs(controller: ControllerStateMachine, request: Any) -> frozens
     return run_to_end(controller.publish())[1].configs
 
 
-def test_a_brokers_setting_that_is_set_to_what_it_is_is_told_to_the_brokers_again() -> None:
+def test_alter_configs_unchanged_broker_config_is_published_again() -> None:
     for name in ("1", ""):
         controller = machine()
         for operation, value in ((SET, "k.pem"), (SET, "k.pem")):
@@ -45,7 +45,7 @@ def test_a_brokers_setting_that_is_set_to_what_it_is_is_told_to_the_brokers_agai
         assert controller.image.config(RESOURCE_BROKER, name) == {KEY: "k.pem"}
 
 
-def test_a_controller_that_is_no_broker_has_settings_of_its_own_and_nobody_else_has() -> None:
+def test_alter_configs_node_id_requires_registered_broker_or_controller() -> None:
     controller = machine()
     draft = ImageBuilder(controller.image)
     draft.replay(RegisterControllerRecord(3000))

@@ -1,4 +1,4 @@
-"""AlterPartition, row by row (R-291, R-292): who is in sync, as the leader says it."""
+"""AlterPartition at the controller (R-291, R-292): changes of the ISR requested by the leader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ottla.wire.messages.create_topics import CreatableReplicaAssignment
 
 
 def three(isr: tuple[int, ...] = (1, 2, 3)) -> ControllerStateMachine:
-    """Brokers 1 to 4, and topic ``t`` on 1, 2, 3, led by 1, with such an in-sync set."""
+    """Return a controller with brokers 1 to 4 and topic ``t`` on 1, 2, 3, led by 1, with the given ISR."""
     out = machine(4)
     create(out, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2, 3])])
     if isr != (1, 2, 3):
@@ -43,7 +43,7 @@ def part(controller: ControllerStateMachine) -> PartitionRegistration:
 
 
 def ask(controller: ControllerStateMachine, *, sender: int = 1, version: int = 3, **wanted: Any) -> Any:
-    """The row's answer to a request of the leader's that fits the image, but for what is given."""
+    """Return the row of the response to a valid request of the leader, except for the given values."""
     p, topic = part(controller), controller.image.topics["t"]
     epochs = wanted.pop("epochs", {})
     isr = wanted.pop("isr", p.isr)
@@ -64,7 +64,7 @@ def ask(controller: ControllerStateMachine, *, sender: int = 1, version: int = 3
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_shrink_and_an_expansion_answer_with_what_holds_now(version: int) -> None:
+def test_alter_partition_shrink_and_expansion_return_new_isr(version: int) -> None:
     controller = three()
     before = part(controller)
     row = ask(controller, version=version, isr=(1, 3))
@@ -74,7 +74,7 @@ def test_a_shrink_and_an_expansion_answer_with_what_holds_now(version: int) -> N
     assert ask(controller, version=version, isr=(1, 3, 2)).isr == [1, 3, 2]
 
 
-def test_what_is_so_already_makes_no_record_and_the_same_answer() -> None:
+def test_alter_partition_unchanged_isr_writes_no_record() -> None:
     """R-292."""
     controller = three()
     before = controller.image.offset
@@ -103,7 +103,9 @@ WRONG: list[tuple[str, dict[str, Any], ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("name", "wanted", "code"), WRONG, ids=[w[0] for w in WRONG])
-def test_a_row_that_is_wrong_changes_nothing_and_says_why(name: str, wanted: dict[str, Any], code: ErrorCode) -> None:
+def test_alter_partition_invalid_row_returns_error_and_changes_no_partition(
+    name: str, wanted: dict[str, Any], code: ErrorCode
+) -> None:
     controller = three()
     before = part(controller)
     assert ask(controller, **wanted).error_code == code
@@ -111,16 +113,16 @@ def test_a_row_that_is_wrong_changes_nothing_and_says_why(name: str, wanted: dic
 
 
 @pytest.mark.parametrize("wanted", [{"broker_epoch": 1_000_000}, {"broker_epoch": -1}])
-def test_another_process_of_the_sender_is_refused_over_the_whole_request(wanted: dict[str, Any]) -> None:
+def test_alter_partition_stale_broker_epoch_fails_the_request(wanted: dict[str, Any]) -> None:
     answer = ask(three(), isr=(1,), **wanted)
     assert (answer.error_code, answer.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
 
 
-def test_who_asks_for_nothing_is_answered_whoever_it_is() -> None:
+def test_alter_partition_without_topics_of_unknown_broker_returns_empty_response() -> None:
     assert submit(three(), AlterPartitionRequest(9, 9), 3) == AlterPartitionResponse()
 
 
-def test_a_member_must_be_live_and_the_one_the_leader_heard_of() -> None:
+def test_alter_partition_new_member_must_be_active_with_current_epoch() -> None:
     """KIP-841, KIP-903."""
     controller = three(isr=(1, 2))
     epoch = controller.image.brokers[3].broker_epoch
@@ -137,7 +139,7 @@ def test_a_member_must_be_live_and_the_one_the_leader_heard_of() -> None:
 
 
 def recovering() -> ControllerStateMachine:
-    """All but broker 2 went, which was not in sync, and an unclean election was allowed."""
+    """Return a controller after an unclean election of broker 2, which was not in the ISR."""
     controller = three(isr=(1,))
     alter(controller, "unclean.leader.election.enable", 0, "true")
     for broker in (3, 1):
@@ -148,7 +150,7 @@ def recovering() -> ControllerStateMachine:
     return controller
 
 
-def test_a_leader_says_that_it_has_recovered_and_only_then_takes_others_in() -> None:
+def test_alter_partition_recovering_leader_adds_replicas_after_recovery() -> None:
     """KIP-704, R-336."""
     controller = recovering()
     assert ask(controller, sender=2, isr=(2, 3), recovery=1).error_code == ErrorCode.INVALID_REQUEST
@@ -158,7 +160,7 @@ def test_a_leader_says_that_it_has_recovered_and_only_then_takes_others_in() -> 
     assert ask(controller, sender=2, isr=(2,), recovery=1).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_rows_are_judged_each_by_itself() -> None:
+def test_alter_partition_rows_are_independent() -> None:
     controller = three()
     topic, p = controller.image.topics["t"], part(controller)
     good = AlterPartitionRequestPartitionData(0, p.leader_epoch, [1], [], 0, p.partition_epoch)

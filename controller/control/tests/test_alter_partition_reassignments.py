@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments, row by row (R-284, R-294 to R-298)."""
+"""AlterPartitionReassignments and ListPartitionReassignments at the controller (R-284, R-294 to R-298)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ottla.wire.messages.metadata_records import PartitionChangeRecord
 
 
 def three(brokers: int = 5, **settings: str) -> ControllerStateMachine:
-    """Brokers 1 to 5, and topic ``t`` on 1, 2, 3."""
+    """Return a controller with brokers 1 to 5 and topic ``t`` on 1, 2, 3."""
     out = machine(brokers)
     configs = [CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
     create(out, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2, 3])], configs=configs)
@@ -68,7 +68,7 @@ def ask_for(
     number: int = 0,
     keep: bool = False,
 ) -> ReassignablePartitionResponse:
-    """The answer to one row; all answers to the request say what it says itself."""
+    """Return the row of the response; the response itself has no error."""
     rows = [ReassignableTopic(topic, [ReassignablePartition(number, replicas)])]
     answer = submit(controller, AlterPartitionReassignmentsRequest(1000, not keep, rows), 1)
     assert (answer.error_code, answer.error_message) == (0, None)
@@ -78,7 +78,7 @@ def ask_for(
     return row
 
 
-def test_a_move_begins_goes_on_and_ends() -> None:
+def test_reassignment_adds_replicas_and_completes_when_they_are_in_sync() -> None:
     controller = three()
     before = part(controller)
     row = move(controller, 5, 4, 3)
@@ -97,7 +97,7 @@ def test_a_move_begins_goes_on_and_ends() -> None:
 
 
 @pytest.mark.behaviour("R-284")
-def test_whoever_is_let_go_hears_of_a_new_epoch_of_the_same_leader() -> None:
+def test_completed_reassignment_bumps_epoch_of_same_leader() -> None:
     controller = three()
     move(controller, 1, 2, 4)
     before = part(controller)
@@ -107,7 +107,7 @@ def test_whoever_is_let_go_hears_of_a_new_epoch_of_the_same_leader() -> None:
 
 
 @pytest.mark.behaviour("R-295")
-def test_another_order_is_done_at_once_and_nobody_leads_anew() -> None:
+def test_reassignment_to_other_order_is_immediate_and_keeps_leader() -> None:
     controller = three()
     before = part(controller)
     assert move(controller, 3, 1, 2).error_code == 0
@@ -118,14 +118,14 @@ def test_another_order_is_done_at_once_and_nobody_leads_anew() -> None:
     assert controller.image.offset == offset, "nothing to do, nothing written"
 
 
-def test_fewer_replicas_are_there_at_once_where_all_that_stay_are_in_sync() -> None:
+def test_reassignment_to_fewer_in_sync_replicas_is_immediate() -> None:
     controller = three()
     move(controller, 2, 3)
     assert shape(controller) == ((2, 3), (), (), (2, 3), 2)
 
 
-def test_a_move_ends_when_who_was_waited_for_is_gone_too() -> None:
-    """R-296: tested at each change of the partition, whatever makes it."""
+def test_reassignment_completes_when_awaited_replica_is_in_sync() -> None:
+    """R-296: evaluated at each change of the partition."""
     controller = three()
     assert ask(controller, isr=(1, 3)).error_code == 0
     move(controller, 2, 3)
@@ -136,7 +136,7 @@ def test_a_move_ends_when_who_was_waited_for_is_gone_too() -> None:
     assert shape(controller) == ((2, 3), (), (), (3, 2), 3)
 
 
-def test_a_broker_with_several_directories_says_itself_where_the_new_replica_lies() -> None:
+def test_reassignment_to_broker_with_several_directories_is_unassigned() -> None:
     controller = three()
     register(controller, 4, directory(40))
     move(controller, 1, 2, 3, 4)
@@ -157,7 +157,9 @@ WRONG: list[tuple[str, dict[str, Any], ErrorCode, str | None]] = [
 
 @pytest.mark.behaviour("R-294")
 @pytest.mark.parametrize(("name", "asked", "code", "why"), WRONG, ids=[w[0] for w in WRONG])
-def test_what_cannot_be_moved_says_why(name: str, asked: dict[str, Any], code: ErrorCode, why: str | None) -> None:
+def test_alter_partition_reassignments_invalid_row_returns_error(
+    name: str, asked: dict[str, Any], code: ErrorCode, why: str | None
+) -> None:
     controller = three()
     before = part(controller)
     row = ask_for(controller, **{"replicas": None, **asked})
@@ -167,7 +169,7 @@ def test_what_cannot_be_moved_says_why(name: str, asked: dict[str, Any], code: E
 
 
 @pytest.mark.behaviour("R-294")
-def test_the_number_of_replicas_counts_as_if_a_move_were_through() -> None:
+def test_alter_partition_reassignments_replication_factor_counts_target_replicas() -> None:
     controller = three()
     move(controller, 1, 2, 4, 5)
     assert shape(controller)[:3] == ((1, 2, 4, 5, 3), (4, 5), (3,))
@@ -176,7 +178,7 @@ def test_the_number_of_replicas_counts_as_if_a_move_were_through() -> None:
 
 
 @pytest.mark.behaviour("R-294")
-def test_a_fenced_broker_may_be_moved_to() -> None:
+def test_alter_partition_reassignments_to_fenced_broker_is_accepted() -> None:
     controller = three()
     send_heartbeat(controller, 4, want_fence=True)
     assert move(controller, 1, 2, 4).error_code == 0
@@ -184,13 +186,13 @@ def test_a_fenced_broker_may_be_moved_to() -> None:
 
 
 @pytest.mark.behaviour("R-294")
-def test_an_empty_request_has_kafkas_empty_answer() -> None:
+def test_alter_partition_reassignments_without_topics_returns_empty_response() -> None:
     answer = submit(three(), AlterPartitionReassignmentsRequest(1000, False, []), 1)
     assert answer == AlterPartitionReassignmentsResponse()
 
 
 @pytest.mark.behaviour("R-297")
-def test_a_move_is_given_up() -> None:
+def test_cancelled_reassignment_restores_replicas_and_bumps_leader_epoch() -> None:
     controller = three()
     move(controller, 1, 4, 5)
     ask(controller, isr=(1, 2, 3, 4))
@@ -200,8 +202,8 @@ def test_a_move_is_given_up() -> None:
     assert part(controller).leader_epoch == before.leader_epoch + 1, "4 and 5 must hear of it"
 
 
-def only_who_comes(unclean: str) -> ControllerStateMachine:
-    """A move from 1, 2, 3 to 1, 2, 4, 5 of which 4 alone is in sync."""
+def with_only_added_replica_in_sync(unclean: str) -> ControllerStateMachine:
+    """Return a reassignment from 1, 2, 3 to 1, 2, 4, 5 with only 4 in sync."""
     controller = three(unclean_leader_election_enable=unclean)
     move(controller, 1, 2, 4, 5)
     ask(controller, isr=(1, 4))
@@ -211,18 +213,18 @@ def only_who_comes(unclean: str) -> ControllerStateMachine:
 
 
 @pytest.mark.behaviour("R-297")
-def test_only_who_was_to_come_is_in_sync() -> None:
-    row = ask_for(only_who_comes("false"), None)
+def test_cancel_with_only_added_replica_in_sync_requires_unclean_election() -> None:
+    row = ask_for(with_only_added_replica_in_sync("false"), None)
     assert row.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "would require an unclean leader election" in (row.error_message or "")
-    controller = only_who_comes("true")
+    controller = with_only_added_replica_in_sync("true")
     assert ask_for(controller, None).error_code == 0
     p = part(controller)
     assert (p.replicas, p.adding, p.removing, p.leader, p.recovering) == ((1, 2, 3), (), (), 2, 1)
     assert p.isr == (2,), "1 is fenced: whoever lives"
 
 
-def test_beyond_what_one_request_may_change_rows_fail() -> None:
+def test_alter_partition_reassignments_above_record_limit_fails_remaining_rows() -> None:
     controller = machine(2)
     rows = [CreatableReplicaAssignment(n, [1]) for n in range(3)]
     create(controller, "t", -1, -1, assignments=rows)
@@ -253,7 +255,7 @@ def listed(controller: ControllerStateMachine, *topics: tuple[str, list[int]]) -
 
 
 @pytest.mark.behaviour("R-298")
-def test_moves_under_way_are_listed() -> None:
+def test_list_partition_reassignments_returns_active_reassignments() -> None:
     controller = three()
     create(controller, "s", 2)
     assert listed(controller) == []
@@ -267,7 +269,7 @@ def test_moves_under_way_are_listed() -> None:
 
 
 @pytest.mark.behaviour("R-298")
-def test_only_what_is_committed_is_listed() -> None:
+def test_list_partition_reassignments_excludes_uncommitted_changes() -> None:
     controller = three()
     topic = controller.image.topics["t"]
     controller.replay(99, PartitionChangeRecord(0, topic.id, replicas=[1, 2, 3, 4], adding_replicas=[4], leader=-2))

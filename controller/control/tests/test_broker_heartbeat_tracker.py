@@ -1,4 +1,4 @@
-"""Leases and chores (R-267, R-269, R-275 to R-277)."""
+"""Broker sessions and periodic tasks of the controller (R-267, R-269, R-275 to R-277)."""
 
 from __future__ import annotations
 
@@ -34,51 +34,53 @@ def epoch_of(controller: ControllerStateMachine, broker: int) -> int:
     return controller.image.brokers[broker].broker_epoch
 
 
-def heard(controller: ControllerStateMachine, broker: int, now_ms: float) -> None:
+def touch_session(controller: ControllerStateMachine, broker: int, now_ms: float) -> None:
     controller.heartbeat_tracker.touch(broker, epoch_of(controller, broker), now_ms)
 
 
-def stale(controller: ControllerStateMachine, now_ms: float) -> int | None:
+def next_expired(controller: ControllerStateMachine, now_ms: float) -> int | None:
     return controller.heartbeat_tracker.next_expired_broker(controller.image, now_ms)
 
 
 @pytest.mark.behaviour("R-276")
-def test_a_lease_lasts_a_session_from_the_last_heartbeat() -> None:
+def test_broker_session_expires_after_last_heartbeat() -> None:
     controller = machine(2)
-    assert stale(controller, 10**9) is None, "registration begins none"
-    heard(controller, 1, 1_000)
-    heard(controller, 2, 1_500)
-    heard(controller, 1, 3_000)
-    rows = [(now, stale(controller, now)) for now in (10_500, 10_501, 12_000)]
+    assert next_expired(controller, 10**9) is None, "registration begins none"
+    touch_session(controller, 1, 1_000)
+    touch_session(controller, 2, 1_500)
+    touch_session(controller, 1, 3_000)
+    rows = [(now, next_expired(controller, now)) for now in (10_500, 10_501, 12_000)]
     assert rows == [(10_500, None), (10_501, 2), (12_000, 2)]
-    heard(controller, 2, 12_000)
-    assert [stale(controller, now) for now in (12_000, 12_001)] == [None, 1]
+    touch_session(controller, 2, 12_000)
+    assert [next_expired(controller, now) for now in (12_000, 12_001)] == [None, 1]
 
 
 @pytest.mark.behaviour("R-276")
-def test_a_heartbeat_of_another_process_holds_nothing() -> None:
+def test_heartbeat_with_other_epoch_does_not_extend_session() -> None:
     controller = machine(2)
-    heard(controller, 1, 0)
+    touch_session(controller, 1, 0)
     controller.heartbeat_tracker.touch(1, epoch_of(controller, 1) - 1, 8_000)
     controller.heartbeat_tracker.touch(7, 3, 0)
-    assert stale(controller, SESSION + 1) == 1
-    assert controller.heartbeat_tracker.last_contact_ms(7, 3) == 0, "looked at in the order they were first heard"
-    heard(controller, 1, SESSION)
-    assert stale(controller, SESSION + 1) is None
+    assert next_expired(controller, SESSION + 1) == 1
+    assert controller.heartbeat_tracker.last_contact_ms(7, 3) == 0, (
+        "looked at in the order they were first touch_session"
+    )
+    touch_session(controller, 1, SESSION)
+    assert next_expired(controller, SESSION + 1) is None
     assert controller.heartbeat_tracker.last_contact_ms(7, 3) is None, "it is no broker's"
 
 
 @pytest.mark.behaviour("R-277")
-def test_who_is_fenced_loses_its_lease_without_a_word() -> None:
+def test_fenced_broker_has_no_session() -> None:
     controller = machine(2)
-    heard(controller, 1, 0)
+    touch_session(controller, 1, 0)
     send_heartbeat(controller, 1, want_fence=True)
-    assert stale(controller, SESSION + 1) is None
+    assert next_expired(controller, SESSION + 1) is None
     assert controller.heartbeat_tracker.last_contact_ms(1, epoch_of(controller, 1)) is None
 
 
 @pytest.mark.behaviour("R-277")
-def test_a_new_active_controller_gives_a_whole_session_to_who_is_not_fenced() -> None:
+def test_activate_starts_full_session_for_each_unfenced_broker() -> None:
     controller = machine(3)
     send_heartbeat(controller, 2, want_fence=True)
     controller.heartbeat_tracker.touch(9, 9, 0)
@@ -93,41 +95,45 @@ def test_a_new_active_controller_gives_a_whole_session_to_who_is_not_fenced() ->
     assert controller.heartbeat_tracker.last_contact_ms(1, epoch_of(controller, 1)) == 6_000
 
 
-def again(controller: ControllerStateMachine, now_ms: float, broker: int = 1, **values: Any) -> ErrorCode:
-    """What a broker's registration is answered at a time."""
+def register_again(controller: ControllerStateMachine, now_ms: float, broker: int = 1, **values: Any) -> ErrorCode:
+    """Return the error code of a broker's registration at a given time."""
     decided = controller.decide(request(broker, **values), 4, controller.image.offset + 1, now_ms)
     return ErrorCode(run_to_end(decided).response.error_code)  # type: ignore[arg-type]
 
 
 @pytest.mark.behaviour("R-269")
-def test_another_process_of_an_id_that_lives_is_refused() -> None:
+def test_registration_of_active_broker_id_returns_duplicate_broker_registration() -> None:
     controller = machine()
-    assert again(controller, 0) == ErrorCode.NONE, "it was never heard"
-    heard(controller, 1, 0)
-    assert again(controller, SESSION) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert again(controller, SESSION + 1) == ErrorCode.NONE
+    assert register_again(controller, 0) == ErrorCode.NONE, "it was never touch_session"
+    touch_session(controller, 1, 0)
+    assert register_again(controller, SESSION) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert register_again(controller, SESSION + 1) == ErrorCode.NONE
     same = controller.image.brokers[1].incarnation_id
-    assert again(controller, 0, incarnation_id=same) == ErrorCode.NONE, "the same process again"
-    assert again(controller, 0, cluster_id="x") == ErrorCode.INCONSISTENT_CLUSTER_ID, "the cluster comes first"
-    assert again(controller, 0, log_dirs=[]) == ErrorCode.DUPLICATE_BROKER_REGISTRATION, "its directories later"
+    assert register_again(controller, 0, incarnation_id=same) == ErrorCode.NONE, "the same process register_again"
+    assert register_again(controller, 0, cluster_id="x") == ErrorCode.INCONSISTENT_CLUSTER_ID, "the cluster comes first"
+    assert register_again(controller, 0, log_dirs=[]) == ErrorCode.DUPLICATE_BROKER_REGISTRATION, (
+        "its directories later"
+    )
 
 
-def test_who_was_let_go_may_come_back_at_once() -> None:
+def test_registration_after_controlled_shutdown_is_accepted_at_once() -> None:
     controller = machine()
-    heard(controller, 1, 0)
+    touch_session(controller, 1, 0)
     assert send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
-    assert again(controller, 1) == ErrorCode.NONE
+    assert register_again(controller, 1) == ErrorCode.NONE
 
 
 @pytest.mark.behaviour("R-275")
-def test_a_shutdown_an_earlier_controller_began_begins_anew_without_saying_so_twice() -> None:
+def test_controlled_shutdown_resumes_after_controller_change_without_second_record() -> None:
     controller = machine(2)
     create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2])])
     send_heartbeat(controller, 1, want_shut_down=True)
     assert controller.image.brokers[1].in_controlled_shutdown
     topic = controller.image.topics["t"]
     offset = controller.image.offset + 1
-    controller.replay(offset, PartitionChangeRecord(0, topic.id, [1, 2], 1))  # as if a part of it had been lost
+    controller.replay(
+        offset, PartitionChangeRecord(0, topic.id, [1, 2], 1)
+    )  # as if a part of the shutdown had been lost
     publish(controller, offset)
     controller.activate(0)
     assert not send_heartbeat(controller, 1).should_shut_down, "it has not asked this controller"
@@ -138,10 +144,10 @@ def test_a_shutdown_an_earlier_controller_began_begins_anew_without_saying_so_tw
     assert controller.heartbeat_state.controlled_shutdown_offsets == {1: offset + 1}
 
 
-def do(controller: ControllerStateMachine, chore: PeriodicTask, now_ms: float = 0) -> tuple[bool, list[str]]:
-    """What a chore answers, and the records it makes; they are taken in."""
+def run_task(controller: ControllerStateMachine, task: PeriodicTask, now_ms: float = 0) -> tuple[bool, list[str]]:
+    """Run a periodic task and apply its records; return its response and the record types."""
     offset = controller.image.offset + 1
-    decided = controller.decide(chore, 0, offset, now_ms)
+    decided = controller.decide(task, 0, offset, now_ms)
     decision = decided if isinstance(decided, ControllerResult) else run_to_end(decided)
     for number, record in enumerate(decision.records):
         controller.replay(offset + number, record)
@@ -150,36 +156,36 @@ def do(controller: ControllerStateMachine, chore: PeriodicTask, now_ms: float = 
 
 
 @pytest.mark.behaviour("R-267")
-def test_one_stale_broker_a_turn_is_fenced_and_led_by_others() -> None:
+def test_fence_stale_brokers_fences_one_broker_per_run() -> None:
     controller = machine(3)
     create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2, 3])])
     for broker in (1, 2, 3):
-        heard(controller, broker, 0 if broker < 3 else 5_000)
-    assert do(controller, FENCE_STALE_BROKERS, SESSION) == (False, [])
+        touch_session(controller, broker, 0 if broker < 3 else 5_000)
+    assert run_task(controller, FENCE_STALE_BROKERS, SESSION) == (False, [])
     changed = ["PartitionChangeRecord", "BrokerRegistrationChangeRecord"]
     because = "because its session has timed out"
     epochs = {i: broker.broker_epoch for i, broker in controller.image.brokers.items()}
     first, second = (f"Fencing broker {i} at epoch {epochs[i]} {because}" for i in (1, 2))
-    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (first, changed)
+    assert run_task(controller, FENCE_STALE_BROKERS, SESSION + 1) == (first, changed)
     assert [b.fenced for b in controller.image.brokers.values()] == [True, False, False]
-    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (second, changed)
+    assert run_task(controller, FENCE_STALE_BROKERS, SESSION + 1) == (second, changed)
     assert leader(controller, "t")[0] == 3
-    assert do(controller, FENCE_STALE_BROKERS, SESSION + 1) == (False, [])
+    assert run_task(controller, FENCE_STALE_BROKERS, SESSION + 1) == (False, [])
 
 
 @pytest.mark.behaviour("R-267")
-def test_what_an_idle_controller_writes() -> None:
-    assert do(machine(), WRITE_NO_OP_RECORD) == (False, ["NoOpRecord"])
+def test_write_no_op_record_writes_one_record() -> None:
+    assert run_task(machine(), WRITE_NO_OP_RECORD) == (False, ["NoOpRecord"])
 
 
 @pytest.mark.behaviour("R-267")
-def test_chores_balance_and_rescue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leader_balancing_and_unclean_election_tasks_change_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elect_leaders, "MAX_ELECTIONS_PER_RUN", 1)
     controller = led(2, topics=2)
-    assert do(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
-    assert do(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
-    assert do(controller, BALANCE_LEADERS) == (False, [])
-    assert do(led(-1, (), unclean="true"), ELECT_UNCLEAN_LEADERS) == (True, ["PartitionChangeRecord"])
+    assert run_task(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
+    assert run_task(controller, BALANCE_LEADERS) == (True, ["PartitionChangeRecord"])
+    assert run_task(controller, BALANCE_LEADERS) == (False, [])
+    assert run_task(led(-1, (), unclean="true"), ELECT_UNCLEAN_LEADERS) == (True, ["PartitionChangeRecord"])
 
 
 EVERY = [
@@ -195,12 +201,12 @@ EVERY = [
 
 @pytest.mark.behaviour("R-267")
 @pytest.mark.parametrize(("static", "every"), EVERY)
-def test_how_often(static: dict[str, str], every: tuple[int, ...]) -> None:
+def test_periodic_tasks_have_configured_periods(static: dict[str, str], every: tuple[int, ...]) -> None:
     assert PERIODIC_TASKS[:4] == (WRITE_NO_OP_RECORD, FENCE_STALE_BROKERS, BALANCE_LEADERS, ELECT_UNCLEAN_LEADERS)
-    assert tuple(chore.period_ms(static) for chore in PERIODIC_TASKS[:4]) == every
+    assert tuple(task.period_ms(static) for task in PERIODIC_TASKS[:4]) == every
 
 
-def test_the_session_is_the_nodes_setting() -> None:
+def test_broker_session_timeout_is_configurable() -> None:
     assert BrokerHeartbeatTracker().session_ms == SESSION
     assert (
         ControllerStateMachine(
@@ -208,6 +214,6 @@ def test_the_session_is_the_nodes_setting() -> None:
         ).heartbeat_tracker.session_ms
         == 70
     )
-    leases = BrokerHeartbeatTracker(100)
-    leases.touch(1, 1, 0)
-    assert [leases.has_valid_session(1, 1, now) for now in (100, 101)] == [True, False]
+    tracker = BrokerHeartbeatTracker(100)
+    tracker.touch(1, 1, 0)
+    assert [tracker.has_valid_session(1, 1, now) for now in (100, 101)] == [True, False]

@@ -1,4 +1,4 @@
-"""Registration and heartbeats, row by row (R-269 to R-274, R-281 to R-282, R-286, R-290)."""
+"""Broker and controller registration, and heartbeats (R-269 to R-274, R-281 to R-282, R-286, R-290)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ROWS = [
 
 @pytest.mark.behaviour("R-269")
 @pytest.mark.parametrize(("values", "code"), ROWS)
-def test_a_registration_is_checked(values: dict[str, Any], code: ErrorCode) -> None:
+def test_broker_registration_invalid_returns_error_code(values: dict[str, Any], code: ErrorCode) -> None:
     controller = machine()
     answer = submit(controller, request(**values))
     assert answer.error_code == code
@@ -84,7 +84,7 @@ def test_a_registration_is_checked(values: dict[str, Any], code: ErrorCode) -> N
 
 
 @pytest.mark.behaviour("R-270")
-def test_a_new_process_is_fenced_and_has_an_epoch_of_its_own() -> None:
+def test_broker_registration_new_incarnation_is_fenced_with_new_epoch() -> None:
     controller = machine()
     offset = controller.image.offset + 1
     listeners = [Listener("PLAINTEXT", "h", 9, 0)]
@@ -97,7 +97,7 @@ def test_a_new_process_is_fenced_and_has_an_epoch_of_its_own() -> None:
 
 
 @pytest.mark.behaviour("R-271")
-def test_the_same_process_again_keeps_its_epoch_and_state() -> None:
+def test_broker_registration_same_incarnation_keeps_epoch_and_state() -> None:
     controller = machine()
     epoch = submit(controller, request()).broker_epoch
     send_heartbeat(controller, 9)
@@ -109,7 +109,7 @@ def test_the_same_process_again_keeps_its_epoch_and_state() -> None:
 
 
 def led(clean: bool) -> ControllerStateMachine:
-    """Broker 1 led a topic alone; a new process of it registers."""
+    """Return a controller after broker 1, sole leader of a topic, registered with a new incarnation."""
     controller = machine()
     create(controller, "t")
     epoch = controller.image.brokers[1].broker_epoch
@@ -118,7 +118,7 @@ def led(clean: bool) -> ControllerStateMachine:
 
 
 @pytest.mark.behaviour("R-270")
-def test_a_clean_stop_leaves_the_broker_eligible_an_unclean_one_does_not() -> None:
+def test_registration_after_unclean_shutdown_removes_broker_from_elr() -> None:
     stopped = led(clean=True).image.topics["t"].partitions[0]
     assert (stopped.leader, stopped.isr, stopped.elr) == (-1, (), (1,))
     lost = led(clean=False).image.topics["t"].partitions[0]
@@ -126,7 +126,7 @@ def test_a_clean_stop_leaves_the_broker_eligible_an_unclean_one_does_not() -> No
 
 
 @pytest.mark.behaviour("R-270")
-def test_an_unclean_stop_costs_what_was_eligible_too() -> None:
+def test_registration_after_unclean_shutdown_clears_existing_elr() -> None:
     controller = machine()
     create(controller, "t")
     send_heartbeat(controller, 1, want_shut_down=True)
@@ -139,7 +139,7 @@ def test_an_unclean_stop_costs_what_was_eligible_too() -> None:
 
 
 def controllable(state: str) -> ControllerStateMachine:
-    """Broker 1 in a state, of two; broker 2 lives."""
+    """Return a controller with two brokers, broker 1 in the given state and broker 2 active."""
     controller = machine(2)
     if state != "leads nothing":
         placed = [CreatableReplicaAssignment(0, [1, 2])]
@@ -169,14 +169,14 @@ STATES = [
     ("leads", {"want_fence": True, "want_shut_down": True}, (True, False), True),
     ("leads", {"want_shut_down": True}, (False, True), False),
     ("leads nothing", {"want_shut_down": True}, (True, False), True),
-    ("shutting down", {"want_shut_down": True}, (False, True), False),  # broker 2 has not heard of it
+    ("shutting down", {"want_shut_down": True}, (False, True), False),  # broker 2 has not applied it yet
     ("shutting down, caught up", {"want_shut_down": True}, (True, True), True),
 ]
 
 
 @pytest.mark.behaviour("R-273")
 @pytest.mark.parametrize(("state", "wants", "flags", "stops"), STATES)
-def test_a_heartbeat_leads_from_state_to_state(
+def test_broker_heartbeat_changes_broker_state(
     state: str, wants: dict[str, Any], flags: tuple[bool, bool], stops: bool
 ) -> None:
     controller = controllable(state)
@@ -204,7 +204,7 @@ def change(epoch: int, **what: Any) -> BrokerRegistrationChangeRecord:
         ("leads nothing", {"want_shut_down": True}, {"fenced": 1}, False),
     ],
 )
-def test_a_change_of_state_is_one_record_before_or_behind_those_of_the_partitions(
+def test_broker_heartbeat_writes_registration_change_before_or_after_partition_changes(
     state: str, wants: dict[str, Any], what: dict[str, int], first: bool
 ) -> None:
     controller = controllable(state)
@@ -217,7 +217,7 @@ def test_a_change_of_state_is_one_record_before_or_behind_those_of_the_partition
 
 
 @pytest.mark.behaviour("R-276")
-def test_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
+def test_fence_broker_moves_leadership_to_other_replicas() -> None:
     controller = controllable("leads")
     decision = run_to_end(broker_heartbeat.fence_broker(controller.image, 1, {}))
     epoch = controller.image.brokers[1].broker_epoch
@@ -226,7 +226,7 @@ def test_a_broker_nobody_hears_is_fenced_and_led_by_others() -> None:
 
 
 @pytest.mark.behaviour("R-273")
-def test_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:
+def test_controlled_shutdown_waits_for_other_brokers_to_apply_it() -> None:
     controller = controllable("shutting down")
     offset = controller.image.offset
     assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
@@ -238,7 +238,7 @@ def test_a_shutdown_goes_on_once_and_waits_for_who_is_behind() -> None:
 
 
 @pytest.mark.behaviour("R-274")
-def test_a_heartbeat_of_another_epoch_is_stale() -> None:
+def test_broker_heartbeat_other_epoch_returns_stale_broker_epoch() -> None:
     controller = machine()
     epoch = controller.image.brokers[1].broker_epoch
     for broker, wrong in ((1, epoch + 1), (1, epoch - 1), (2, epoch)):
@@ -246,7 +246,7 @@ def test_a_heartbeat_of_another_epoch_is_stale() -> None:
 
 
 @pytest.mark.behaviour("R-274")
-def test_caught_up_is_who_has_applied_its_own_registration() -> None:
+def test_broker_heartbeat_is_caught_up_after_own_registration() -> None:
     controller = machine()
     epoch = register(controller, 1, unfence=False)
     at = controller.heartbeat_state.registration_offsets[1]
@@ -256,7 +256,7 @@ def test_caught_up_is_who_has_applied_its_own_registration() -> None:
 
 
 @pytest.mark.behaviour("R-290")
-def test_directories_that_failed_are_told_in_a_heartbeat() -> None:
+def test_broker_heartbeat_offline_log_dirs_are_removed_once() -> None:
     controller = machine()
     register(controller, 1, directory(7))
     send_heartbeat(controller, 1, offline_log_dirs=[directory(7), directory(6)])
@@ -267,7 +267,7 @@ def test_directories_that_failed_are_told_in_a_heartbeat() -> None:
 
 
 @pytest.mark.behaviour("R-290")
-def test_who_comes_back_without_a_directory_leads_nothing_that_lies_there() -> None:
+def test_broker_without_failed_directory_does_not_lead_its_partitions() -> None:
     controller = machine(2)
     register(controller, 1, directory(7))
     create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(n, [1, 2]) for n in range(2)])
@@ -284,8 +284,8 @@ def test_who_comes_back_without_a_directory_leads_nothing_that_lies_there() -> N
 
 
 @pytest.mark.behaviour("R-290")
-def test_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_not() -> None:
-    """A leader that may not lead any more is found out there too."""
+def test_offline_log_dir_updates_all_partitions_in_it() -> None:
+    """A leader that must not lead any more is detected there as well."""
     controller = machine(2)
     create(controller, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2])])
     register(controller, 2, directory(8))
@@ -302,7 +302,7 @@ def test_all_that_lies_in_a_directory_that_failed_is_looked_at_in_sync_or_not() 
 
 
 @pytest.mark.behaviour("R-273")
-def test_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_registration_changed() -> None:
+def test_controlled_shutdown_waits_for_heartbeat_after_registration_change() -> None:
     controller = controllable("shutting down")
     send_heartbeat(controller, 2)
     epoch = controller.image.brokers[2].broker_epoch
@@ -315,7 +315,7 @@ def test_a_shutdown_waits_for_whoever_serves_and_was_not_heard_since_its_registr
 
 
 @pytest.mark.behaviour("R-275")
-def test_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_back() -> None:
+def test_broker_fenced_during_controlled_shutdown_becomes_active_again() -> None:
     controller = controllable("shutting down")
     epoch = controller.image.brokers[1].broker_epoch
     offset = controller.image.offset + 1
@@ -326,7 +326,7 @@ def test_who_is_fenced_in_the_middle_of_a_shutdown_serves_again_when_it_is_back(
     assert not send_heartbeat(controller, 1).should_shut_down
 
 
-def test_cordoned_directories_are_told_once_even_where_there_are_none() -> None:
+def test_broker_heartbeat_cordoned_log_dirs_are_written_once() -> None:
     controller = machine()
     offset = controller.image.offset
     send_heartbeat(controller, 1, cordoned_log_dirs=[])
@@ -337,7 +337,7 @@ def test_cordoned_directories_are_told_once_even_where_there_are_none() -> None:
     assert controller.image.offset == offset + 1
 
 
-def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:
+def test_broker_heartbeat_cordoned_log_dirs_require_metadata_version() -> None:
     for level, expected in ((CORDONED_DIRS_MIN_VERSION, [directory(1)]), (CORDONED_DIRS_MIN_VERSION - 1, None)):
         controller = machine()
         controller.replay(0, FeatureLevelRecord("metadata.version", level))
@@ -349,7 +349,7 @@ def test_cordoned_directories_are_noted_where_the_level_knows_them() -> None:
 
 
 @pytest.mark.behaviour("R-281")
-def test_a_broker_that_is_forgotten_stays_eligible() -> None:
+def test_unregister_broker_keeps_it_in_elr() -> None:
     controller = machine()
     create(controller, "t")
     answer = submit(controller, UnregisterBrokerRequest(1))
@@ -361,7 +361,7 @@ def test_a_broker_that_is_forgotten_stays_eligible() -> None:
 
 
 @pytest.mark.behaviour("R-282")
-def test_controllers_register_too() -> None:
+def test_controller_registration_is_recorded() -> None:
     controller = machine()
     row = controller_registration.ControllerRegistrationRequest(
         5, ID, True, [controller_registration.Listener("C", "h", 1, 0)], [controller_registration.Feature("f", 1, 2)]

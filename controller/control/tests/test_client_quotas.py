@@ -1,4 +1,4 @@
-"""Client quotas at the controller: rows of S-352 and S-353."""
+"""Client quotas at the controller (S-352, S-353)."""
 
 from __future__ import annotations
 
@@ -78,33 +78,35 @@ USER: Names = [("user", "u")]
         (USER, [(RATE, None)], 0),
     ],
 )
-def test_an_entry_is_judged_on_its_own(names: Names, ops: list[tuple[str, float | None]], code: int) -> None:
-    kept = QuotaControlFixture()
+def test_alter_client_quotas_invalid_entry_returns_error_for_that_entry_only(
+    names: Names, ops: list[tuple[str, float | None]], code: int
+) -> None:
+    fixture = QuotaControlFixture()
     good: Names = [("client-id", "good")]
-    rows = kept.alter(entry(names, *ops), entry(good, (RATE, 7))).response.entries
+    rows = fixture.alter(entry(names, *ops), entry(good, (RATE, 7))).response.entries
     assert [row.error_code for row in rows] == [code, 0]
     assert [(x.entity_type, x.entity_name) for x in rows[1].entity] == good
-    quotas = kept.describe()
+    quotas = fixture.describe()
     assert quotas[("client-id", "good"),] == {RATE: 7}
     assert len(quotas) == 1 + (code == 0 and any(value is not None for _, value in ops))
 
 
-def test_what_is_set_is_changed_removed_and_left_alone() -> None:
-    kept = QuotaControlFixture()
-    assert len(kept.alter(entry(USER, (RATE, 1), ("request_percentage", 2))).records) == 2
-    assert len(kept.alter(entry(USER, (RATE, 1))).records) == 0
-    assert len(kept.alter(entry(USER, (RATE, 3), ("request_percentage", None))).records) == 2
-    assert kept.describe() == {(("user", "u"),): {RATE: 3}}
-    assert len(kept.alter(entry(USER, (RATE, 9)), dry=True).records) == 0
-    kept.alter(entry(USER, (RATE, None)))
-    assert kept.describe() == {}
+def test_alter_client_quotas_sets_changes_and_removes_values() -> None:
+    fixture = QuotaControlFixture()
+    assert len(fixture.alter(entry(USER, (RATE, 1), ("request_percentage", 2))).records) == 2
+    assert len(fixture.alter(entry(USER, (RATE, 1))).records) == 0
+    assert len(fixture.alter(entry(USER, (RATE, 3), ("request_percentage", None))).records) == 2
+    assert fixture.describe() == {(("user", "u"),): {RATE: 3}}
+    assert len(fixture.alter(entry(USER, (RATE, 9)), dry=True).records) == 0
+    fixture.alter(entry(USER, (RATE, None)))
+    assert fixture.describe() == {}
 
 
-def test_an_entity_named_twice_is_told_once_and_its_first_entry_counts() -> None:
-    kept = QuotaControlFixture()
-    rows = kept.alter(entry(USER, (RATE, 1)), entry(USER, (RATE, 2))).response.entries
+def test_alter_client_quotas_duplicate_entity_uses_first_entry() -> None:
+    fixture = QuotaControlFixture()
+    rows = fixture.alter(entry(USER, (RATE, 1)), entry(USER, (RATE, 2))).response.entries
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST]
-    assert kept.describe() == {(("user", "u"),): {RATE: 1}}
+    assert fixture.describe() == {(("user", "u"),): {RATE: 1}}
 
 
 def named(names: range | list[str], ops: int) -> list[Any]:
@@ -132,17 +134,17 @@ def named(names: range | list[str], ops: int) -> list[Any]:
     ],
     ids=["records", "bytes", "bytes of characters"],
 )
-def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(
+def test_alter_client_quotas_above_batch_limit_fails_all_entries(
     most: list[Any], more: list[Any], code: ErrorCode, why: str, *, dry: bool
 ) -> None:
-    kept = QuotaControlFixture()
-    decision = kept.alter(*most, *more, dry=dry)
+    fixture = QuotaControlFixture()
+    decision = fixture.alter(*most, *more, dry=dry)
     assert {(row.error_code, why in row.error_message) for row in decision.response.entries} == {(code, True)}
     assert [x.entity[0].entity_name for x in decision.response.entries] == [
         x.entity[0].entity_name for x in (*most, *more)
     ]
     assert decision.records == []
-    fits = kept.alter(*most, dry=dry)
+    fits = fixture.alter(*most, dry=dry)
     assert {row.error_code for row in fits.response.entries} == {0}
     assert len(fits.records) == (0 if dry else sum(len(x.ops) for x in most))
 
@@ -155,8 +157,8 @@ def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(
     ],
     ids=["entity", "keys"],
 )
-def test_an_entry_that_names_far_more_than_there_is_is_not_looked_at(large: Any) -> None:
-    """It is one step of the loop, and its answer no longer than that of others."""
+def test_alter_client_quotas_oversized_entity_returns_invalid_request(large: Any) -> None:
+    """It takes one step of the event loop, and its row is as short as the others."""
     rows = QuotaControlFixture().alter(large, entry([("client-id", "good")], (RATE, 7))).response.entries
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST, 0]
     assert len(rows[0].entity) <= 20
@@ -178,7 +180,9 @@ def test_an_entry_that_names_far_more_than_there_is_is_not_looked_at(large: Any)
         ([("user", 0, "none")], False, []),
     ],
 )
-def test_filters(components: list[tuple[str, int, str | None]], strict: bool, names: list[str]) -> None:
+def test_describe_client_quotas_applies_filter(
+    components: list[tuple[str, int, str | None]], strict: bool, names: list[str]
+) -> None:
     entities: dict[str, Names] = {
         "u": [("user", "u")],
         "any u": [("user", None)],
@@ -186,10 +190,10 @@ def test_filters(components: list[tuple[str, int, str | None]], strict: bool, na
         "any": [("client-id", None)],
         "ip": [("ip", "10.0.0.1")],
     }
-    kept = QuotaControlFixture()
+    fixture = QuotaControlFixture()
     for entity in entities.values():
-        kept.alter(entry(entity, ("connection_creation_rate" if entity[0][0] == "ip" else RATE, 1)))
-    assert set(kept.describe(*components, strict=strict)) == {tuple(entities[name]) for name in names}
+        fixture.alter(entry(entity, ("connection_creation_rate" if entity[0][0] == "ip" else RATE, 1)))
+    assert set(fixture.describe(*components, strict=strict)) == {tuple(entities[name]) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,9 @@ def test_filters(components: list[tuple[str, int, str | None]], strict: bool, na
         ([("group", 2, None)], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_filters_that_cannot_be(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
+def test_describe_client_quotas_invalid_filter_raises_error(
+    components: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
     with pytest.raises(ProtocolError) as refused:
         QuotaControlFixture().describe(*components)
     assert refused.value.code is code

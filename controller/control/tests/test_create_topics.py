@@ -1,4 +1,4 @@
-"""Making topics and partitions: by hand, by count, and how much at once (``ReplicationControlManager``)."""
+"""CreateTopics and CreatePartitions at the controller (``ReplicationControlManager``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from ottla.wire.messages.incremental_alter_configs import (
 REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def by_hand(controller: ControllerStateMachine, *rows: tuple[int, list[int]], count: int = -1, factor: int = -1) -> Any:
+def create_with_assignments(
+    controller: ControllerStateMachine, *rows: tuple[int, list[int]], count: int = -1, factor: int = -1
+) -> Any:
     assignments = [CreatableReplicaAssignment(number, ids) for number, ids in rows]
     return create(controller, "t", count, factor, assignments=assignments)
 
@@ -47,7 +49,7 @@ def by_hand(controller: ControllerStateMachine, *rows: tuple[int, list[int]], co
         ([(0, [])], REPLICAS),
         ([(0, [1, 1])], REPLICAS),
         ([(0, [1, 9])], REPLICAS),
-        ([(0, [1, 2]), (1, [1])], REPLICAS),  # unequal lengths
+        ([(0, [1, 2]), (1, [1])], REPLICAS),  # different numbers of replicas
         ([(0, [1]), (1, [1, 2])], REPLICAS),
         ([(0, [1]), (0, [2])], REPLICAS),
         ([(1, [1])], REPLICAS),
@@ -55,9 +57,11 @@ def by_hand(controller: ControllerStateMachine, *rows: tuple[int, list[int]], co
         ([(-1, [1]), (0, [1])], REPLICAS),
     ],
 )
-def test_partitions_by_hand(rows: list[tuple[int, list[int]]], code: int) -> None:
+def test_create_topics_with_assignments_returns_error_or_creates_partitions(
+    rows: list[tuple[int, list[int]]], code: int
+) -> None:
     controller = machine(3)
-    assert by_hand(controller, *rows).error_code == code
+    assert create_with_assignments(controller, *rows).error_code == code
     if not code:
         made = controller.image.topics["t"].partitions
         assert {n: list(p.replicas) for n, p in made.items()} == dict(rows)
@@ -68,17 +72,19 @@ def test_partitions_by_hand(rows: list[tuple[int, list[int]]], code: int) -> Non
 
 
 @pytest.mark.parametrize(("count", "factor"), [(1, -1), (-1, 1), (1, 1)])
-def test_by_hand_and_by_count_exclude_each_other(count: int, factor: int) -> None:
-    assert by_hand(machine(), (0, [1]), count=count, factor=factor).error_code == ErrorCode.INVALID_REQUEST
+def test_create_topics_with_assignments_and_count_returns_invalid_request(count: int, factor: int) -> None:
+    assert (
+        create_with_assignments(machine(), (0, [1]), count=count, factor=factor).error_code == ErrorCode.INVALID_REQUEST
+    )
 
 
-def test_who_is_fenced_or_on_its_way_out_is_not_in_sync() -> None:
+def test_create_topics_excludes_fenced_and_stopping_brokers_from_isr() -> None:
     controller = machine(3)
     create(controller, "held", assignments=[CreatableReplicaAssignment(0, [2])], partitions=-1, factor=-1)
     send_heartbeat(controller, 2, want_shut_down=True)
     assert controller.image.brokers[2].in_controlled_shutdown
     register(controller, 3, unfence=False)
-    assert by_hand(controller, (0, [2, 3, 1])).error_code == 0
+    assert create_with_assignments(controller, (0, [2, 3, 1])).error_code == 0
     partition = controller.image.topics["t"].partitions[0]
     assert (partition.replicas, partition.isr, partition.leader) == ((2, 3, 1), (1,), 1)
     wide = CreatePartitionsAssignment([2, 3, 1])
@@ -92,7 +98,7 @@ def test_who_is_fenced_or_on_its_way_out_is_not_in_sync() -> None:
         assert controller.image.topics["v"].partitions[0].replicas == (1,), "new replicas go elsewhere"
 
 
-def test_one_topic_of_a_request_may_fail_alone() -> None:
+def test_create_topics_invalid_topic_fails_alone() -> None:
     controller = machine()
     topics = [CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 5), CreatableTopic("c", 1, 1)]
     topics += [CreatableTopic("d", 1, 1), CreatableTopic("d", 2, 1)]
@@ -107,7 +113,7 @@ def test_one_topic_of_a_request_may_fail_alone() -> None:
     ("counts", "refused"),
     [
         ([9_998], False),
-        ([10_000], True),  # with its own record one too many
+        ([10_000], True),  # one too many with the topic record
         ([10_001], True),
         ([5_000, 5_001], True),
         ([4_999, 4_999], False),
@@ -115,7 +121,7 @@ def test_one_topic_of_a_request_may_fail_alone() -> None:
         ([10_001, 0], True),
     ],
 )
-def test_a_request_makes_ten_thousand_records_at_the_most(counts: list[int], refused: bool) -> None:
+def test_create_topics_above_10000_records_returns_policy_violation(counts: list[int], refused: bool) -> None:
     controller = machine()
     topics = [CreatableTopic(f"t{n}", count, 1) for n, count in enumerate(counts)]
     answer = submit(controller, CreateTopicsRequest(topics, 1000))
@@ -124,7 +130,7 @@ def test_a_request_makes_ten_thousand_records_at_the_most(counts: list[int], ref
     assert len(controller.image.topics) == (0 if refused else len(counts))
 
 
-def test_defaults_and_assignments_count_towards_the_limit() -> None:
+def test_create_topics_limit_counts_defaults_and_assignments() -> None:
     controller = machine()  # two partitions by default
     topics = [CreatableTopic("a", 9_999, 1), CreatableTopic("b", -1, -1)]
     assert submit(controller, CreateTopicsRequest(topics, 1000)).topics[1].error_code == ErrorCode.POLICY_VIOLATION
@@ -133,7 +139,7 @@ def test_defaults_and_assignments_count_towards_the_limit() -> None:
 
 
 @pytest.mark.parametrize(("count", "code"), [(10_001, 0), (10_002, 44), (200_001, 44), (2**31 - 1, 44)])
-def test_create_partitions_adds_ten_thousand_at_the_most(count: int, code: int) -> None:
+def test_create_partitions_above_10000_fails_the_request(count: int, code: int) -> None:
     controller = machine()
     create(controller, "t")
     create(controller, "u")
@@ -144,8 +150,8 @@ def test_create_partitions_adds_ten_thousand_at_the_most(count: int, code: int) 
     assert len(controller.image.topics["t"].partitions) == (1 if code else count)
 
 
-def test_more_than_eight_mebibytes_of_settings_are_too_much_for_one_batch() -> None:
-    """``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``: whoever asks hears of it, and nothing of it is done."""
+def test_configs_above_8_mib_return_record_list_too_large() -> None:
+    """``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``: no part of the request is applied."""
     name, value = "leader.replication.throttled.replicas", "1:" + "1" * 32_765
     for count, code in ((255, 0), (257, ErrorCode.RECORD_LIST_TOO_LARGE)):
         controller = machine()
@@ -169,7 +175,7 @@ def test_batch_size_of_settings_counts_bytes_of_characters() -> None:
         assert [row.error_code for row in rows] == [code]
 
 
-def test_what_is_no_increase_is_told_apart() -> None:
+def test_create_partitions_without_increase_returns_kafkas_message() -> None:
     controller = machine()
     create(controller, "t", 3)
     for count, says in (
@@ -180,7 +186,7 @@ def test_what_is_no_increase_is_told_apart() -> None:
         assert (answer.results[0].error_code, answer.results[0].error_message) == (ErrorCode.INVALID_PARTITIONS, says)
 
 
-def test_several_topics_of_a_request_share_its_room() -> None:
+def test_create_partitions_limit_applies_to_all_topics_of_request() -> None:
     for second, code in ((5_000, 0), (5_001, ErrorCode.POLICY_VIOLATION)):
         controller = machine()
         topics = []
@@ -191,7 +197,7 @@ def test_several_topics_of_a_request_share_its_room() -> None:
         assert [row.error_code for row in answer.results] == [code, code]
 
 
-def test_new_partitions_by_hand_lie_where_they_are_told_in_order() -> None:
+def test_create_partitions_with_assignments_keeps_their_order() -> None:
     controller = machine(3)
     create(controller, "t", 2)
     rows = [CreatePartitionsAssignment([broker]) for broker in (3, 1, 2)]
@@ -201,7 +207,7 @@ def test_new_partitions_by_hand_lie_where_they_are_told_in_order() -> None:
     assert [made[number].replicas for number in (2, 3, 4)] == [(3,), (1,), (2,)]
 
 
-def test_new_partitions_have_as_many_replicas_as_the_first() -> None:
+def test_create_partitions_requires_replication_factor_of_the_topic() -> None:
     controller = machine(3)
     create(controller, "t", 1, 2)
 
@@ -219,7 +225,7 @@ def test_new_partitions_have_as_many_replicas_as_the_first() -> None:
     assert submit(controller, CreatePartitionsRequest([bad], 1000)).results[0].error_code == REPLICAS
 
 
-def test_names_that_differ_in_dots_only_collide() -> None:
+def test_create_topics_colliding_name_returns_invalid_topic() -> None:
     controller = machine()
     create(controller, "a.b_c")
     for name in ("a_b.c", "a_b_c", "a.b.c"):
@@ -239,7 +245,7 @@ def test_names_that_differ_in_dots_only_collide() -> None:
     assert create(controller, "a-b-c").error_code == 0
 
 
-def test_no_topic_gets_the_metadata_logs_name() -> None:
+def test_create_topics_metadata_topic_name_returns_invalid_request() -> None:
     controller = machine()
     for name in (METADATA_TOPIC, METADATA_TOPIC):
         row = create(controller, name)

@@ -1,4 +1,4 @@
-"""Delegation tokens at the controller: the tables of S-331, S-332 and S-334, and the sweep."""
+"""Delegation tokens at the controller (S-331, S-332, S-334), and the removal of expired tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATIC = {SECRET: "a-secret"}
 BOB = CreatableRenewers("User", "bob")
 
 
-def a_token(token_id: str = "t1", **other: Any) -> DelegationTokenRecord:
+def token_record(token_id: str = "t1", **other: Any) -> DelegationTokenRecord:
     fields = {"issue_timestamp": NOW, "max_timestamp": NOW + 7 * DAY, "expiration_timestamp": NOW + DAY, **other}
     return DelegationTokenRecord("User:alice", "User:admin", ["User:bob"], token_id=token_id, **fields)
 
@@ -63,7 +63,7 @@ def created(request: CreateDelegationTokenRequest, **more: Any) -> ControllerRes
 
 
 @pytest.mark.behaviour("S-331")
-def test_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
+def test_create_delegation_token_hmac_is_derived_from_id_and_secret() -> None:
     decision = created(CreateDelegationTokenRequest())
     token_id = uuid_to_string(bytes(range(16)))
     assert (decision.response.error_code, decision.response.token_id) == (0, token_id)
@@ -72,7 +72,7 @@ def test_the_hmac_is_made_of_the_id_and_a_secret_every_node_has() -> None:
 
 
 @pytest.mark.behaviour("S-332")
-def test_a_token_is_recorded_with_whose_it_is_and_without_its_hmac() -> None:
+def test_create_delegation_token_record_has_owner_and_no_hmac() -> None:
     decision = created(CreateDelegationTokenRequest("User", "carol", [BOB], -1), who="User:admin")
     (record,) = decision.records
     times = NOW, NOW + 7 * DAY, NOW + DAY
@@ -83,14 +83,14 @@ def test_a_token_is_recorded_with_whose_it_is_and_without_its_hmac() -> None:
 
 
 @pytest.mark.behaviour("S-334")
-def test_before_version_3_the_answer_does_not_say_who_asked() -> None:
+def test_create_delegation_token_before_version_3_omits_requester() -> None:
     r = created(CreateDelegationTokenRequest(), version=2).response
     assert (r.principal_name, r.token_requester_principal_type, r.token_requester_principal_name) == ("alice", "", "")
 
 
 @pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize("name", [None, ""])
-def test_who_names_nobody_asks_for_himself(name: str | None) -> None:
+def test_create_delegation_token_without_owner_uses_requester(name: str | None) -> None:
     (record,) = created(CreateDelegationTokenRequest("User", name), who="User:alice").records
     assert (record.owner, record.requester) == ("User:alice", "User:alice")
 
@@ -109,14 +109,16 @@ def test_who_names_nobody_asks_for_himself(name: str | None) -> None:
         (-1, {"delegation_token_max_lifetime_ms": str(NEVER)}, NEVER, NOW + DAY),
     ],
 )
-def test_how_long_a_token_lives(asked_ms: int, static: dict[str, str], max_ms: int, expiry_ms: int) -> None:
+def test_create_delegation_token_lifetime_is_limited_by_config(
+    asked_ms: int, static: dict[str, str], max_ms: int, expiry_ms: int
+) -> None:
     decision = created(CreateDelegationTokenRequest(max_lifetime_ms=asked_ms), **static)
     r, (record,) = decision.response, decision.records
     assert (r.issue_timestamp_ms, r.max_timestamp_ms, r.expiry_timestamp_ms) == (NOW, max_ms, expiry_ms)
     assert (record.max_timestamp, record.expiration_timestamp) == (max_ms, expiry_ms)
 
 
-def test_an_id_does_not_begin_like_an_option() -> None:
+def test_create_delegation_token_id_does_not_begin_with_hyphen() -> None:
     ids = iter([b"\xf8" * 16, bytes(16)])
     asked = TokenRequestContext(CreateDelegationTokenRequest(), "User:alice", NOW)
     decision = decide_token_request(MetadataImage(), asked, 3, STATIC, lambda: next(ids))
@@ -133,7 +135,9 @@ def test_an_id_does_not_begin_like_an_option() -> None:
         ([BOB], {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
     ],
 )
-def test_what_is_refused_makes_no_record(renewers: Any, static: dict[str, str], code: ErrorCode) -> None:
+def test_create_delegation_token_invalid_writes_no_record(
+    renewers: Any, static: dict[str, str], code: ErrorCode
+) -> None:
     decision = created(CreateDelegationTokenRequest("User", "carol", renewers), **static)
     r = decision.response
     assert (r.error_code, decision.records) == (code, [])
@@ -143,28 +147,28 @@ def test_what_is_refused_makes_no_record(renewers: Any, static: dict[str, str], 
 
 # ------------------------------------------------------------------ renew and expire
 
-PAST = a_token(expiration_timestamp=NOW - 1)
-TOO_OLD = a_token(max_timestamp=NOW - 1)
+PAST = token_record(expiration_timestamp=NOW - 1)
+TOO_OLD = token_record(max_timestamp=NOW - 1)
 RENEW = [
-    # token, who, asked for, error, new end
-    (a_token(), "User:alice", HOUR, 0, NOW + HOUR),
-    (a_token(), "User:bob", HOUR, 0, NOW + HOUR),
-    (a_token(), "User:alice", -1, 0, NOW + DAY),
-    (a_token(), "User:alice", 3 * DAY, 0, NOW + DAY),
-    (a_token(max_timestamp=NOW + HOUR), "User:alice", -1, 0, NOW + HOUR),
-    (a_token(), "User:admin", -1, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
-    (a_token(), "Group:alice", -1, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
+    # token, principal, requested period, error, new expiration
+    (token_record(), "User:alice", HOUR, 0, NOW + HOUR),
+    (token_record(), "User:bob", HOUR, 0, NOW + HOUR),
+    (token_record(), "User:alice", -1, 0, NOW + DAY),
+    (token_record(), "User:alice", 3 * DAY, 0, NOW + DAY),
+    (token_record(max_timestamp=NOW + HOUR), "User:alice", -1, 0, NOW + HOUR),
+    (token_record(), "User:admin", -1, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
+    (token_record(), "Group:alice", -1, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
     (PAST, "User:alice", -1, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
     (TOO_OLD, "User:alice", -1, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
     (PAST, "User:admin", -1, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
-    (a_token(expiration_timestamp=NOW), "User:alice", -1, 0, NOW + DAY),
+    (token_record(expiration_timestamp=NOW), "User:alice", -1, 0, NOW + DAY),
 ]
 EXPIRE = [
-    (a_token(), "User:alice", HOUR, 0, NOW + HOUR),
-    (a_token(), "User:bob", 0, 0, NOW),
-    (a_token(), "User:alice", 3 * DAY, 0, NOW + 3 * DAY),
-    (a_token(), "User:alice", NEVER, 0, NOW + 7 * DAY),
-    (a_token(), "User:admin", HOUR, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
+    (token_record(), "User:alice", HOUR, 0, NOW + HOUR),
+    (token_record(), "User:bob", 0, 0, NOW),
+    (token_record(), "User:alice", 3 * DAY, 0, NOW + 3 * DAY),
+    (token_record(), "User:alice", NEVER, 0, NOW + 7 * DAY),
+    (token_record(), "User:admin", HOUR, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
     (PAST, "User:admin", HOUR, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0),
     (PAST, "User:alice", HOUR, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
     (TOO_OLD, "User:alice", 0, ErrorCode.DELEGATION_TOKEN_EXPIRED, 0),
@@ -173,32 +177,36 @@ EXPIRE = [
 
 @pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), RENEW)
-def test_renew(token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
+def test_renew_delegation_token_returns_expiration_or_error(
+    token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int
+) -> None:
     request = RenewDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
-    decision = decided(request, with_records(token, a_token("t0")), who)
+    decision = decided(request, with_records(token, token_record("t0")), who)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     times = {"max_timestamp": token.max_timestamp, "expiration_timestamp": end_ms}
-    assert decision.records == ([] if code else [a_token(**times)])
+    assert decision.records == ([] if code else [token_record(**times)])
 
 
 @pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), EXPIRE)
-def test_expire(token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int) -> None:
+def test_expire_delegation_token_returns_expiration_or_error(
+    token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int
+) -> None:
     request = ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
-    decision = decided(request, with_records(token, a_token("t0")), who)
+    decision = decided(request, with_records(token, token_record("t0")), who)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
-    assert decision.records == ([] if code else [a_token(expiration_timestamp=end_ms)])
+    assert decision.records == ([] if code else [token_record(expiration_timestamp=end_ms)])
 
 
 @pytest.mark.behaviour("S-334")
-@pytest.mark.parametrize("token", [a_token(), PAST, TOO_OLD])
-def test_a_token_is_removed_at_once_whether_or_not_it_is_over(token: DelegationTokenRecord) -> None:
-    image = with_records(token, a_token("t0"))
+@pytest.mark.parametrize("token", [token_record(), PAST, TOO_OLD])
+def test_expire_delegation_token_negative_period_removes_it_at_once(token: DelegationTokenRecord) -> None:
+    image = with_records(token, token_record("t0"))
     decision = decided(ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), -1), image)
     assert decision.response.expiry_timestamp_ms == NOW
     assert decision.records == [RemoveDelegationTokenRecord("t1")]
-    assert image_records(with_records(token, a_token("t0"), *decision.records)) is not None
-    assert list(with_records(token, a_token("t0"), *decision.records).others) == [("token", "t0")]
+    assert image_records(with_records(token, token_record("t0"), *decision.records)) is not None
+    assert list(with_records(token, token_record("t0"), *decision.records).others) == [("token", "t0")]
 
 
 @pytest.mark.behaviour("S-334")
@@ -212,8 +220,10 @@ def test_a_token_is_removed_at_once_whether_or_not_it_is_over(token: DelegationT
         (token_hmac("", "t1"), {"delegation_token_secret_key": ""}, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
     ],
 )
-def test_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str], code: ErrorCode) -> None:
-    decision = decided(cls(shown, -1), with_records(a_token()), **static)
+def test_delegation_token_request_with_unknown_hmac_returns_error(
+    cls: Any, shown: bytes, static: dict[str, str], code: ErrorCode
+) -> None:
+    decision = decided(cls(shown, -1), with_records(token_record()), **static)
     assert (decision.response.error_code, decision.records) == (code, [])
 
 
@@ -221,30 +231,30 @@ def test_an_hmac_nobody_knows(cls: Any, shown: bytes, static: dict[str, str], co
 
 
 @pytest.mark.behaviour("S-332")
-def test_what_is_over_is_swept_a_thousand_at_a_time() -> None:
-    past = [a_token(f"p{n:04d}", expiration_timestamp=NOW - 1) for n in range(1001)]
-    image = with_records(*past, a_token("stays"), a_token("just now", expiration_timestamp=NOW))
+def test_sweep_expired_tokens_removes_1000_per_run() -> None:
+    past = [token_record(f"p{n:04d}", expiration_timestamp=NOW - 1) for n in range(1001)]
+    image = with_records(*past, token_record("stays"), token_record("just now", expiration_timestamp=NOW))
     first = run_to_end(sweep_expired_tokens(image, NOW))
     assert (first.response, len(first.records)) == (True, 1000)
-    second = run_to_end(sweep_expired_tokens(with_records(*past, a_token("stays"), *first.records), NOW))
+    second = run_to_end(sweep_expired_tokens(with_records(*past, token_record("stays"), *first.records), NOW))
     assert (second.response, len(second.records)) == (False, 1)
-    left = with_records(*past, a_token("stays"), *first.records, *second.records)
+    left = with_records(*past, token_record("stays"), *first.records, *second.records)
     assert list(left.others) == [("token", "stays")]
     assert run_to_end(sweep_expired_tokens(left, NOW)).records == []
 
 
-def test_the_sweep_pauses_while_it_looks() -> None:
-    steps = sweep_expired_tokens(with_records(*(a_token(f"t{n}") for n in range(1000))), NOW)
+def test_sweep_expired_tokens_yields_every_50_tokens() -> None:
+    steps = sweep_expired_tokens(with_records(*(token_record(f"t{n}") for n in range(1000))), NOW)
     assert sum(1 for _ in steps) == 20
 
 
 @pytest.mark.behaviour("S-332")
-def test_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_secret() -> None:
+def test_sweep_expired_tokens_runs_hourly_only_with_a_secret() -> None:
     assert SWEEP_EXPIRED_TOKENS.period_ms(STATIC) == HOUR
     assert SWEEP_EXPIRED_TOKENS.period_ms({**STATIC, "delegation.token.expiry.check.interval.ms": "500"}) == 500
     assert SWEEP_EXPIRED_TOKENS.period_ms({}) == 0
     machine = ControllerStateMachine(ControllerDefaults(static_config=STATIC), lambda: bytes(16))
-    machine.replay(0, a_token())
+    machine.replay(0, token_record())
     run_to_end(machine.complete_append(0, 1))
     run_to_end(machine.publish())
     early, late = (machine.decide(SWEEP_EXPIRED_TOKENS, wall_ms=NOW + DAY + x) for x in (0, 1))
@@ -254,7 +264,7 @@ def test_the_sweep_comes_hourly_by_the_wall_clock_and_only_where_there_is_a_secr
 # ------------------------------------------------------------------ the machine
 
 
-def test_requests_are_decided_on_what_was_appended_and_snapshots_keep_tokens() -> None:
+def test_token_request_uses_appended_records_and_snapshot_keeps_tokens() -> None:
     machine = ControllerStateMachine(ControllerDefaults(static_config=STATIC), lambda: bytes(range(16)))
     made = machine.decide(TokenRequestContext(CreateDelegationTokenRequest(), "User:alice", NOW), 3)
     assert isinstance(made, ControllerResult)
@@ -267,8 +277,8 @@ def test_requests_are_decided_on_what_was_appended_and_snapshots_keep_tokens() -
     assert made.records[0] in list(image_records(machine.image))
 
 
-def test_a_look_for_an_hmac_among_many_tokens_pauses() -> None:
-    image = with_records(*(a_token(f"t{n}") for n in range(1000)))
+def test_token_request_with_many_tokens_yields() -> None:
+    image = with_records(*(token_record(f"t{n}") for n in range(1000)))
     request = RenewDelegationTokenRequest(bytes(64), -1)
     steps = decide_token_request(image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
     assert not isinstance(steps, ControllerResult)
@@ -276,9 +286,9 @@ def test_a_look_for_an_hmac_among_many_tokens_pauses() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 63, 65, 50_000_000])
-def test_what_cannot_be_an_hmac_is_compared_with_none(size: int) -> None:
-    """Comparing takes as long as what is shown has bytes, for every token."""
-    image = with_records(*(a_token(f"t{n}") for n in range(200)))
+def test_token_request_with_wrong_hmac_size_compares_no_token(size: int) -> None:
+    """A comparison takes time proportional to the presented bytes, for every token."""
+    image = with_records(*(token_record(f"t{n}") for n in range(200)))
     request = RenewDelegationTokenRequest(bytes(size), -1)
     steps = decide_token_request(image, TokenRequestContext(request, "User:alice", NOW), 2, STATIC, lambda: bytes(16))
     assert not isinstance(steps, ControllerResult)

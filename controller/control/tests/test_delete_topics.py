@@ -1,4 +1,4 @@
-"""Topics are deleted by name and by id, each once (``ControllerApis.deleteTopics``)."""
+"""DeleteTopics by name and by id at the controller (``ControllerApis.deleteTopics``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def delete(controller: ControllerStateMachine, *topics: str | bytes | tuple[str,
     return [(r.name, r.topic_id, r.error_code, r.error_message) for r in rows]
 
 
-def test_a_topic_given_by_its_name_and_its_id_stays_and_is_answered_once() -> None:
+def test_delete_topics_name_and_id_of_same_topic_returns_one_error_row() -> None:
     for name_first in (True, False):
         controller, a, b = with_topics()
         both: tuple[str | bytes, ...] = ("a", a) if name_first else (a, "a")
@@ -40,7 +40,7 @@ def test_a_topic_given_by_its_name_and_its_id_stays_and_is_answered_once() -> No
         assert set(controller.image.topics) == {"a"}
 
 
-def test_a_name_stays_beside_an_id_that_is_given_twice() -> None:
+def test_delete_topics_duplicate_id_and_name_deletes_no_topic() -> None:
     controller, a, _ = with_topics()
     rows = delete(controller, a, "a", a)
     assert [(name, code, why) for name, _, code, why in rows] == [
@@ -50,7 +50,7 @@ def test_a_name_stays_beside_an_id_that_is_given_twice() -> None:
     assert set(controller.image.topics) == {"a", "b"}
 
 
-def test_an_id_counts_beside_its_name_given_twice() -> None:
+def test_delete_topics_id_with_duplicate_name_is_deleted() -> None:
     controller, a, _ = with_topics()
     rows = delete(controller, "a", "a", a)
     assert [(name, code, why) for name, _, code, why in rows] == [
@@ -60,14 +60,14 @@ def test_an_id_counts_beside_its_name_given_twice() -> None:
     assert set(controller.image.topics) == {"b"}
 
 
-def test_who_names_no_topic_and_who_names_one_wrongly_is_told_how() -> None:
+def test_delete_topics_without_or_with_two_identifiers_returns_invalid_request() -> None:
     controller, a, _ = with_topics()
     assert delete(controller, ZERO_UUID) == [(None, ZERO_UUID, INVALID, "Neither topic name nor id were specified.")]
     assert delete(controller, ("a", a)) == [("a", a, INVALID, "You may not specify both topic name and topic id.")]
     assert set(controller.image.topics) == {"a", "b"}
 
 
-def test_a_row_that_is_refused_for_itself_is_told_with_the_id_it_gave() -> None:
+def test_delete_topics_invalid_row_returns_its_topic_id() -> None:
     controller, a, b = with_topics()
     both = "You may not specify both topic name and topic id."
     assert delete(controller, ("a", b), a)[0] == ("a", b, INVALID, both)

@@ -1,4 +1,4 @@
-"""Elections on request and by the controller itself (R-267, R-288, R-293)."""
+"""Leader elections on request and by the controller (R-267, R-288, R-293)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREFERRED, UNCLEAN = 0, 1
 def led(
     leader: int = 2, isr: tuple[int, ...] = (1, 2, 3), *, unclean: str = "false", topics: int = 1
 ) -> ControllerStateMachine:
-    """Brokers 1 to 3; topics ``t0``, ... on all of them, led by ``leader``, where such replicas are in sync."""
+    """Return brokers 1 to 3 with topics ``t0``, ... on all of them, with the given leader and ISR."""
     out = machine(3)
     for number in range(topics):
         create(
@@ -61,7 +61,7 @@ NO_PREFERRED = (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader 
 NO_ELIGIBLE = (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
 DONE = (0, None)
 ROWS: list[tuple[str, int, int, tuple[int, ...], list[int], tuple[Any, Any], tuple[int, int]]] = [
-    # what, kind, leader, isr, fenced, answer, (leader, recovering) after it
+    # name, election type, leader, ISR, fenced brokers, expected error, (leader, recovering) after it
     ("the first leads", PREFERRED, 1, (1, 2, 3), [], NOT_NEEDED, (1, 0)),
     ("another does", PREFERRED, 2, (1, 2, 3), [], DONE, (1, 0)),
     ("the first is not in sync", PREFERRED, 2, (2, 3), [], NO_PREFERRED, (2, 0)),
@@ -75,7 +75,7 @@ ROWS: list[tuple[str, int, int, tuple[int, ...], list[int], tuple[Any, Any], tup
 
 @pytest.mark.behaviour("R-293")
 @pytest.mark.parametrize(("what", "kind", "leads", "isr", "fenced", "answer", "after"), ROWS, ids=[r[0] for r in ROWS])
-def test_an_election_is_held_where_it_is_needed_and_possible(
+def test_elect_leaders_elects_only_if_needed_and_possible(
     what: str, kind: int, leads: int, isr: tuple[int, ...], fenced: list[int], answer: Any, after: tuple[int, int]
 ) -> None:
     controller = led(leads, isr)
@@ -95,14 +95,14 @@ def test_an_election_is_held_where_it_is_needed_and_possible(
 
 
 @pytest.mark.behaviour("R-293")
-def test_what_is_not_there_says_so() -> None:
+def test_elect_leaders_unknown_partition_returns_error() -> None:
     rows = elect(led(), PREFERRED, ("t0", [1]), ("x", [0]))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert rows == [("t0", 1, unknown, "No such partition as t0-1"), ("x", 0, unknown, "No such topic as x")]
 
 
 @pytest.mark.behaviour("R-293")
-def test_all_partitions_without_those_that_need_none() -> None:
+def test_elect_leaders_all_partitions_omits_rows_without_election() -> None:
     controller = led(topics=3)
     elect(controller, PREFERRED, ("t1", [0]))
     assert elect(controller, PREFERRED) == [("t0", 0, 0, None), ("t2", 0, 0, None)]
@@ -113,7 +113,7 @@ def test_all_partitions_without_those_that_need_none() -> None:
 
 
 @pytest.mark.behaviour("R-293")
-def test_an_unknown_kind_fails_every_row() -> None:
+def test_elect_leaders_unknown_election_type_fails_every_row() -> None:
     answer = submit(led(), ElectLeadersRequest(2, [TopicPartitions("t0", [0, 1])]), 2)
     why = (ErrorCode.INVALID_REQUEST, "Unknown election type 2")
     assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -122,7 +122,7 @@ def test_an_unknown_kind_fails_every_row() -> None:
 
 
 @pytest.mark.behaviour("R-263")
-def test_too_many_at_once_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elect_leaders_above_record_limit_returns_policy_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elect_leaders, "MAX_RECORDS_PER_REQUEST", 2)
     controller = led(topics=3)
     named = [TopicPartitions(f"t{n}", [0]) for n in range(3)]
@@ -142,7 +142,7 @@ def sweep(controller: ControllerStateMachine, steps: ControllerResultSteps) -> b
 
 
 @pytest.mark.behaviour("R-267")
-def test_first_replicas_lead_again_where_they_can() -> None:
+def test_balance_partition_leaders_elects_preferred_in_sync_leaders() -> None:
     controller = led(topics=2)
     send_heartbeat(controller, 1, want_fence=True)
     assert not sweep(controller, elect_leaders.balance_partition_leaders(controller.image, {}))
@@ -158,7 +158,7 @@ def test_first_replicas_lead_again_where_they_can() -> None:
 
 
 @pytest.mark.behaviour("R-267")
-def test_so_many_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_balance_partition_leaders_elects_limited_number_per_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elect_leaders, "MAX_ELECTIONS_PER_RUN", 2)
     controller = led(topics=3)
     assert sweep(controller, elect_leaders.balance_partition_leaders(controller.image, {}))
@@ -169,7 +169,7 @@ def test_so_many_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.behaviour("R-267")
 @pytest.mark.parametrize(("unclean", "after"), [("true", 1), ("false", -1)])
-def test_what_nobody_leads_is_led_uncleanly_only_where_the_topic_allows_it(unclean: str, after: int) -> None:
+def test_elect_unclean_leaders_requires_topic_config(unclean: str, after: int) -> None:
     controller = led(-1, (), unclean=unclean)
     assert not sweep(controller, elect_leaders.elect_unclean_leaders(controller.image, {}))
     assert leader(controller)[0] == after

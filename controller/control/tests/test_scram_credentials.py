@@ -1,4 +1,4 @@
-"""SCRAM credentials: the table of S-324, the keys that are kept, and what ``--add-scram`` says."""
+"""SCRAM credentials: AlterUserScramCredentials (S-324), stored keys, and the option ``--add-scram``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def decided(deletions, upsertions, image: MetadataImage = WITH_ALICE):
 
 
 @pytest.mark.behaviour("S-323")
-def test_both_keys_are_made_of_the_salted_password():
+def test_alter_scram_credentials_derives_keys_from_salted_password():
     _, records = decided([], [up("bob")])
     keys = derive_credential(SCRAM_SHA_256, SALTED, b"salt", 4096)
     assert records == [UserScramCredentialRecord("bob", 1, b"salt", keys.stored_key, keys.server_key, 4096)]
@@ -86,7 +86,7 @@ def test_both_keys_are_made_of_the_salted_password():
         ),
     ],
 )
-def test_what_is_right_is_written_and_what_is_wrong_is_told(deletions, upsertions, codes, count):
+def test_alter_scram_credentials_invalid_row_returns_error_for_that_user(deletions, upsertions, codes, count):
     told, records = decided(deletions, upsertions)
     assert (told, len(records)) == (codes, count)
 
@@ -107,7 +107,7 @@ def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[An
     ],
     ids=["set", "both", "removed", "bytes", "bytes of characters"],
 )
-def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(most: Any, too_many: Any, code: ErrorCode) -> None:
+def test_alter_scram_credentials_above_batch_limit_fails_all_users(most: Any, too_many: Any, code: ErrorCode) -> None:
     image = MetadataImage(others={("scram", f"d{n}", 1): UserScramCredentialRecord() for n in range(11_000)})
     told, records = decided(*most, image)
     assert (set(told.values()), len(records)) == ({0}, len(most[0]) + len(most[1]))
@@ -116,7 +116,7 @@ def test_what_does_not_fit_into_one_batch_is_refused_as_a_whole(most: Any, too_m
     assert set(told) == {x.name for x in (*too_many[0], *too_many[1])}
 
 
-def test_many_users_are_gone_through_in_pieces():
+def test_alter_scram_credentials_of_many_users_yields():
     ups, downs = [up(f"u{number}") for number in range(250)], [down(f"d{number}") for number in range(250)]
     image = after(
         run_to_end(
@@ -130,7 +130,7 @@ def test_many_users_are_gone_through_in_pieces():
     assert len(records) == 251
 
 
-def test_a_credential_that_is_deleted_is_gone_and_one_that_stays_is_in_the_snapshot():
+def test_alter_scram_credentials_deleted_credential_is_not_in_snapshot():
     _, records = decided([down()], [up("bob")])
     image = after(records, WITH_ALICE)
     assert ("scram", "alice", 1) not in image.others
@@ -138,14 +138,14 @@ def test_a_credential_that_is_deleted_is_gone_and_one_that_stays_is_in_the_snaps
 
 
 @pytest.mark.behaviour("S-325")
-def test_a_password_becomes_a_credential_before_there_is_a_cluster():
+def test_parse_scram_option_password_returns_credential_record():
     made = scram_credentials.parse_scram_option("SCRAM-SHA-256=[name=alice,password=pencil,iterations=8192]", b"fresh")
     salted = salted_password(SCRAM_SHA_256, "pencil", b"fresh", 8192)
     assert made == scram_credentials.credential_record("alice", 1, salted, b"fresh", 8192)
 
 
 @pytest.mark.behaviour("S-325")
-def test_salt_and_salted_password_may_be_given():
+def test_parse_scram_option_salt_and_salted_password_returns_credential_record():
     salt, salted = (b64encode(x).decode() for x in (b"salt", SALTED))
     made = scram_credentials.parse_scram_option(
         f'SCRAM-SHA-256=[name="alice",salt="{salt}",saltedpassword="{salted}"]', b"fresh"
@@ -169,7 +169,7 @@ def test_salt_and_salted_password_may_be_given():
         "SCRAM-SHA-256=[name=alice,salt=***,saltedpassword=AAAA]",
     ],
 )
-def test_an_option_that_cannot_be_is_refused_without_its_password(text):
+def test_parse_scram_option_invalid_raises_without_password_in_message(text):
     with pytest.raises(scram_credentials.InvalidScramOption) as refused:
         scram_credentials.parse_scram_option(text, b"fresh")
     assert "s3cret" not in str(refused.value)
@@ -178,16 +178,20 @@ def test_an_option_that_cannot_be_is_refused_without_its_password(text):
 @pytest.mark.parametrize(
     ("salt_bytes", "salted_bytes", "is_kept"), [(1024, 32, True), (1025, 32, False), (4, 1025, False)]
 )
-def test_a_salt_is_no_longer_than_a_stranger_may_be_told(salt_bytes, salted_bytes, is_kept):
-    """Who begins to log in is told it: one of megabytes would be an answer of megabytes to anybody."""
+def test_alter_scram_credentials_salt_above_1024_bytes_returns_unacceptable_credential(
+    salt_bytes, salted_bytes, is_kept
+):
+    """The salt is sent before authentication: an unlimited salt would be a large response to an unauthenticated
+    client.
+    """
     asked = ScramCredentialUpsertion("bob", 1, 4096, b"s" * salt_bytes, b"p" * salted_bytes)
     codes, records = decided([], [asked])
     assert codes == {"bob": 0 if is_kept else ErrorCode.UNACCEPTABLE_CREDENTIAL}
     assert len(records) == is_kept
 
 
-def test_of_an_empty_salted_password_no_key_is_made() -> None:
-    """As in Java, which takes no empty key; nobody can log in with what hashes to it."""
+def test_alter_scram_credentials_empty_salted_password_returns_unknown_server_error() -> None:
+    """As in Java, which accepts no empty key."""
     fine = ScramCredentialUpsertion("f", 1, 4096, b"salt", b"p")
     empty = ScramCredentialUpsertion("e", 1, 4096, b"salt", b"")
     codes, records = decided([], [fine, empty])

@@ -1,4 +1,4 @@
-"""Feature levels, row by row (``FeatureControlManager``)."""
+"""UpdateFeatures at the controller (``FeatureControlManager``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def update(
     return int(submit(controller, UpdateFeaturesRequest(60_000, updates, check), version).error_code)
 
 
-def levelled() -> ControllerStateMachine:
+def with_feature_levels() -> ControllerStateMachine:
     controller = machine()
     for name, level in (("metadata.version", 27), ("group.version", 1)):
         controller.replay(0, FeatureLevelRecord(name, level))
@@ -67,9 +67,9 @@ def levelled() -> ControllerStateMachine:
         ([("share.version", 1, UP), ("no.such", 1, UP)], WRONG),
     ],
 )
-def test_a_level_moves_where_it_may(rows: list[tuple[str, int, int]], code: int) -> None:
+def test_update_features_returns_kafkas_error_code(rows: list[tuple[str, int, int]], code: int) -> None:
     for check in (True, False):
-        controller = levelled()
+        controller = with_feature_levels()
         before = dict(controller.image.features)
         assert update(controller, *rows, check=check) == code
         expected = before if code or check else {**before, **{n: v for n, v, _ in rows if n != "kraft.version"}}
@@ -77,7 +77,7 @@ def test_a_level_moves_where_it_may(rows: list[tuple[str, int, int]], code: int)
 
 
 def upgrade_error(controller: ControllerStateMachine, name: str, level: int) -> str | None:
-    """What an upgrade of a feature is answered."""
+    """Return the error message of a feature upgrade."""
     request = UpdateFeaturesRequest(60_000, [FeatureUpdateKey(name, level, upgrade_type=UP)], True)
     answer = submit(controller, request, 2)
     assert answer.error_code == (0 if answer.error_message is None else WRONG)
@@ -89,7 +89,7 @@ def registered_controller(node: int, low: int, high: int, name: str = "share.ver
 
 
 @pytest.mark.behaviour("R-283")
-def test_a_level_moves_only_where_every_broker_and_controller_knows_it() -> None:
+def test_update_features_requires_support_of_all_brokers_and_controllers() -> None:
     controller = machine(2)
     assert upgrade_error(controller, "share.version", 1) is None
     older = request(2, features=without("share.version"), incarnation_id=controller.image.brokers[2].incarnation_id)
@@ -103,13 +103,13 @@ def test_a_level_moves_only_where_every_broker_and_controller_knows_it() -> None
         (0, 0, "Controller 5 does not support this feature."),
     ):
         controller.replay(0, registered_controller(5, low, high))
-        controller.replay(0, registered_controller(controller.node_id, 0, 0))  # what it is itself it knows better
+        controller.replay(0, registered_controller(controller.node_id, 0, 0))  # the own registration is not consulted
         publish(controller, controller.image.offset + 2)
         assert upgrade_error(controller, "share.version", 1) == why
 
 
 @pytest.mark.behaviour("R-283")
-def test_a_static_voter_that_has_not_registered_holds_a_level_back() -> None:
+def test_update_features_requires_registration_of_static_voters() -> None:
     controller = machine()
     controller.static_voters = (controller.node_id, 6)
     why = "controller 6 has not registered, and may not support this feature"
@@ -119,11 +119,11 @@ def test_a_static_voter_that_has_not_registered_holds_a_level_back() -> None:
     assert upgrade_error(controller, "share.version", 1) is None
 
 
-def test_version_0_cannot_ask_for_a_downgrade() -> None:
-    assert update(levelled(), ("group.version", 0, SAFE), version=0) == WRONG
+def test_update_features_version_0_downgrade_is_rejected() -> None:
+    assert update(with_feature_levels(), ("group.version", 0, SAFE), version=0) == WRONG
 
 
-def test_eligible_leader_replicas_take_the_minimum_to_the_cluster() -> None:
+def test_enabling_elr_moves_min_insync_replicas_to_cluster_config() -> None:
     controller = machine()
     update(controller, ("eligible.leader.replicas.version", 0, SAFE))
     assert alter(controller, B, "1", ("min.insync.replicas", SET, "2")) == 0
@@ -136,8 +136,8 @@ def test_eligible_leader_replicas_take_the_minimum_to_the_cluster() -> None:
     assert controller.image.config(B, "") == {"min.insync.replicas": "3"}
 
 
-def test_another_minimum_of_in_sync_replicas_makes_eligible_leaders_forgotten() -> None:
-    """KIP-966: under a lower minimum something may be acknowledged that an eligible leader does not have."""
+def test_changed_min_insync_replicas_clears_eligible_leader_replicas() -> None:
+    """KIP-966: with a lower minimum, records may be acknowledged that an eligible leader does not have."""
     controller = with_topic()
     create(controller, "u", 2)
     image = controller.image

@@ -1,4 +1,4 @@
-"""What a draft says it touched, record by record, and that nothing else differs."""
+"""Metadata delta: named changes per record, and no other differences between images."""
 
 from __future__ import annotations
 
@@ -80,22 +80,22 @@ ROWS: list[tuple[list[Message], MetadataDelta]] = [
 
 
 @pytest.mark.parametrize(("records", "expected"), ROWS)
-def test_what_a_record_touches_outside_topics(records: list[Message], expected: MetadataDelta) -> None:
+def test_delta_of_record_outside_topics_names_changed_part(records: list[Message], expected: MetadataDelta) -> None:
     image, delta = after(BASE, *records)
     assert delta == expected
     assert delta.is_empty == (expected == MetadataDelta())
     assert image.topics is BASE.topics or image.topics == BASE.topics
 
 
-def of_nothing(*records: Message) -> MetadataImage:
+def image_of(*records: Message) -> MetadataImage:
     return after(MetadataImage(), *records)[0]
 
 
-def test_two_images_nobody_followed_differ_in_what_is_named_and_nothing_else() -> None:
-    """As where a snapshot takes the log's place: the same content in other objects is no difference (R-235)."""
+def test_compare_images_names_only_differences() -> None:
+    """As when a snapshot replaces the log: equal content in other objects is no difference (R-235)."""
     old = BASE
     new, _ = after(
-        of_nothing(
+        image_of(
             TopicRecord("t", topic_id(1)),
             *(partition(n) for n in range(3)),
             TopicRecord("u", topic_id(3)),
@@ -127,7 +127,7 @@ def test_two_images_nobody_followed_differ_in_what_is_named_and_nothing_else() -
     assert gone.producer_ids
 
 
-def touched(base: MetadataImage, *records: Message) -> dict[str, tuple[bool, bool, set[int]]]:
+def touched_topics(base: MetadataImage, *records: Message) -> dict[str, tuple[bool, bool, set[int]]]:
     image, delta = after(base, *records)
     for name, topic in delta.topics.items():
         assert topic.old is base.topics.get(name)
@@ -135,25 +135,25 @@ def touched(base: MetadataImage, *records: Message) -> dict[str, tuple[bool, boo
     return {n: (t.old is not None, t.new is not None, set(t.partitions)) for n, t in delta.topics.items()}
 
 
-def test_a_changed_partition_is_named_alone() -> None:
-    assert touched(BASE, PartitionChangeRecord(1, topic_id(1), leader=-1)) == {"t": (True, True, {1})}
+def test_delta_of_changed_partition_contains_only_it() -> None:
+    assert touched_topics(BASE, PartitionChangeRecord(1, topic_id(1), leader=-1)) == {"t": (True, True, {1})}
 
 
-def test_a_partition_that_is_not_there_is_not_changed() -> None:
-    assert touched(BASE, PartitionChangeRecord(8, topic_id(1), leader=-1)) == {"t": (True, True, set())}
+def test_delta_of_unknown_partition_contains_no_partition() -> None:
+    assert touched_topics(BASE, PartitionChangeRecord(8, topic_id(1), leader=-1)) == {"t": (True, True, set())}
 
 
-def test_an_added_partition_is_named() -> None:
-    assert touched(BASE, partition(3)) == {"t": (True, True, {3})}
+def test_delta_of_added_partition_contains_it() -> None:
+    assert touched_topics(BASE, partition(3)) == {"t": (True, True, {3})}
 
 
-def test_a_new_topic_has_all_its_partitions_named() -> None:
-    assert touched(BASE, TopicRecord("v", topic_id(3)), partition(0, 3), partition(1, 3)) == {
+def test_delta_of_new_topic_contains_all_its_partitions() -> None:
+    assert touched_topics(BASE, TopicRecord("v", topic_id(3)), partition(0, 3), partition(1, 3)) == {
         "v": (False, True, {0, 1})
     }
 
 
-def test_a_removed_topic_takes_its_settings_along() -> None:
+def test_delta_of_removed_topic_contains_its_configs() -> None:
     image, delta = after(BASE, RemoveTopicRecord(topic_id(1)))
     assert [t.name for t in delta.deleted_topics()] == ["t"]
     assert not list(delta.created_topics())
@@ -165,7 +165,7 @@ def test_a_removed_topic_takes_its_settings_along() -> None:
     assert not after(BASE, RemoveTopicRecord(topic_id(2)))[1].configs
 
 
-def test_a_topic_made_again_under_its_name_is_another_one() -> None:
+def test_delta_of_recreated_topic_has_deleted_and_created_topic() -> None:
     image, delta = after(BASE, RemoveTopicRecord(topic_id(1)), TopicRecord("t", topic_id(4)), partition(0, 4))
     assert [t.id for t in delta.deleted_topics()] == [topic_id(1)]
     assert [t.id for t in delta.created_topics()] == [topic_id(4)]
@@ -174,12 +174,12 @@ def test_a_topic_made_again_under_its_name_is_another_one() -> None:
     assert list(image.topics["t"].partitions) == [0]
 
 
-def test_what_comes_and_goes_within_a_delta_is_not_named() -> None:
+def test_delta_of_topic_created_and_removed_is_empty() -> None:
     _, delta = after(BASE, TopicRecord("v", topic_id(3)), partition(0, 3), RemoveTopicRecord(topic_id(3)))
     assert delta.is_empty
 
 
-def test_a_draft_goes_on_after_its_image_was_taken() -> None:
+def test_image_builder_continues_after_an_image_was_built() -> None:
     draft = ImageBuilder(BASE)
     draft.replay(PartitionChangeRecord(0, topic_id(1), leader=-1))
     draft.replay(FeatureLevelRecord("share.version", 1))
@@ -195,7 +195,7 @@ def test_a_draft_goes_on_after_its_image_was_taken() -> None:
     assert second.topics["u"] is BASE.topics["u"]
 
 
-def test_everything_names_all_there_is() -> None:
+def test_delta_from_empty_contains_all_metadata() -> None:
     delta = MetadataDelta.from_empty(BASE)
     numbers = {n: (t.old, set(t.partitions)) for n, t in delta.topics.items()}
     assert numbers == {
@@ -222,7 +222,7 @@ def _random_record(chance: random.Random) -> Message:
             return partition(chance.randrange(4), topic)
 
 
-def test_what_differs_is_named() -> None:
+def test_delta_random_records_name_all_differences() -> None:
     for seed in range(200):
         chance = random.Random(seed)
         base, _ = after(MetadataImage(), *(_random_record(chance) for _ in range(20)))
@@ -240,8 +240,8 @@ def test_what_differs_is_named() -> None:
             assert base.configs.get(at) == image.configs.get(at) or at in delta.configs
 
 
-def test_where_a_snapshot_took_the_logs_place_settings_of_nodes_may_have_been_set_again() -> None:
-    """They are no other than before, and what they name, a certificate, may be (KAFKA-14136)."""
+def test_compare_images_node_configs_are_always_named() -> None:
+    """Their values may be unchanged, while the content of a named certificate file is not (KAFKA-14136)."""
     settings = [ConfigRecord(kind, "1", "k", "v") for kind in (RESOURCE_BROKER, RESOURCE_TOPIC)]
     image, _ = after(MetadataImage(), *settings)
     assert run_to_end(compare_images(image, image)).configs == {(RESOURCE_BROKER, "1")}

@@ -1,4 +1,4 @@
-"""An image and the records that make it: nothing is forgotten on the way to a snapshot and back."""
+"""Metadata image and the records of its snapshot: equal after a round trip."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from ottla.wire.messages.metadata_records import (
 
 A, B, C = (bytes([n]) * 16 for n in (0xA, 0xB, 0xC))
 
-# Each kind of record an image keeps, no field at its default: two that differ in every field they may.
+# Each record type of an image, with no field at its default: two records that differ in every possible field.
 KEPT: list[list[Message]] = [
     [FeatureLevelRecord("share.version", 1), FeatureLevelRecord("share.version", 2)],
     [FeatureLevelRecord("metadata.version", 29), FeatureLevelRecord("metadata.version", 30)],
@@ -95,8 +95,8 @@ KEPT: list[list[Message]] = [
 BASE, _ = after(MetadataImage(), TopicRecord("base", topic_id(9)))
 
 
-def again(image: MetadataImage) -> MetadataImage:
-    """The image that its own records make, by way of their bytes."""
+def reload_image(image: MetadataImage) -> MetadataImage:
+    """Return the image of the serialized snapshot records of an image."""
     return after(MetadataImage(), *(decode_record(encode_record(r)) for r in image_records(image)))[0]
 
 
@@ -106,11 +106,11 @@ def content(image: MetadataImage) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("records", KEPT, ids=lambda records: type(records[0]).__name__)
-def test_no_field_of_a_record_is_forgotten_on_the_way_to_a_snapshot_and_back(records: list[Message]) -> None:
+def test_image_snapshot_keeps_every_record_field(records: list[Message]) -> None:
     seen = [content(BASE)]
     for record in records:
         image, delta = after(BASE, record)
-        assert content(again(image)) == content(image)
+        assert content(reload_image(image)) == content(image)
         assert any(r == record for r in image_records(image)), "it comes back as it was"
         assert not delta.is_empty
         assert content(image) not in seen
@@ -133,7 +133,7 @@ REMOVALS: list[tuple[Message, Message]] = [
 
 
 @pytest.mark.parametrize(("record", "removal"), REMOVALS, ids=lambda r: type(r).__name__)
-def test_what_is_removed_is_gone_and_the_delta_names_it(record: Message, removal: Message) -> None:
+def test_removal_record_restores_image_and_is_in_delta(record: Message, removal: Message) -> None:
     there, _ = after(BASE, record)
     gone, delta = after(there, removal)
     assert content(gone) == content(BASE)
@@ -141,16 +141,16 @@ def test_what_is_removed_is_gone_and_the_delta_names_it(record: Message, removal
     assert after(there, record, removal)[1] == delta
 
 
-def test_a_record_of_any_kind_in_any_order_makes_an_image_that_comes_back() -> None:
+def test_image_random_records_survive_snapshot() -> None:
     kinds = [record for records in KEPT for record in records] + [removal for _, removal in REMOVALS]
     kinds.remove(TopicRecord("u", topic_id(1)))  # an id has one name
     for seed in range(100):
         chance = random.Random(seed)
         image, _ = after(BASE, *(chance.choice(kinds) for _ in range(chance.randrange(30))))
-        assert content(again(image)) == content(image)
+        assert content(reload_image(image)) == content(image)
 
 
-def test_a_draft_whose_settings_are_changed_on_leaves_the_image_that_was_taken() -> None:
+def test_image_builder_config_changes_leave_earlier_images_unchanged() -> None:
     draft = ImageBuilder(MetadataImage())
     images = []
     for value in ("1", "2", None, "3"):
@@ -175,8 +175,10 @@ def with_elr(number: int, topic: int, **more: Any) -> PartitionRecord:
     return PartitionRecord(number, topic_id(topic), [1, 2, 3], [1], [], [], 1, 0, 4, 6, [A, B, C], **more)
 
 
-def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
-    """``ClearElrRecord``: a partition that has some gets a higher partition epoch; its leader stays (KIP-966)."""
+def test_clear_elr_record_of_topic_or_all_topics_clears_eligible_leaders() -> None:
+    """``ClearElrRecord``: partitions with eligible leaders get a higher partition epoch; their leader stays
+    (KIP-966).
+    """
     base, _ = after(
         MetadataImage(),
         *(TopicRecord(name, topic_id(n)) for n, name in enumerate("tu", 1)),
@@ -204,15 +206,15 @@ def test_eligible_leaders_are_forgotten_of_one_topic_or_of_all() -> None:
     assert late.topics["t"].partitions[5].elr == (), "what was made in the same batch too"
 
 
-def test_what_comes_behind_the_forgetting_of_all_eligible_leaders_is_kept() -> None:
-    """All forget as the image is made, or as one is touched: which of the two, nobody sees."""
+def test_records_after_clear_elr_record_are_kept() -> None:
+    """All are cleared when the image is built, or a partition when it is changed: the result is the same."""
     base, _ = after(
         MetadataImage(),
         *(TopicRecord(name, topic_id(n)) for n, name in enumerate("tuv", 1)),
         *(with_elr(number, topic, eligible_leader_replicas=[2]) for topic in (1, 2, 3) for number in (0, 1)),
     )
-    again = PartitionChangeRecord(0, topic_id(1), leader=-2, eligible_leader_replicas=[3])
-    changes: list[Message] = [again, RemoveTopicRecord(topic_id(2)), TopicRecord("u", topic_id(5))]
+    reload_image = PartitionChangeRecord(0, topic_id(1), leader=-2, eligible_leader_replicas=[3])
+    changes: list[Message] = [reload_image, RemoveTopicRecord(topic_id(2)), TopicRecord("u", topic_id(5))]
     made = with_elr(0, 5, eligible_leader_replicas=[2])
     image, delta = after(base, ClearElrRecord(""), *changes, made)
     assert {name: {n: p.elr for n, p in t.partitions.items()} for name, t in image.topics.items()} == {
@@ -233,13 +235,13 @@ def test_what_comes_behind_the_forgetting_of_all_eligible_leaders_is_kept() -> N
 ORDER = """
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import image_records
-from ottla.controller.metadata.tests.test_image import many
-print([repr(r) for r in image_records(many())], list(MetadataDelta.from_empty(many()).topics))
+from ottla.controller.metadata.tests.test_image import large_image
+print([repr(r) for r in image_records(large_image())], list(MetadataDelta.from_empty(large_image()).topics))
 """
 
 
-def many() -> MetadataImage:
-    """Several of everything that is kept by name."""
+def large_image() -> MetadataImage:
+    """Return an image with several entries of each named type."""
     names = [f"n{n}" for n in range(20)]
     records: list[Message] = [TopicRecord(name, topic_id(n)) for n, name in enumerate(names)]
     records += [ConfigRecord(kind, name, "k", "v") for name in names for kind in (2, 32)]
@@ -250,9 +252,9 @@ def many() -> MetadataImage:
     return after(MetadataImage(), *records)[0]
 
 
-def test_a_snapshot_is_the_same_in_every_process() -> None:
-    """Tries are in the order of a hash that each process has its own of."""
-    said = {
+def test_snapshot_records_have_same_order_in_every_process() -> None:
+    """Hash tries are ordered by a hash that differs between processes."""
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", ORDER],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
@@ -261,10 +263,10 @@ def test_a_snapshot_is_the_same_in_every_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(said) == 1
-    assert len(many().others) == 20 + 21
-    names = [r.name for r in image_records(many()) if isinstance(r, TopicRecord)]
-    assert names == sorted(names) == list(MetadataDelta.from_empty(many()).topics)
-    numbers = [r.broker_id for r in image_records(many()) if isinstance(r, RegisterBrokerRecord)]
+    assert len(outputs) == 1
+    assert len(large_image().others) == 20 + 21
+    names = [r.name for r in image_records(large_image()) if isinstance(r, TopicRecord)]
+    assert names == sorted(names) == list(MetadataDelta.from_empty(large_image()).topics)
+    numbers = [r.broker_id for r in image_records(large_image()) if isinstance(r, RegisterBrokerRecord)]
     assert numbers == [1, 2, 3]
-    assert [r.controller_id for r in image_records(many()) if isinstance(r, RegisterControllerRecord)] == numbers
+    assert [r.controller_id for r in image_records(large_image()) if isinstance(r, RegisterControllerRecord)] == numbers

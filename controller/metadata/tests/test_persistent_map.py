@@ -1,4 +1,4 @@
-"""Maps that share what stayed the same."""
+"""Persistent maps that share unchanged parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from immutables import Map
 from ottla.controller.metadata.persistent_map import PersistentIntMap, to_hash_trie
 
 
-def test_numbered_reads_like_a_map_in_order() -> None:
+def test_persistent_int_map_is_an_ordered_mapping() -> None:
     numbers = PersistentIntMap((n, f"v{n}") for n in range(200))
     assert list(numbers) == list(range(200))
     assert len(numbers) == 200
@@ -24,11 +24,11 @@ def test_numbered_reads_like_a_map_in_order() -> None:
     assert repr(PersistentIntMap([(1, 2)])) == "Numbered({1: 2})"
 
 
-def test_a_double_counts_once() -> None:
+def test_persistent_int_map_duplicate_key_counts_once() -> None:
     assert len(PersistentIntMap([(1, "a"), (1, "b")])) == 1
 
 
-def test_a_change_copies_its_own_shard_and_leaves_older_maps_whole() -> None:
+def test_persistent_int_map_change_copies_one_shard() -> None:
     old = PersistentIntMap((n, n) for n in range(5000))
     seen = dict(old)
     draft = old.builder()
@@ -44,7 +44,7 @@ def test_a_change_copies_its_own_shard_and_leaves_older_maps_whole() -> None:
     assert len(shared) == len(old._shards) - 1, "only the last shard was copied"
 
 
-def test_any_sequence_of_changes_ends_where_a_dict_would() -> None:
+def test_persistent_int_map_random_changes_equal_dict() -> None:
     chance = random.Random(7)
     numbers: PersistentIntMap[int] = PersistentIntMap()
     plain: dict[int, int] = {}
@@ -62,7 +62,7 @@ def test_any_sequence_of_changes_ends_where_a_dict_would() -> None:
     assert numbers.builder().get(9999) is None
 
 
-def test_a_trie_is_taken_as_it_is() -> None:
+def test_to_hash_trie_returns_existing_trie() -> None:
     trie = Map({1: 2})
     assert to_hash_trie(trie) is trie
     assert to_hash_trie({1: 2}) == trie

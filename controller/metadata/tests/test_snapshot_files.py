@@ -1,4 +1,4 @@
-"""Snapshot files: how they are laid out, and what damage says."""
+"""Snapshot files: batch layout and errors of damaged files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def records(count: int) -> list[ConfigRecord]:
 
 
 def laid_out(raw: bytes) -> list[tuple[int, int, bool, int]]:
-    """(base offset, records, control, leader epoch) of each batch."""
+    """Return (base offset, records, control, leader epoch) of each batch."""
     return [(h.base_offset, h.records_count, h.is_control, h.partition_leader_epoch) for _, h in iterate_batches(raw)]
 
 
@@ -56,9 +56,7 @@ def laid_out(raw: bytes) -> list[tuple[int, int, bool, int]]:
     ],
 )
 @pytest.mark.parametrize("head", [1, 3])
-def test_offsets_count_from_zero_through_a_thousand_and_24_records_a_batch(
-    count: int, data: list[int], head: int
-) -> None:
+def test_encode_snapshot_writes_1024_records_per_batch_from_offset_0(count: int, data: list[int], head: int) -> None:
     """``BatchAccumulator``, ``RecordsSnapshotWriter``: header, records, footer."""
     around = SnapshotContents([], 1, VOTERS) if head == 3 else SnapshotContents()
     raw = run_to_end(encode_snapshot(around, 7, 5, records=records(count)))
@@ -70,7 +68,7 @@ def test_offsets_count_from_zero_through_a_thousand_and_24_records_a_batch(
     assert laid_out(raw) == [*expected, (at, 1, True, 7)]
 
 
-def test_what_surrounds_the_records_comes_first_and_the_footer_last() -> None:
+def test_encode_snapshot_begins_with_header_records_and_ends_with_footer() -> None:
     raw = run_to_end(encode_snapshot(SnapshotContents([*records(2)], 1, VOTERS, 77), 7, 5))
     controls = [
         decode_control_record(record)
@@ -90,7 +88,7 @@ def on_disk(raw: bytes) -> tuple[MemoryDisk, str]:
     return disk, path
 
 
-def test_damage_is_told_where_it_is() -> None:
+def test_read_snapshot_damaged_file_raises_corrupt_file_with_position() -> None:
     raw = run_to_end(encode_snapshot(SnapshotContents([*records(2)], timestamp_ms=3), 7, 5))
     second = [pos for pos, _ in iterate_batches(raw)][1]
     for at, says in ((70, "bad CRC at 0"), (second + 70, f"bad CRC at {second}")):
@@ -104,8 +102,8 @@ def test_damage_is_told_where_it_is() -> None:
         run_to_end(read_snapshot(disk.session(), path))
 
 
-def test_the_time_of_a_snapshot_is_in_its_first_batch_however_long() -> None:
-    """A hundred voters: more than a page of them. Only the first batch is looked at."""
+def test_last_contained_log_timestamp_reads_only_the_first_batch() -> None:
+    """With a hundred voters the first batch is longer than a page."""
     far = Endpoint("CONTROLLER", "h" * 100, 9093)
     many = VotersRecord(0, [VotersRecordVoter(n, bytes([n]) * 16, [far]) for n in range(100)])
     raw = run_to_end(encode_snapshot(SnapshotContents([*records(2)], 1, many, 1234), 7, 5))
@@ -124,7 +122,7 @@ def test_the_time_of_a_snapshot_is_in_its_first_batch_however_long() -> None:
         disk.files[path].data[:] = bytearray(raw)
 
 
-def test_names_are_read_and_anything_else_is_none() -> None:
+def test_list_snapshots_ignores_other_names() -> None:
     disk, _ = on_disk(b"")
     session = disk.session()
     for name in ("x.checkpoint", f"{SnapshotId(9, 9).file_name}.part", f"{SnapshotId(3, 1).file_name}"):
@@ -133,7 +131,7 @@ def test_names_are_read_and_anything_else_is_none() -> None:
     assert SnapshotId(5, 7).file_name == "00000000000000000005-0000000007.checkpoint"
 
 
-def test_list_snapshots_leaves_names_that_nearly_match_and_directories_out() -> None:
+def test_list_snapshots_ignores_similar_names_and_directories() -> None:
     disk = MemoryDisk(random.Random(0), lambda: 0).session()
     disk.makedirs("/d")
     for name in ("\u0660" * 20 + "-" + "\u0660" * 10 + ".checkpoint", SnapshotId(3, 1).file_name + "\n"):
@@ -142,7 +140,7 @@ def test_list_snapshots_leaves_names_that_nearly_match_and_directories_out() -> 
     assert list_snapshots(disk, "/d") == []
 
 
-def test_a_half_written_one_is_written_anew_and_has_its_name_when_it_is_whole() -> None:
+def test_write_snapshot_replaces_partial_file_atomically() -> None:
     disk, path = on_disk(b"old")
     session = disk.session()
     session.open(path + ".part", create=True).pwrite(b"x" * 100, 0)

@@ -1,4 +1,4 @@
-"""What becomes of one partition (R-284 to R-289): rows of Kafka's ``PartitionChangeBuilder``."""
+"""Partition changes (R-284 to R-289): cases of Kafka's ``PartitionChangeBuilder``."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ ROWS: list[
 
 
 @pytest.mark.parametrize(("name", "p", "alive", "rules", "wanted", "expected"), ROWS, ids=[r[0] for r in ROWS])
-def test_a_partition_changes_as_kafka_changes_it(
+def test_build_partition_change_equals_kafka(
     name: str,
     p: PartitionRegistration,
     alive: Collection[int],
@@ -153,7 +153,7 @@ def test_a_partition_changes_as_kafka_changes_it(
     assert after(p, alive, rules, **wanted) == expected
 
 
-def test_a_replica_moves_to_another_directory_and_nothing_else_does() -> None:
+def test_build_partition_change_directory_change_keeps_other_fields() -> None:
     record = build_partition_change((D + b"\x05", 7), P, lambda i: True, ELR1, directories={2: D + b"\x99"})
     assert record is not None
     assert record.directories == [D + b"\x81", D + b"\x99", D + b"\x83"]
@@ -161,7 +161,7 @@ def test_a_replica_moves_to_another_directory_and_nothing_else_does() -> None:
     assert build_partition_change((D + b"\x05", 7), P, lambda i: True, ELR1, directories={2: D + b"\x82"}) is None
 
 
-def test_where_no_place_was_known_the_others_stay_unknown() -> None:
+def test_build_partition_change_unknown_directories_stay_unassigned() -> None:
     record = build_partition_change(
         (D, 7), replace(P, directories=()), lambda i: True, ELR1, directories={2: D + b"\x99"}
     )
@@ -204,7 +204,7 @@ MOVES: list[tuple[str, PartitionRegistration, Reassignment, dict[str, Any], dict
 
 @pytest.mark.behaviour("R-284", "R-296")
 @pytest.mark.parametrize(("name", "p", "move", "wanted", "expected"), MOVES, ids=[r[0] for r in MOVES])
-def test_a_move_is_written_as_kafka_writes_it(
+def test_build_partition_change_reassignment_equals_kafka(
     name: str, p: PartitionRegistration, move: Reassignment, wanted: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     record = build_partition_change((D, 7), p, lambda i: True, ELR1, move=move, directories={4: D + b"\x84"}, **wanted)
@@ -223,8 +223,8 @@ def test_a_move_is_written_as_kafka_writes_it(
     assert {k: v for k, v in found.items() if v is not None} == expected
 
 
-def test_who_leaves_in_the_same_change_is_neither_eligible_nor_known_to_have_led_last() -> None:
-    """It loses its log. Kafka's says it, and fails at the next look."""
+def test_build_partition_change_removed_replica_is_not_in_elr() -> None:
+    """Its log is deleted. Kafka keeps the replica in the ELR, and fails at the next validation."""
     moving = replace(P, replicas=(4, 1, 2), isr=(1, 4), adding=(4,), removing=(1,), elr=(2,))
     record = build_partition_change((D, 7), moving, lambda i: False, ELR2)
     assert record is not None
@@ -240,7 +240,7 @@ def test_who_leaves_in_the_same_change_is_neither_eligible_nor_known_to_have_led
     assert (forgotten.replicas, forgotten.last_known_elr) == ([2, 3], [])
 
 
-def test_a_move_given_in_the_partition_goes_on_by_itself() -> None:
+def test_build_partition_change_completes_active_reassignment() -> None:
     moving = replace(P, replicas=(2, 4, 1), isr=(1, 2), leader=2, adding=(4,), removing=(1,), directories=())
     record = build_partition_change((D, 7), moving, lambda i: True, ELR1, isr=[2, 1, 4])
     assert record is not None

@@ -1,4 +1,4 @@
-"""Plans that move replicas: draining, balancing, within racks."""
+"""Reassignment plans: draining, balancing, racks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def leads(partitions: Mapping[PlannedPartition, Sequence[int]]) -> Counter[int]:
     return Counter(replicas[0] for replicas in partitions.values())
 
 
-def test_the_next_replica_goes_to_another_rack_first_then_to_who_has_least() -> None:
+def test_least_loaded_prefers_other_rack_then_fewest_replicas() -> None:
     brokers = BrokerLoads({1: "a", 2: "a", 3: "b", 4: "b"})
     brokers.count([1, 3])
     brokers.count([1, 4])
@@ -52,7 +52,7 @@ def test_the_next_replica_goes_to_another_rack_first_then_to_who_has_least() -> 
     assert brokers.least_loaded([9]) == 2, "who is not known is in a rack of its own"
 
 
-def test_a_broker_is_drained_in_place_and_evenly() -> None:
+def test_drain_replaces_broker_in_place_and_evenly() -> None:
     partitions = parts([1, 2], [2, 1], [1, 3], [4, 1])
     moves, stuck = run_to_end(drain(flat(4), partitions, [1]))
     assert not stuck
@@ -62,7 +62,7 @@ def test_a_broker_is_drained_in_place_and_evenly() -> None:
     assert [after[at][1 - partitions[at].index(1)] for at in partitions] == [2, 2, 3, 4], "the others keep their places"
 
 
-def test_what_cannot_be_drained_is_named_and_not_counted_as_moved() -> None:
+def test_drain_without_replacement_returns_partition_as_stuck() -> None:
     partitions = parts([1, 2], [1, 3])
     racks = flat(3)
     moves, stuck = run_to_end(drain(racks, partitions, [1, 3]))
@@ -76,7 +76,7 @@ def test_what_cannot_be_drained_is_named_and_not_counted_as_moved() -> None:
     assert brokers.replicas == {2: 1, 3: 1}
 
 
-def test_a_drain_keeps_racks_apart() -> None:
+def test_drain_keeps_replicas_in_different_racks() -> None:
     racks = {1: "a", 2: "b", 3: "a", 4: "b"}
     moves, _ = run_to_end(drain(racks, parts([1, 2], [1, 2]), [1]))
     assert moves == [PlannedReassignment(("t", 0), (3, 2)), PlannedReassignment(("t", 1), (3, 2))], (
@@ -84,13 +84,13 @@ def test_a_drain_keeps_racks_apart() -> None:
     )
 
 
-def test_what_is_even_does_not_move() -> None:
+def test_rebalance_of_balanced_cluster_moves_no_replica() -> None:
     assert run_to_end(rebalance(flat(3), parts([1, 2], [2, 3], [3, 1]))) == []
     assert run_to_end(rebalance({}, parts([1]))) == []
     assert run_to_end(rebalance(flat(1), parts([1]))) == []
 
 
-def test_a_new_broker_gets_its_share_and_no_more_moves_than_that() -> None:
+def test_rebalance_moves_fair_share_to_new_broker() -> None:
     partitions = parts(*([1, 2, 3], [2, 3, 1], [3, 1, 2]) * 4)
     moves = run_to_end(rebalance(flat(4), partitions))
     after = applied(partitions, moves)
@@ -100,7 +100,7 @@ def test_a_new_broker_gets_its_share_and_no_more_moves_than_that() -> None:
     assert new == 9, "only what the new one is due"
 
 
-def test_leaders_alone_are_evened_by_order() -> None:
+def test_rebalance_of_leaders_changes_replica_order() -> None:
     partitions = parts([1, 2], [1, 2], [1, 2], [1, 2])
     moves = run_to_end(rebalance(flat(2), partitions))
     after = applied(partitions, moves)
@@ -108,18 +108,18 @@ def test_leaders_alone_are_evened_by_order() -> None:
     assert len(moves) == 2
 
 
-def test_two_in_one_rack_are_parted() -> None:
+def test_rebalance_separates_replicas_in_same_rack() -> None:
     racks = {1: "a", 2: "a", 3: "b"}
     after = applied({}, run_to_end(rebalance(racks, parts([1, 2]))))
     assert set(after[("t", 0)]) == {1, 3} or set(after[("t", 0)]) == {2, 3}
 
 
-def test_a_broker_nobody_knows_keeps_what_it_has() -> None:
+def test_rebalance_ignores_unknown_broker() -> None:
     assert run_to_end(rebalance(flat(2), parts([9], [1], [2]))) == []
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_cluster_is_even_after_it_and_no_rack_is_worse(seed: int) -> None:
+def test_rebalance_random_cluster_is_balanced_and_keeps_racks_apart(seed: int) -> None:
     rng = random.Random(seed)
     names = rng.choice([[None], ["a", "b"], ["a", "b", "c"]])
     racks = {b: names[b % len(names)] for b in range(1, rng.randint(3, 9))}

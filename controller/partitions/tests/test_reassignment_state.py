@@ -1,4 +1,6 @@
-"""Replicas on the move (R-295 to R-297): rows of Kafka's ``PartitionReassignmentReplicas`` and ``...Revert``."""
+"""Reassignment state (R-295 to R-297): cases of Kafka's ``PartitionReassignmentReplicas`` and
+``PartitionReassignmentRevert``.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ TOWARD: list[tuple[str, PartitionRegistration, list[int], Reassignment]] = [
 
 @pytest.mark.behaviour("R-295")
 @pytest.mark.parametrize(("name", "p", "target", "expected"), TOWARD, ids=[r[0] for r in TOWARD])
-def test_a_move_has_all_who_stay_come_and_go(
+def test_reassignment_to_contains_kept_adding_and_removing_replicas(
     name: str, p: PartitionRegistration, target: list[int], expected: Reassignment
 ) -> None:
     assert reassignment_to(p, target) == expected
@@ -84,7 +86,7 @@ ENDED: list[tuple[str, Reassignment, Sequence[int], CompletedReassignment | None
 
 @pytest.mark.behaviour("R-296")
 @pytest.mark.parametrize(("name", "move", "isr", "expected"), ENDED, ids=[r[0] for r in ENDED])
-def test_a_move_is_through_when_who_comes_is_in_sync(
+def test_complete_reassignment_requires_added_replicas_in_sync(
     name: str, move: Reassignment, isr: Sequence[int], expected: CompletedReassignment | None
 ) -> None:
     assert complete_reassignment(move, isr) == expected
@@ -103,13 +105,13 @@ UNDONE: list[tuple[str, PartitionRegistration, ReassignmentRevert | None]] = [
 
 @pytest.mark.behaviour("R-297")
 @pytest.mark.parametrize(("name", "p", "expected"), UNDONE, ids=[r[0] for r in UNDONE])
-def test_what_is_left_without_who_comes(
+def test_revert_reassignment_removes_added_replicas(
     name: str, p: PartitionRegistration, expected: ReassignmentRevert | None
 ) -> None:
     assert revert_reassignment(p) == expected
 
 
-def test_a_partition_moves_while_somebody_comes_or_goes() -> None:
+def test_is_reassignment_in_progress_with_adding_or_removing_replicas() -> None:
     moving = [
         is_reassignment_in_progress(partition_with([1, 2], adding=a, removing=r))
         for a, r in (((), ()), ((2,), ()), ((), (2,)))

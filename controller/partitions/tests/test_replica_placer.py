@@ -1,4 +1,4 @@
-"""Where replicas go (R-299)."""
+"""Striped replica placement (R-299)."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def placed(where: MetadataImage, count: int, factor: int, chance: Callable[[], f
     return [placer.place_next() for _ in range(count)]
 
 
-def test_leaders_and_followers_go_round_the_brokers_of_one_rack() -> None:
+def test_place_next_rotates_leaders_and_followers() -> None:
     assert placed(image(*(broker(i) for i in (3, 1, 2))), 3, 2) == [[1, 2], [2, 3], [3, 1]]
 
 
-def test_the_start_is_random() -> None:
+def test_place_next_starts_at_random_broker() -> None:
     three = image(*(broker(i) for i in (1, 2, 3)))
     assert placed(three, 1, 3, lambda: 0.34) == [[2, 3, 1]]
     assert placed(three, 1, 3, lambda: 0.99) == [[3, 1, 2]]
 
 
-def test_many_topics_of_one_partition_spread_over_all_brokers() -> None:
+def test_place_next_spreads_single_partition_topics_over_all_brokers() -> None:
     chance = random.Random(5).random
     three = image(*(broker(i) for i in (1, 2, 3)))
     leaders = Counter(placed(three, 1, 1, chance)[0][0] for _ in range(300))
     assert all(70 <= leaders[i] <= 130 for i in (1, 2, 3)), leaders
 
 
-def test_copies_go_to_other_racks_first() -> None:
+def test_place_next_uses_other_racks_first() -> None:
     racks = image(*(broker(i, "ab"[i % 2]) for i in range(4)))
     for replicas in placed(racks, 20, 2, random.Random(1).random):
         assert {i % 2 for i in replicas} == {0, 1}
@@ -55,11 +55,11 @@ def test_copies_go_to_other_racks_first() -> None:
         assert {i % 2 for i in replicas[:2]} == {0, 1}
 
 
-def test_brokers_without_a_rack_are_one_rack_and_come_first() -> None:
+def test_place_next_brokers_without_rack_form_the_first_rack() -> None:
     assert placed(image(broker(1, "a"), broker(2), broker(3, "")), 3, 3) == [[2, 3, 1], [3, 1, 2], [1, 2, 3]]
 
 
-def test_fenced_brokers_follow_but_never_lead() -> None:
+def test_place_next_fenced_broker_is_never_leader() -> None:
     some = image(broker(1), broker(2, fenced=True), broker(3))
     for replicas in placed(some, 30, 3, random.Random(2).random):
         assert replicas[0] in (1, 3)
@@ -68,7 +68,7 @@ def test_fenced_brokers_follow_but_never_lead() -> None:
         assert 2 not in replicas
 
 
-def test_a_rack_that_has_nobody_who_may_lead_is_passed_over_for_the_next() -> None:
+def test_place_next_rack_without_active_broker_is_skipped_for_leader() -> None:
     racks = image(broker(1, "a", fenced=True), broker(2, "b", fenced=True), broker(3, "c"), broker(4, "d"))
     assert placed(racks, 1, 1) == [[3]]
     assert placed(racks, 1, 1, lambda: 0.26) == [[3]]
@@ -77,7 +77,7 @@ def test_a_rack_that_has_nobody_who_may_lead_is_passed_over_for_the_next() -> No
     assert placed(last, 1, 1, lambda: 0.99) == [[1]], "after the last comes the first"
 
 
-def test_after_a_full_round_the_order_changes() -> None:
+def test_place_next_shuffles_after_a_full_round() -> None:
     six = image(*(broker(i) for i in range(6)))
     lists = placed(six, 600, 2, random.Random(3).random)
     pairs = Counter(tuple(sorted(r)) for r in lists)
@@ -86,7 +86,7 @@ def test_after_a_full_round_the_order_changes() -> None:
     assert len({tuple(map(tuple, lists[at : at + 6])) for at in range(0, 600, 6)}) > 50
 
 
-def test_nobody_is_named_twice() -> None:
+def test_place_next_returns_distinct_brokers() -> None:
     racks = image(*(broker(i, "abc"[i % 3]) for i in range(7)))
     for factor in range(1, 8):
         for replicas in placed(racks, 50, factor, random.Random(factor).random):
@@ -111,24 +111,26 @@ def cordoned(number: int) -> RegisterBrokerRecord:
         ([broker(1), cordoned(2)], 2),
     ],
 )
-def test_too_few_brokers_are_refused(brokers: list[RegisterBrokerRecord], factor: int) -> None:
+def test_replica_placer_too_few_brokers_raises_invalid_replication_factor(
+    brokers: list[RegisterBrokerRecord], factor: int
+) -> None:
     with pytest.raises(ProtocolError) as caught:
         StripedReplicaPlacer(image(*brokers), factor, lambda: 0.0)
     assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_broker_that_was_stopped_and_is_fenced_is_one_of_those_that_follow() -> None:
+def test_place_next_fenced_broker_in_shutdown_may_follow() -> None:
     assert placed(image(broker(1), broker(2, fenced=True, leaving=True)), 1, 2) == [[1, 2]]
 
 
-def test_a_broker_is_usable_while_one_directory_is_not_cordoned() -> None:
+def test_place_next_broker_with_one_usable_directory_is_used() -> None:
     record = broker(1)
     record.log_dirs = [bytes([1] * 16), bytes([2] * 16)]
     record.cordoned_log_dirs = [bytes([1] * 16)]
     assert placed(image(record), 1, 1) == [[1]]
 
 
-def test_picks_and_shuffles_are_fair() -> None:
+def test_random_index_and_shuffle_are_uniform() -> None:
     chance = random.Random(1).random
     assert {random_index(chance, 3) for _ in range(50)} == {0, 1, 2}
     orders = Counter()

@@ -1,4 +1,4 @@
-"""Raft machines brought into each state, to be asked directly."""
+"""Raft state machines in each state."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ FIRST, SECOND, THIRD = KEYS[1], KEYS[2], KEYS[3]
 
 
 def new_machine(hard: HardState = HardState(0), count: int = 3, end: int = 0, epoch: int = 0) -> RaftStateMachine:  # noqa: B008
-    """Replica 1 of several, its log of ``end`` records of one epoch; not started."""
+    """Return replica 1 of several, with a log of ``end`` records of one epoch; not started."""
     chain = LogSummary(end, [(epoch, 0)] if end else [])
     return RaftStateMachine(FIRST, VoterSetHistory(KEYS[i] for i in range(1, count + 1)), hard, chain, lambda: 0.5)
 
 
 def voter_entry(number: int, port: int = 9093, least: int = 0, most: int = 1) -> VotersRecordVoter:
-    """A replica as it stands among the voters."""
-    places = [Endpoint("CONTROLLER", f"host{number}", port)]
-    return VotersRecordVoter(number, KEYS[number].directory_id, places, KRaftVersionFeature(least, most))
+    """Return the entry of a replica in the voters record."""
+    endpoints = [Endpoint("CONTROLLER", f"host{number}", port)]
+    return VotersRecordVoter(number, KEYS[number].directory_id, endpoints, KRaftVersionFeature(least, most))
 
 
 def voters_record(*numbers: int) -> VotersRecord:
-    """Return the Voters record of these replicas."""
+    """Return the voters record of these replicas."""
     return VotersRecord(0, [voter_entry(n) for n in numbers])
 
 
@@ -111,14 +111,14 @@ def resigned() -> RaftStateMachine:
 
 
 def leader_with_log(end: int = 10, **more: Any) -> RaftStateMachine:
-    """Leader of epoch 6 over ``end`` records of epoch 3 and its own first one, which is on its disk."""
+    """Return the leader of epoch 6 with ``end`` records of epoch 3 and its own flushed first record."""
     raft = leader(end=end, epoch=3, **more)
     raft.step(1503, LogFlushed(end + 1))
     return raft
 
 
 def leader_of_voters(*numbers: int, level: int = 1, commits: bool = True) -> RaftStateMachine:
-    """Replica 1 leads epoch 1 over these voters, whose record stands at offset 0 (at kraft.version 1)."""
+    """Return the leader of epoch 1 with these voters, whose record is at offset 0 (at kraft.version 1)."""
     first = voters_record(*numbers)
     history = VoterSetHistory([ReplicaKey(n) for n in numbers])
     chain = LogSummary()
@@ -145,7 +145,7 @@ def leader_of_voters(*numbers: int, level: int = 1, commits: bool = True) -> Raf
 def replica_fetches(
     raft: RaftStateMachine, number: int, now_ms: float, offset: int = -1, key: ReplicaKey | None = None
 ) -> Ready:
-    """A replica fetches, from the end where nothing else is said."""
+    """Fetch by a replica, from the log end unless an offset is given."""
     at = raft.log_summary.end_offset if offset < 0 else offset
     epoch, _ = raft.log_summary.end_offset_for_epoch(raft.epoch) if at == raft.log_summary.end_offset else (1, 0)
     return raft.step(now_ms, RequestReceived("fetch", Fetch(key or KEYS[number], raft.epoch, at, epoch)))

@@ -33,23 +33,23 @@ EXPECTED_ERRORS = {
     ErrorCode.VOTER_NOT_FOUND,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Errors a JVM peer lives with; INVALID_REQUEST (R-254) and CLUSTER_AUTHORIZATION_FAILED (R-255) end it."""
+"""Errors that do not stop a JVM peer; INVALID_REQUEST (R-254) and CLUSTER_AUTHORIZATION_FAILED (R-255) stop it."""
 
 
 class RaftInvariants:
-    """The promises, by the names that Kafka and others know them by."""
+    """Invariants by the names that Kafka uses."""
 
     def __init__(self, hosts: dict[int, SimulatedHost]) -> None:
         self._hosts = hosts
         self.committed: list[LogEntry] = []
         self.leaders: dict[int, int] = {}
         self._promised_offsets: dict[tuple[int, int], tuple[int, int]] = {}
-        """(asker, its life) -> (epoch, high watermark) it was told last."""
+        """(replica, its incarnation) -> last returned (epoch, high watermark)."""
         self.checks_majority = True
-        """Whether a majority's disks can be relied on: not after one of them was lost."""
+        """False once a disk of the majority was lost."""
 
     def on_hard_state(self, host: SimulatedHost, hard: HardState) -> None:
-        """MonotonicEpoch, OneVotePerEpoch; ``hard`` is on the disk from now on."""
+        """MonotonicEpoch, OneVotePerEpoch; ``hard`` is persisted after the call."""
         before = host.hard_state
         assert hard.epoch >= before.epoch, "MonotonicEpoch"
         same = hard.epoch == before.epoch
@@ -100,7 +100,7 @@ class RaftInvariants:
     # ------------------------------------------------------------------ what would end a JVM peer (R-254 to R-260)
 
     def on_response(self, host: SimulatedHost, ticket: Any, answer: AnyRaftResponse) -> None:
-        """An answer leaves."""
+        """Check a response before it is sent."""
         if not isinstance(ticket, tuple):
             return
         asker, life, request = ticket

@@ -1,4 +1,4 @@
-"""A host of a raft machine: what lies on its disk, and what of it a crash leaves."""
+"""Host of a Raft state machine: its disk, and the part of it that survives a crash."""
 
 from __future__ import annotations
 
@@ -71,27 +71,27 @@ class SimulatedHost:
         self.flushed_offset = 0
         self.machine: RaftStateMachine | None = None
         self.deadline_ms = 0.0
-        """When the machine wants to be asked again."""
+        """Next time at which the machine has work."""
         self.incarnation = 0
         self.committed = -1
         self.initial_keys: list[ReplicaKey] = []
-        """The voters that the settings name."""
+        """Voters of the configuration."""
         self.initial_voters_record: VotersRecord | None = None
-        """The voters that the disk was formatted with."""
+        """Voters that the disk was formatted with."""
         self.auto_join = False
         self.has_static_voters = False
-        """It votes by configuration: on an empty disk it is newborn."""
+        """Voters are static: on an empty disk the voter is newborn."""
 
     @property
     def voter_entry(self) -> VotersRecordVoter:
-        """Return its entry of the voter set."""
-        places = [Endpoint("CONTROLLER", f"host{self.key.id}", 9093)]
-        return VotersRecordVoter(*self.key, places, KRaftVersionFeature(0, 1))
+        """Return the entry of the host in the voters record."""
+        endpoints = [Endpoint("CONTROLLER", f"host{self.key.id}", 9093)]
+        return VotersRecordVoter(*self.key, endpoints, KRaftVersionFeature(0, 1))
 
     # ------------------------------------------------------------------ lives
 
     def open(self, committed: list[LogEntry], chance: Callable[[], float], others: tuple[int, ...]) -> None:
-        """A new life, from what lies on the disk."""
+        """Start a new incarnation from the state on the disk."""
         self.incarnation += 1
         if self.snapshots and self.log.end_offset < self.snapshots[-1][0]:
             self.log = SimulatedLog(self.snapshots[-1][0])
@@ -126,7 +126,7 @@ class SimulatedHost:
         return out
 
     def voters_below(self, end: int, committed: list[LogEntry]) -> VotersRecord | None:
-        """The voters as a snapshot that ends there says them."""
+        """Return the voters of a snapshot that ends at an offset."""
         records = [x.value for x in committed[:end] if isinstance(x.value, VotersRecord)]
         return records[-1] if records else self.initial_voters_record
 
@@ -138,7 +138,7 @@ class SimulatedHost:
             self.log.truncate(self.flushed_offset)
 
     def wipe(self) -> None:
-        """An empty disk, formatted without voters."""
+        """Replace the disk by an empty one, formatted without voters."""
         self.machine = None
         self.wipe_count += 1
         self.key = ReplicaKey(self.key.id, bytes([self.key.id] * 8 + [self.wipe_count] * 8))
@@ -167,14 +167,14 @@ class SimulatedHost:
         self.flushed_offset = min(self.flushed_offset, offset)
 
     def truncate_to_snapshot(self, snapshot: tuple[int, int]) -> None:
-        """A snapshot took the log's place."""
+        """Replace the log by a snapshot."""
         self.log = SimulatedLog(snapshot[0])
         self.flushed_offset = snapshot[0]
         self.snapshots = [snapshot]
         self.committed = max(self.committed, snapshot[0])
 
     def write_snapshot(self) -> None:
-        """Write one of everything that is known to be committed here; the log below the one before it goes."""
+        """Write a snapshot of all committed records; remove the log below the previous one."""
         end = self.committed
         self.snapshots.append((end, self.log[end - 1].epoch))
         if len(self.snapshots) > 2:

@@ -1,4 +1,4 @@
-"""A quorum of raft machines, a network that loses and reorders, disks that forget, and a clock: all from one seed."""
+"""Simulation of Raft state machines with lossy network, failing disks and a clock, all from one seed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.control_records import VotersRecord
 
 SNAPSHOT_BYTES = 3
-"""Every snapshot goes in three parts of one byte."""
+"""Every snapshot has three chunks of one byte."""
 OPERATOR = "operator"
 
 
@@ -57,7 +57,7 @@ class InFlightEvent(NamedTuple):
 
 
 class SimulatedQuorum:
-    """Several hosts. Every promise of raft is checked at each step."""
+    """Several hosts; every invariant of Raft is checked at each step."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class SimulatedQuorum:
         auto_join: bool = False,
         fixed: bool = False,
     ) -> None:
-        """``fixed``: the settings say who votes, for ever, and nobody has been anything before."""
+        """Create the hosts; ``fixed``: a new quorum of static voters."""
         self.has_static_voters = fixed
         self.random = random.Random(seed)
         self.hosts = {i: SimulatedHost(i) for i in range(1, count + observers + 1)}
@@ -88,18 +88,18 @@ class SimulatedQuorum:
         self.now_ms = 0.0
         self.loss = loss
         self.repeats = repeats
-        """How many messages arrive once more, up to five seconds later."""
+        """Share of messages delivered once more, up to five seconds later."""
         self.torn_probability = torn
-        """How often a host dies in the middle of what a step wants done."""
+        """Probability of a crash in the middle of a step's actions."""
         self.sync_ms = 30.0
         self.isolated_hosts: set[int] = set()
         self.blocked_links: set[tuple[int, int]] = set()
-        """(from, to): nothing passes that way."""
+        """(from, to): blocked directions."""
         self.in_flight: list[InFlightEvent] = []
         self.order = 0
         self.invariants = RaftInvariants(self.hosts)
         self.voter_responses: list[VoterChangeResponse] = []
-        """What the operator was answered."""
+        """Responses to the operator's requests."""
         self.proposed = 0
         self.accepts_proposals = True
 
@@ -189,9 +189,9 @@ class SimulatedQuorum:
 
     # ------------------------------------------------------------------ network
 
-    def _schedule(self, to: int, event: RaftEvent, delay_ms: float, life: int = 0) -> None:
+    def _schedule(self, to: int, event: RaftEvent, delay_ms: float, incarnation: int = 0) -> None:
         self.order += 1
-        heapq.heappush(self.in_flight, InFlightEvent(self.now_ms + delay_ms, self.order, to, event, life))
+        heapq.heappush(self.in_flight, InFlightEvent(self.now_ms + delay_ms, self.order, to, event, incarnation))
 
     def _lost(self, one: int, other: int) -> bool:
         cut = one in self.isolated_hosts or other in self.isolated_hosts or (one, other) in self.blocked_links
@@ -214,33 +214,33 @@ class SimulatedQuorum:
         if ticket == OPERATOR:
             self.voter_responses.append(answer)
             return
-        asker, life, request = ticket
+        asker, incarnation, request = ticket
         if self._lost(host.key.id, asker):
-            self._schedule(asker, RequestFailed(host.key.id, request), 100, life)
+            self._schedule(asker, RequestFailed(host.key.id, request), 100, incarnation)
             return
         batches: tuple[FetchedRaftBatch, ...] = ()
         if isinstance(request, Fetch) and isinstance(answer, RaftFetchResponse) and answer.offset >= 0:
             upto = min(host.log.end_offset, answer.offset + self.random.randint(1, 5))
             batches = tuple(_batch(n, host.log[n]) for n in range(answer.offset, upto))
             answer = answer if batches else answer._replace(offset=-1)
-        self._deliver(asker, ResponseReceived(host.key.id, request, answer, batches), life)
+        self._deliver(asker, ResponseReceived(host.key.id, request, answer, batches), incarnation)
 
-    def _deliver(self, to: int, event: RaftEvent, life: int) -> None:
-        self._schedule(to, event, self.random.random() * 40, life)
+    def _deliver(self, to: int, event: RaftEvent, incarnation: int) -> None:
+        self._schedule(to, event, self.random.random() * 40, incarnation)
         if self.random.random() < self.repeats:
-            self._schedule(to, event, self.random.random() * 5_000, life)
+            self._schedule(to, event, self.random.random() * 5_000, incarnation)
 
     # ------------------------------------------------------------------ time
 
-    def run(self, until_ms: float, trouble: float = 0.0) -> None:
-        """Let time pass; ``trouble`` is the chance of a mishap at each event."""
+    def run(self, until_ms: float, fault_probability: float = 0.0) -> None:
+        """Advance the time; ``fault_probability`` is the probability of a fault at each event."""
         while self.now_ms < until_ms:
             self._next(until_ms)
-            if self.random.random() < trouble:
+            if self.random.random() < fault_probability:
                 self._inject_fault()
 
     def run_until(self, reached: Callable[[], bool], within_ms: float = 60_000) -> None:
-        """Let time pass until something is so."""
+        """Advance the time until a condition holds."""
         until = self.now_ms + within_ms
         while not reached():
             assert self.now_ms < until, f"not reached within {within_ms} ms"
@@ -258,7 +258,7 @@ class SimulatedQuorum:
             self.now_ms = due + 0.01
             self.step(number, Tick())
         else:
-            self.now_ms = min(until_ms, self.now_ms + 50)  # nothing is under way: a lone leader waits for work
+            self.now_ms = min(until_ms, self.now_ms + 50)  # no event is pending: a single leader waits for requests
             for leader in self.leaders() if self.accepts_proposals else ():
                 self.propose(leader)
 
@@ -266,8 +266,8 @@ class SimulatedQuorum:
         host, event = self.hosts[flight.to], flight.event
         if host.machine is None or flight.incarnation not in (0, host.incarnation):
             if isinstance(event, RequestReceived) and event.pending_request != OPERATOR:
-                asker, life, request = event.pending_request
-                self._schedule(asker, RequestFailed(flight.to, request), 50, life)
+                asker, incarnation, request = event.pending_request
+                self._schedule(asker, RequestFailed(flight.to, request), 50, incarnation)
             return
         if isinstance(event, LogFlushed):
             event = LogFlushed(min(event.end_offset, host.log.end_offset))
@@ -314,17 +314,17 @@ class SimulatedQuorum:
         self.step(number, Propose(f"record {self.proposed}", self.random.randint(1, 3)))
 
     def resign(self, number: int) -> None:
-        """A host is told to stop: it lets go of leadership first."""
+        """Resign the leadership before a stop."""
         self.step(number, Resign())
 
     def change_voters(self, request: AddVoter | RemoveVoter | UpgradeKRaftVersion) -> None:
-        """The operator asks whoever leads."""
+        """Send a request of the operator to the leader."""
         for number, host in self.hosts.items():
             if host.machine is not None and host.machine.is_leader:
                 self.step(number, RequestReceived(OPERATOR, request))
 
     def snapshot(self, number: int) -> None:
-        """A host writes one of what it knows to be committed, and drops its log below it."""
+        """Write a snapshot of the committed records of a host, and remove its log below."""
         host = self.hosts[number]
         if host.machine is None or host.committed <= max(0, *(end for end, _ in host.snapshots), host.log.start):
             return
@@ -349,7 +349,7 @@ class SimulatedQuorum:
         other = self.hosts[self.random.choice(list(self.hosts))]
         leaders = self.leaders()
         if leaders and self.random.random() < 0.3:
-            number = leaders[0]  # trouble seeks who leads
+            number = leaders[0]  # faults prefer the leader
             host = self.hosts[number]
         match self.random.randrange(11):
             case 0 | 1 if host.machine is not None:
@@ -370,7 +370,7 @@ class SimulatedQuorum:
             case 8 if not self.has_static_voters:
                 self.change_voters(self.random.choice([RemoveVoter(host.key), UpgradeKRaftVersion(1)]))
             case 9:
-                self.refuse_connections(number)  # and is not
+                self.refuse_connections(number)  # the host itself keeps running
             case _ if host.machine is None:
                 self.start(number)
             case _:

@@ -1,4 +1,4 @@
-"""The seven stories that Kafka's own simulation of raft tells, over these machines. ``RAFT_SEEDS``: how many each.
+"""Seven scenarios of Kafka's Raft simulation. ``RAFT_SEEDS``: number of seeds of each.
 
 Source: ``RaftEventSimulationTest.java`` (apache/kafka).
 """
@@ -14,108 +14,108 @@ from ottla.controller.raft.tests.simulated_quorum import SimulatedQuorum
 SEEDS = int(os.environ.get("RAFT_SEEDS", "6"))
 
 
-def quorum(seed: int, least: int = 1, most: int = 5) -> SimulatedQuorum:
-    """Voters and observers by the seed, all of them alive."""
-    box = SimulatedQuorum(
+def start_quorum(seed: int, least: int = 1, most: int = 5) -> SimulatedQuorum:
+    """Return running voters and observers drawn by the seed."""
+    quorum = SimulatedQuorum(
         seed, least + seed % (most - least + 1), loss=0, observers=seed // 2 % 4, kraft_version=seed // 3 % 2
     )
-    box.start_all()
-    return box
+    quorum.start_all()
+    return quorum
 
 
-def committing(box: SimulatedQuorum, end: int = 10) -> int:
-    """Wait until somebody knows so much to be committed; gives who leads."""
-    box.run_until(lambda: len(box.invariants.committed) >= end and len(box.leaders()) == 1)
-    return box.leaders()[0]
+def run_until_committed(quorum: SimulatedQuorum, end: int = 10) -> int:
+    """Run until a host has committed to an offset; return the leader."""
+    quorum.run_until(lambda: len(quorum.invariants.committed) >= end and len(quorum.leaders()) == 1)
+    return quorum.leaders()[0]
 
 
-def voters(box: SimulatedQuorum) -> list[int]:
-    return [v.id for v in next(iter(box.hosts.values())).initial_keys]
+def voters(quorum: SimulatedQuorum) -> list[int]:
+    return [v.id for v in next(iter(quorum.hosts.values())).initial_keys]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_first_leader_is_elected(seed: int) -> None:
-    box = quorum(seed)
-    committing(box)
-    box.run_until(lambda: box.reached(10))
+def test_quorum_elects_first_leader(seed: int) -> None:
+    quorum = start_quorum(seed)
+    run_until_committed(quorum)
+    quorum.run_until(lambda: quorum.reached(10))
 
 
 @pytest.mark.parametrize("goes", ["is killed", "stops"])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_another_leader_is_elected_when_the_first_is_gone(seed: int, goes: str) -> None:
-    box = quorum(seed, 3)
-    first = committing(box)
+def test_quorum_elects_new_leader_after_stop_or_kill(seed: int, goes: str) -> None:
+    quorum = start_quorum(seed, 3)
+    first = run_until_committed(quorum)
     if goes == "stops":
-        box.resign(first)
-        box.run(box.now_ms + 200)
-    box.crash(first)
-    end = len(box.invariants.committed)
-    box.run_until(lambda: box.reached(end + 10))
-    box.start(first)
-    box.run_until(lambda: box.reached(end + 30))
+        quorum.resign(first)
+        quorum.run(quorum.now_ms + 200)
+    quorum.crash(first)
+    end = len(quorum.invariants.committed)
+    quorum.run_until(lambda: quorum.reached(end + 10))
+    quorum.start(first)
+    quorum.run_until(lambda: quorum.reached(end + 30))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_majority_goes_on_after_all_were_killed(seed: int) -> None:
-    box = quorum(seed)
-    committing(box)
-    end = len(box.invariants.committed)
-    for number in box.hosts:
-        box.crash(number)
-    members = voters(box)
+def test_quorum_majority_continues_after_all_were_killed(seed: int) -> None:
+    quorum = start_quorum(seed)
+    run_until_committed(quorum)
+    end = len(quorum.invariants.committed)
+    for number in quorum.hosts:
+        quorum.crash(number)
+    members = voters(quorum)
     for number in members[: len(members) // 2 + 1]:
-        box.start(number)
-    box.run_until(lambda: box.reached(end + 10))
+        quorum.start(number)
+    quorum.run_until(lambda: quorum.reached(end + 10))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_another_leader_is_elected_when_the_first_is_cut_off(seed: int) -> None:
-    box = quorum(seed, 3)
-    first = committing(box)
-    box.isolated_hosts = {first}
-    end = len(box.invariants.committed)
-    others = set(box.hosts) - {first}
-    box.run_until(lambda: box.reached(end + 10, others))
-    assert first not in box.leaders() or box.hosts[first].committed < len(box.invariants.committed)
+def test_quorum_elects_new_leader_after_isolation(seed: int) -> None:
+    quorum = start_quorum(seed, 3)
+    first = run_until_committed(quorum)
+    quorum.isolated_hosts = {first}
+    end = len(quorum.invariants.committed)
+    others = set(quorum.hosts) - {first}
+    quorum.run_until(lambda: quorum.reached(end + 10, others))
+    assert first not in quorum.leaders() or quorum.hosts[first].committed < len(quorum.invariants.committed)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_the_larger_part_of_a_quorum_goes_on(seed: int) -> None:
-    box = quorum(seed, 5)
-    committing(box)
+def test_quorum_larger_partition_continues(seed: int) -> None:
+    quorum = start_quorum(seed, 5)
+    run_until_committed(quorum)
     small, large = {1, 2}, {3, 4, 5}
-    box.blocked_links = {(a, b) for a in small for b in large} | {(b, a) for a in small for b in large}
-    end = len(box.invariants.committed)
-    box.run_until(lambda: box.reached(end + 10, large))
-    assert all(box.hosts[n].committed < end + 10 for n in small if n not in box.isolated_hosts)
-    box.blocked_links.clear()
-    end = len(box.invariants.committed)
-    box.run_until(lambda: box.reached(end + 10))
+    quorum.blocked_links = {(a, b) for a in small for b in large} | {(b, a) for a in small for b in large}
+    end = len(quorum.invariants.committed)
+    quorum.run_until(lambda: quorum.reached(end + 10, large))
+    assert all(quorum.hosts[n].committed < end + 10 for n in small if n not in quorum.isolated_hosts)
+    quorum.blocked_links.clear()
+    end = len(quorum.invariants.committed)
+    quorum.run_until(lambda: quorum.reached(end + 10))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_it_goes_on_after_one_leader_after_the_other_is_lost(seed: int) -> None:
-    box = quorum(seed, 3)
-    first = committing(box)
-    box.isolated_hosts = {first}
-    box.run_until(lambda: any(n != first for n in box.leaders()))
-    (second,) = set(box.leaders()) - {first}
-    box.isolated_hosts = {second}
-    end = len(box.invariants.committed)
-    others = set(box.hosts) - {second}
-    box.run_until(lambda: box.reached(end + 10, others))
+def test_quorum_continues_after_isolation_of_two_leaders(seed: int) -> None:
+    quorum = start_quorum(seed, 3)
+    first = run_until_committed(quorum)
+    quorum.isolated_hosts = {first}
+    quorum.run_until(lambda: any(n != first for n in quorum.leaders()))
+    (second,) = set(quorum.leaders()) - {first}
+    quorum.isolated_hosts = {second}
+    end = len(quorum.invariants.committed)
+    others = set(quorum.hosts) - {second}
+    quorum.run_until(lambda: quorum.reached(end + 10, others))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_one_lost_disk_loses_nothing(seed: int) -> None:
-    """As long as another leads before the one that forgot what it had is back."""
-    box = quorum(seed, 3)
-    committing(box)
-    lost = voters(box)[box.random.randrange(len(voters(box)))]
-    box.invariants.checks_majority = False
-    box.wipe(lost)
-    box.run_until(lambda: len(box.leaders()) == 1)
-    end = len(box.invariants.committed)
-    box.run_until(lambda: box.reached(end + 10))
-    box.start(lost)
-    box.run_until(lambda: box.reached(end + 30))
+def test_quorum_single_lost_disk_loses_no_committed_record(seed: int) -> None:
+    """As long as another leader is elected before the host with the empty disk is back."""
+    quorum = start_quorum(seed, 3)
+    run_until_committed(quorum)
+    lost = voters(quorum)[quorum.random.randrange(len(voters(quorum)))]
+    quorum.invariants.checks_majority = False
+    quorum.wipe(lost)
+    quorum.run_until(lambda: len(quorum.leaders()) == 1)
+    end = len(quorum.invariants.committed)
+    quorum.run_until(lambda: quorum.reached(end + 10))
+    quorum.start(lost)
+    quorum.run_until(lambda: quorum.reached(end + 30))

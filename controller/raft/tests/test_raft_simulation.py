@@ -1,4 +1,4 @@
-"""Raft's promises, whatever the network and the disks do. ``RAFT_SEEDS=1000`` runs that many instead of a few."""
+"""Invariants of Raft under network and disk faults. ``RAFT_SEEDS=1000`` sets the number of seeds."""
 
 from __future__ import annotations
 
@@ -10,62 +10,62 @@ from ottla.controller.raft.state_machine.epoch_states import RaftFollowerState, 
 from ottla.controller.raft.tests.simulated_quorum import SimulatedQuorum
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "40"))
-TROUBLE_MS = 15_000
+FAULTS_MS = 15_000
 
 
-def test_a_lone_voter_leads_at_once_and_commits_what_it_has_synced() -> None:
-    box = SimulatedQuorum(1, 1, loss=0)
-    box.accepts_proposals = False
-    box.start(1)
-    machine = box.hosts[1].machine
+def test_single_voter_becomes_leader_and_commits_synced_records() -> None:
+    quorum = SimulatedQuorum(1, 1, loss=0)
+    quorum.accepts_proposals = False
+    quorum.start(1)
+    machine = quorum.hosts[1].machine
     assert machine is not None
     assert (machine.is_leader, machine.epoch, machine.leader_id) == (True, 1, 1)
-    assert box.hosts[1].committed == -1, "nothing is committed before it is on the disk"
-    box.run(100)
-    assert box.hosts[1].committed == box.hosts[1].log.end_offset >= 1
+    assert quorum.hosts[1].committed == -1, "nothing is committed before it is on the disk"
+    quorum.run(100)
+    assert quorum.hosts[1].committed == quorum.hosts[1].log.end_offset >= 1
 
 
-def test_each_start_of_a_lone_voter_costs_one_epoch() -> None:
-    box = SimulatedQuorum(1, 1, loss=0)
+def test_single_voter_uses_one_epoch_per_start() -> None:
+    quorum = SimulatedQuorum(1, 1, loss=0)
     for epoch in (1, 2, 3):
-        box.start(1)
-        machine = box.hosts[1].machine
+        quorum.start(1)
+        machine = quorum.hosts[1].machine
         assert machine is not None
         assert machine.epoch == epoch
-        box.run(box.now_ms + 100)
-        box.crash(1)
+        quorum.run(quorum.now_ms + 100)
+        quorum.crash(1)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_a_healthy_quorum_elects_one_leader_and_keeps_it(count: int) -> None:
-    box = SimulatedQuorum(count, count, loss=0)
-    box.start_all()
-    box.run(20_000)
-    machines = [h.machine for h in box.hosts.values() if h.machine is not None]
+def test_healthy_quorum_keeps_its_leader(count: int) -> None:
+    quorum = SimulatedQuorum(count, count, loss=0)
+    quorum.start_all()
+    quorum.run(20_000)
+    machines = [h.machine for h in quorum.hosts.values() if h.machine is not None]
     (leader,) = [x for x in machines if x.is_leader]
     assert {x.leader_id for x in machines} == {leader.local_replica.id}
-    assert len(box.invariants.leaders) <= 3, "it does not change while it is heard"
-    before = dict(box.invariants.leaders)
-    box.run(60_000)
-    assert box.invariants.leaders == before
-    assert box.reached(len(box.invariants.committed) - 40)
+    assert len(quorum.invariants.leaders) <= 3, "it does not change while it is heard"
+    before = dict(quorum.invariants.leaders)
+    quorum.run(60_000)
+    assert quorum.invariants.leaders == before
+    assert quorum.reached(len(quorum.invariants.committed) - 40)
 
 
-def afterwards(box: SimulatedQuorum) -> None:
-    """Once the trouble is over it goes on: one leads, all others follow, and everybody learns what is committed."""
-    box.remove_faults()
-    committed = len(box.invariants.committed)
-    box.run_until(lambda: len(box.leaders()) == 1 and box.reached(committed + 20))
-    machines = [h.machine for h in box.alive() if h.machine is not None]
+def check_recovery(quorum: SimulatedQuorum) -> None:
+    """Remove the faults; check that one leader is elected and all hosts learn the committed records."""
+    quorum.remove_faults()
+    committed = len(quorum.invariants.committed)
+    quorum.run_until(lambda: len(quorum.leaders()) == 1 and quorum.reached(committed + 20))
+    machines = [h.machine for h in quorum.alive() if h.machine is not None]
     (leader,) = [x for x in machines if isinstance(x.state, RaftLeaderState)]
     assert leader.voters.is_voter(leader.local_replica)
-    box.run_until(lambda: sum(isinstance(x.state, RaftFollowerState) for x in machines) == len(machines) - 1)
+    quorum.run_until(lambda: sum(isinstance(x.state, RaftFollowerState) for x in machines) == len(machines) - 1)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_trouble_breaks_a_promise_and_afterwards_it_goes_on(seed: int) -> None:
-    """Crashes, cuts, resignations, slow disks, snapshots, changes of the voters; messages lost, reordered, repeated."""
-    box = SimulatedQuorum(
+def test_invariants_hold_under_random_faults_and_quorum_recovers(seed: int) -> None:
+    """Crashes, partitions, resignations, slow disks, snapshots, voter changes; messages lost, reordered, repeated."""
+    quorum = SimulatedQuorum(
         seed,
         (5, 3, 3, 2, 1)[seed % 5],
         loss=0.05 * (seed % 4),
@@ -75,19 +75,19 @@ def test_no_trouble_breaks_a_promise_and_afterwards_it_goes_on(seed: int) -> Non
         torn=0.001 * (seed % 2),
         auto_join=seed % 7 == 0,
     )
-    box.start_all()
-    box.run(TROUBLE_MS, trouble=(0.003, 0.01, 0.03)[seed % 3])
-    afterwards(box)
+    quorum.start_all()
+    quorum.run(FAULTS_MS, fault_probability=(0.003, 0.01, 0.03)[seed % 3])
+    check_recovery(quorum)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_cut_off_leader_resigns_and_the_rest_elects_another(seed: int) -> None:
-    """Soon: who is refused because another still hears the old leader asks again, and does not follow it again."""
-    box = SimulatedQuorum(seed, 3, loss=0)
-    box.start_all()
-    box.run(10_000)
-    (old,) = box.leaders()
-    box.isolated_hosts = {old}
-    box.run(box.now_ms + 10_000)
-    assert box.leaders()
-    assert old not in box.leaders()
+def test_isolated_leader_resigns_and_others_elect_a_leader(seed: int) -> None:
+    """Soon: a rejected pre-vote is repeated instead of following the isolated leader again."""
+    quorum = SimulatedQuorum(seed, 3, loss=0)
+    quorum.start_all()
+    quorum.run(10_000)
+    (old,) = quorum.leaders()
+    quorum.isolated_hosts = {old}
+    quorum.run(quorum.now_ms + 10_000)
+    assert quorum.leaders()
+    assert old not in quorum.leaders()

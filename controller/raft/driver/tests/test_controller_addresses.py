@@ -1,4 +1,4 @@
-"""Where controllers are reached: the log's word first, then a leader's own, then the settings."""
+"""Addresses of controllers: from the voters record, then from the leader, then from the configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def endpoint_at(host: str, name: str = "CONTROLLER") -> ListenerEndpoint:
 STATIC = ((1, endpoint_at("static1")), (2, endpoint_at("static2")))
 
 
-def test_the_voters_record_counts_before_what_was_told_and_that_before_the_settings() -> None:
+def test_dial_address_prefers_voters_record_then_learned_then_static() -> None:
     records = QuorumRecords()
     addresses = ControllerAddresses(9, QuorumConfig(static_voters=STATIC), lambda: records.voters)
     assert addresses.dial_address(2) == ("static2", 1)
@@ -29,28 +29,28 @@ def test_the_voters_record_counts_before_what_was_told_and_that_before_the_setti
     assert addresses.dial_address(3) is None
 
 
-def test_nobody_is_reached_at_another_listener_than_the_one_asked_for() -> None:
+def test_endpoint_requires_the_named_listener() -> None:
     addresses = ControllerAddresses(9, QuorumConfig("INTERN"), lambda: None)
     addresses.learn(2, [endpoint_at("outside"), endpoint_at("inside", "INTERN")])
     assert addresses.dial_address(2) == ("inside", 1)
     assert addresses.endpoint(2, "OTHER") is None
 
 
-def test_what_names_nobody_is_not_believed() -> None:
+def test_learn_without_id_or_endpoints_is_ignored() -> None:
     addresses = ControllerAddresses(9, QuorumConfig(), lambda: None)
     addresses.learn(-1, [endpoint_at("nowhere")])
     addresses.learn(3, [])
     assert addresses.learned_node_ids == set()
 
 
-def test_this_node_is_where_its_settings_say() -> None:
+def test_endpoints_of_own_node_are_configured() -> None:
     addresses = ControllerAddresses(2, QuorumConfig(endpoints=(endpoint_at("here"),)), lambda: voters(1, 2))
     assert addresses.endpoints_of(2) == (endpoint_at("here"),)
     assert addresses.endpoint(1, "CONTROLLER") == ListenerEndpoint("CONTROLLER", "host1", 9093)
 
 
 @pytest.mark.behaviour("R-223")
-def test_bootstrap_servers_have_numbers_of_their_own_and_static_voters_their_ids() -> None:
+def test_bootstrap_servers_have_negative_ids_and_static_voters_their_ids() -> None:
     two = ControllerAddresses(
         9, QuorumConfig(static_voters=STATIC, bootstrap_servers=(("a", 1), ("b", 2))), lambda: None
     )

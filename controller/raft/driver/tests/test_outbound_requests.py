@@ -1,4 +1,4 @@
-"""What a node says to the other controllers and hears from them, as its raft machine is told of it."""
+"""Requests to other controllers, and the events of their responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASK = Vote(3, ReplicaKey(1, b"1" * 16), 2, 10, None, True)
 
 
 class FakeRaftChannel:
-    """Requests that were handed over, to be answered by hand."""
+    """Channel that records requests, to be answered by the test."""
 
     def __init__(self) -> None:
         self.callbacks: list[Callable[[Any], None]] = []
@@ -32,27 +32,27 @@ class FakeRaftChannel:
 
 
 @pytest.fixture
-def heard() -> list[events.RaftEvent]:
+def received_events() -> list[events.RaftEvent]:
     return []
 
 
 @pytest.fixture
-def speaking(heard: list[events.RaftEvent]) -> RaftRequestSender:
+def sender(received_events: list[events.RaftEvent]) -> RaftRequestSender:
     env: Any = None
     identity = MetaProperties("ours", 1, b"1" * 16)
     out = RaftRequestSender(
-        env, identity, QuorumConfig("CONTROLLER", ENDS), lambda _: ("h2", 9), lambda *_: None, heard.append
+        env, identity, QuorumConfig("CONTROLLER", ENDS), lambda _: ("h2", 9), lambda *_: None, received_events.append
     )
-    line: Any = FakeRaftChannel()
-    out._channel = line
+    channel: Any = FakeRaftChannel()
+    out._channel = channel
     return out
 
 
-def send_and_receive(speaking: RaftRequestSender, answer: Any) -> None:
-    """Ask node 2, which answers so."""
-    line: Any = speaking._channel
-    speaking.send(OutboundRequest(2, ASK), ReplicaKey(2, b"2" * 16))
-    line.callbacks.pop()(answer)
+def send_and_receive(sender: RaftRequestSender, answer: Any) -> None:
+    """Send a vote request to node 2 and deliver the response."""
+    channel: Any = sender._channel
+    sender.send(OutboundRequest(2, ASK), ReplicaKey(2, b"2" * 16))
+    channel.callbacks.pop()(answer)
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def send_and_receive(speaking: RaftRequestSender, answer: Any) -> None:
         (vote.VoteResponse(9999), [events.RequestRejected(2, ASK, ErrorCode.UNKNOWN_SERVER_ERROR)]),
     ],
 )
-def test_what_is_no_answer_is_told_for_what_it_is(
-    speaking: RaftRequestSender, heard: list[events.RaftEvent], answer: Any, wanted: list[events.RaftEvent]
+def test_request_sender_failed_request_becomes_event(
+    sender: RaftRequestSender, received_events: list[events.RaftEvent], answer: Any, wanted: list[events.RaftEvent]
 ) -> None:
-    send_and_receive(speaking, answer)
-    assert heard == wanted
+    send_and_receive(sender, answer)
+    assert received_events == wanted
 
 
-def test_that_the_others_are_of_another_cluster_is_said_once(
-    speaking: RaftRequestSender, heard: list[events.RaftEvent], caplog: pytest.LogCaptureFixture
+def test_request_sender_inconsistent_cluster_id_is_logged_once(
+    sender: RaftRequestSender, received_events: list[events.RaftEvent], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            send_and_receive(speaking, vote.VoteResponse(ErrorCode.INCONSISTENT_CLUSTER_ID))
+            send_and_receive(sender, vote.VoteResponse(ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert caplog.messages == [
         "INCONSISTENT_CLUSTER_ID: the controller at h2:9 belongs to another cluster; this node has cluster id ours"
     ]
-    assert heard == [events.RequestRejected(2, ASK, ErrorCode.INCONSISTENT_CLUSTER_ID)] * 3
+    assert received_events == [events.RequestRejected(2, ASK, ErrorCode.INCONSISTENT_CLUSTER_ID)] * 3

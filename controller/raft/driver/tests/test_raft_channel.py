@@ -1,4 +1,4 @@
-"""Connections to other controllers: one request at a time, made anew where they broke, told apart when they fail."""
+"""Channel to another controller: one request at a time, reconnection, and types of failures."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ottla.wire.framing import encode_response, parse_request
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.vote import VoteRequest, VoteResponse
 
-PLACE = ("there", 9)
+ADDRESS = ("there", 9)
 
 
 class ScriptedRaftConnection:
-    """A connection; `ScriptedRaftNetwork.script` says what becomes of each request but the first."""
+    """Connection; `ScriptedRaftNetwork.script` sets the result of each request but the first."""
 
     peer, local = "there", ("here", 0)
 
@@ -74,7 +74,7 @@ class ScriptedRaftConnection:
 
 
 class ScriptedRaftNetwork:
-    """Network whose connections are refused while `refuses` is set."""
+    """Network that refuses connections while `refuses` is set."""
 
     def __init__(self) -> None:
         self.refuses = False
@@ -97,13 +97,13 @@ class ScriptedRaftNetwork:
 
 
 class RaftChannelFixture:
-    """`RaftChannel` on that net."""
+    """`RaftChannel` on a scripted network."""
 
     def __init__(self) -> None:
         self.net = ScriptedRaftNetwork()
         env = ControllerTestEnv(MemoryDisk(random.Random(1), lambda: 0), iter(()))
         env.net = self.net
-        self.address: tuple[str, int] | None = PLACE
+        self.address: tuple[str, int] | None = ADDRESS
         self.channel = RaftChannel(env, 7, 2000, lambda to: self.address)
         self.responses: list[Any] = []
         self.response_event = trio.Event()
@@ -117,7 +117,7 @@ class RaftChannelFixture:
         self.channel.send(2, ApiKey.VOTE, encode, self.on_response)
 
     async def answer(self, voter_id: int = 1, seconds: float = 10) -> Any:
-        """Ask, and wait for what comes of it."""
+        """Send a request and return its result."""
         self.response_event = trio.Event()
         self.ask(voter_id)
         with trio.fail_after(seconds):
@@ -129,132 +129,132 @@ class RaftChannelFixture:
         self.response_event.set()
 
 
-async def opened(nursery: trio.Nursery) -> RaftChannelFixture:
-    house = RaftChannelFixture()
-    nursery.start_soon(house.channel.run)
-    return house
+async def start_channel(nursery: trio.Nursery) -> RaftChannelFixture:
+    fixture = RaftChannelFixture()
+    nursery.start_soon(fixture.channel.run)
+    return fixture
 
 
 @virtual
-async def test_one_connection_serves_all_requests_under_its_own_name() -> None:
+async def test_raft_channel_sends_all_requests_on_one_connection() -> None:
     async with trio.open_nursery() as nursery:
-        house = await opened(nursery)
+        fixture = await start_channel(nursery)
         for number in range(3):
-            assert isinstance(await house.answer(number), VoteResponse)
-        assert house.net.received == [("raft-client-7", 2, n) for n in range(3)]
-        assert [place for _, place in house.net.dialled] == [PLACE]
+            assert isinstance(await fixture.answer(number), VoteResponse)
+        assert fixture.net.received == [("raft-client-7", 2, n) for n in range(3)]
+        assert [address for _, address in fixture.net.dialled] == [ADDRESS]
         nursery.cancel_scope.cancel()
-    assert all(line.closed for line in house.net.connections)
+    assert all(connection.closed for connection in fixture.net.connections)
 
 
 @virtual
-async def test_a_request_that_waits_is_replaced_and_told_so() -> None:
+async def test_raft_channel_waiting_request_is_replaced_by_newer_one() -> None:
     async with trio.open_nursery() as nursery:
-        house = await opened(nursery)
-        house.net.script = ["silence"]
-        house.ask(1)
+        fixture = await start_channel(nursery)
+        fixture.net.script = ["silence"]
+        fixture.ask(1)
         await trio.sleep(0.1)
-        house.ask(2)
-        house.ask(3)
-        assert [type(x) for x in house.responses] == [OSError], "the second: the third is newer"
+        fixture.ask(2)
+        fixture.ask(3)
+        assert [type(x) for x in fixture.responses] == [OSError], "the second: the third is newer"
         await trio.sleep(5)
-        assert [n for _, _, n in house.net.received] == [1, 3]
-        assert isinstance(house.responses[1], OSError)
-        assert isinstance(house.responses[2], VoteResponse)
+        assert [n for _, _, n in fixture.net.received] == [1, 3]
+        assert isinstance(fixture.responses[1], OSError)
+        assert isinstance(fixture.responses[2], VoteResponse)
         nursery.cancel_scope.cancel()
 
 
 @virtual
-async def test_no_answer_in_time_is_an_error_and_the_connection_ends() -> None:
+async def test_raft_channel_request_timeout_closes_connection() -> None:
     async with trio.open_nursery() as nursery:
-        house = await opened(nursery)
-        house.net.script = ["silence"]
+        fixture = await start_channel(nursery)
+        fixture.net.script = ["silence"]
         began = trio.current_time()
-        assert isinstance(await house.answer(), OSError)
+        assert isinstance(await fixture.answer(), OSError)
         assert 1.99 < trio.current_time() - began < 2.1
-        assert house.net.connections[0].closed
-        assert isinstance(await house.answer(), VoteResponse)
-        assert len(house.net.connections) == 2
+        assert fixture.net.connections[0].closed
+        assert isinstance(await fixture.answer(), VoteResponse)
+        assert len(fixture.net.connections) == 2
         nursery.cancel_scope.cancel()
 
 
 @virtual
-async def test_a_connection_that_broke_while_it_rested_is_made_anew_at_once_and_nobody_is_told() -> None:
+async def test_raft_channel_broken_idle_connection_is_reopened_transparently() -> None:
     async with trio.open_nursery() as nursery:
-        house = await opened(nursery)
-        await house.answer()
-        house.net.connections[0].broken = True
+        fixture = await start_channel(nursery)
+        await fixture.answer()
+        fixture.net.connections[0].broken = True
         began = trio.current_time()
-        assert isinstance(await house.answer(), VoteResponse)
+        assert isinstance(await fixture.answer(), VoteResponse)
         assert trio.current_time() - began < 0.01
-        assert len(house.net.connections) == 2
+        assert len(fixture.net.connections) == 2
         nursery.cancel_scope.cancel()
 
 
 @virtual
-async def test_who_refuses_is_gone_and_who_only_broke_off_is_not() -> None:
+async def test_raft_channel_connection_refused_differs_from_broken_connection() -> None:
     async with trio.open_nursery() as nursery:
-        house = await opened(nursery)
-        house.net.refuses = True
-        assert isinstance(await house.answer(), PeerConnectionRefusedError)
-        house.net.refuses = False
-        await house.answer()
-        house.net.script = ["reset", "reset"]
-        got = await house.answer()
+        fixture = await start_channel(nursery)
+        fixture.net.refuses = True
+        assert isinstance(await fixture.answer(), PeerConnectionRefusedError)
+        fixture.net.refuses = False
+        await fixture.answer()
+        fixture.net.script = ["reset", "reset"]
+        got = await fixture.answer()
         assert isinstance(got, OSError)
         assert not isinstance(got, PeerConnectionRefusedError)
-        await house.answer()
-        house.net.refuses = True
-        house.net.connections[-1].broken = True
+        await fixture.answer()
+        fixture.net.refuses = True
+        fixture.net.connections[-1].broken = True
         began = trio.current_time()
-        assert isinstance(await house.answer(), PeerConnectionRefusedError)
+        assert isinstance(await fixture.answer(), PeerConnectionRefusedError)
         assert trio.current_time() - began < 0.01
         nursery.cancel_scope.cancel()
 
 
 @virtual
-async def test_tries_to_connect_come_less_and_less_often() -> None:
+async def test_raft_channel_connection_attempts_back_off_exponentially() -> None:
     async with trio.open_nursery() as nursery:
-        house = await opened(nursery)
-        house.net.refuses = True
+        fixture = await start_channel(nursery)
+        fixture.net.refuses = True
         for _ in range(8):
-            await house.answer()
-        times = [at for at, _ in house.net.dialled]
+            await fixture.answer()
+        times = [at for at, _ in fixture.net.dialled]
         waits = [round(b - a, 2) for a, b in pairwise(times)]
         assert waits == [0.05, 0.1, 0.2, 0.4, 0.5, 0.5, 0.5]
         assert max(waits) == BACKOFF_MAX_S
-        house.net.refuses = False
-        await house.answer()
-        house.net.refuses, house.net.connections[0].broken = True, True
-        await house.answer()
+        fixture.net.refuses = False
+        await fixture.answer()
+        fixture.net.refuses, fixture.net.connections[0].broken = True, True
+        await fixture.answer()
         before = trio.current_time()
-        await house.answer()
+        await fixture.answer()
         assert trio.current_time() - before < 0.06, "after a success it begins anew"
         nursery.cancel_scope.cancel()
 
 
 @virtual
-async def test_who_moved_is_dialled_where_it_is_now_and_who_is_nowhere_not_at_all() -> None:
+async def test_raft_channel_changed_address_is_dialled_and_missing_address_fails() -> None:
     async with trio.open_nursery() as nursery:
-        house = await opened(nursery)
-        await house.answer()
-        house.address = ("elsewhere", 1)
-        await house.answer()
-        assert [place for _, place in house.net.dialled] == [PLACE, ("elsewhere", 1)]
-        assert house.net.connections[0].closed
-        house.address = None
-        assert isinstance(await house.answer(), OSError)
-        assert len(house.net.dialled) == 2
+        fixture = await start_channel(nursery)
+        await fixture.answer()
+        fixture.address = ("elsewhere", 1)
+        await fixture.answer()
+        assert [address for _, address in fixture.net.dialled] == [ADDRESS, ("elsewhere", 1)]
+        assert fixture.net.connections[0].closed
+        fixture.address = None
+        assert isinstance(await fixture.answer(), OSError)
+        assert len(fixture.net.dialled) == 2
         nursery.cancel_scope.cancel()
 
 
 @virtual
-async def test_what_cannot_be_said_costs_no_connection() -> None:
+async def test_raft_channel_request_unsupported_by_peer_keeps_connection() -> None:
     async with trio.open_nursery() as nursery:
-        house = await opened(nursery)
-        house.net.max_version = 1
-        assert isinstance(await house.answer(99), UnsupportedByPeer)
-        assert isinstance(await house.answer(99), WireError)
-        assert isinstance(await house.answer(1), VoteResponse)
-        assert len(house.net.connections) == 1
+        fixture = await start_channel(nursery)
+        fixture.net.max_version = 1
+        assert isinstance(await fixture.answer(99), UnsupportedByPeer)
+        assert isinstance(await fixture.answer(99), WireError)
+        assert isinstance(await fixture.answer(1), VoteResponse)
+        assert len(fixture.net.connections) == 1
         nursery.cancel_scope.cancel()

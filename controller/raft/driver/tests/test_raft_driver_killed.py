@@ -1,4 +1,4 @@
-"""A voter whose process was killed: what only the page cache has is promised to nobody before it is on the disk."""
+"""Restart of a killed voter: records in the page cache are synced before they are acknowledged."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def fetches(ready: Any) -> list[int]:
 
 
 @pytest.mark.behaviour("R-225")
-def test_nothing_is_fetched_before_what_was_found_is_synced() -> None:
-    """A fetch from an offset says that everything below is kept: the leader counts it, and the power may fail."""
+def test_raft_driver_after_kill_syncs_log_before_first_fetch() -> None:
+    """A fetch offset acknowledges all records below it: the leader counts it, and the power may fail."""
     disk = MemoryDisk(random.Random(1), lambda: 0)
     before = disk.session()
     before.makedirs("/data/__cluster_metadata-0")

@@ -1,4 +1,4 @@
-"""Who comes too late for the log takes a snapshot of the leader's, part by part, and goes on from there."""
+"""Fetch of a snapshot from the leader in chunks by a node behind the start of the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = {"metadata.log.max.record.bytes.between.snapshots": "1500", "metadata.ma
 
 @pytest.mark.behaviour("R-234")
 @virtual
-async def test_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_and_hears_what_differs(
+async def test_follower_behind_log_start_fetches_snapshot_and_publishes_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read_part = metadata_store.MetadataStore.read_snapshot_chunk
@@ -64,7 +64,7 @@ async def test_who_comes_too_late_for_the_log_takes_the_leaders_snapshot_and_hea
 
 
 @virtual
-async def test_a_snapshot_that_is_asked_for_once_more_is_not_written_by_two_at_once(
+async def test_repeated_snapshot_fetch_is_written_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read_part = metadata_store.MetadataStore.read_snapshot_chunk
@@ -89,7 +89,7 @@ async def test_a_snapshot_that_is_asked_for_once_more_is_not_written_by_two_at_o
 
 
 @virtual
-async def test_an_observer_begins_from_a_snapshot_and_follows_the_next_leader() -> None:
+async def test_observer_starts_from_snapshot_and_follows_next_leader() -> None:
     quorum = ControllerQuorum(3, observers=1, **SMALL)
     async with quorum.running(1, 2, 3):
         leader = await quorum.leader()

@@ -1,4 +1,4 @@
-"""What a leader sends of its log is looked at before the machine hears of it."""
+"""Parsing and validation of fetched batches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def data(offset: int, epoch: int, count: int = 1) -> bytes:
     return bytes(writer.build(offset, epoch))
 
 
-def test_whole_batches_come_with_their_offsets_epochs_and_bytes() -> None:
+def test_parse_fetched_batches_returns_offsets_epoch_and_bytes() -> None:
     one, two = data(5, 3, 2), data(7, 4)
     assert [tuple(b) for b in parse_fetched_batches(one + two)] == [(5, 6, 3, one, None), (7, 7, 4, two, None)]
     assert parse_fetched_batches(None) == parse_fetched_batches(b"") == ()
 
 
-def test_a_batch_that_changes_the_voters_says_so() -> None:
+def test_parse_fetched_batches_returns_voters_of_control_batch() -> None:
     record = voters(1, 2)
     raw = bytes(control_batch([KRaftVersionRecord(0, 1), record], 0, 5, 3))
     (batch,) = parse_fetched_batches(raw)
@@ -34,13 +34,13 @@ def test_a_batch_that_changes_the_voters_says_so() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 60, 61, 62])
-def test_what_is_cut_off_at_the_end_is_left_out(cut: int) -> None:
+def test_parse_fetched_batches_omits_truncated_last_batch(cut: int) -> None:
     one, two = data(5, 3), data(6, 3)
     assert [b.first_offset for b in parse_fetched_batches(one + two[:cut])] == [5]
 
 
 @pytest.mark.parametrize("at", [8, 16, 20, 40, 70])
-def test_what_is_damaged_is_left_out_with_all_that_follows(at: int) -> None:
+def test_parse_fetched_batches_stops_at_damaged_batch(at: int) -> None:
     bad = bytearray(data(6, 3))
     bad[at] ^= 0xFF
     assert [b.first_offset for b in parse_fetched_batches(data(5, 3) + bytes(bad) + data(7, 3))] == [5]

@@ -1,4 +1,4 @@
-"""What raft nodes say to each other, through the bytes and back, in every version; what is refused at the door."""
+"""Conversion of Raft requests and responses to messages of every version, and validation of received messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def through_bytes(message: Message, version: int) -> Message:
     return compiler.decode_exact(type(message), version, compiler.encode(message, version))
 
 
-# Version 0 of Vote, Begin and End has no directory ids and no receiver; Fetch has both later (R-211 to R-222).
+# Vote, BeginQuorumEpoch and EndQuorumEpoch version 0 have neither directory ids nor receiver; Fetch has both later
+# (R-211 to R-222).
 ASKED = [
     (VOTE, 2, VOTE),
     (PRE_VOTE, 2, PRE_VOTE),
@@ -67,20 +68,20 @@ ASKED = [
 @pytest.mark.parametrize(
     ("request_", "version", "arrives"), ASKED, ids=lambda x: str(getattr(x, "__class__", x).__name__)
 )
-def test_a_request_arrives_as_much_as_its_version_can_say(
+def test_request_conversion_keeps_fields_of_its_version(
     request_: RaftRequest, version: int, arrives: RaftRequest
 ) -> None:
     message = message_conversion.to_message(request_, PEER, CLUSTER, version, (HERE,))
     assert message_conversion.from_message(through_bytes(message, version), CLUSTER) == arrives
 
 
-def test_a_pre_vote_cannot_be_said_before_version_2() -> None:
-    """R-207: whoever must ask such a peer becomes candidate at once."""
+def test_to_message_pre_vote_requires_version_2() -> None:
+    """R-207: without version 2 at the peer the voter becomes a candidate at once."""
     with pytest.raises(Exception, match="pre_vote"):
         compiler.encode(message_conversion.to_message(PRE_VOTE, PEER, CLUSTER, 1), 1)
 
 
-def test_a_leader_says_where_it_listens_when_it_begins_and_not_when_it_ends() -> None:
+def test_begin_quorum_epoch_contains_endpoints_and_end_quorum_epoch_does_not() -> None:
     """R-214, R-215."""
     begin = message_conversion.to_message(BEGIN, PEER, CLUSTER, 1, (HERE,))
     end = message_conversion.to_message(END, PEER, CLUSTER, 1, (HERE,))
@@ -90,7 +91,7 @@ def test_a_leader_says_where_it_listens_when_it_begins_and_not_when_it_ends() ->
     assert end.leader_endpoints == []
 
 
-def test_a_raft_fetch_has_no_session_its_own_limit_and_kafkas_fields() -> None:
+def test_to_message_raft_fetch_has_no_session_and_kafkas_fields() -> None:
     """R-222."""
     message = message_conversion.to_message(FETCH, PEER, CLUSTER, 18)
     assert isinstance(message, FetchRequest)
@@ -113,7 +114,7 @@ WITH_FETCH = [*LATEST, (FETCH, 18, FetchResponse)]
 
 
 @pytest.mark.parametrize(("request_", "version", "answer_class"), WITH_FETCH)
-def test_another_cluster_is_refused_for_the_whole_request_and_no_cluster_passes(
+def test_from_message_other_cluster_id_is_rejected_and_null_is_accepted(
     request_: RaftRequest, version: int, answer_class: type[Message]
 ) -> None:
     message = request_message(request_, version)
@@ -130,7 +131,7 @@ def test_another_cluster_is_refused_for_the_whole_request_and_no_cluster_passes(
 
 
 @pytest.mark.parametrize(("request_", "version", "answer_class"), WITH_FETCH)
-def test_only_the_one_partition_of_the_metadata_log_may_be_meant(
+def test_from_message_other_partition_is_rejected(
     request_: RaftRequest, version: int, answer_class: type[Message]
 ) -> None:
     def changed(change: str) -> Message:
@@ -160,7 +161,7 @@ def test_only_the_one_partition_of_the_metadata_log_may_be_meant(
     assert found == dict.fromkeys(cases, RaftErrorResponse(ErrorCode.INVALID_REQUEST))
 
 
-def test_a_fetch_without_an_id_is_known_by_the_topics_name() -> None:
+def test_from_message_fetch_without_topic_id_uses_topic_name() -> None:
     message = request_message(FETCH, 12)
     assert isinstance(message, FetchRequest)
     message.topics[0].topic_id = ZERO_UUID
@@ -170,29 +171,29 @@ def test_a_fetch_without_an_id_is_known_by_the_topics_name() -> None:
 
 
 @pytest.mark.parametrize(("request_", "version", "answer_class"), LATEST)
-def test_an_answer_names_the_leader_and_where_it_listens(
+def test_response_conversion_keeps_leader_and_endpoint(
     request_: RaftRequest, version: int, answer_class: type[Message]
 ) -> None:
-    said = RaftResponse(ErrorCode.FENCED_LEADER_EPOCH, 9, 3, vote_granted=isinstance(request_, Vote))
-    message = message_conversion.to_response_message(request_, said, HERE)
+    response = RaftResponse(ErrorCode.FENCED_LEADER_EPOCH, 9, 3, vote_granted=isinstance(request_, Vote))
+    message = message_conversion.to_response_message(request_, response, HERE)
     assert isinstance(message, answer_class)
     assert message_conversion.from_response_message(
         through_bytes(message, version), "CONTROLLER"
-    ) == DecodedRaftResponse(said, HERE)
-    nobody = said._replace(leader_id=NO_NODE_ID)
+    ) == DecodedRaftResponse(response, HERE)
+    without_leader = response._replace(leader_id=NO_NODE_ID)
     assert message_conversion.from_response_message(
-        message_conversion.to_response_message(request_, nobody, HERE), "X"
-    ) == DecodedRaftResponse(nobody)
+        message_conversion.to_response_message(request_, without_leader, HERE), "X"
+    ) == DecodedRaftResponse(without_leader)
     assert message_conversion.from_response_message(
-        message_conversion.to_response_message(request_, said, None), "X"
-    ) == DecodedRaftResponse(said)
+        message_conversion.to_response_message(request_, response, None), "X"
+    ) == DecodedRaftResponse(response)
 
 
 PLAIN = RaftFetchResponse(ErrorCode.NONE, 8, 3, high_watermark=99)
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "where"),
+    ("response", "version", "where"),
     [
         (PLAIN, 18, HERE),
         (PLAIN, 17, HERE),
@@ -203,21 +204,21 @@ PLAIN = RaftFetchResponse(ErrorCode.NONE, 8, 3, high_watermark=99)
         (PLAIN._replace(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=NO_NODE_ID), 18, None),
     ],
 )
-def test_an_answer_to_a_fetch_keeps_epochs_offsets_and_bytes(
-    said: RaftFetchResponse, version: int, where: ListenerEndpoint | None
+def test_fetch_response_conversion_keeps_epochs_offsets_and_records(
+    response: RaftFetchResponse, version: int, where: ListenerEndpoint | None
 ) -> None:
-    """R-218, R-221: nodes are named from version 17 on."""
+    """R-218, R-221: node endpoints are included from version 17."""
     message = message_conversion.to_fetch_response_message(
-        said, log_start=10, leader=HERE, version=version, records=b"batches"
+        response, log_start=10, leader=HERE, version=version, records=b"batches"
     )
     row = message.responses[0].partitions[0]
     assert (row.log_start_offset, message.responses[0].topic_id) == (10, METADATA_TOPIC_ID)
-    heard = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
-    assert isinstance(heard, DecodedRaftResponse)
-    assert (heard.response, heard.leader_endpoint, bytes(heard.records)) == (said, where, b"batches")
+    decoded = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
+    assert isinstance(decoded, DecodedRaftResponse)
+    assert (decoded.response, decoded.leader_endpoint, bytes(decoded.records)) == (response, where, b"batches")
 
 
-def test_an_answer_of_another_shape_or_with_a_code_nobody_knows_is_no_answer() -> None:
+def test_from_response_message_malformed_returns_unknown_server_error() -> None:
     nonsense = RaftErrorResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert message_conversion.from_response_message(VoteResponse(), "X") == nonsense
     assert message_conversion.from_response_message(FetchResponse(), "X") == nonsense

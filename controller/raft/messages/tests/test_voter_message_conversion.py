@@ -1,4 +1,4 @@
-"""Snapshots and changes of the voters through the bytes and back; what is refused at the door."""
+"""Conversion of snapshot and voter change messages, and validation of received messages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("request_", "version", "arrives"), ASKED)
-def test_a_request_arrives_as_much_as_its_version_can_say(
+def test_voter_request_conversion_keeps_fields_of_its_version(
     request_: RaftRequest, version: int, arrives: RaftRequest
 ) -> None:
     message = message_conversion.to_message(request_, PEER, CLUSTER, version)
@@ -67,7 +67,7 @@ def test_a_request_arrives_as_much_as_its_version_can_say(
 
 
 @pytest.mark.parametrize(("request_", "version"), [(x, v) for x, v, _ in ASKED])
-def test_another_cluster_is_refused_and_no_cluster_passes(request_: RaftRequest, version: int) -> None:
+def test_from_message_other_cluster_id_is_rejected_and_null_is_accepted(request_: RaftRequest, version: int) -> None:
     message = message_conversion.to_message(request_, PEER, CLUSTER, version)
     refusal = message_conversion.from_message(message, "another")
     why = f'The given id "{CLUSTER}" doesn\'t match the cluster id "another"'
@@ -83,19 +83,19 @@ def test_another_cluster_is_refused_and_no_cluster_passes(request_: RaftRequest,
 
 
 @pytest.mark.behaviour("R-247")
-def test_nobody_waits_longer_than_kafka_asks_for() -> None:
+def test_to_message_add_voter_has_kafkas_timeout() -> None:
     message = message_conversion.to_message(ADD, PEER, CLUSTER, 1)
     assert isinstance(message, AddRaftVoterRequest)
     assert message.timeout_ms == 2000
 
 
-def test_kraft_version_is_raised_by_no_message() -> None:
+def test_to_message_upgrade_kraft_version_raises_assertion_error() -> None:
     with pytest.raises(AssertionError, match="own controller"):
         message_conversion.to_message(UpgradeKRaftVersion(1), PEER, CLUSTER, 0)
 
 
 @pytest.mark.behaviour("R-234")
-def test_a_snapshot_of_another_log_is_a_row_of_its_own() -> None:
+def test_from_message_fetch_snapshot_of_other_partition_returns_row_error() -> None:
     for name, partition in (("orders", 0), (METADATA_TOPIC, 1)):
         message = message_conversion.to_message(SNAPSHOT, PEER, CLUSTER, 1)
         assert isinstance(message, FetchSnapshotRequest)
@@ -122,46 +122,46 @@ GIVEN = RaftFetchSnapshotResponse(ErrorCode.NONE, 8, 3, (120, 6), 5000, 4096)
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "where"),
+    ("response", "version", "where"),
     [
         (GIVEN, 1, HERE),
         (GIVEN, 0, None),
         (RaftFetchSnapshotResponse(ErrorCode.FENCED_LEADER_EPOCH, 9, NO_NODE_ID, (0, 0)), 1, None),
     ],
 )
-def test_an_answer_with_a_part_of_a_snapshot(
-    said: RaftFetchSnapshotResponse, version: int, where: ListenerEndpoint | None
+def test_fetch_snapshot_response_conversion_keeps_chunk(
+    response: RaftFetchSnapshotResponse, version: int, where: ListenerEndpoint | None
 ) -> None:
-    message = to_fetch_snapshot_response(said, leader=HERE, version=version, raw=b"raw bytes")
-    heard = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
-    assert isinstance(heard, DecodedRaftResponse)
-    assert (heard.response, heard.leader_endpoint, bytes(heard.records)) == (said, where, b"raw bytes")
+    message = to_fetch_snapshot_response(response, leader=HERE, version=version, raw=b"raw bytes")
+    decoded = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
+    assert isinstance(decoded, DecodedRaftResponse)
+    assert (decoded.response, decoded.leader_endpoint, bytes(decoded.records)) == (response, where, b"raw bytes")
 
 
-def test_an_answer_to_a_wish_brings_error_and_message() -> None:
-    said = VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, 8, 3, "there is one")
-    for wish, version, answer_class in ((ADD, 1, AddRaftVoterResponse), (REMOVE, 0, RemoveRaftVoterResponse)):
-        message = message_conversion.to_response_message(wish, said, HERE)
+def test_voter_change_response_conversion_keeps_error_and_message() -> None:
+    response = VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, 8, 3, "there is one")
+    for request, version, answer_class in ((ADD, 1, AddRaftVoterResponse), (REMOVE, 0, RemoveRaftVoterResponse)):
+        message = message_conversion.to_response_message(request, response, HERE)
         assert isinstance(message, answer_class)
-        heard = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
-        assert heard == DecodedRaftResponse(VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, message="there is one"))
+        decoded = message_conversion.from_response_message(through_bytes(message, version), "CONTROLLER")
+        assert decoded == DecodedRaftResponse(VoterChangeResponse(ErrorCode.DUPLICATE_VOTER, message="there is one"))
 
 
 @pytest.mark.behaviour("R-249")
 @pytest.mark.parametrize(("leader_id", "leader", "where"), [(3, HERE, HERE), (3, None, None), (NO_NODE_ID, HERE, None)])
-def test_an_answer_to_an_update_says_who_leads_and_where(
+def test_update_voter_response_conversion_keeps_leader_and_endpoint(
     leader_id: int, leader: ListenerEndpoint | None, where: ListenerEndpoint | None
 ) -> None:
-    said = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, leader_id)
-    message = message_conversion.to_response_message(UPDATE, said, leader)
+    response = VoterChangeResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, leader_id)
+    message = message_conversion.to_response_message(UPDATE, response, leader)
     assert isinstance(message, update_raft_voter.UpdateRaftVoterResponse)
     assert message_conversion.from_response_message(through_bytes(message, 0), "CONTROLLER") == DecodedRaftResponse(
-        said, where
+        response, where
     )
 
 
 @pytest.mark.behaviour("R-248")
-def test_what_a_new_voter_speaks() -> None:
+def test_api_versions_conversion_returns_kraft_versions() -> None:
     ask = message_conversion.to_message(QueryKRaftVersions(PEER, PLACES), PEER, CLUSTER, 4)
     assert isinstance(through_bytes(ask, 4), ApiVersionsRequest)
     features = [SupportedFeatureKey("metadata.version", 7, 30), SupportedFeatureKey("kraft.version", 0, 1)]
@@ -188,7 +188,7 @@ MANY = [Listener(str(n), "h", 9) for n in range(1001)]
     ],
     ids=["add", "update"],
 )
-def test_voter_request_with_too_many_endpoints_is_refused(message: Message) -> None:
+def test_from_message_voter_request_with_too_many_endpoints_is_rejected(message: Message) -> None:
     refused = message_conversion.from_message(message, CLUSTER)
     assert isinstance(refused, RaftErrorResponse)
     assert refused.error == ErrorCode.INVALID_REQUEST

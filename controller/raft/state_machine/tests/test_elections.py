@@ -1,4 +1,4 @@
-"""Starts, elections and votes (R-203 to R-212): the machine asked directly, row by row."""
+"""Raft start, elections and votes (R-203 to R-212)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from ottla.wire.errors import ErrorCode
         (HardState(0), 0, UnattachedState, 0, -1),
         (HardState(3), 0, UnattachedState, 3, -1),
         (HardState(3, 2), 0, RaftFollowerState, 3, 2),
-        (HardState(3, 9), 0, UnattachedState, 3, 9),  # no voter
+        (HardState(3, 9), 0, UnattachedState, 3, 9),  # not a voter
         (HardState(3, 1), 0, ResignedState, 3, 1),
         (HardState(3, -1, FIRST), 0, CandidateState, 3, -1),
         (HardState(3, -1, ReplicaKey(1)), 0, CandidateState, 3, -1),
@@ -65,7 +65,7 @@ from ottla.wire.errors import ErrorCode
         (HardState(4, 2), 4, RaftFollowerState, 4, 2),
     ],
 )
-def test_a_start_takes_up_what_was_left(
+def test_raft_start_restores_state_from_quorum_state_and_log(
     hard: HardState, log_epoch: int, state: type, epoch: int, leader_id: int
 ) -> None:
     raft = new_machine(hard, end=5 if log_epoch else 0, epoch=log_epoch)
@@ -83,7 +83,7 @@ def test_a_start_takes_up_what_was_left(
 
 
 @pytest.mark.behaviour("R-205")
-def test_a_lone_voter_leads_without_waiting() -> None:
+def test_raft_start_single_voter_becomes_leader_at_once() -> None:
     for hard, epoch in ((HardState(3, 1), 4), (HardState(3), 4), (HardState(3, -1, FIRST), 3)):
         raft = new_machine(hard, count=1)
         ready = raft.step(0, RaftStarted())
@@ -93,7 +93,7 @@ def test_a_lone_voter_leads_without_waiting() -> None:
         assert raft.deadline_ms == float("inf"), "nobody has to listen to it"
 
 
-def test_who_is_no_voter_never_asks_for_votes() -> None:
+def test_raft_observer_does_not_request_votes() -> None:
     chain = LogSummary()
     raft = RaftStateMachine(
         KEYS[5], VoterSetHistory([FIRST, SECOND, THIRD]), HardState(2, -1, KEYS[5]), chain, lambda: 0.5
@@ -109,7 +109,7 @@ def test_who_is_no_voter_never_asks_for_votes() -> None:
 # ------------------------------------------------------------------ elections
 
 
-def test_who_is_no_voter_asks_the_leader_it_knows_again_and_again() -> None:
+def test_raft_observer_fetches_repeatedly_from_known_leader() -> None:
     raft = RaftStateMachine(
         KEYS[4], VoterSetHistory([FIRST, SECOND, THIRD]), HardState(5, 2), LogSummary(), lambda: 0.5
     )
@@ -123,8 +123,8 @@ def test_who_is_no_voter_asks_the_leader_it_knows_again_and_again() -> None:
 
 
 @pytest.mark.behaviour("R-209")
-def test_who_leads_is_believed_with_any_error_but_of_who_is_behind() -> None:
-    """``maybeHandleCommonResponse``: the epoch is ours, and no leader of it was known."""
+def test_response_with_leader_of_own_epoch_is_applied_except_unknown_leader_epoch() -> None:
+    """``maybeHandleCommonResponse``: the response has the own epoch, whose leader was unknown."""
     for error in (ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, FENCED):
         raft = prospective()
         raft.step(1600, ResponseReceived(2, Vote(FIRST, 5, 0, 0, pre_vote=True), RaftResponse(error, 5, 3)))
@@ -138,7 +138,7 @@ def test_who_leads_is_believed_with_any_error_but_of_who_is_behind() -> None:
 
 
 @pytest.mark.behaviour("R-203")
-def test_the_election_timer_is_random_and_goes_on_where_it_ran() -> None:
+def test_election_timeout_is_random_and_survives_epoch_change() -> None:
     raft = unattached()
     assert raft.deadline_ms == 1500
     raft.step(1499, Tick())
@@ -150,7 +150,7 @@ def test_the_election_timer_is_random_and_goes_on_where_it_ran() -> None:
 
 
 @pytest.mark.behaviour("P-59")
-def test_a_follower_asks_first_and_disturbs_nobody() -> None:
+def test_follower_election_timeout_sends_pre_vote_without_epoch_bump() -> None:
     raft = follower()
     assert raft.deadline_ms == 2000
     ready = raft.step(2000, Tick())
@@ -164,7 +164,7 @@ def test_a_follower_asks_first_and_disturbs_nobody() -> None:
 
 
 @pytest.mark.behaviour("R-206")
-def test_a_majority_of_pre_votes_makes_a_candidate_of_a_new_epoch() -> None:
+def test_pre_vote_majority_makes_candidate_of_new_epoch() -> None:
     raft = prospective()
     vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
     ready = raft.step(1600, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=True)))
@@ -177,7 +177,7 @@ def test_a_majority_of_pre_votes_makes_a_candidate_of_a_new_epoch() -> None:
 
 
 @pytest.mark.behaviour("R-208")
-def test_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None:
+def test_lost_pre_vote_returns_to_old_leader_or_unattached() -> None:
     no = RaftResponse(ErrorCode.NONE, 5, -1)
     vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
     raft = prospective()
@@ -206,8 +206,8 @@ def test_a_lost_pre_vote_goes_back_to_the_old_leader_or_to_nobody() -> None:
     assert raft.deadline_ms == 3100, "who was refused waits anew"
 
 
-def test_who_refused_and_now_asks_itself_is_asked_again() -> None:
-    """It still heard the leader then; now it does not. Unless it can win: then it shall, or both would try."""
+def test_pre_vote_is_requested_again_from_rejecting_voter_that_requests_votes() -> None:
+    """Its fetch timeout has expired now as well. Unless it can win: then it is not asked, as both would compete."""
     vote = Vote(FIRST, 5, 3, 10, pre_vote=True)
     raft = prospective(end=10, epoch=3)
     raft.step(1600, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1)))
@@ -227,7 +227,7 @@ def test_who_refused_and_now_asks_itself_is_asked_again() -> None:
     assert not ready.sends
 
 
-def test_nobody_goes_back_to_a_leader_whose_process_is_gone() -> None:
+def test_lost_pre_vote_does_not_return_to_leader_with_refused_connection() -> None:
     raft = follower()
     raft.step(100, PeerConnectionRefused(2))
     assert isinstance(raft.state, ProspectiveState)
@@ -240,7 +240,7 @@ def test_nobody_goes_back_to_a_leader_whose_process_is_gone() -> None:
 
 
 @pytest.mark.behaviour("R-206")
-def test_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:
+def test_later_response_counts_for_pre_vote_but_not_for_vote() -> None:
     yes, no = (RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=g) for g in (True, False))
     raft = prospective(count=5)
     vote = Vote(FIRST, 5, 0, 0, pre_vote=True)
@@ -257,7 +257,7 @@ def test_a_later_answer_counts_for_a_pre_vote_and_not_for_a_vote() -> None:
     assert raft.is_leader
 
 
-def test_a_beaten_candidate_waits_out_its_timer() -> None:
+def test_candidate_without_majority_waits_for_election_timeout() -> None:
     raft = candidate()
     for peer in (2, 3):
         raft.step(1600, ResponseReceived(peer, Vote(FIRST, 6, 0, 0), RaftResponse(ErrorCode.NONE, 6, -1)))
@@ -267,7 +267,7 @@ def test_a_beaten_candidate_waits_out_its_timer() -> None:
     assert raft.epoch == 6
 
 
-def test_an_answer_with_an_error_is_no_vote_and_one_to_an_older_question_none_at_all() -> None:
+def test_vote_response_with_error_or_older_epoch_is_no_vote() -> None:
     raft = prospective()
     wrong = RaftResponse(ErrorCode.INVALID_VOTER_KEY, 5, -1, vote_granted=True)
     assert not raft.step(1600, ResponseReceived(2, Vote(FIRST, 5, 0, 0, pre_vote=True), wrong)).sends
@@ -279,7 +279,7 @@ def test_an_answer_with_an_error_is_no_vote_and_one_to_an_older_question_none_at
     assert isinstance(raft.state, ProspectiveState)
 
 
-def test_a_candidate_that_is_beaten_asks_no_more() -> None:
+def test_rejected_candidate_sends_no_more_vote_requests() -> None:
     raft = candidate(count=5)
     for peer in (2, 3, 4):
         ready = raft.step(1600, ResponseReceived(peer, Vote(FIRST, 6, 0, 0), RaftResponse(ErrorCode.NONE, 6, -1)))
@@ -289,7 +289,7 @@ def test_a_candidate_that_is_beaten_asks_no_more() -> None:
 
 
 @pytest.mark.behaviour("R-207")
-def test_who_cannot_be_asked_for_a_pre_vote_is_asked_for_its_vote() -> None:
+def test_pre_vote_unsupported_by_peer_starts_real_election() -> None:
     raft = prospective()
     pre = Vote(FIRST, 5, 0, 0, pre_vote=True)
     assert not raft.step(1600, RequestRejected(2, pre, ErrorCode.UNKNOWN_SERVER_ERROR)).sends
@@ -302,7 +302,7 @@ def test_who_cannot_be_asked_for_a_pre_vote_is_asked_for_its_vote() -> None:
     assert raft.epoch == 6, "an old refusal"
 
 
-def test_what_got_no_answer_is_asked_again_shortly() -> None:
+def test_failed_vote_request_is_retried_after_backoff() -> None:
     raft = prospective()
     assert not raft.step(1501, Tick()).sends, "a request is under way to each"
     assert not raft.step(1510, RequestFailed(2, Vote(FIRST, 5, 0, 0, pre_vote=True))).sends

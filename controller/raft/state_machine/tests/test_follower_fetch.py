@@ -1,4 +1,4 @@
-"""What a follower does (R-222 to R-226, R-235)."""
+"""Fetches of a Raft follower (R-222 to R-226, R-235)."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def fetching(**more: Any) -> tuple[RaftStateMachine, Fetch]:
 def fetched(
     raft: RaftStateMachine, fetch: Fetch, *batches: FetchedRaftBatch, now_ms: float = 100, **values: Any
 ) -> Ready:
-    said = RaftFetchResponse(OK, 5, 2, offset=fetch.offset)._replace(**values)
-    return raft.step(now_ms, ResponseReceived(2, fetch, said, batches))
+    response = RaftFetchResponse(OK, 5, 2, offset=fetch.offset)._replace(**values)
+    return raft.step(now_ms, ResponseReceived(2, fetch, response, batches))
 
 
 def pending_fetch(raft: RaftStateMachine) -> Fetch:
@@ -63,7 +63,7 @@ def pending_fetch(raft: RaftStateMachine) -> Fetch:
 
 
 @pytest.mark.behaviour("R-222")
-def test_a_follower_says_where_its_log_ends() -> None:
+def test_follower_fetch_contains_log_end_and_last_epoch() -> None:
     _, fetch = fetching(end=10, epoch=3)
     assert fetch == Fetch(FIRST, 5, 10, 3, -1, 500)
     _, fetch = fetching()
@@ -71,7 +71,7 @@ def test_a_follower_says_where_its_log_ends() -> None:
 
 
 @pytest.mark.behaviour("R-225")
-def test_what_was_fetched_is_on_the_disk_before_the_next_fetch() -> None:
+def test_follower_syncs_fetched_records_before_next_fetch() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     ready = fetched(raft, fetch, FetchedRaftBatch(10, 12, 4, "raw"), high_watermark=11)
     assert [(a.first_offset, a.records_count, a.epoch, a.batch, a.verbatim) for a in ready.appends] == [
@@ -86,7 +86,7 @@ def test_what_was_fetched_is_on_the_disk_before_the_next_fetch() -> None:
 
 
 @pytest.mark.behaviour("R-224")
-def test_what_does_not_fit_is_left_out() -> None:
+def test_follower_ignores_batches_that_do_not_continue_its_log() -> None:
     for wrong in (
         FetchedRaftBatch(14, 15, 4, "x"),
         FetchedRaftBatch(12, 13, 4, "x"),
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_left_out() -> None:
 
 
 @pytest.mark.behaviour("R-226")
-def test_a_followers_high_watermark_never_passes_its_log() -> None:
+def test_follower_high_watermark_is_limited_by_its_log_end() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     assert fetched(raft, fetch, high_watermark=50).committed == 10
     assert pending_fetch(raft) == Fetch(FIRST, 5, 10, 3, 10, 500)
@@ -117,10 +117,10 @@ def test_a_followers_high_watermark_never_passes_its_log() -> None:
         ((4, 15), 15),
         ((4, 40), 20),
         ((0, 4), 4),
-        ((2, 4), 0),  # our log has nothing of that epoch or of an older one
+        ((2, 4), 0),  # the own log has no record of that epoch or an older one
     ],
 )
-def test_a_log_that_parts_is_cut(diverging: tuple[int, int], end: int) -> None:
+def test_follower_truncates_diverging_log(diverging: tuple[int, int], end: int) -> None:
     raft = RaftStateMachine(
         FIRST, VoterSetHistory([FIRST, SECOND, THIRD]), HardState(5), LogSummary(20, [(3, 0), (4, 10)]), lambda: 0.5
     )
@@ -134,8 +134,8 @@ def test_a_log_that_parts_is_cut(diverging: tuple[int, int], end: int) -> None:
 
 
 @pytest.mark.behaviour("R-224")
-def test_a_log_without_the_leaders_epoch_keeps_what_is_older_until_that_is_held_against_the_leaders() -> None:
-    # Records 22 to 24 are one batch of epoch 2: no log ends within it (found by simulator seed 3019).
+def test_follower_without_diverging_epoch_truncates_in_two_steps() -> None:
+    # Records 22 to 24 are one batch of epoch 2: no log ends within it (simulator seed 3019).
     raft = RaftStateMachine(
         FIRST, VoterSetHistory([FIRST, SECOND, THIRD]), HardState(5), LogSummary(26, [(2, 0), (4, 25)]), lambda: 0.5
     )
@@ -148,7 +148,7 @@ def test_a_log_without_the_leaders_epoch_keeps_what_is_older_until_that_is_held_
 
 
 @pytest.mark.behaviour("R-225")
-def test_what_was_cut_is_not_on_the_disk_any_more() -> None:
+def test_follower_truncation_lowers_flushed_offset() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, offset=-1, diverging=(3, 7))
     assert (raft.flushed_offset, pending_fetch(raft).offset) == (7, 7)
@@ -158,7 +158,7 @@ def test_what_was_cut_is_not_on_the_disk_any_more() -> None:
 
 
 @pytest.mark.behaviour("R-201")
-def test_the_newest_voters_in_the_log_count_and_go_with_it() -> None:
+def test_follower_voters_follow_voters_records_and_truncation() -> None:
     four = VotersRecord(0, [VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2, 3, 4)])
     raft, fetch = fetching(end=10, epoch=3)
     before = raft.voters.current
@@ -178,7 +178,7 @@ def test_the_newest_voters_in_the_log_count_and_go_with_it() -> None:
 
 
 @pytest.mark.behaviour("R-235")
-def test_the_voters_of_a_snapshot_count() -> None:
+def test_follower_voters_are_those_of_loaded_snapshot() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, offset=-1, snapshot=(90, 4))
     two = VotersRecord(0, [VotersRecordVoter(n, bytes([n] * 16)) for n in (1, 2)])
@@ -187,7 +187,7 @@ def test_the_voters_of_a_snapshot_count() -> None:
 
 
 @pytest.mark.behaviour("R-224")
-def test_what_is_committed_is_never_cut() -> None:
+def test_follower_divergence_below_high_watermark_is_protocol_violation() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, high_watermark=10)
     ready = fetched(raft, pending_fetch(raft), offset=-1, diverging=(3, 7))
@@ -196,8 +196,8 @@ def test_what_is_committed_is_never_cut() -> None:
     assert (ready.truncate, ready.sends, raft.log_summary.end_offset) == (None, [], 10)
 
 
-def test_an_answer_that_comes_too_late_is_about_another_log() -> None:
-    """A repeated or delayed answer to a fetch of before must not cut what a majority was told to have since."""
+def test_follower_ignores_delayed_fetch_response() -> None:
+    """A repeated or delayed response to an earlier fetch must not truncate records acknowledged since."""
     raft = RaftStateMachine(
         FIRST, VoterSetHistory([FIRST, SECOND, THIRD]), HardState(5), LogSummary(20, [(3, 0), (4, 10)]), lambda: 0.5
     )
@@ -223,7 +223,7 @@ def test_an_answer_that_comes_too_late_is_about_another_log() -> None:
     assert pending_fetch(raft).offset == 16
 
 
-def test_nothing_is_fetched_and_no_late_answer_taken_while_a_snapshot_is_loaded() -> None:
+def test_follower_loading_snapshot_sends_no_fetch_and_ignores_late_response() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, offset=-1, snapshot=(90, 4))
     ready = fetched(raft, fetch, FetchedRaftBatch(10, 12, 4, "raw"))
@@ -235,7 +235,7 @@ def test_nothing_is_fetched_and_no_late_answer_taken_while_a_snapshot_is_loaded(
     assert not raft.step(3_000, Tick()).sends
 
 
-def test_a_snapshot_that_was_asked_for_in_a_state_that_is_over_is_not_taken() -> None:
+def test_follower_ignores_snapshot_requested_in_earlier_epoch() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, offset=-1, snapshot=(90, 4))
     raft.step(200, RequestReceived("t", BeginEpoch(3, 6)))
@@ -250,7 +250,7 @@ def test_a_snapshot_that_was_asked_for_in_a_state_that_is_over_is_not_taken() ->
 
 
 @pytest.mark.behaviour("R-235")
-def test_a_snapshot_takes_the_place_of_the_log() -> None:
+def test_follower_snapshot_replaces_log() -> None:
     raft, fetch = fetching(end=10, epoch=3)
     ready = fetched(raft, fetch, offset=-1, snapshot=(90, 4))
     assert ready.load_snapshot == (90, 4)
@@ -267,11 +267,11 @@ def test_a_snapshot_takes_the_place_of_the_log() -> None:
     assert [s.request for s in ready.sends] == [Fetch(FIRST, 5, 90, 4, 90, 500)]
 
 
-def test_a_fetch_that_failed_is_asked_again_shortly() -> None:
-    for said in (RequestFailed, None):
+def test_follower_failed_fetch_is_retried_after_backoff() -> None:
+    for response in (RequestFailed, None):
         raft, fetch = fetching()
         event: RaftEvent = RequestFailed(2, fetch)
-        if said is None:
+        if response is None:
             event = ResponseReceived(2, fetch, RaftFetchResponse(ErrorCode.UNKNOWN_SERVER_ERROR, 5, 2))
         assert not raft.step(100, event).sends
         assert raft.deadline_ms == 120
@@ -279,7 +279,7 @@ def test_a_fetch_that_failed_is_asked_again_shortly() -> None:
 
 
 @pytest.mark.behaviour("R-209")
-def test_an_answer_that_names_another_leader_is_followed() -> None:
+def test_follower_fetch_response_with_newer_leader_is_followed() -> None:
     for error in (FENCED, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         raft, fetch = fetching()
         raft.step(100, ResponseReceived(2, fetch, RaftFetchResponse(error, 8, 3)))
@@ -292,7 +292,7 @@ def test_an_answer_that_names_another_leader_is_followed() -> None:
     assert (raft.epoch, raft.leader_id) == (5, 2)
 
 
-def test_a_leader_whose_process_is_gone_is_replaced_at_once() -> None:
+def test_follower_connection_refused_by_leader_starts_election_at_once() -> None:
     raft, fetch = fetching()
     fetched(raft, fetch, high_watermark=0)
     raft.step(200, PeerConnectionRefused(3))
@@ -316,10 +316,10 @@ def test_a_leader_whose_process_is_gone_is_replaced_at_once() -> None:
     [(1, 3, 2, 0), (3, 3, 2, 75), (1, 5, 2, 0), (3, 5, 2, 37.5), (4, 5, 2, 75), (5, 5, 2, 112.5), (2, 2, 1, 0)],
 )
 @pytest.mark.parametrize("gone", [True, False])
-def test_followers_that_lost_their_leader_take_turns(
+def test_followers_without_leader_start_elections_one_after_the_other(
     number: int, count: int, leader: int, wait: float, gone: bool
 ) -> None:
-    """Who asked at the same moment as another would divide the votes; who waits gives its pre-vote."""
+    """Simultaneous candidates would split the votes; waiting followers grant their pre-vote."""
     voters = VoterSetHistory(KEYS[n] for n in range(1, count + 1))
     raft = RaftStateMachine(KEYS[number], voters, HardState(5, leader), LogSummary(), lambda: 0.5)
     raft.step(0, RaftStarted())
@@ -339,7 +339,7 @@ def test_followers_that_lost_their_leader_take_turns(
     assert isinstance(raft.state, ProspectiveState)
 
 
-def test_a_turn_is_over_when_the_leader_is_heard_again() -> None:
+def test_follower_election_delay_is_reset_by_leader_response() -> None:
     raft = RaftStateMachine(THIRD, VoterSetHistory([FIRST, SECOND, THIRD]), HardState(5, 2), LogSummary(), lambda: 0.5)
     raft.step(0, RaftStarted())
     raft.step(100, PeerConnectionRefused(2))
@@ -351,7 +351,7 @@ def test_a_turn_is_over_when_the_leader_is_heard_again() -> None:
     assert raft.state.deadline_ms == 2_225, "another time, another turn"
 
 
-def test_elections_are_counted() -> None:
+def test_epoch_election_counts_votes() -> None:
     election = EpochElection({1: True, 2: False, 3: False})
     assert not election.is_vote_granted(2)
     assert election.is_vote_granted(1)

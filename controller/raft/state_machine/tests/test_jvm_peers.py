@@ -1,6 +1,6 @@
-"""What ends a raft node of Apache Kafka's is never said to one (R-254 to R-260): a test a row.
+"""Responses that would stop a Raft node of Apache Kafka (R-254 to R-260): never sent.
 
-The same is looked at with every answer in the simulation (``raft_invariants.py``).
+The simulation checks the same for every response (``raft_invariants.py``).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ NEW = ReplicaKey(3, bytes([9] * 16))
         FetchSnapshot(NEW, 6, (8, 3), 0, 1000),
     ],
 )
-def test_what_a_jvm_node_says_is_never_an_invalid_request(request_: Any) -> None:
+def test_request_of_jvm_node_never_returns_a_fatal_error(request_: Any) -> None:
     for make in (leader_with_log, follower, resigned):
         raft = make()
         replies = raft.step(1700, RequestReceived("t", request_)).replies + raft.step(9000, Tick()).replies
@@ -80,7 +80,7 @@ def test_what_a_jvm_node_says_is_never_an_invalid_request(request_: Any) -> None
 
 
 @pytest.mark.behaviour("R-256")
-def test_a_leader_that_left_the_voters_is_still_one_that_can_be_reached() -> None:
+def test_leader_removed_from_voters_is_still_reachable() -> None:
     raft = follower()
     raft.voters = VoterSetHistory([FIRST, THIRD])
     assert raft.leader_id == 2
@@ -88,25 +88,25 @@ def test_a_leader_that_left_the_voters_is_still_one_that_can_be_reached() -> Non
 
 
 @pytest.mark.behaviour("R-257")
-def test_nobody_is_told_that_it_leads_itself() -> None:
-    """Who forgot it, with its disk, would end."""
+def test_response_never_names_the_receiver_as_leader() -> None:
+    """A node that lost its disk, and with it its leadership, would stop."""
     for request in (Vote(NEW._replace(id=2), 5, 0, 0, pre_vote=True), Fetch(NEW._replace(id=2), 4, 0, 0, -1, 500)):
         raft = follower()
-        said = response_to(raft, request)
-        assert (said.epoch, said.leader_id) == (5, NO_NODE_ID)
+        response = response_to(raft, request)
+        assert (response.epoch, response.leader_id) == (5, NO_NODE_ID)
         assert raft.leader_id == 2
-    said = response_to(follower(), Fetch(THIRD, 4, 0, 0, -1, 500))
-    assert (said.error, said.leader_id) == (ErrorCode.FENCED_LEADER_EPOCH, 2)
+    response = response_to(follower(), Fetch(THIRD, 4, 0, 0, -1, 500))
+    assert (response.error, response.leader_id) == (ErrorCode.FENCED_LEADER_EPOCH, 2)
 
 
 @pytest.mark.behaviour("R-257")
-def test_who_does_not_lead_any_more_names_nobody() -> None:
+def test_resigned_leader_names_no_leader() -> None:
     assert response_to(resigned(), Fetch(SECOND, 6, 0, 0, -1, 500)).leader_id == NO_NODE_ID
 
 
 @pytest.mark.behaviour("R-258")
-def test_a_new_leader_tells_no_high_watermark_before_it_commits_in_its_own_epoch() -> None:
-    """What it tells then is above all that was told before: every record that was committed is in its log."""
+def test_new_leader_advertises_high_watermark_only_after_commit_in_own_epoch() -> None:
+    """That high watermark is above all earlier ones: every committed record is in its log."""
     raft = leader_of_voters(1, 2, 3, commits=False)
     raft.raise_high_watermark(1)
     told = [r.response.high_watermark for r in replica_fetches(raft, 2, 1520, 1).replies]  # type: ignore[union-attr]
@@ -116,26 +116,26 @@ def test_a_new_leader_tells_no_high_watermark_before_it_commits_in_its_own_epoch
 
 
 @pytest.mark.behaviour("R-259")
-def test_a_log_that_parts_is_cut_above_what_is_committed() -> None:
-    """What is committed is in the leader's log under the same epochs, so the end it names lies above."""
+def test_diverging_end_offset_is_above_high_watermark_of_follower() -> None:
+    """Committed records are in the leader's log with the same epochs, so the returned end offset is above them."""
     chain = LogSummary(20, [(1, 0), (3, 10), (5, 15)])
     raft = RaftStateMachine(FIRST, VoterSetHistory([FIRST]), HardState(5), chain, lambda: 0.5)
     raft.step(0, RaftStarted())
     raft.step(0, LogFlushed(raft.log_summary.end_offset))
-    committed = 12  # of the asker, whose log is (1, 0), (3, 10), (4, 12) to 19
-    said = response_to(raft, Fetch(SECOND, raft.epoch, 19, 4, committed, 500))
-    assert said.diverging is not None
-    assert said.diverging[1] >= committed
+    committed = 12  # high watermark of the follower, whose log is (1, 0), (3, 10), (4, 12) to 19
+    response = response_to(raft, Fetch(SECOND, raft.epoch, 19, 4, committed, 500))
+    assert response.diverging is not None
+    assert response.diverging[1] >= committed
 
 
 @pytest.mark.behaviour("R-260")
-def test_a_part_of_a_snapshot_is_the_one_that_was_asked_for() -> None:
-    said = response_to(leader_with_log(), FetchSnapshot(SECOND, 6, (8, 3), 100, 1000, size_bytes=300))
-    assert (said.error, said.snapshot, said.position, said.size_bytes) == (OK, (8, 3), 100, 300)
+def test_fetch_snapshot_response_has_requested_snapshot_and_position() -> None:
+    response = response_to(leader_with_log(), FetchSnapshot(SECOND, 6, (8, 3), 100, 1000, size_bytes=300))
+    assert (response.error, response.snapshot, response.position, response.size_bytes) == (OK, (8, 3), 100, 300)
 
 
 @pytest.mark.parametrize(
-    ("row", "asker", "request_", "said"),
+    ("row", "asker", "request_", "response"),
     [
         ("R-254", 2, Vote(SECOND, 5, 0, 0), {"error": ErrorCode.INVALID_REQUEST}),
         ("R-255", 2, Vote(SECOND, 5, 0, 0), {"error": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
@@ -147,11 +147,11 @@ def test_a_part_of_a_snapshot_is_the_one_that_was_asked_for() -> None:
         ("R-260", 2, FetchSnapshot(SECOND, 5, (8, 3), 0), {"snapshot": (9, 3)}),
     ],
 )
-def test_the_simulation_would_see_it(row: str, asker: int, request_: Any, said: dict[str, Any]) -> None:
+def test_raft_invariants_detect_fatal_response(row: str, asker: int, request_: Any, response: dict[str, Any]) -> None:
     host = SimulatedHost(1)
     host.machine = follower()
-    promises = RaftInvariants({1: host})
-    promises.leaders[5] = 2
+    invariants = RaftInvariants({1: host})
+    invariants.leaders[5] = 2
     ticket = (asker, 1, request_)
     kinds: dict[type, AnyRaftResponse] = {
         Vote: RaftResponse(OK, 5, -1),
@@ -159,6 +159,6 @@ def test_the_simulation_would_see_it(row: str, asker: int, request_: Any, said: 
         FetchSnapshot: RaftFetchSnapshotResponse(OK, 5, -1, (8, 3)),
     }
     right = kinds[type(request_)]
-    promises.on_response(host, ticket, right)
+    invariants.on_response(host, ticket, right)
     with pytest.raises(AssertionError, match=row):
-        promises.on_response(host, ticket, right._replace(**said))
+        invariants.on_response(host, ticket, right._replace(**response))

@@ -1,4 +1,4 @@
-"""Epochs of others, and what a leader does (R-209 to R-221, R-227, R-228, R-243)."""
+"""Higher epochs, and the Raft leader (R-209 to R-221, R-227, R-228, R-243)."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ from ottla.wire.messages.control_records import KRaftVersionRecord
         (BeginEpoch(2, 6), OK, 6, 2),
         (BeginEpoch(2, 4), FENCED, 5, -1),
         (BeginEpoch(-1, 6), INVALID, 5, -1),
-        (BeginEpoch(2, 6, SECOND), INVALID_KEY, 6, 2),  # followed first
+        (BeginEpoch(2, 6, SECOND), INVALID_KEY, 6, 2),  # the epoch is adopted first
         (BeginEpoch(2, 6, FIRST), OK, 6, 2),
-        (BeginEpoch(1, 6), OK, 5, -1),  # who says it is us is wrong
+        (BeginEpoch(1, 6), OK, 5, -1),  # naming this node as leader is invalid
         (EndEpoch(2, 6), OK, 6, 2),
         (EndEpoch(2, 4), FENCED, 5, -1),
         (EndEpoch(-1, 6), INVALID, 5, -1),
     ],
 )
-def test_a_leader_that_makes_itself_known_is_followed(
+def test_begin_quorum_epoch_valid_leader_is_followed(
     request_: Any, error: ErrorCode, epoch: int, leader_id: int
 ) -> None:
     raft = unattached()
-    said = response_to(raft, request_)
-    assert (said.error, said.epoch, said.leader_id) == (error, epoch, leader_id)
+    response = response_to(raft, request_)
+    assert (response.error, response.epoch, response.leader_id) == (error, epoch, leader_id)
     assert (raft.epoch, raft.leader_id) == (epoch, leader_id)
 
 
-def test_two_leaders_of_one_epoch_are_never_believed() -> None:
+def test_begin_quorum_epoch_second_leader_of_epoch_is_protocol_violation() -> None:
     raft = follower()
     raft.step(2000, Tick())
     doubt = raft.step(2001, RequestReceived("t", BeginEpoch(3, 5))).protocol_violation
@@ -87,10 +87,10 @@ def test_two_leaders_of_one_epoch_are_never_believed() -> None:
 
 @pytest.mark.behaviour("R-215")
 @pytest.mark.parametrize(
-    ("places", "wait"),
+    ("positions", "wait"),
     [
         ([True], 0),
-        ([], 0),  # a leader that started again knows no successor
+        ([], 0),  # a restarted leader has no preferred successors
         ([False, False], 1000),
         ([False, True], 500),
         ([False, True, False], 250),
@@ -98,12 +98,12 @@ def test_two_leaders_of_one_epoch_are_never_believed() -> None:
         ([False, False, False, True], 500),
     ],
 )
-def test_successors_wait_by_their_place(places: list[bool], wait: float) -> None:
-    assert successor_wait_ms(places, 1000) == wait
+def test_successor_wait_ms_increases_with_position(positions: list[bool], wait: float) -> None:
+    assert successor_wait_ms(positions, 1000) == wait
 
 
 @pytest.mark.behaviour("R-215")
-def test_only_who_follows_the_leader_that_goes_hurries() -> None:
+def test_end_quorum_epoch_shortens_timeout_of_followers_only() -> None:
     for raft in (unattached(), prospective(), candidate(), leader_with_log()):
         state, deadline = raft.state, raft.state.deadline_ms
         response_to(raft, EndEpoch(THIRD.id if raft.epoch == 5 else 2, raft.epoch - 1, (FIRST,)), 10)
@@ -118,14 +118,14 @@ def test_only_who_follows_the_leader_that_goes_hurries() -> None:
 
 
 @pytest.mark.behaviour("R-215")
-def test_the_first_successor_tries_at_once() -> None:
+def test_end_quorum_epoch_first_successor_starts_election_at_once() -> None:
     for successors, deadline in (((FIRST, THIRD), 10), ((THIRD, FIRST), 510), ((THIRD,), 1010), ((), 10)):
         raft = follower()
         response_to(raft, EndEpoch(2, 5, successors), 10)
         assert raft.deadline_ms == deadline
 
 
-def test_a_resigned_leader_tells_all_who_has_most_first_and_then_tries_again() -> None:
+def test_resign_sends_end_quorum_epoch_with_most_caught_up_successor_first() -> None:
     raft = leader(end=10, epoch=3)
     for key, end in ((SECOND, 10), (THIRD, 11)):
         raft.step(1600, RequestReceived("f", Fetch(key, 6, end, 3 if end == 10 else 6)))
@@ -157,14 +157,14 @@ def test_a_resigned_leader_tells_all_who_has_most_first_and_then_tries_again() -
         (Fetch(SECOND, 7, 10, 3), ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_a_fetch_is_checked_in_order(fetch: Fetch, error: ErrorCode) -> None:
+def test_leader_fetch_is_validated_in_kafkas_order(fetch: Fetch, error: ErrorCode) -> None:
     assert response_to(leader_with_log(), fetch).error == error
 
 
 @pytest.mark.behaviour("R-217")
-def test_only_the_leader_serves() -> None:
-    said = response_to(follower(), Fetch(THIRD, 5, 0, 0))
-    assert (said.error, said.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+def test_follower_fetch_request_returns_not_leader_or_follower() -> None:
+    response = response_to(follower(), Fetch(THIRD, 5, 0, 0))
+    assert (response.error, response.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
 
 
 CHAIN = [(2, 0), (4, 10), (7, 20)]
@@ -197,7 +197,7 @@ CHAIN = [(2, 0), (4, 10), (7, 20)]
         (0, [(0, 0)], 0, 0, "valid"),  # (0, 0) is never served
     ],
 )
-def test_where_a_log_parts_from_ours(
+def test_validate_offset_and_epoch_returns_divergence_or_snapshot(
     start: int, snapshots: list[tuple[int, int]], offset: int, epoch: int, expected: Any
 ) -> None:
     epochs = [(e, max(o, start)) for e, o in CHAIN if e >= 4 or start == 0]
@@ -206,7 +206,7 @@ def test_where_a_log_parts_from_ours(
 
 
 @pytest.mark.behaviour("R-227")
-def test_committed_is_what_a_majority_has_of_this_epoch() -> None:
+def test_high_watermark_is_majority_offset_of_current_epoch() -> None:
     raft = leader_with_log()
     assert raft.high_watermark == -1
     raft.step(1600, RequestReceived("a", Fetch(SECOND, 6, 10, 3)))
@@ -224,7 +224,7 @@ def test_committed_is_what_a_majority_has_of_this_epoch() -> None:
 
 
 @pytest.mark.behaviour("R-219")
-def test_who_is_no_voter_does_not_count() -> None:
+def test_high_watermark_ignores_replicas_that_are_not_voters() -> None:
     raft = leader_with_log()
     for key in (KEYS[5], ReplicaKey(2, bytes([9] * 16)), ReplicaKey(2), ReplicaKey(-1)):
         raft.step(1600, RequestReceived("a", Fetch(key, 6, 11, 6)))
@@ -234,8 +234,8 @@ def test_who_is_no_voter_does_not_count() -> None:
 
 
 @pytest.mark.behaviour("R-201")
-def test_an_entry_without_directory_means_any() -> None:
-    """kraft.version 0: the voters are known by their ids alone."""
+def test_voter_without_directory_id_matches_any_directory() -> None:
+    """kraft.version 0: voters are identified by their ids alone."""
     raft = leader_with_log()
     raft.voters = VoterSetHistory(map(ReplicaKey, (1, 2, 3)))
     raft.step(1600, RequestReceived("a", Fetch(SECOND, 6, 11, 6)))
@@ -243,7 +243,7 @@ def test_an_entry_without_directory_means_any() -> None:
     assert raft.high_watermark == 11
 
 
-def test_who_uses_the_leaders_id_gets_nothing() -> None:
+def test_fetch_with_leader_id_returns_unknown_server_error() -> None:
     raft = leader_with_log()
     for key in (FIRST, ReplicaKey(1, bytes([9] * 16))):
         (reply,) = raft.step(1600, RequestReceived("a", Fetch(key, 6, 4, 3))).replies
@@ -253,7 +253,7 @@ def test_who_uses_the_leaders_id_gets_nothing() -> None:
 
 
 @pytest.mark.behaviour("R-220")
-def test_a_fetch_waits_for_records_or_for_the_high_watermark_or_its_time() -> None:
+def test_fetch_waits_for_records_high_watermark_or_timeout() -> None:
     raft = leader_with_log()
     raft.step(1600, RequestReceived("x", Fetch(SECOND, 6, 11, 6)))
     waiting = Fetch(SECOND, 6, 11, 6, high_watermark=11, max_wait_ms=500)
@@ -278,20 +278,20 @@ def test_a_fetch_waits_for_records_or_for_the_high_watermark_or_its_time() -> No
 @pytest.mark.parametrize(
     "fetch",
     [
-        Fetch(SECOND, 6, 10, 3, 11, 500),  # there are records
-        Fetch(SECOND, 6, 11, 6, 10, 500),  # it does not know the high watermark
-        Fetch(SECOND, 6, 11, 6, 11, 0),  # it does not want to wait
+        Fetch(SECOND, 6, 10, 3, 11, 500),  # records are available
+        Fetch(SECOND, 6, 11, 6, 10, 500),  # an older high watermark
+        Fetch(SECOND, 6, 11, 6, 11, 0),  # no wait time
         Fetch(SECOND, 6, 12, 6, 11, 500),  # diverging
     ],
 )
-def test_what_is_answered_at_once(fetch: Fetch) -> None:
+def test_fetch_with_available_data_is_answered_at_once(fetch: Fetch) -> None:
     raft = leader_with_log()
     raft.step(1600, RequestReceived("x", Fetch(THIRD, 6, 11, 6)))
     assert raft.high_watermark == 11
     assert len(raft.step(1610, RequestReceived("a", fetch)).replies) == 1
 
 
-def test_a_fetch_that_waits_is_answered_once_when_its_leader_goes() -> None:
+def test_delayed_fetch_is_answered_once_on_leader_change() -> None:
     raft = leader_with_log()
     raft.step(1600, RequestReceived("f", Fetch(SECOND, 6, 11, 6, 11, 500)))
     raft.step(1601, RequestReceived("g", Fetch(THIRD, 6, 11, 6, 11, 500)))
@@ -304,7 +304,7 @@ def test_a_fetch_that_waits_is_answered_once_when_its_leader_goes() -> None:
 
 
 @pytest.mark.behaviour("R-228")
-def test_a_leader_nobody_listens_to_resigns() -> None:
+def test_leader_without_majority_of_fetches_resigns() -> None:
     raft = leader_with_log(count=5)
     deadline = raft.state.deadline_ms
     assert deadline == 1502 + 3000
@@ -321,7 +321,7 @@ def test_a_leader_nobody_listens_to_resigns() -> None:
     assert isinstance(raft.state, ResignedState)
 
 
-def test_a_leader_makes_itself_known_until_it_is_fetched_from() -> None:
+def test_leader_repeats_begin_quorum_epoch_until_fetched() -> None:
     raft = candidate()
     ready = raft.step(1502, ResponseReceived(2, Vote(FIRST, 6, 0, 0), RaftResponse(OK, 6, -1, vote_granted=True)))
     assert [(s.peer, s.request) for s in ready.sends] == [(2, BeginEpoch(1, 6, SECOND)), (3, BeginEpoch(1, 6, THIRD))]
@@ -335,7 +335,7 @@ def test_a_leader_makes_itself_known_until_it_is_fetched_from() -> None:
 
 
 @pytest.mark.behaviour("R-243")
-def test_the_first_leader_writes_the_quorum_down_and_no_other() -> None:
+def test_first_leader_appends_kraft_version_and_voters_records() -> None:
     raft = RaftStateMachine(
         FIRST,
         VoterSetHistory([FIRST]),
@@ -351,10 +351,10 @@ def test_the_first_leader_writes_the_quorum_down_and_no_other() -> None:
     assert (raft.voters.offset, raft.voters.record, raft.voters.kraft_version) == (2, voters_record(1), 1)
 
 
-def test_a_leader_that_hears_of_a_higher_epoch_lets_go() -> None:
-    for news in (BeginEpoch(2, 7), Vote(SECOND, 7, 3, 10)):
+def test_leader_steps_down_on_higher_epoch() -> None:
+    for request in (BeginEpoch(2, 7), Vote(SECOND, 7, 3, 10)):
         raft = leader_with_log()
-        response_to(raft, news)
+        response_to(raft, request)
         assert not raft.is_leader
         assert raft.epoch == 7
     raft = leader_with_log()

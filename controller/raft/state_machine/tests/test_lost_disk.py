@@ -1,6 +1,6 @@
-"""A voter of a fixed set whose disk is empty: it may have voted before, and votes only where nobody ever did.
+"""Voter of a static quorum with an empty disk: it may have voted before, so it votes only in a new quorum.
 
-``RAFT_SEEDS=1000`` runs that many quorums whose voters lose their disks, instead of a few.
+``RAFT_SEEDS=1000`` runs that many quorums whose voters lose their disks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOBODY = ReplicaKey(-1)
 
 
 def voter(age: VoterState, hard: HardState = HardState(0), end: int = 0, count: int = 3) -> RaftStateMachine:  # noqa: B008
-    """Replica 1 of several that the settings name, started."""
+    """Return replica 1 of static voters, started."""
     chain = LogSummary(end, [(hard.epoch, 0)] if end else [])
     voters = VoterSetHistory(ReplicaKey(i) for i in range(1, count + 1))
     peers = tuple(range(2, count + 1))
@@ -68,7 +68,7 @@ def requests_by_peer(ready: Ready) -> dict[int, type[RaftRequest]]:
         (WHOLE, Vote(SECOND, 1, 0, 0), True, WHOLE),
         (WHOLE, Vote(SECOND, 2, 1, 5), True, WHOLE),
         (NEW, Vote(SECOND, 0, 0, 0, pre_vote=True), True, NEW),
-        (NEW, Vote(SECOND, 1, 0, 0), True, WHOLE),  # with its first vote it is like all others
+        (NEW, Vote(SECOND, 1, 0, 0), True, WHOLE),  # after its first vote it is an ordinary voter
         (NEW, Vote(SECOND, 2, 1, 5, pre_vote=True), False, WIPED),
         (NEW, Vote(SECOND, 2, 1, 5), False, WIPED),
         (NEW, Vote(SECOND, 2, 0, 5), False, WIPED),
@@ -77,7 +77,7 @@ def requests_by_peer(ready: Ready) -> dict[int, type[RaftRequest]]:
         (WIPED, Vote(SECOND, 2, 1, 5), False, WIPED),
     ],
 )
-def test_an_empty_voter_votes_only_for_an_empty_log_and_never_once_it_knows_of_a_quorum(
+def test_voter_with_empty_disk_votes_only_for_empty_logs_before_it_knows_a_quorum(
     age: VoterState, vote: Vote, granted: bool, then: VoterState
 ) -> None:
     raft = voter(age)
@@ -87,7 +87,7 @@ def test_an_empty_voter_votes_only_for_an_empty_log_and_never_once_it_knows_of_a
     assert raft.hard_state.voted_key == (SECOND if granted and not vote.pre_vote else None)
 
 
-def test_what_it_learned_is_on_the_disk_before_it_is_answered() -> None:
+def test_voter_state_is_persisted_before_vote_response() -> None:
     ready = voter(NEW).step(1, RequestReceived("t", Vote(SECOND, 0, 0, 5, pre_vote=True)))
     assert ready.hard_state == HardState(0, voter_state=WIPED)
     ready = voter(NEW).step(1, RequestReceived("t", Vote(SECOND, 1, 0, 0)))
@@ -97,7 +97,7 @@ def test_what_it_learned_is_on_the_disk_before_it_is_answered() -> None:
 # ------------------------------------------------------------------ standing
 
 
-def test_who_knows_of_a_quorum_does_not_stand_and_asks_the_others_how_far_they_are() -> None:
+def test_learning_voter_starts_no_election_and_queries_all_voters() -> None:
     raft = voter(WIPED)
     assert isinstance(raft.state, UnattachedState)
     for at in (150, 3_000, 20_000):
@@ -109,15 +109,15 @@ def test_who_knows_of_a_quorum_does_not_stand_and_asks_the_others_how_far_they_a
     assert (raft.epoch, raft.responded_voters) == (4, {2})
 
 
-def stands(age: VoterState = NEW, count: int = 3) -> tuple[RaftStateMachine, Vote]:
+def prospective_voter(age: VoterState = NEW, count: int = 3) -> tuple[RaftStateMachine, Vote]:
     raft = voter(age, count=count)
     raft.step(150, Tick())
     assert isinstance(raft.state, ProspectiveState)
     return raft, Vote(FIRST, 0, 0, 0, True)
 
 
-def test_a_newborn_waits_for_what_everybody_says_that_can_be_asked() -> None:
-    raft, pre = stands()
+def test_newborn_voter_waits_for_all_reachable_voters() -> None:
+    raft, pre = prospective_voter()
     raft.step(160, ResponseReceived(2, pre, RaftResponse(OK, 0, -1, vote_granted=True)))
     assert isinstance(raft.state, ProspectiveState), "the third may have a log"
     raft.step(161, ResponseReceived(3, pre, RaftResponse(OK, 0, -1, vote_granted=True)))
@@ -128,21 +128,21 @@ def test_a_newborn_waits_for_what_everybody_says_that_can_be_asked() -> None:
     assert raft.hard_state == HardState(1, 1)
 
 
-def test_who_cannot_be_asked_is_not_waited_for_and_who_is_silent_only_for_a_while() -> None:
+def test_newborn_voter_skips_unreachable_and_slow_voters() -> None:
     for order in ((2, 3), (3, 2)):
-        raft, pre = stands()
+        raft, pre = prospective_voter()
         for peer in order:
             granted = ResponseReceived(2, pre, RaftResponse(OK, 0, -1, vote_granted=True))
             raft.step(160, granted if peer == 2 else RequestFailed(3, pre))
         assert isinstance(raft.state, CandidateState)
-    raft, pre = stands()
+    raft, pre = prospective_voter()
     raft.step(160, ResponseReceived(2, pre, RaftResponse(OK, 0, -1, vote_granted=True)))
     raft.step(3_000, Tick())
     assert isinstance(raft.state, CandidateState)
 
 
-def test_a_refusal_says_that_there_was_a_quorum() -> None:
-    raft, pre = stands(count=5)
+def test_rejected_pre_vote_makes_newborn_voter_learning() -> None:
+    raft, pre = prospective_voter(count=5)
     ready = raft.step(160, ResponseReceived(2, pre, RaftResponse(OK, 0, -1)))
     assert isinstance(raft.state, UnattachedState)
     assert ready.hard_state == HardState(0, voter_state=WIPED)
@@ -151,8 +151,8 @@ def test_a_refusal_says_that_there_was_a_quorum() -> None:
     assert isinstance(raft.state, UnattachedState), "what the others say comes too late"
 
 
-def test_a_vote_that_comes_when_the_election_is_over_elects_nobody() -> None:
-    """Who gave it may have lost its disk since, and voted for somebody else."""
+def test_vote_received_at_election_timeout_is_ignored() -> None:
+    """The voter may have lost its disk since, and voted for another candidate."""
     raft = candidate()
     vote = Vote(FIRST, raft.epoch, 0, 0)
     raft.step(raft.state.deadline_ms, ResponseReceived(2, vote, RaftResponse(OK, raft.epoch, -1, vote_granted=True)))
@@ -162,8 +162,8 @@ def test_a_vote_that_comes_when_the_election_is_over_elects_nobody() -> None:
 # ------------------------------------------------------------------ learning
 
 
-def learns(raft: RaftStateMachine, at: float = 100) -> Fetch:
-    """Follow 2 in epoch 7; gives the fetch that is under way."""
+def follow_leader(raft: RaftStateMachine, at: float = 100) -> Fetch:
+    """Follow replica 2 in epoch 7; return the pending fetch."""
     raft.step(at, RequestReceived("t", BeginEpoch(2, 7)))
     assert isinstance(raft.state, RaftFollowerState)
     assert raft.hard_state.voter_state == WIPED
@@ -171,51 +171,55 @@ def learns(raft: RaftStateMachine, at: float = 100) -> Fetch:
     return raft.requests.pending_fetch
 
 
-def nothing(raft: RaftStateMachine, high_watermark: int = 0) -> RaftFetchResponse:
+def empty_response(raft: RaftStateMachine, high_watermark: int = 0) -> RaftFetchResponse:
     return RaftFetchResponse(OK, raft.epoch, 2, high_watermark=high_watermark)
 
 
-def test_a_leader_that_it_did_not_elect_makes_it_learn_and_it_fetches_as_nobody() -> None:
+def test_unelected_leader_makes_newborn_voter_learn_without_replica_id() -> None:
     raft = voter(NEW)
-    fetch = learns(raft)
+    fetch = follow_leader(raft)
     assert fetch.replica == NOBODY
-    raft.step(110, ResponseReceived(2, fetch, nothing(raft)))
-    assert raft.hard_state.voter_state == WIPED, "nobody was told that it has this"
+    raft.step(110, ResponseReceived(2, fetch, empty_response(raft)))
+    assert raft.hard_state.voter_state == WIPED, "nobody was messages that it has this"
 
 
-def test_once_all_have_answered_and_the_leader_has_nothing_more_it_votes_again() -> None:
+def test_learning_voter_votes_again_after_all_responses_and_leader_log_end() -> None:
     raft = voter(WIPED)
     raft.step(10, ResponseReceived(3, Vote(FIRST, 0, 0, 0, True), RaftResponse(ErrorCode.FENCED_LEADER_EPOCH, 7, -1)))
-    fetch = learns(raft)
+    fetch = follow_leader(raft)
     assert fetch.replica == NOBODY, "its leader did not answer yet"
-    raft.step(110, ResponseReceived(2, fetch, nothing(raft)._replace(offset=0), (FetchedRaftBatch(0, 4, 7, b""),)))
+    raft.step(
+        110, ResponseReceived(2, fetch, empty_response(raft)._replace(offset=0), (FetchedRaftBatch(0, 4, 7, b""),))
+    )
     fetch = raft.requests.pending_fetch or next_fetch(raft)
     assert fetch.replica == FIRST
-    raft.step(120, ResponseReceived(2, fetch, nothing(raft)._replace(offset=5), (FetchedRaftBatch(5, 6, 7, b""),)))
+    raft.step(
+        120, ResponseReceived(2, fetch, empty_response(raft)._replace(offset=5), (FetchedRaftBatch(5, 6, 7, b""),))
+    )
     assert raft.hard_state.voter_state == WIPED, "there was more"
     fetch = raft.requests.pending_fetch or next_fetch(raft)
-    raft.step(130, ResponseReceived(2, fetch, nothing(raft)._replace(offset=7)))
+    raft.step(130, ResponseReceived(2, fetch, empty_response(raft)._replace(offset=7)))
     assert raft.hard_state.voter_state == WIPED, "what came was damaged"
     fetch = raft.requests.pending_fetch or next_fetch(raft)
-    ready = raft.step(140, ResponseReceived(2, fetch, nothing(raft)))
+    ready = raft.step(140, ResponseReceived(2, fetch, empty_response(raft)))
     assert ready.hard_state == HardState(7, 2)
     assert response_to(raft, Vote(THIRD, 8, 7, 7)).vote_granted
 
 
 def next_fetch(raft: RaftStateMachine) -> Fetch:
-    """The one that is sent once what came lies on the disk."""
+    """Return the fetch that is sent once the records are flushed."""
     raft.step(115, LogFlushed(raft.log_summary.end_offset))
     assert raft.requests.pending_fetch is not None
     return raft.requests.pending_fetch
 
 
-def test_where_not_all_answer_it_is_silent_until_nothing_can_rest_on_what_it_said_before() -> None:
+def test_learning_voter_without_all_responses_fetches_anonymously_until_timeout() -> None:
     raft = voter(NEW)
-    fetch = learns(raft)
+    fetch = follow_leader(raft)
     at, sent = 100.0, [(100.0, fetch.replica)]
     while raft.hard_state.voter_state == WIPED and at < 12_000:
         at += 400
-        raft.step(at, ResponseReceived(2, fetch, nothing(raft)))
+        raft.step(at, ResponseReceived(2, fetch, empty_response(raft)))
         assert raft.requests.pending_fetch is not None
         fetch = raft.requests.pending_fetch
         sent.append((at, fetch.replica))
@@ -224,9 +228,9 @@ def test_where_not_all_answer_it_is_silent_until_nothing_can_rest_on_what_it_sai
     assert at == first + 400, "the next answer is the leader's end"
 
 
-def test_a_question_is_not_asked_again_of_who_answered_and_again_of_who_did_not() -> None:
+def test_query_is_repeated_only_to_voters_without_response() -> None:
     raft = voter(NEW)
-    learns(raft)
+    follow_leader(raft)
     assert raft.requests.next_request_ms[3] == float("inf")
     vote = Vote(FIRST, 7, 0, 0, True, ReplicaKey(3))
     ready = raft.step(200, RequestFailed(3, vote))
@@ -236,107 +240,107 @@ def test_a_question_is_not_asked_again_of_who_answered_and_again_of_who_did_not(
     assert requests_by_peer(raft.step(300, Tick())).get(3) is not Vote
 
 
-def test_who_finds_no_leader_says_so_once() -> None:
+def test_learning_voter_without_leader_logs_once() -> None:
     raft = voter(WIPED)
-    told = [raft.step(at, Tick()).log_message for at in range(0, 60_000, 500)]
-    (news,) = [x for x in told if x is not None]
-    assert "ottla cluster recover" in news[1]
-    assert told.index(news) == 20
+    messages = [raft.step(at, Tick()).log_message for at in range(0, 60_000, 500)]
+    (message,) = [x for x in messages if x is not None]
+    assert "ottla cluster recover" in message[1]
+    assert messages.index(message) == 20
     raft = voter(NEW)
     assert not [x for x in (raft.step(at, Tick()).log_message for at in range(0, 60_000, 500)) if x is not None]
 
 
-def test_who_learns_late_of_a_quorum_looks_for_its_leader_before_it_says_that_there_is_none() -> None:
+def test_newborn_voter_that_learns_late_logs_after_full_timeout() -> None:
     raft = voter(NEW)
     for at in range(0, 20_000, 500):
         raft.step(at, Tick())
     ready = raft.step(20_000, RequestReceived("t", Vote(SECOND, raft.epoch, 0, 5, pre_vote=True)))
     assert ready.log_message is not None
     assert raft.hard_state.voter_state == WIPED
-    told = {at: raft.step(at, Tick()).log_message for at in range(20_000, 60_000, 500)}
-    (said_ms,) = [at for at, news in told.items() if news is not None]
+    messages = {at: raft.step(at, Tick()).log_message for at in range(20_000, 60_000, 500)}
+    (said_ms,) = [at for at, message in messages.items() if message is not None]
     assert 30_000 <= said_ms < 33_000
 
 
 # ------------------------------------------------------------------ quorums whose voters lose their disks
 
 
-def afterwards(box: SimulatedQuorum) -> None:
-    """Once the trouble is over it goes on, and nobody is left that does not vote."""
-    box.remove_faults()
-    committed = len(box.invariants.committed)
-    box.run_until(lambda: len(box.leaders()) == 1 and box.reached(committed + 20))
-    box.run_until(lambda: all(h.hard_state.voter_state == WHOLE for h in box.hosts.values()))
+def check_recovery(quorum: SimulatedQuorum) -> None:
+    """Remove the faults; check progress, and that every voter votes again."""
+    quorum.remove_faults()
+    committed = len(quorum.invariants.committed)
+    quorum.run_until(lambda: len(quorum.leaders()) == 1 and quorum.reached(committed + 20))
+    quorum.run_until(lambda: all(h.hard_state.voter_state == WHOLE for h in quorum.hosts.values()))
 
 
-def may_lose_its_disk(box: SimulatedQuorum, number: int) -> bool:
-    """Where a majority remembers all, and none of them could take the quorum for one that never was."""
-    others = [h for h in box.hosts.values() if h.key.id != number]
+def may_lose_its_disk(quorum: SimulatedQuorum, number: int) -> bool:
+    """Return True if a majority remembers all and cannot mistake the quorum for a new one."""
+    others = [h for h in quorum.hosts.values() if h.key.id != number]
     whole = [h for h in others if h.hard_state.voter_state == WHOLE]
-    return len(whole) > len(box.hosts) // 2 and all(min(h.flushed_offset, h.log.end_offset) > 0 for h in whole)
+    return len(whole) > len(quorum.hosts) // 2 and all(min(h.flushed_offset, h.log.end_offset) > 0 for h in whole)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_promise_is_broken_by_voters_that_lose_their_disks(seed: int) -> None:
-    box = SimulatedQuorum(seed, 3 + 2 * (seed % 2), repeats=0.1, torn=0.005, fixed=True)
-    box.invariants.checks_majority = False
-    box.start_all()
+def test_invariants_hold_when_voters_lose_their_disks(seed: int) -> None:
+    quorum = SimulatedQuorum(seed, 3 + 2 * (seed % 2), repeats=0.1, torn=0.005, fixed=True)
+    quorum.invariants.checks_majority = False
+    quorum.start_all()
     lost = 0
     for _ in range(30):
-        box.run(box.now_ms + box.random.random() * 1_500, trouble=0.02)
-        number = box.random.choice(list(box.hosts))
-        if may_lose_its_disk(box, number) and box.random.random() < 0.7:
-            box.wipe(number)
+        quorum.run(quorum.now_ms + quorum.random.random() * 1_500, fault_probability=0.02)
+        number = quorum.random.choice(list(quorum.hosts))
+        if may_lose_its_disk(quorum, number) and quorum.random.random() < 0.7:
+            quorum.wipe(number)
             lost += 1
-            if box.random.random() < 0.8:
-                box.start(number)
+            if quorum.random.random() < 0.8:
+                quorum.start(number)
     assert lost > 0
-    afterwards(box)
+    check_recovery(quorum)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
-def test_a_quorum_that_never_was_begins_whoever_is_killed_meanwhile(count: int) -> None:
+def test_new_quorum_elects_leader_despite_crashes(count: int) -> None:
     for seed in range(4):
-        box = SimulatedQuorum(seed, count, fixed=True)
-        for number in box.random.sample(list(box.hosts), count):
-            if box.hosts[number].machine is None:
-                box.start(number)
-            box.run(box.now_ms + box.random.random() * 400, trouble=0.05)
-            if box.random.random() < 0.5:
-                victim = box.random.choice(list(box.hosts))
-                box.crash(victim)
-        afterwards(box)
+        quorum = SimulatedQuorum(seed, count, fixed=True)
+        for number in quorum.random.sample(list(quorum.hosts), count):
+            if quorum.hosts[number].machine is None:
+                quorum.start(number)
+            quorum.run(quorum.now_ms + quorum.random.random() * 400, fault_probability=0.05)
+            if quorum.random.random() < 0.5:
+                victim = quorum.random.choice(list(quorum.hosts))
+                quorum.crash(victim)
+        check_recovery(quorum)
 
 
-def test_a_majority_of_lost_disks_elects_nobody_while_one_that_remembers_is_there() -> None:
+def test_majority_of_lost_disks_elects_no_leader() -> None:
     for seed in range(5):
-        box = SimulatedQuorum(seed, 3, loss=0, fixed=True)
-        box.start_all()
-        box.run_until(lambda: len(box.invariants.committed) > 5 and box.reached(5))  # noqa: B023
+        quorum = SimulatedQuorum(seed, 3, loss=0, fixed=True)
+        quorum.start_all()
+        quorum.run_until(lambda: len(quorum.invariants.committed) > 5 and quorum.reached(5))  # noqa: B023
         for number in (1, 2, 3):
-            box.crash(number)
+            quorum.crash(number)
         for number in (2, 3):
-            box.wipe(number)
-        for number in box.random.sample([1, 2, 3], 3):
-            box.start(number)
-        leaders = dict(box.invariants.leaders)
-        box.run(box.now_ms + 5_000)
-        assert box.invariants.leaders == leaders
-        assert [h.hard_state.voter_state for h in box.hosts.values()] == [WHOLE, WIPED, WIPED]
+            quorum.wipe(number)
+        for number in quorum.random.sample([1, 2, 3], 3):
+            quorum.start(number)
+        leaders = dict(quorum.invariants.leaders)
+        quorum.run(quorum.now_ms + 5_000)
+        assert quorum.invariants.leaders == leaders
+        assert [h.hard_state.voter_state for h in quorum.hosts.values()] == [WHOLE, WIPED, WIPED]
 
 
-def test_a_leader_that_lives_fills_all_the_others_again() -> None:
+def test_surviving_leader_restores_all_voters() -> None:
     for seed in range(5):
-        box = SimulatedQuorum(seed, 3, loss=0, fixed=True)
-        box.start_all()
-        box.run_until(lambda: len(box.invariants.committed) > 20 and box.reached(20))  # noqa: B023
-        box.invariants.checks_majority = False
-        (leader,) = box.leaders()
+        quorum = SimulatedQuorum(seed, 3, loss=0, fixed=True)
+        quorum.start_all()
+        quorum.run_until(lambda: len(quorum.invariants.committed) > 20 and quorum.reached(20))  # noqa: B023
+        quorum.invariants.checks_majority = False
+        (leader,) = quorum.leaders()
         for number in {1, 2, 3} - {leader}:
-            box.wipe(number)
-            box.start(number)
-        box.accepts_proposals = False
-        box.run(box.now_ms + 2_000)
-        assert box.leaders() == [leader]
-        assert {h.hard_state.voter_state for h in box.hosts.values()} == {WHOLE}
-        assert box.reached(20)
+            quorum.wipe(number)
+            quorum.start(number)
+        quorum.accepts_proposals = False
+        quorum.run(quorum.now_ms + 2_000)
+        assert quorum.leaders() == [leader]
+        assert {h.hard_state.voter_state for h in quorum.hosts.values()} == {WHOLE}
+        assert quorum.reached(20)

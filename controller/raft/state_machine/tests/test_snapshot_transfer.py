@@ -1,4 +1,4 @@
-"""How a snapshot goes from a leader to a follower (R-228, R-234 to R-236)."""
+"""Snapshot transfer from a leader to a follower (R-228, R-234 to R-236)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def following() -> RaftStateMachine:
         (leader_with_log, ASK._replace(position=0), OK),
     ],
 )
-def test_a_leader_checks_in_order(make: type, ask: FetchSnapshot, error: ErrorCode) -> None:
+def test_fetch_snapshot_is_validated_in_kafkas_order(make: type, ask: FetchSnapshot, error: ErrorCode) -> None:
     raft = make()
     (reply,) = raft.step(1700, RequestReceived("t", ask)).replies
     assert reply.pending_request == "t"
@@ -61,7 +61,7 @@ def test_a_leader_checks_in_order(make: type, ask: FetchSnapshot, error: ErrorCo
 
 
 @pytest.mark.behaviour("R-228")
-def test_a_voter_that_fetches_a_snapshot_lives() -> None:
+def test_fetch_snapshot_of_voter_counts_as_fetch_for_the_leader() -> None:
     raft = leader_with_log()
     before = raft.state.deadline_ms
     for ask in (
@@ -76,7 +76,7 @@ def test_a_voter_that_fetches_a_snapshot_lives() -> None:
 
 
 def loading() -> tuple[RaftStateMachine, FetchSnapshot]:
-    """A follower of 2 in epoch 5 that was told to load a snapshot, and what it asks for first."""
+    """Return a follower of 2 in epoch 5 that loads a snapshot, and its first request."""
     raft = follower()
     assert raft.requests.pending_fetch is not None
     raft.step(100, ResponseReceived(2, raft.requests.pending_fetch, RaftFetchResponse(OK, 5, 2, snapshot=(90, 4))))
@@ -88,7 +88,7 @@ PART = RaftFetchSnapshotResponse(OK, 5, 2, (90, 4), 300, 0)
 
 
 @pytest.mark.behaviour("R-235")
-def test_each_part_shows_that_the_leader_lives() -> None:
+def test_fetch_snapshot_chunk_resets_fetch_timeout() -> None:
     raft, ask = loading()
     for now, position in ((1000, 0), (2500, 100)):
         at = ask._replace(position=position)
@@ -109,7 +109,7 @@ def test_each_part_shows_that_the_leader_lives() -> None:
         PART._replace(position=100),
     ],
 )
-def test_what_the_leader_does_not_have_is_forgotten_and_the_log_asked_for(said: RaftFetchSnapshotResponse) -> None:
+def test_fetch_snapshot_not_found_returns_to_log_fetch(said: RaftFetchSnapshotResponse) -> None:
     raft, ask = loading()
     (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
     assert isinstance(send.request, Fetch)
@@ -119,7 +119,7 @@ def test_what_the_leader_does_not_have_is_forgotten_and_the_log_asked_for(said: 
 
 @pytest.mark.behaviour("R-209")
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
-def test_another_error_changes_nothing_and_the_shell_asks_again(error: ErrorCode) -> None:
+def test_fetch_snapshot_other_error_keeps_loading(error: ErrorCode) -> None:
     raft, ask = loading()
     assert not raft.step(1000, ResponseReceived(2, ask, RaftFetchSnapshotResponse(error, 5, 2))).sends
     assert not raft.step(1000, RequestFailed(2, ask)).sends
@@ -127,7 +127,7 @@ def test_another_error_changes_nothing_and_the_shell_asks_again(error: ErrorCode
 
 
 @pytest.mark.behaviour("R-209")
-def test_an_answer_that_names_another_leader_ends_the_loading() -> None:
+def test_fetch_snapshot_response_with_new_leader_stops_loading() -> None:
     for said in (
         RaftFetchSnapshotResponse(FENCED, 8, 3),
         RaftFetchSnapshotResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, 3),
@@ -140,7 +140,7 @@ def test_an_answer_that_names_another_leader_ends_the_loading() -> None:
         assert raft.state.deadline_ms == 3000, "an old answer"
 
 
-def test_an_observer_whose_leader_is_gone_asks_others_instead_of_waiting_for_the_snapshot() -> None:
+def test_observer_without_leader_stops_loading_and_fetches_elsewhere() -> None:
     raft = RaftStateMachine(
         ReplicaKey(4, bytes([4] * 16)),
         VoterSetHistory([FIRST, SECOND, THIRD]),

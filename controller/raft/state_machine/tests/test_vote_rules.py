@@ -1,4 +1,4 @@
-"""Who gets a vote, and who is refused one (R-202, R-211, R-212)."""
+"""Vote requests: granted and rejected (R-202, R-211, R-212)."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ from ottla.wire.errors import ErrorCode
         (Vote(SECOND, 6, 5, 9, voter=FIRST), OK),
     ],
 )
-def test_a_vote_is_checked_in_order(vote: Vote, error: ErrorCode) -> None:
+def test_vote_request_is_validated_in_kafkas_order(vote: Vote, error: ErrorCode) -> None:
     raft = unattached()
-    said = response_to(raft, vote)
-    assert said.error == error
+    response = response_to(raft, vote)
+    assert response.error == error
     assert raft.epoch == (5 if error in (FENCED, INVALID) else 6), "a wrong key has moved the epoch already"
-    assert said.epoch == raft.epoch
+    assert response.epoch == raft.epoch
 
 
 @pytest.mark.behaviour("R-202")
-def test_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
+def test_vote_is_persisted_before_response_and_granted_once_per_epoch() -> None:
     raft = unattached()
     ready = raft.step(100, RequestReceived("t", Vote(SECOND, 6, 0, 0)))
     assert ready.hard_state == HardState(6, -1, SECOND)
@@ -79,7 +79,7 @@ def test_a_vote_is_on_the_disk_before_it_is_said_and_given_once() -> None:
     assert not response_to(raft, Vote(ReplicaKey(2, bytes([8] * 16)), 6, 0, 0)).vote_granted
 
 
-def test_nobody_votes_for_another_that_has_its_own_id() -> None:
+def test_vote_for_own_id_with_other_directory_is_rejected() -> None:
     raft = unattached()
     assert not response_to(raft, Vote(ReplicaKey(1, bytes([9] * 16)), 6, 0, 0)).vote_granted
     assert raft.hard_state == HardState(6)
@@ -107,7 +107,7 @@ def in_state(name: str) -> RaftStateMachine:
         ("prospective", True, True),
     ],
 )
-def test_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
+def test_vote_is_granted_by_state_and_log(state: str, real: bool, pre: bool) -> None:
     for asked, expected in ((False, real), (True, pre)):
         raft = in_state(state)
         last, end = raft.log_summary.last_epoch, raft.log_summary.end_offset
@@ -121,15 +121,15 @@ def test_who_votes_for_whom(state: str, real: bool, pre: bool) -> None:
             if last_epoch < 0 or offset < 0 or (not asked and last_epoch >= at):
                 continue
             raft = in_state(state)
-            said = response_to(raft, Vote(THIRD, at, last_epoch, offset, pre_vote=asked), 1)
-            assert said.error == OK
-            assert said.vote_granted == (expected and up_to_date), (state, asked, last_epoch, offset)
+            response = response_to(raft, Vote(THIRD, at, last_epoch, offset, pre_vote=asked), 1)
+            assert response.error == OK
+            assert response.vote_granted == (expected and up_to_date), (state, asked, last_epoch, offset)
             if asked:
                 assert raft.hard_state.voted_key != THIRD, "a pre-vote is no vote"
 
 
 @pytest.mark.behaviour("R-212")
-def test_nobody_votes_while_it_knows_of_a_leader() -> None:
+def test_vote_with_known_leader_grants_only_pre_vote() -> None:
     raft = follower()
     raft.step(2000, Tick())
     assert isinstance(raft.state, ProspectiveState)

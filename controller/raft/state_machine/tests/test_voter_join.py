@@ -1,4 +1,4 @@
-"""What a follower tells its leader of itself (R-249, R-250), and the voter sets in the log (R-201)."""
+"""Voter updates and automatic joining of a follower (R-249, R-250), and voter sets in the log (R-201)."""
 
 from __future__ import annotations
 
@@ -49,8 +49,10 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.control_records import Endpoint, VotersRecord, VotersRecordVoter
 
 
-def follows(mine: VotersRecordVoter | None, voters: VotersRecord | None, *, joins: bool = False) -> RaftStateMachine:
-    """Replica 1 follows 2 in epoch 5 from time 0 on; its fetch is under way."""
+def following_replica(
+    mine: VotersRecordVoter | None, voters: VotersRecord | None, *, joins: bool = False
+) -> RaftStateMachine:
+    """Return replica 1 following 2 in epoch 5 from time 0, with a pending fetch."""
     keys = [ReplicaKey(1), ReplicaKey(2)] if voters is None else voter_keys(voters)
     history = VoterSetHistory(keys, voters, 0 if voters else -1)
     raft = RaftStateMachine(FIRST, history, HardState(5, 2), LogSummary(), lambda: 0.5, entry=mine, auto_join=joins)
@@ -65,7 +67,7 @@ def in_flight(raft: RaftStateMachine) -> Fetch:
 
 
 def next_request(raft: RaftStateMachine, now_ms: float) -> Any:
-    """What is sent once the fetch that is under way has brought nothing."""
+    """Return the next request after an empty response to the pending fetch."""
     (send,) = raft.step(now_ms, ResponseReceived(2, in_flight(raft), RaftFetchResponse(OK, 5, 2, offset=0))).sends
     assert send.peer == 2
     return send.request
@@ -75,8 +77,8 @@ OWN = UpdateVoter(FIRST, 5, tuple(voter_entry(1).endpoints), 0, 1)
 
 
 @pytest.mark.behaviour("R-249")
-def test_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() -> None:
-    raft = follows(voter_entry(1), VotersRecord(0, [voter_entry(1, 1), voter_entry(2)]))
+def test_voter_with_changed_entry_sends_update_voter_each_fetch_timeout() -> None:
+    raft = following_replica(voter_entry(1), VotersRecord(0, [voter_entry(1, 1), voter_entry(2)]))
     assert isinstance(next_request(raft, 1999), Fetch)
     own = next_request(raft, 2000)
     assert own == OWN
@@ -93,21 +95,21 @@ def test_a_voter_whose_entry_differs_tells_the_leader_each_fetch_timeout() -> No
     ("mine", "voters"),
     [
         (voter_entry(1), voters_record(1, 2)),
-        (None, voters_record(1, 2)),  # a broker only
-        (voter_entry(1), voters_record(2, 3)),  # no voter
+        (None, voters_record(1, 2)),  # broker only
+        (voter_entry(1), voters_record(2, 3)),  # not a voter
         (voter_entry(1), VotersRecord(0, [VotersRecordVoter(1, bytes([9] * 16)), voter_entry(2)])),
     ],
 )
-def test_who_has_nothing_new_to_say_goes_on_fetching(mine: Any, voters: Any) -> None:
-    raft = follows(mine, voters)
+def test_follower_without_changed_entry_continues_fetching(mine: Any, voters: Any) -> None:
+    raft = following_replica(mine, voters)
     assert isinstance(next_request(raft, 1000), Fetch)
     assert isinstance(next_request(raft, 2000), Fetch)
 
 
 @pytest.mark.behaviour("R-249")
-def test_at_kraft_version_0_each_leader_is_told_once() -> None:
+def test_update_voter_at_kraft_version_0_is_sent_once_per_leader() -> None:
     for how in ("answered", "unsupported", "refused"):
-        raft = follows(voter_entry(1), None)
+        raft = following_replica(voter_entry(1), None)
         next_request(raft, 1000)
         own = next_request(raft, 2000)
         assert own == OWN
@@ -129,8 +131,8 @@ def test_at_kraft_version_0_each_leader_is_told_once() -> None:
 
 @pytest.mark.behaviour("R-249")
 @pytest.mark.parametrize("how", ["timed out", "unreachable", "no answer"])
-def test_an_update_that_failed_is_said_again_in_its_turn(how: str) -> None:
-    raft = follows(voter_entry(1), None)
+def test_failed_update_voter_is_retried_at_next_timeout(how: str) -> None:
+    raft = following_replica(voter_entry(1), None)
     next_request(raft, 1000)
     own = next_request(raft, 2000)
     match how:
@@ -151,8 +153,8 @@ def test_an_update_that_failed_is_said_again_in_its_turn(how: str) -> None:
 
 
 @pytest.mark.behaviour("R-249")
-def test_an_update_answered_by_another_epoch_is_followed() -> None:
-    raft = follows(voter_entry(1), None)
+def test_update_voter_response_with_higher_epoch_is_followed() -> None:
+    raft = following_replica(voter_entry(1), None)
     next_request(raft, 1000)
     own = next_request(raft, 2000)
     (send,) = raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(ErrorCode.FENCED_LEADER_EPOCH, 8, 2))).sends
@@ -161,33 +163,33 @@ def test_an_update_answered_by_another_epoch_is_followed() -> None:
 
 
 @pytest.mark.behaviour("R-250")
-def test_who_may_joins_by_itself() -> None:
+def test_follower_with_auto_join_sends_add_voter() -> None:
     others = voters_record(2, 3)
-    raft = follows(voter_entry(1), others, joins=True)
+    raft = following_replica(voter_entry(1), others, joins=True)
     next_request(raft, 1000)
-    wish = next_request(raft, 2000)
-    assert wish == AddVoter(FIRST, tuple(voter_entry(1).endpoints), ack_when_committed=False)
+    request = next_request(raft, 2000)
+    assert request == AddVoter(FIRST, tuple(voter_entry(1).endpoints), ack_when_committed=False)
     for error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, OK):
-        (send,) = raft.step(2010, ResponseReceived(2, wish, VoterChangeResponse(error))).sends
+        (send,) = raft.step(2010, ResponseReceived(2, request, VoterChangeResponse(error))).sends
         assert isinstance(send.request, Fetch)
-        raft.requests.pending_voter_request = wish
+        raft.requests.pending_voter_request = request
         raft.requests.pending_fetch = None
-    assert not raft.step(2020, ResponseReceived(2, wish, VoterChangeResponse(ErrorCode.UNKNOWN_SERVER_ERROR))).sends, (
-        "the leader rests"
-    )
+    assert not raft.step(
+        2020, ResponseReceived(2, request, VoterChangeResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
+    ).sends, "the leader rests"
     (send,) = raft.step(2040, Tick()).sends
     assert isinstance(send.request, Fetch)
-    assert next_request(raft, 4000) == wish
+    assert next_request(raft, 4000) == request
 
 
 @pytest.mark.behaviour("R-250")
-def test_an_entry_with_another_directory_is_removed_first() -> None:
+def test_auto_join_removes_entry_with_other_directory_first() -> None:
     old = VotersRecordVoter(1, bytes([9] * 16))
-    raft = follows(voter_entry(1), VotersRecord(0, [old, voter_entry(2)]), joins=True)
+    raft = following_replica(voter_entry(1), VotersRecord(0, [old, voter_entry(2)]), joins=True)
     next_request(raft, 1000)
-    wish = next_request(raft, 2000)
-    assert wish == RemoveVoter(ReplicaKey(1, bytes([9] * 16)))
-    (send,) = raft.step(2010, ResponseReceived(2, wish, VoterChangeResponse(ErrorCode.VOTER_NOT_FOUND))).sends
+    request = next_request(raft, 2000)
+    assert request == RemoveVoter(ReplicaKey(1, bytes([9] * 16)))
+    (send,) = raft.step(2010, ResponseReceived(2, request, VoterChangeResponse(ErrorCode.VOTER_NOT_FOUND))).sends
     assert isinstance(send.request, Fetch)
 
 
@@ -196,8 +198,8 @@ def test_an_entry_with_another_directory_is_removed_first() -> None:
     ("mine", "voters", "joins"),
     [(voter_entry(1), voters_record(2, 3), False), (None, voters_record(2, 3), True), (voter_entry(1), None, True)],
 )
-def test_others_do_not(mine: Any, voters: Any, joins: bool) -> None:
-    raft = follows(mine, voters, joins=joins)
+def test_follower_without_auto_join_or_entry_continues_fetching(mine: Any, voters: Any, joins: bool) -> None:
+    raft = following_replica(mine, voters, joins=joins)
     if voters is None:
         raft.voters = VoterSetHistory([SECOND, THIRD])
     next_request(raft, 1000)
@@ -216,12 +218,12 @@ def test_others_do_not(mine: Any, voters: Any, joins: bool) -> None:
         (VotersRecordVoter(1, FIRST.directory_id, [Endpoint("controller", "HOST1", 9093)]), True),
     ],
 )
-def test_what_counts_as_another_entry(known: VotersRecordVoter, differ: bool) -> None:
+def test_voter_needs_update_compares_endpoints_and_versions(known: VotersRecordVoter, differ: bool) -> None:
     assert voter_needs_update([known], voter_entry(1)) == differ
 
 
 @pytest.mark.behaviour("R-249")
-def test_names_of_hosts_and_listeners_are_the_same_in_any_letters() -> None:
+def test_voter_needs_update_ignores_case_of_hosts_and_listeners() -> None:
     other = voter_entry(1)
     other.endpoints = [Endpoint("controller", "HOST1", 9093)]
     assert not voter_needs_update([other], voter_entry(1))
@@ -231,8 +233,8 @@ def test_names_of_hosts_and_listeners_are_the_same_in_any_letters() -> None:
 
 
 @pytest.mark.behaviour("R-201")
-def test_a_cut_takes_a_change_back() -> None:
-    raft = follows(voter_entry(1), voters_record(1, 2))
+def test_truncation_restores_previous_voters() -> None:
+    raft = following_replica(voter_entry(1), voters_record(1, 2))
     four = voters_record(1, 2, 4)
     batches = FetchedRaftBatch(0, 0, 4, "raw"), FetchedRaftBatch(1, 1, 4, "raw", four)
     raft.step(10, ResponseReceived(2, in_flight(raft), RaftFetchResponse(OK, 5, 2, offset=0), batches))
@@ -243,8 +245,8 @@ def test_a_cut_takes_a_change_back() -> None:
     assert (raft.voters.record, raft.voters.offset) == (voters_record(1, 2), 0)
 
 
-def test_who_was_removed_by_what_may_not_be_committed_has_no_turn_to_wait_for() -> None:
-    raft = follows(voter_entry(1), voters_record(1, 2, 3))
+def test_replica_removed_by_uncommitted_record_starts_election_without_own_vote() -> None:
+    raft = following_replica(voter_entry(1), voters_record(1, 2, 3))
     raft.voters.add(5, [SECOND, THIRD], voters_record(2, 3))
     assert raft.can_be_candidate
     raft.step(2_000, Tick())
@@ -252,8 +254,8 @@ def test_who_was_removed_by_what_may_not_be_committed_has_no_turn_to_wait_for() 
     assert raft.state.election.votes == {}, "its own voice does not count"
 
 
-def test_a_leader_that_removed_itself_and_died_is_elected_once_more_to_see_it_through() -> None:
-    """Where nobody else can be: the other one of two voters does not have its record."""
+def test_leader_removing_itself_is_elected_again_after_restart() -> None:
+    """No other voter can win: the other one does not have the record."""
     raft = leader_of_voters(1, 2)
     end = raft.log_summary.end_offset
     raft.step(2000, RequestReceived("t", RemoveVoter(FIRST)))
@@ -281,42 +283,40 @@ def test_a_leader_that_removed_itself_and_died_is_elected_once_more_to_see_it_th
     [
         (9, 9, 6, True),
         (9, 2, 6, False),
-        (9, 9, 5, False),  # in an epoch it knew of; it may have said so itself before it was removed
-        (1, 1, 6, False),  # a voter: somebody has mixed something up, and the next answer is right
+        (9, 9, 5, False),  # a known epoch; the node may have been that leader before its removal
+        (1, 1, 6, False),  # a voter: inconsistent, corrected by the next response
     ],
 )
-def test_that_another_node_with_its_id_leads_is_said_once_an_epoch(
-    me: int, leader: int, epoch: int, told: bool
-) -> None:
-    """Else it would wait for ever for the metadata of a leader it takes for itself, and never say why."""
+def test_leader_with_same_node_id_is_logged_once_per_epoch(me: int, leader: int, epoch: int, told: bool) -> None:
+    """Otherwise the node would wait for a leader with its own id, and never report the reason."""
     history = VoterSetHistory([ReplicaKey(1), ReplicaKey(2)])
     key = FIRST if me == 1 else ReplicaKey(me, bytes([me] * 16))
     raft = RaftStateMachine(key, history, HardState(5), LogSummary(), lambda: 0.5, bootstrap=(-2,))
     (send,) = raft.step(0, RaftStarted()).sends
-    said = []
+    messages = []
     for turn in range(3):
         ready = raft.step(
             turn * 3000, ResponseReceived(send.peer, send.request, RaftFetchResponse(OK, epoch, leader, offset=0))
         )
-        said.append(ready.log_message)
-    assert [x for x in said if x is not None] == [x for x in said[:1] if told]
+        messages.append(ready.log_message)
+    assert [x for x in messages if x is not None] == [x for x in messages[:1] if told]
     if told:
-        assert said[0] is not None
-        assert said[0][1].startswith("a node 9 leads in epoch 6, and it is not this one")
+        assert messages[0] is not None
+        assert messages[0][1].startswith("a node 9 leads in epoch 6, and it is not this one")
 
 
-def test_a_leader_that_is_asked_by_somebody_with_its_own_id_says_so_once_and_so_does_who_asked() -> None:
+def test_fetch_with_leader_node_id_is_logged_once_by_both_nodes() -> None:
     raft = leader_of_voters(1, 2, 3)
-    stranger = ReplicaKey(FIRST.id, b"another one here")
-    asked = Fetch(stranger, raft.epoch, 0, 0)
+    other_key = ReplicaKey(FIRST.id, b"another one here")
+    asked = Fetch(other_key, raft.epoch, 0, 0)
     readies = [raft.step(now_ms, RequestReceived("t", asked)) for now_ms in (1600, 1601)]
-    said = [ready.log_message for ready in readies]
-    assert said[0] is not None
-    assert said[0][1] == "Another node fetches the metadata log with node id 1: each node needs its own node.id"
-    assert said[1] is None
+    messages = [ready.log_message for ready in readies]
+    assert messages[0] is not None
+    assert messages[0][1] == "Another node fetches the metadata log with node id 1: each node needs its own node.id"
+    assert messages[1] is None
     (reply,) = readies[0].replies
     assert reply.response.error is ErrorCode.UNKNOWN_SERVER_ERROR
-    other = RaftStateMachine(stranger, VoterSetHistory([]), HardState(0), LogSummary(), lambda: 0.5, bootstrap=(-2,))
+    other = RaftStateMachine(other_key, VoterSetHistory([]), HardState(0), LogSummary(), lambda: 0.5, bootstrap=(-2,))
     (send,) = other.step(0, RaftStarted()).sends
     told = other.step(1, ResponseReceived(send.peer, send.request, reply.response)).log_message
     assert told is not None

@@ -1,4 +1,4 @@
-"""What voters say of themselves, and the level of the protocol that they all speak (R-244, R-249)."""
+"""UpdateVoter, and upgrade of kraft.version (R-244, R-249)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.controller.raft.state_machine.tests.test_voter_changes import (
     error,
     following,
     pending,
-    said,
+    responses,
 )
 from ottla.controller.raft.tests.raft_fixture import (
     FIRST,
@@ -44,12 +44,12 @@ from ottla.wire.messages.control_records import Endpoint, KRaftVersionRecord, Vo
 
 
 def update(number: int, epoch: int = 1, **changes: Any) -> UpdateVoter:
-    places = tuple(voter_entry(number).endpoints)
-    return UpdateVoter(KEYS[number], epoch, places, 0, 1)._replace(**changes)
+    endpoints = tuple(voter_entry(number).endpoints)
+    return UpdateVoter(KEYS[number], epoch, endpoints, 0, 1)._replace(**changes)
 
 
 @pytest.mark.behaviour("R-244")
-def test_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> None:
+def test_upgrade_kraft_version_requires_support_of_every_voter() -> None:
     raft = leader_of_voters(1, 2, 3, level=0)
     assert error(raft, UpgradeKRaftVersion(1)) == ErrorCode.INVALID_UPDATE_VERSION
     assert error(raft, update(2)) == OK
@@ -60,7 +60,7 @@ def test_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> None:
     assert not raft.step(2010, RequestReceived("t", UpgradeKRaftVersion(1, validate_only=True))).appends
     assert raft.voters.kraft_version == 0
     ready = raft.step(2020, RequestReceived("t", UpgradeKRaftVersion(1)))
-    assert [a.error for a in said(ready)] == [OK]
+    assert [a.error for a in responses(ready)] == [OK]
     assert [a.controls for a in ready.appends] == [(KRaftVersionRecord(0, 1), voters_record(1, 2, 3))]
     assert (raft.voters.kraft_version, raft.voters.current) == (1, (FIRST, SECOND, THIRD))
     raft.step(2030, LogFlushed(raft.log_summary.end_offset))
@@ -73,7 +73,7 @@ def test_the_version_is_raised_once_every_voter_is_known_to_speak_it() -> None:
     ("level", "to", "expected"),
     [(0, 0, OK), (1, 1, OK), (1, 0, ErrorCode.INVALID_UPDATE_VERSION), (1, 2, ErrorCode.INVALID_UPDATE_VERSION)],
 )
-def test_there_is_no_way_back(level: int, to: int, expected: ErrorCode) -> None:
+def test_upgrade_kraft_version_rejects_downgrade_and_unknown_version(level: int, to: int, expected: ErrorCode) -> None:
     raft = leader_of_voters(1, level=level)
     assert not raft.step(2000, RequestReceived("t", UpgradeKRaftVersion(to))).appends
     assert error(raft, UpgradeKRaftVersion(to)) == expected
@@ -81,7 +81,7 @@ def test_there_is_no_way_back(level: int, to: int, expected: ErrorCode) -> None:
 
 
 @pytest.mark.behaviour("R-244")
-def test_only_fixed_voters_are_kept_in_memory_the_leader_first() -> None:
+def test_voter_updates_are_retained_only_for_static_voters() -> None:
     for level, told in ((0, {1: voter_entry(1)}), (1, {})):
         state = leader_of_voters(1, 2, level=level).state
         assert isinstance(state, RaftLeaderState)
@@ -89,7 +89,7 @@ def test_only_fixed_voters_are_kept_in_memory_the_leader_first() -> None:
 
 
 @pytest.mark.behaviour("R-244")
-def test_a_lone_voter_can_be_raised_at_once() -> None:
+def test_upgrade_kraft_version_of_single_voter_succeeds() -> None:
     raft = leader_of_voters(1, level=0)
     assert error(raft, UpgradeKRaftVersion(1)) == OK
     assert raft.voters.record == voters_record(1)
@@ -122,15 +122,15 @@ def test_a_lone_voter_can_be_raised_at_once() -> None:
         (lambda: leader_of_voters(1, 2, level=0), update(2), OK),
     ],
 )
-def test_an_update_is_checked_in_order(make: Any, request_: Any, expected: ErrorCode) -> None:
+def test_update_voter_is_validated_in_kafkas_order(make: Any, request_: Any, expected: ErrorCode) -> None:
     assert error(make(), request_) == expected
 
 
 @pytest.mark.behaviour("R-249")
-def test_an_update_is_answered_at_once_and_written() -> None:
+def test_update_voter_is_answered_at_once_and_appended() -> None:
     raft = leader_of_voters(1, 2)
     ready = raft.step(2000, RequestReceived("t", update(2, endpoints=(Endpoint("CONTROLLER", "host2", 5),))))
-    assert said(ready) == [VoterChangeResponse(OK, 1, 1)]
+    assert responses(ready) == [VoterChangeResponse(OK, 1, 1)]
     (append,) = ready.appends
     assert append.controls == (VotersRecord(0, [voter_entry(1), voter_entry(2, 5)]),)
     assert raft.voters.current == (FIRST, SECOND)

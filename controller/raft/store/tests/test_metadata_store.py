@@ -1,4 +1,4 @@
-"""The metadata log, its snapshots and quorum-state on a disk."""
+"""Metadata store: log, snapshots and quorum-state on a disk."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def formatted() -> tuple[MemoryDisk, MetaProperties]:
 
 
 class LeaderMetadataStore:
-    """A store that its raft machine leads, as the driver does it."""
+    """Store with a leading Raft state machine, driven as the driver does."""
 
     def __init__(self, disk: Disk, identity: MetaProperties, now_ms: int = 0, **settings: int) -> None:
         self.store = store = MetadataStore(disk, "/data", identity, now_ms, MetadataLogConfig(**settings))
@@ -102,7 +102,7 @@ class LeaderMetadataStore:
         return [n for n in self.store.disk.listdir(LOG) if n.endswith(suffix)]
 
 
-def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
+def test_metadata_store_each_start_persists_new_epoch() -> None:
     disk, identity = formatted()
     for epoch in (1, 2, 3):
         led = LeaderMetadataStore(disk.session(), identity)
@@ -114,7 +114,7 @@ def test_every_start_leads_under_a_new_epoch_written_down_first() -> None:
     assert [h.records_count for h in headers] == [3, 1, 1], "voters are written once"
 
 
-def test_the_epoch_is_on_the_disk_before_the_first_record_of_it() -> None:
+def test_raft_start_persists_epoch_before_first_record() -> None:
     disk, identity = formatted()
     store = MetadataStore(disk.session(), "/data", identity, 0)
     raft = RaftStateMachine(
@@ -129,7 +129,7 @@ def test_the_epoch_is_on_the_disk_before_the_first_record_of_it() -> None:
     assert [a.epoch for a in ready.appends] == [1]
 
 
-def test_a_quorum_of_others_is_refused() -> None:
+def test_voter_history_of_other_quorum_raises_incompatible_quorum() -> None:
     disk, identity = formatted()
     for other in (
         MetaProperties(identity.cluster_id, 2, identity.directory_id),
@@ -139,7 +139,7 @@ def test_a_quorum_of_others_is_refused() -> None:
             MetadataStore(disk.session(), "/data", other, 0).voter_history(QuorumConfig())
 
 
-def test_a_static_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> None:
+def test_voter_history_of_other_static_quorum_raises_incompatible_quorum() -> None:
     for ids_, refused in (([1], False), ([2], True), ([1, 2], True)):
         disk, identity = formatted()
         session = disk.session()
@@ -154,7 +154,7 @@ def test_a_static_quorum_of_others_is_refused_and_one_of_this_node_is_not() -> N
             assert store.voter_history(QuorumConfig()).current == (ReplicaKey(1),)
 
 
-def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -> None:
+def test_metadata_store_starts_from_newest_snapshot() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
@@ -169,7 +169,7 @@ def test_a_start_begins_from_the_newest_snapshot_and_reads_only_what_follows() -
 
 
 @pytest.mark.parametrize("max_bytes", [-(2**31), -1, 0, 7, 2**31 - 1])
-def test_read_part_of_a_snapshot_with_any_max_bytes_is_bounded(max_bytes: int) -> None:
+def test_read_snapshot_chunk_is_limited_by_max_bytes(max_bytes: int) -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     name = led.snapshot()
@@ -177,8 +177,8 @@ def test_read_part_of_a_snapshot_with_any_max_bytes_is_bounded(max_bytes: int) -
     assert len(led.store.read_snapshot_chunk(name, 0, max_bytes)) == min(max(max_bytes, 0), whole)
 
 
-def test_damage_below_the_snapshot_costs_nothing_not_even_later() -> None:
-    """What was synced behind a damaged beginning must be there after every start that follows."""
+def test_damage_below_snapshot_keeps_later_records() -> None:
+    """Records synced after a damaged beginning must survive every later start."""
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
@@ -193,7 +193,7 @@ def test_damage_below_the_snapshot_costs_nothing_not_even_later() -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 100, 150, 1000, 2500])
-def test_a_log_that_lost_its_end_begins_anew_where_the_snapshot_ends(keep: int) -> None:
+def test_truncated_log_restarts_at_end_of_snapshot(keep: int) -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
@@ -210,7 +210,7 @@ def test_a_log_that_lost_its_end_begins_anew_where_the_snapshot_ends(keep: int) 
     assert next(h.base_offset for h, _ in again.store.log.segments.batches()) == name.end_offset, "no hole at the front"
 
 
-def test_an_unreadable_snapshot_leaves_an_older_one_to_begin_from() -> None:
+def test_unreadable_snapshot_falls_back_to_older_one() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)
@@ -223,7 +223,7 @@ def test_an_unreadable_snapshot_leaves_an_older_one_to_begin_from() -> None:
     assert again.offsets == list(range(8, 13))
 
 
-def test_with_no_readable_snapshot_a_log_that_is_there_from_its_beginning_serves() -> None:
+def test_complete_log_without_readable_snapshot_is_used() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)
@@ -240,8 +240,8 @@ def test_with_no_readable_snapshot_a_log_that_is_there_from_its_beginning_serves
     assert again.store.kraft_version == 1, "the log says it too"
 
 
-def test_a_first_snapshot_that_cannot_be_read_is_refused() -> None:
-    """Who votes stands nowhere else in a new cluster."""
+def test_unreadable_bootstrap_snapshot_raises_corrupt_file() -> None:
+    """A new cluster has its voters only in this snapshot."""
     disk, identity = formatted()
     del disk.files[f"{LOG}/{SnapshotId(0, 0).file_name}"].data[50:]
     with pytest.raises(CorruptFile):
@@ -250,8 +250,10 @@ def test_a_first_snapshot_that_cannot_be_read_is_refused() -> None:
 
 @pytest.mark.behaviour("R-233")
 @pytest.mark.parametrize(("epoch", "kept"), [(1, True), (2, False)])
-def test_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epoch: int, kept: bool) -> None:
-    """The log's records up to 13 are of epoch 1, those behind of 2; the snapshot says whose the last one below is."""
+def test_log_diverging_from_snapshot_restarts_at_its_end(epoch: int, kept: bool) -> None:
+    """Records up to 13 have epoch 1, later ones epoch 2; the snapshot contains the epoch of the last record below
+    it.
+    """
     disk, identity = formatted()
     LeaderMetadataStore(disk.session(), identity).add(10)
     led = LeaderMetadataStore(disk.session(), identity)
@@ -266,7 +268,7 @@ def test_a_log_that_parts_from_its_snapshot_begins_anew_where_that_ends(epoch: i
     assert store.log.log_start_offset == (0 if kept else end)
 
 
-def test_a_sync_that_a_cut_overtook_speaks_for_nothing() -> None:
+def test_flush_overtaken_by_truncation_completes_nothing_above_it() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(3)
@@ -280,7 +282,7 @@ def test_a_sync_that_a_cut_overtook_speaks_for_nothing() -> None:
     assert led.store.complete_flush(job) == durable
 
 
-def test_a_snapshot_tells_the_time_of_the_last_record_it_covers() -> None:
+def test_snapshot_contains_timestamp_of_last_record() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity, 500)
     led.now_ms = 700
@@ -295,7 +297,7 @@ def test_a_snapshot_tells_the_time_of_the_last_record_it_covers() -> None:
     assert store.prepare_snapshot(store.log.log_end_offset, 1_000)[1].timestamp_ms == 700
 
 
-def test_without_a_readable_snapshot_a_log_that_begins_later_is_refused() -> None:
+def test_partial_log_without_readable_snapshot_raises_corrupt_file() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity, retention_bytes=0)
     led.add(5)
@@ -310,7 +312,7 @@ def test_without_a_readable_snapshot_a_log_that_begins_later_is_refused() -> Non
         MetadataStore(disk.session(), "/data", identity, 0)
 
 
-def test_settings_come_by_kafkas_names() -> None:
+def test_metadata_log_config_uses_kafkas_names_and_defaults() -> None:
     values = {
         "metadata.log.max.record.bytes.between.snapshots": "1",
         "metadata.log.max.snapshot.interval.ms": "2",
@@ -325,7 +327,7 @@ def test_settings_come_by_kafkas_names() -> None:
     )
 
 
-def test_the_batch_goes_where_the_machine_says() -> None:
+def test_append_at_unexpected_offset_raises_assertion_error() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     writer = MetadataBatchWriter(0)

@@ -1,4 +1,4 @@
-"""The metadata log as one replica among several: read for others, cut, and replaced by a snapshot."""
+"""Metadata log as a replica: reads, truncation and replacement by a snapshot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def two_voters() -> VotersRecord:
 
 
 @pytest.mark.behaviour("R-224")
-def test_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
+def test_truncate_restores_voters_before_the_offset() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     store, end = led.store, led.store.log.log_end_offset
@@ -32,7 +32,7 @@ def test_a_log_that_is_cut_forgets_the_voters_behind_the_cut() -> None:
 
 
 @pytest.mark.behaviour("R-219")
-def test_another_replica_gets_whole_batches_and_at_least_one() -> None:
+def test_read_returns_whole_batches_and_at_least_one() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(20)
@@ -47,7 +47,7 @@ def test_another_replica_gets_whole_batches_and_at_least_one() -> None:
 
 
 @pytest.mark.behaviour("R-235")
-def test_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_snapshots() -> None:
+def test_truncate_to_snapshot_replaces_log_snapshots_and_voters() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)
@@ -67,7 +67,7 @@ def test_a_snapshot_brings_its_own_voters_and_takes_the_place_of_log_and_snapsho
     assert again.log.log_end_offset == 100
 
 
-def test_an_own_snapshot_that_was_being_written_meanwhile_does_not_take_that_place_again() -> None:
+def test_own_snapshot_completed_after_loaded_one_is_discarded() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(5)

@@ -1,4 +1,4 @@
-"""Snapshots beside the metadata log: when one is due, and when the old ones go."""
+"""Snapshots of the metadata log: creation and retention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.controller.raft.store.metadata_log_config import MetadataLogConfig
 from ottla.controller.raft.store.tests.test_metadata_store import LOG, LeaderMetadataStore, formatted
 
 
-def test_half_written_snapshots_go_at_the_start() -> None:
+def test_metadata_store_start_removes_unfinished_snapshots() -> None:
     disk, identity = formatted()
     session = disk.session()
     stem = SnapshotId(7, 1).file_name
@@ -26,15 +26,15 @@ def test_half_written_snapshots_go_at_the_start() -> None:
 @pytest.mark.parametrize(
     ("added", "later_ms", "settings", "expected"),
     [
-        (0, 10**9, {}, False),  # nothing was committed since
+        (0, 10**9, {}, False),  # no record was committed since
         (1, 3_599_999, {}, False),
         (1, 3_600_000, {}, True),
-        (1, 10**9, {"snapshot_ms": 0}, False),  # 0 is never
+        (1, 10**9, {"snapshot_ms": 0}, False),  # 0 disables it
         (5, 0, {"snapshot_bytes": 800}, True),
         (1, 0, {"snapshot_bytes": 800}, False),
     ],
 )
-def test_a_snapshot_is_due_by_size_or_by_time(
+def test_is_snapshot_due_by_size_or_time(
     added: int, later_ms: int, settings: dict[str, int], *, expected: bool
 ) -> None:
     disk, identity = formatted()
@@ -60,7 +60,9 @@ def test_a_snapshot_is_due_by_size_or_by_time(
         ({"retention_bytes": 2_500}, 0, 2),
     ],
 )
-def test_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int], later_ms: int, left: int) -> None:
+def test_clean_old_snapshots_removes_snapshots_and_log_below(
+    settings: dict[str, int], later_ms: int, left: int
+) -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     for _ in range(3):
@@ -75,8 +77,8 @@ def test_old_snapshots_go_and_the_log_behind_them(settings: dict[str, int], late
     assert again.store.snapshot_id == led.store.snapshots[-1]
 
 
-def test_the_machine_knows_of_snapshots_that_were_written_and_what_went_with_the_old_ones() -> None:
-    """A follower whose log ends below is sent the newest snapshot, and not to records that are gone (R-218)."""
+def test_snapshot_created_event_updates_log_summary() -> None:
+    """A follower below the log start must receive the newest snapshot instead of deleted records (R-218)."""
     disk, identity = formatted()
     LeaderMetadataStore(disk.session(), identity).add(5)
     led = LeaderMetadataStore(disk.session(), identity, retention_bytes=0)

@@ -1,4 +1,4 @@
-"""kraft.version and voters in the log: the last ones count, a cut brings back those before."""
+"""kraft.version and voters records of the log: the last ones apply, and truncation restores earlier ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ids(records: QuorumRecords) -> list[int]:
 
 @pytest.mark.behaviour("R-201")
 @pytest.mark.behaviour("R-224")
-def test_the_last_record_counts_and_a_cut_brings_the_one_before_back() -> None:
+def test_quorum_records_last_record_applies_and_truncation_restores_previous() -> None:
     records = QuorumRecords(1, voters(1))
     records.replay(5, voters(1, 2))
     records.replay(9, voters(1, 2, 3))
@@ -38,7 +38,7 @@ def test_the_last_record_counts_and_a_cut_brings_the_one_before_back() -> None:
 
 
 @pytest.mark.behaviour("R-231")
-def test_a_snapshot_holds_what_held_below_its_end() -> None:
+def test_quorum_records_as_of_offset_returns_records_below_it() -> None:
     records = QuorumRecords(0, None)
     records.replay(4, KRaftVersionRecord(0, 1))
     records.replay(5, voters(1, 2))
@@ -46,7 +46,7 @@ def test_a_snapshot_holds_what_held_below_its_end() -> None:
 
 
 @pytest.mark.behaviour("R-237")
-def test_what_is_configured_counts_until_there_is_a_record() -> None:
+def test_voter_history_uses_static_voters_until_a_record_exists() -> None:
     records = QuorumRecords(0, None)
     fixed = [ReplicaKey(1), ReplicaKey(2)]
     assert records.voter_history(fixed).current == tuple(fixed)
@@ -59,7 +59,7 @@ def test_what_is_configured_counts_until_there_is_a_record() -> None:
 
 @pytest.mark.behaviour("R-243")
 @pytest.mark.parametrize(
-    ("level", "record", "offset", "endpoints", "said"),
+    ("level", "record", "offset", "endpoints", "expected"),
     [
         (1, voters(1, 2), BOOTSTRAP_OFFSET, (HERE,), voters(1, 2)),
         (1, voters(1, 2), 7, (HERE,), None),
@@ -70,16 +70,16 @@ def test_what_is_configured_counts_until_there_is_a_record() -> None:
         (0, None, BOOTSTRAP_OFFSET, (HERE,), None),
     ],
 )
-def test_a_leader_says_what_only_the_seed_says_and_where_it_is_now(
-    level: int, record: VotersRecord | None, offset: int, endpoints: tuple[ListenerEndpoint, ...], said: object
+def test_records_for_new_leader_contain_bootstrap_voters_and_current_endpoint(
+    level: int, record: VotersRecord | None, offset: int, endpoints: tuple[ListenerEndpoint, ...], expected: object
 ) -> None:
     records = QuorumRecords(level, record, offset)
     found = records.records_for_new_leader(ReplicaKey(1, bytes([1] * 16)), endpoints)
-    if said is None:
+    if expected is None:
         assert found == ()
         return
     version, new = found
     assert version == KRaftVersionRecord(0, 1)
     assert isinstance(new, VotersRecord)
     ports = [(v.voter_id, v.endpoints[0].port) for v in new.voters]
-    assert ports == ([(1, 9093), (2, 1)] if said == "moved" else [(1, 9093), (2, 9093)])
+    assert ports == ([(1, 9093), (2, 1)] if expected == "moved" else [(1, 9093), (2, 9093)])

@@ -1,4 +1,4 @@
-"""The ``quorum-state`` file, both versions."""
+"""``quorum-state`` file, both versions."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ ROWS = [
 
 
 @pytest.mark.parametrize("file", ROWS)
-def test_quorum_state_is_read_back(file: QuorumStateFile) -> None:
+def test_quorum_state_survives_round_trip(file: QuorumStateFile) -> None:
     session = MemoryDisk(random.Random(1), lambda: 0).session()
     session.makedirs("/d")
     file.write(session, "/d/quorum-state")
     assert QuorumStateFile.read(session, "/d/quorum-state") == file
 
 
-def test_a_voter_that_is_grown_says_nothing_of_its_age() -> None:
-    """As Kafka, which passes over what it does not know, writes it."""
+def test_quorum_state_of_grown_voter_has_no_age() -> None:
+    """Equal to the file of Kafka, which ignores unknown fields."""
     session = MemoryDisk(random.Random(1), lambda: 0).session()
     session.makedirs("/d")
     for age, there in ((VoterState.GROWN, False), (VoterState.LEARNING, True)):
@@ -51,7 +51,7 @@ def test_a_voter_that_is_grown_says_nothing_of_its_age() -> None:
         b"[" * 100_000,
     ],
 )
-def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
+def test_quorum_state_malformed_raises_corrupt_file(text: bytes) -> None:
     session = MemoryDisk(random.Random(1), lambda: 0).session()
     session.makedirs("/d")
     session.open("/d/quorum-state", create=True).pwrite(text, 0)
@@ -62,7 +62,7 @@ def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
 @pytest.mark.parametrize(
     "age", [b'"old"', b'""', b"1", b"null", b"true", b"[]", b"{}", b"1e999", b'"' + b"x" * 9_000 + b'"']
 )
-def test_an_age_that_is_none_is_told_in_one_line_that_names_it(age: bytes) -> None:
+def test_quorum_state_invalid_age_raises_corrupt_file_with_field_name(age: bytes) -> None:
     session = MemoryDisk(random.Random(1), lambda: 0).session()
     session.makedirs("/d")
     text = b'{"leaderId":-1,"leaderEpoch":1,"votedId":-1,"ottla.age":%s,"data_version":1}' % age
