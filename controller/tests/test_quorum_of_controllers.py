@@ -46,7 +46,7 @@ async def make(controller: QuorumController, *names: str) -> None:
 
 @pytest.mark.parametrize("static", [False, True])
 @virtual
-async def test_three_elect_one_and_all_see_what_it_decides(static: bool) -> None:
+async def test_quorum_elects_one_controller_and_all_replay_its_decisions(static: bool) -> None:
     quorum = ControllerQuorum(3, static=static)
     async with quorum.running():
         leader = await quorum.leader(0.5)  # a new quorum: no former leader is awaited

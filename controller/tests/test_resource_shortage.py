@@ -56,7 +56,7 @@ async def run_controller(fixture: ControllerFixture, names: list[str], fault: An
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
 @virtual
-async def test_controller_short_once_at_any_call_goes_on_and_keeps_every_topic(number: int) -> None:
+async def test_controller_with_one_shortage_at_any_call_keeps_all_topics(number: int) -> None:
     names = [f"t{i}" for i in range(8)]
     fixture = ControllerFixture(**SETTINGS)
     most = await run_controller(fixture, names, lambda call: None)
@@ -70,7 +70,7 @@ async def test_controller_short_once_at_any_call_goes_on_and_keeps_every_topic(n
 
 @pytest.mark.parametrize("path", ["quorum-state.tmp", "__cluster_metadata-0"])
 @virtual
-async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some(path: str) -> None:
+async def test_voter_without_descriptors_at_start_becomes_leader_later(path: str) -> None:
     fixture = ControllerFixture()
     async with fixture.controller():
         pass
@@ -100,7 +100,7 @@ async def test_voter_short_of_descriptors_at_its_start_leads_once_there_are_some
 
 
 @virtual
-async def test_retried_call_raises_an_error_of_the_disk_and_logs_a_shortage_seldom(
+async def test_retry_call_on_shortage_raises_disk_error_and_logs_shortage_rarely(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     env: Any = ControllerTestEnv(ControllerFixture().disk, iter(range(9)))
@@ -116,7 +116,7 @@ async def test_retried_call_raises_an_error_of_the_disk_and_logs_a_shortage_seld
 
 
 @virtual
-async def test_controller_that_cannot_read_its_log_for_a_while_becomes_active_later() -> None:
+async def test_controller_with_unreadable_log_becomes_active_after_shortage() -> None:
     fixture = ControllerFixture()
     async with fixture.controller() as controller:
         await create(controller, "t")
@@ -145,9 +145,9 @@ async def test_controller_that_cannot_read_its_log_for_a_while_becomes_active_la
 
 
 @virtual
-async def test_listener_of_the_metadata_that_fails_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_metadata_listener_is_logged_and_controller_continues(caplog: pytest.LogCaptureFixture) -> None:
     fixture = ControllerFixture()
-    heard: list[int] = []
+    published_offsets: list[int] = []
     async with fixture.controller() as controller:
 
         def fail(image: Any, delta: Any) -> None:
@@ -155,9 +155,9 @@ async def test_listener_of_the_metadata_that_fails_is_logged_and_ends_nothing(ca
                 raise short()
 
         controller.subscribe(fail)
-        controller.subscribe(lambda image, delta: heard.append(image.offset))
+        controller.subscribe(lambda image, delta: published_offsets.append(image.offset))
         await create(controller, "t")
-        assert heard[-1] == controller.image.offset
+        assert published_offsets[-1] == controller.image.offset
         assert controller.is_active
     assert not fixture.failures
     assert "Error while publishing metadata at offset" in caplog.text

@@ -44,7 +44,7 @@ def leaders(*batches: tuple[int, int, int]) -> bytes:
     return out
 
 
-# ---------------------------------------------------------------- what fails on the way
+# ---------------------------------------------------------------- failures
 
 
 def test_append_failed_epoch_checkpoint_writes_no_record() -> None:
@@ -157,7 +157,7 @@ def test_roll_failure_leaves_no_file_of_the_next_segment() -> None:
         assert record_values(reopen_in_new_session(memory)) == expected_values(end + 9)
 
 
-# ---------------------------------------------------------------- a sync in flight
+# ---------------------------------------------------------------- syncs
 
 
 def test_roll_during_directory_sync_keeps_directory_unsynced() -> None:
@@ -246,7 +246,7 @@ def test_flush_syncs_parent_directory_once() -> None:
     assert synced[2:] == ["/data/t-0"]
 
 
-# ---------------------------------------------------------------- as a follower
+# ---------------------------------------------------------------- append_as_follower
 
 
 def test_append_as_follower_keeps_the_leaders_bytes() -> None:
@@ -312,7 +312,7 @@ def test_append_as_follower_updates_producers_and_aborted_transactions() -> None
     assert again.duplicate
 
 
-# ---------------------------------------------------------------- offsets that an index cannot say
+# ---------------------------------------------------------------- offsets beyond the range of an index
 
 
 @pytest.mark.parametrize("empty", [True, False])

@@ -1,4 +1,4 @@
-"""The Python API: settings, the client of an embedded broker, asyncio and trio, restarts, public names."""
+"""Python API: settings, client of an embedded broker, asyncio and trio, restarts, public names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def broker() -> Iterator[ottla.Broker]:
 
 
 def commit(broker: ottla.Broker, group: str, topic: str, partition: int, offset: int) -> None:
-    """Commit an offset as a member of no group does."""
+    """Commit an offset without group membership."""
 
     async def work() -> int:
         client = ClusterClient(BlockingEnv(), broker.bootstrap_servers)
@@ -55,13 +55,13 @@ def commit(broker: ottla.Broker, group: str, topic: str, partition: int, offset:
 
     for _ in range(200):
         code = run_blocking(work())
-        if code not in (14, 15, 16):  # the coordinator loads
+        if code not in (14, 15, 16):  # coordinator loading
             break
         trio.run(trio.sleep, 0.02)
     assert code == 0
 
 
-def test_public_names_are_listed_and_loaded() -> None:
+def test_public_names_are_listed_and_importable() -> None:
     assert {"AsyncBroker", "Broker", "BrokerFailed", "Cluster", "ConfigException"} <= set(dir(ottla))
     for name in dir(ottla):
         assert getattr(ottla, name) is not None
@@ -73,7 +73,7 @@ def test_public_names_are_listed_and_loaded() -> None:
     ("value", "text"),
     [(3, "3"), (0.5, "0.5"), (True, "true"), (False, "false"), ("x", "x"), (["a", "b"], "a,b"), (Path("/d"), "/d")],
 )
-def test_settings_of_any_type_become_text(value: Any, text: str) -> None:
+def test_broker_settings_text_converts_values(value: Any, text: str) -> None:
     assert broker_settings_text({"listener.name.x.y": value}) == {"listener.name.x.y": text}
 
 
@@ -87,12 +87,12 @@ def test_settings_of_any_type_become_text(value: Any, text: str) -> None:
         ({3: "x"}, "name of a setting expected, not int: 3"),
     ],
 )
-def test_invalid_settings_are_refused(kind: str, settings: Any, message: str) -> None:
+def test_broker_and_cluster_invalid_settings_raise_config_exception(kind: str, settings: Any, message: str) -> None:
     with pytest.raises(ottla.ConfigException, match=message):
         getattr(ottla, kind)(settings=settings)
 
 
-def test_produced_records_are_read_with_all_their_fields(broker: ottla.Broker) -> None:
+def test_produce_and_records_keep_all_fields(broker: ottla.Broker) -> None:
     broker.produce("fields", b"a", "b", None, key="k", headers={"h": "x", "n": None}, timestamp_ms=7)
     found = broker.records("fields")
     assert [(x.offset, x.timestamp_ms, x.key, x.value) for x in found] == [
@@ -105,14 +105,14 @@ def test_produced_records_are_read_with_all_their_fields(broker: ottla.Broker) -
     assert (found[0].text, found[2].text) == ("a", None)
 
 
-def test_records_without_key_go_round_the_partitions_or_to_the_one_named(broker: ottla.Broker) -> None:
+def test_produce_without_key_rotates_partitions_or_uses_given_one(broker: ottla.Broker) -> None:
     broker.produce("spread", b"0", b"1", b"2", b"3")
     broker.produce("spread", b"4", partition=1)
     found = sorted((x.partition, x.value) for x in broker.records("spread"))
     assert found == [(0, b"0"), (0, b"3"), (1, b"1"), (1, b"4"), (2, b"2")]
 
 
-def test_missing_topic_is_an_error_of_records_and_waited_for_by_expect(broker: ottla.Broker) -> None:
+def test_records_missing_topic_raises_and_expect_waits(broker: ottla.Broker) -> None:
     with pytest.raises(ottla.ProtocolError, match="UNKNOWN_TOPIC_OR_PARTITION: topic nope"):
         broker.records("nope")
     with pytest.raises(ottla.ExpectationFailed, match="topic nope has 0 records, 1 expected"):
@@ -120,14 +120,14 @@ def test_missing_topic_is_an_error_of_records_and_waited_for_by_expect(broker: o
     assert broker.expect("nope", 0) == []
 
 
-def test_expect_returns_once_the_records_are_there(broker: ottla.Broker) -> None:
+def test_expect_returns_when_records_exist(broker: ottla.Broker) -> None:
     with pytest.raises(AssertionError, match="topic late has 0 records, 2 expected"):
         broker.expect("late", 2, timeout_s=0)
     broker.produce("late", b"a", b"b", b"c")
     assert len(broker.expect("late", 2)) == 3
 
 
-def test_wait_for_counts_partitions_without_a_committed_offset(broker: ottla.Broker) -> None:
+def test_wait_for_counts_partitions_without_committed_offset(broker: ottla.Broker) -> None:
     with pytest.raises(ottla.ExpectationFailed, match="group readers has committed no offset"):
         broker.wait_for("readers", timeout_s=0)
     for number in (0, 1):
@@ -143,7 +143,7 @@ def test_wait_for_counts_partitions_without_a_committed_offset(broker: ottla.Bro
     broker.wait_for("readers", topic="lagging")
 
 
-def test_created_topic_has_its_settings_and_partitions(broker: ottla.Broker) -> None:
+def test_create_topic_sets_configs_and_partitions(broker: ottla.Broker) -> None:
     broker.client.create_topic("made", 2, settings={"retention.ms": 5, "preallocate": True})
     with pytest.raises(ottla.ProtocolError, match="TOPIC_ALREADY_EXISTS: topic made"):
         broker.client.create_topic("made")
@@ -155,7 +155,7 @@ def test_created_topic_has_its_settings_and_partitions(broker: ottla.Broker) -> 
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_async_with_gives_coroutines_and_restart_keeps_port_and_records(
+def test_async_broker_restart_keeps_port_and_records(
     loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -176,7 +176,7 @@ def test_async_with_gives_coroutines_and_restart_keeps_port_and_records(
     assert not list(tmp_path.iterdir())
 
 
-def test_cancelled_start_under_asyncio_stops_the_broker() -> None:
+def test_cancelled_start_under_asyncio_stops_broker() -> None:
     broker = ottla.Broker()
 
     async def enter() -> None:
@@ -185,7 +185,7 @@ def test_cancelled_start_under_asyncio_stops_the_broker() -> None:
 
     async def main() -> None:
         task = asyncio.create_task(enter())
-        await asyncio.sleep(0)  # the thread that starts the broker is under way
+        await asyncio.sleep(0)  # the starting thread is running
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -195,14 +195,14 @@ def test_cancelled_start_under_asyncio_stops_the_broker() -> None:
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-def test_restart_of_a_broker_with_tls_and_login_keeps_users_and_records(isolate: bool) -> None:
+def test_restart_with_tls_and_sasl_keeps_users_and_records(isolate: bool) -> None:
     with ottla.Broker(tls=True, sasl="SCRAM-SHA-512", isolate=isolate) as broker:
         broker.produce("t", b"a")
         broker.restart()
         assert [record.value for record in broker.expect("t", 1)] == [b"a"]
 
 
-def test_start_twice_and_restart_of_a_stopped_broker_are_refused(broker: ottla.Broker) -> None:
+def test_start_twice_and_restart_of_stopped_broker_raise_broker_failed(broker: ottla.Broker) -> None:
     with pytest.raises(ottla.BrokerFailed, match="runs already"):
         broker.start()
     with pytest.raises(ottla.BrokerFailed, match="does not run"):
@@ -210,12 +210,12 @@ def test_start_twice_and_restart_of_a_stopped_broker_are_refused(broker: ottla.B
     assert broker.is_running
 
 
-def test_dead_address_is_named() -> None:
+def test_blocking_client_unreachable_address_error_contains_address() -> None:
     with pytest.raises(ConnectionError, match=r"cannot connect to 127\.0\.0\.1:1: Connection refused"):
         ottla.BlockingClient("127.0.0.1:1").records("t")
 
 
-def test_node_makes_no_reference_cycles_for_connections_and_requests(broker: ottla.Broker) -> None:
+def test_node_creates_no_reference_cycles_per_connection_and_request(broker: ottla.Broker) -> None:
     host, _, port = broker.bootstrap_servers.rpartition(":")
 
     def connect(times: int) -> None:

@@ -1,4 +1,4 @@
-"""The fixtures on another cluster: it is named in the header, and nothing stays behind on it."""
+"""Pytest fixtures with another cluster: report header, and cleanup of topics and groups."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _run_pytest(folder: Path, **environment: str) -> str:
     return done.stdout
 
 
-def test_header_names_the_cluster_and_topics_and_groups_are_deleted(tmp_path: Path) -> None:
+def test_plugin_header_contains_cluster_and_fixtures_clean_up(tmp_path: Path) -> None:
     async def remaining(bootstrap: str) -> tuple[list[Any], list[Any]]:
         client = ClusterClient(RealEnv(), bootstrap)
         topics = [topic.name for topic in (await client.metadata(None)).topics if not topic.is_internal]
@@ -69,7 +69,7 @@ def test_header_names_the_cluster_and_topics_and_groups_are_deleted(tmp_path: Pa
         assert trio.run(remaining, other.bootstrap_servers) == ([], [])
 
 
-def test_variable_of_the_command_line_has_no_effect(tmp_path: Path) -> None:
+def test_plugin_ignores_bootstrap_variable_of_command_line(tmp_path: Path) -> None:
     assert "ottla: embedded broker" in _run_pytest(tmp_path, OTTLA_BOOTSTRAP="127.0.0.1:1", OTTLA_TEST_BOOTSTRAP="")
 
 
@@ -128,13 +128,13 @@ def _pytest_output(folder: Path, test: str, options: str = "[pytest]", **environ
     return done.stdout + done.stderr
 
 
-def test_fixtures_take_options_an_overridden_fixture_and_a_marker(tmp_path: Path) -> None:
+def test_plugin_options_overridden_fixture_and_marker_apply(tmp_path: Path) -> None:
     seen = _pytest_output(tmp_path, CONFIGURED, OPTIONS, OTTLA_TEST_BOOTSTRAP="")
     assert "4 passed" in seen, seen
     assert "warning" not in seen
 
 
-def test_dead_address_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+def test_plugin_unreachable_address_prints_one_line_without_traceback(tmp_path: Path) -> None:
     test = "def test_one(kafka_topic): pass"
     seen = _pytest_output(tmp_path, test, OTTLA_TEST_BOOTSTRAP="127.0.0.1:1")
     assert "OTTLA_TEST_BOOTSTRAP=127.0.0.1:1: cannot connect to 127.0.0.1:1: Connection refused" in seen
@@ -151,7 +151,7 @@ def test_dead_address_is_one_line_and_no_traceback(tmp_path: Path) -> None:
         ("ottla_settings = num.partitions", "ottla_settings: KEY=VALUE expected: num.partitions"),
     ],
 )
-def test_invalid_option_ends_the_run_with_its_name(tmp_path: Path, option: str, message: str) -> None:
+def test_plugin_invalid_option_ends_run_with_its_name(tmp_path: Path, option: str, message: str) -> None:
     seen = _pytest_output(tmp_path, "def test_one(): pass", f"[pytest]\n{option}")
     assert message in seen, seen
     assert "Traceback" not in seen

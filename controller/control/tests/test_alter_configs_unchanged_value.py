@@ -23,7 +23,7 @@ SET, DELETE = 0, 1
 
 
 def changed_configs(controller: ControllerStateMachine, request: Any) -> frozenset[tuple[int, str]]:
-    """Return the resources whose changed configs are published to the brokers."""
+    """Return the resources with published config changes."""
     decision = run_to_end(controller.decide(request, 1, controller.image.offset + 1))
     for number, record in enumerate(decision.records, controller.image.offset + 1):
         controller.replay(number, record)

@@ -62,9 +62,7 @@ def test_heartbeat_with_other_epoch_does_not_extend_session() -> None:
     controller.heartbeat_tracker.touch(1, epoch_of(controller, 1) - 1, 8_000)
     controller.heartbeat_tracker.touch(7, 3, 0)
     assert next_expired(controller, SESSION + 1) == 1
-    assert controller.heartbeat_tracker.last_contact_ms(7, 3) == 0, (
-        "looked at in the order they were first touch_session"
-    )
+    assert controller.heartbeat_tracker.last_contact_ms(7, 3) == 0, "looked at in the order of their first heartbeat"
     touch_session(controller, 1, SESSION)
     assert next_expired(controller, SESSION + 1) is None
     assert controller.heartbeat_tracker.last_contact_ms(7, 3) is None, "it is no broker's"
@@ -104,12 +102,12 @@ def register_again(controller: ControllerStateMachine, now_ms: float, broker: in
 @pytest.mark.behaviour("R-269")
 def test_registration_of_active_broker_id_returns_duplicate_broker_registration() -> None:
     controller = machine()
-    assert register_again(controller, 0) == ErrorCode.NONE, "it was never touch_session"
+    assert register_again(controller, 0) == ErrorCode.NONE, "no heartbeat yet"
     touch_session(controller, 1, 0)
     assert register_again(controller, SESSION) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert register_again(controller, SESSION + 1) == ErrorCode.NONE
     same = controller.image.brokers[1].incarnation_id
-    assert register_again(controller, 0, incarnation_id=same) == ErrorCode.NONE, "the same process register_again"
+    assert register_again(controller, 0, incarnation_id=same) == ErrorCode.NONE, "the same process again"
     assert register_again(controller, 0, cluster_id="x") == ErrorCode.INCONSISTENT_CLUSTER_ID, "the cluster comes first"
     assert register_again(controller, 0, log_dirs=[]) == ErrorCode.DUPLICATE_BROKER_REGISTRATION, (
         "its directories later"

@@ -204,7 +204,7 @@ def change(epoch: int, **what: Any) -> BrokerRegistrationChangeRecord:
         ("leads nothing", {"want_shut_down": True}, {"fenced": 1}, False),
     ],
 )
-def test_broker_heartbeat_writes_registration_change_before_or_after_partition_changes(
+def test_broker_heartbeat_orders_registration_and_partition_changes(
     state: str, wants: dict[str, Any], what: dict[str, int], first: bool
 ) -> None:
     controller = controllable(state)

@@ -158,7 +158,7 @@ def test_alter_client_quotas_above_batch_limit_fails_all_entries(
     ids=["entity", "keys"],
 )
 def test_alter_client_quotas_oversized_entity_returns_invalid_request(large: Any) -> None:
-    """It takes one step of the event loop, and its row is as short as the others."""
+    """An oversized entity takes one step of the event loop, and has a short response row."""
     rows = QuotaControlFixture().alter(large, entry([("client-id", "good")], (RATE, 7))).response.entries
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST, 0]
     assert len(rows[0].entity) <= 20

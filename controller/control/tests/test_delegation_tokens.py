@@ -227,7 +227,7 @@ def test_delegation_token_request_with_unknown_hmac_returns_error(
     assert (decision.response.error_code, decision.records) == (code, [])
 
 
-# ------------------------------------------------------------------ the sweep
+# ------------------------------------------------------------------ expired tokens
 
 
 @pytest.mark.behaviour("S-332")
@@ -261,7 +261,7 @@ def test_sweep_expired_tokens_runs_hourly_only_with_a_secret() -> None:
     assert [run_to_end(x).records for x in (early, late)] == [[], [RemoveDelegationTokenRecord("t1")]]  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------ the machine
+# ------------------------------------------------------------------ state machine
 
 
 def test_token_request_uses_appended_records_and_snapshot_keeps_tokens() -> None:

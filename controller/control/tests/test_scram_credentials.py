@@ -178,9 +178,7 @@ def test_parse_scram_option_invalid_raises_without_password_in_message(text):
 @pytest.mark.parametrize(
     ("salt_bytes", "salted_bytes", "is_kept"), [(1024, 32, True), (1025, 32, False), (4, 1025, False)]
 )
-def test_alter_scram_credentials_salt_above_1024_bytes_returns_unacceptable_credential(
-    salt_bytes, salted_bytes, is_kept
-):
+def test_alter_scram_credentials_too_long_salt_returns_unacceptable_credential(salt_bytes, salted_bytes, is_kept):
     """The salt is sent before authentication: an unlimited salt would be a large response to an unauthenticated
     client.
     """

@@ -241,7 +241,7 @@ def test_delta_random_records_name_all_differences() -> None:
 
 
 def test_compare_images_node_configs_are_always_named() -> None:
-    """Their values may be unchanged, while the content of a named certificate file is not (KAFKA-14136)."""
+    """The content of a named certificate file may have changed without the config (KAFKA-14136)."""
     settings = [ConfigRecord(kind, "1", "k", "v") for kind in (RESOURCE_BROKER, RESOURCE_TOPIC)]
     image, _ = after(MetadataImage(), *settings)
     assert run_to_end(compare_images(image, image)).configs == {(RESOURCE_BROKER, "1")}

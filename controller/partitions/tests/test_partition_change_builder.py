@@ -224,7 +224,7 @@ def test_build_partition_change_reassignment_equals_kafka(
 
 
 def test_build_partition_change_removed_replica_is_not_in_elr() -> None:
-    """Its log is deleted. Kafka keeps the replica in the ELR, and fails at the next validation."""
+    """The log of a removed replica is deleted. Kafka keeps the replica in the ELR, and fails at the next validation."""
     moving = replace(P, replicas=(4, 1, 2), isr=(1, 4), adding=(4,), removing=(1,), elr=(2,))
     record = build_partition_change((D, 7), moving, lambda i: False, ELR2)
     assert record is not None

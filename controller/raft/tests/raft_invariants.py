@@ -97,7 +97,7 @@ class RaftInvariants:
         reached = len(holding) >= voters.majority_size
         assert reached or not self.checks_majority, f"MajorityReachedHighWatermark: {end} is on {holding} only"
 
-    # ------------------------------------------------------------------ what would end a JVM peer (R-254 to R-260)
+    # ------------------------------------------------------------------ responses that stop a JVM peer (R-254 to R-260)
 
     def on_response(self, host: SimulatedHost, ticket: Any, answer: AnyRaftResponse) -> None:
         """Check a response before it is sent."""

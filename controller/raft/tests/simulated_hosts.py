@@ -88,7 +88,7 @@ class SimulatedHost:
         endpoints = [Endpoint("CONTROLLER", f"host{self.key.id}", 9093)]
         return VotersRecordVoter(*self.key, endpoints, KRaftVersionFeature(0, 1))
 
-    # ------------------------------------------------------------------ lives
+    # ------------------------------------------------------------------ processes
 
     def open(self, committed: list[LogEntry], chance: Callable[[], float], others: tuple[int, ...]) -> None:
         """Start a new incarnation from the state on the disk."""

@@ -103,7 +103,7 @@ class SimulatedQuorum:
         self.proposed = 0
         self.accepts_proposals = True
 
-    # ------------------------------------------------------------------ lives
+    # ------------------------------------------------------------------ processes
 
     def start(self, number: int) -> None:
         host = self.hosts[number]
@@ -307,7 +307,7 @@ class SimulatedQuorum:
         end, epoch = request.snapshot
         self.step(host.key.id, SnapshotLoaded(end, epoch, host.voters_below(end, self.invariants.committed)))
 
-    # ------------------------------------------------------------------ what people and mishaps do
+    # ------------------------------------------------------------------ operator and faults
 
     def propose(self, number: int) -> None:
         self.proposed += 1

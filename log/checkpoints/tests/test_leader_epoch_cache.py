@@ -94,8 +94,8 @@ def test_assign_from_batch_overrides_recorded_entries(before: Entries, epoch: in
         ([], 0, (-1, -1)),
         ([], -1, (-1, -1)),
         ([(2, 10), (4, 20)], -1, (-1, -1)),
-        ([(2, 10), (4, 20)], 4, (4, 100)),  # the current one ends where the log does
-        ([(2, 10), (4, 20)], 5, (-1, -1)),  # the current epoch ends at the log end
+        ([(2, 10), (4, 20)], 4, (4, 100)),  # the current epoch ends at the log end
+        ([(2, 10), (4, 20)], 5, (-1, -1)),  # unknown here
         ([(2, 10), (4, 20)], 2, (2, 20)),
         ([(2, 10), (4, 20)], 3, (2, 20)),  # the largest epoch below
         ([(2, 10), (4, 20)], 1, (1, 10)),  # before the first epoch: the start of the first
@@ -221,9 +221,9 @@ def test_leader_epoch_cache_malformed_file_is_treated_as_missing() -> None:
         ("0\n0\n", []),
         ("", []),
         (" \n", []),
-        ("0\n1\n0 1", None),  # of 12, say: a power cut may leave the beginning of a number
-        ("1\n1\n0 0\n", None),  # of 12, for example: a power loss may leave the beginning of a number
-        ("0\n2\n0 0\n", None),  # cut off
+        ("0\n1\n0 1", None),  # of 12, for example: a power loss may leave the beginning of a number
+        ("1\n1\n0 0\n", None),  # another version
+        ("0\n2\n0 0\n", None),  # truncated
         ("0\n1\n0 0\n1 5\n", None),
         ("0\n", None),
         ("x\n1\n0 0\n", None),

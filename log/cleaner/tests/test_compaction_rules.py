@@ -72,7 +72,7 @@ def remaining_batches(log: PartitionLog) -> list[tuple[int, int]]:
     return [(h.base_offset, h.records_count) for h, _ in log.segments.batches()]
 
 
-# ---------------------------------------------------------------- what could be compacted
+# ---------------------------------------------------------------- cleanable ranges
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_select_dirtiest_log_prefers_overdue_log_then_highest_ratio() -> None:
     assert dirtiest_log([], NOW) is None
 
 
-# ---------------------------------------------------------------- which segments become one
+# ---------------------------------------------------------------- groups of segments
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_compaction_commit_marker_is_removed_after_its_delete_horizon() -> None:
         assert ((1, 1) in remaining_batches(log)) == stays
 
 
-# ---------------------------------------------------------------- tombstones and what is counted
+# ---------------------------------------------------------------- tombstones and statistics
 
 
 def test_compaction_tombstone_is_kept_until_its_delete_horizon() -> None:

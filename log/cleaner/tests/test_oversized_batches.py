@@ -9,7 +9,7 @@ import pytest
 
 from ottla.log import log_validator
 from ottla.log.cleaner import compaction
-from ottla.log.cleaner.tests.test_compaction_rules import SETTINGS, remaining_batches, one_pass, record
+from ottla.log.cleaner.tests.test_compaction_rules import SETTINGS, one_pass, record, remaining_batches
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
 from ottla.log.tests.log_fixtures import (
@@ -59,7 +59,7 @@ def many(count: int, key: bytes, value: bytes = b"v") -> bytes:
     )
 
 
-# ---------------------------------------------------------------- taken
+# ---------------------------------------------------------------- validation
 
 
 @pytest.mark.parametrize(("more", "taken"), [(0, True), (1, False)])
@@ -88,7 +88,7 @@ def test_append_uncompressed_batch_ignores_decompression_limit(monkeypatch: pyte
     assert log.log_end_offset == 1
 
 
-# ---------------------------------------------------------------- compacted
+# ---------------------------------------------------------------- compaction
 
 
 def test_compaction_oversized_batch_is_retained_and_does_not_end_the_pass() -> None:

@@ -38,7 +38,7 @@ MERGED = replace(SETTINGS, segment_bytes=6000)
 
 
 def write_small_segments(disk: DiskSession, count: int = 160) -> PartitionLog:
-    """Write many small segments, most of whose records are soon superseded; committed and synced."""
+    """Write many small segments with mostly superseded records; committed and synced."""
     log = new_log(disk, SETTINGS)
     for number in range(count):
         item = NewRecord(b"k%d" % (number // 12 * 3 + number % 3), b"v%d" % number * 5, NOW)

@@ -89,7 +89,7 @@ def test_checkpoint_write_equals_log_state_and_skips_unchanged_files() -> None:
         == {("t", n): 3 for n in range(LOGS)}
     )
     assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1}
-    assert fixture.write() == 2, "no_action changed: looked at, not written"
+    assert fixture.write() == 2, "no change: compared, not written"
     assert fixture.writes() == 1
     fixture.log(LOGS - 1).maybe_increment_log_start_offset(2)
     fixture.write()
@@ -149,7 +149,7 @@ def test_recreated_log_does_not_inherit_recovery_point() -> None:
     )
     fixture.watch()
     fixture.make(LOGS)
-    assert fixture.writes() == 0, "a name that is new costs no_action"
+    assert fixture.writes() == 0, "a new name costs no write"
 
 
 @pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT])
@@ -191,7 +191,7 @@ def test_checkpoint_files_are_synced_together() -> None:
     fixture.store.complete_sync(fixture.store.prepare_sync()())
     assert not fixture.store.has_unsynced_files
     fixture.write()
-    assert not fixture.store.has_unsynced_files, "no_action changed"
+    assert not fixture.store.has_unsynced_files, "no change"
     disk = fixture.directory.disk
     assert isinstance(disk, DiskSession)
     before = {

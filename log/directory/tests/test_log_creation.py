@@ -6,7 +6,7 @@ import pytest
 
 from ottla.log.directory.directory_listing import list_foreign_entries, list_suffixed_dirs
 from ottla.log.directory.log_directory import METADATA_TOPIC
-from ottla.log.directory.tests.test_log_directory import OTHER_ID, open_directory, reopen_directory, directory_with_logs
+from ottla.log.directory.tests.test_log_directory import OTHER_ID, directory_with_logs, open_directory, reopen_directory
 from ottla.log.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from ottla.log.tests.log_fixtures import NOW, SMALL, TOPIC_ID, append_batches, memory_disk, record_offsets
 

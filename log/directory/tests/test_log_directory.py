@@ -59,7 +59,7 @@ def read_checkpoint(memory: MemoryDisk, name: str) -> dict[tuple[str, int], int]
     return read_offsets(memory.session(), f"/data/{name}")
 
 
-# ---------------------------------------------------------------- the end
+# ---------------------------------------------------------------- close
 
 
 def test_close_logs_shared_by_threads_closes_each_log_once() -> None:

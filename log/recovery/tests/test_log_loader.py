@@ -49,7 +49,7 @@ def names(memory: MemoryDisk) -> set[str]:
     return {path.rpartition("/")[2] for path in memory.files}
 
 
-# ---------------------------------------------------------------- where log start, end, watermark and points come from
+# ---------------------------------------------------------------- offsets of an opened log
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_recovery_of_empty_log_leaves_readable_epoch_checkpoint(checkpoint: byte
     assert memory.session().exists(path)
 
 
-# ---------------------------------------------------------------- which files count
+# ---------------------------------------------------------------- files
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_open_log_discards_swap_with_cleaned_file_at_or_below(cleaned: int, *, c
     assert found == ([0, 1, 2, 4, 6, 7, 8] if counts else list(range(9)))
 
 
-# ---------------------------------------------------------------- which batches count
+# ---------------------------------------------------------------- batches
 
 
 A, B, C = (0, [(0, 3), (3, 3)]), (6, [(6, 3), (9, 3)]), (12, [(12, 3)])

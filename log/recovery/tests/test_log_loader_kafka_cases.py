@@ -39,7 +39,7 @@ def names(memory: MemoryDisk, suffix: str) -> list[int]:
 
 
 def reads_of(memory: MemoryDisk, **how: bool) -> list[str]:
-    """Return the segments whose batches are read while the log is opened."""
+    """Return the segments that are read while the log is opened."""
     session = memory.session()
     seen: list[str] = []
 

@@ -149,7 +149,7 @@ def test_new_transaction_index_requires_directory_sync() -> None:
 
 
 def test_flush_of_reopened_log_opens_one_file_at_a_time() -> None:
-    """There may be more segments to sync than file descriptors."""
+    """The segments to sync may outnumber the file descriptors."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)

@@ -67,7 +67,7 @@ def old_message(memory: MemoryDisk, offset: int, value: bytes = b"old") -> bytes
 
 
 def write_overflowing_segment(memory: MemoryDisk) -> list[int]:
-    """Write a segment whose offsets exceed its range, between two valid ones; return every offset."""
+    """Write a segment with offsets beyond its range, between two valid ones; return every offset."""
     far = MAX_RELATIVE_OFFSET
     middle = [10, 50, far, far + 9, far + 11, 2 * far + 12]
     write_segment_file(memory, 0, [(o, 1) for o in range(10)])

@@ -51,7 +51,7 @@ def append_batches_with_header(target: LogSegment, *batches: tuple[int, int, int
     return out
 
 
-# ---------------------------------------------------------------- when the next one begins
+# ---------------------------------------------------------------- roll conditions
 
 FULL = LogConfig(segment_bytes=1000, segment_ms=500)
 # (name, settings, appended bytes, their largest timestamp, their last offset, whether they begin a new segment)
@@ -129,7 +129,7 @@ def test_should_roll_when_an_index_is_full(index_bytes: int, entries: int, *, gr
     assert target.should_roll(NOW, 50, NOW, BASE + 50) == (entries != 9)
 
 
-# ---------------------------------------------------------------- where a batch is found
+# ---------------------------------------------------------------- lookups
 
 
 def test_locate_returns_first_batch_that_reaches_the_offset() -> None:
@@ -181,7 +181,7 @@ def test_append_offset_beyond_index_range_raises_segment_offset_overflow() -> No
         target.append(bytes(70), BASE + MAX_RELATIVE_OFFSET + 1, NOW)
 
 
-# ---------------------------------------------------------------- its files
+# ---------------------------------------------------------------- files
 
 
 def test_append_adds_index_entry_after_index_interval() -> None:

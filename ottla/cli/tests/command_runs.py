@@ -1,4 +1,4 @@
-"""Commands run in the process of the tests, with their own standard input and output."""
+"""Commands run in the test process, with their own standard input and output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CommandRun(NamedTuple):
 
 
 def run_command(*arguments: str, stdin: bytes = b"", stdout: io.RawIOBase | None = None) -> CommandRun:
-    """Run a command; ``stdout``: what it writes to instead of memory."""
+    """Run a command; ``stdout``: destination of its output instead of memory."""
     memory = io.BytesIO()
     out = io.TextIOWrapper(memory if stdout is None else io.BufferedWriter(stdout), "utf-8", write_through=True)
     errors, given = io.StringIO(), io.TextIOWrapper(io.BytesIO(stdin), "utf-8", errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""Words that a shell completes: commands, verbs, options, their values, and names of a cluster and of contexts."""
+"""Shell completion: commands, verbs, options, option values, and names of a cluster and of contexts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def words(*given: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_parser_of_each_command_is_found(name: str) -> None:
+def test_command_options_returns_parser_of_each_command(name: str) -> None:
     assert command_options(name).prog == f"ottla {name}"
 
 
@@ -63,7 +63,7 @@ def test_parser_of_each_command_is_found(name: str) -> None:
         ("random-uuid x", []),
     ],
 )
-def test_commands_verbs_options_and_values(given: str, expected: list[str]) -> None:
+def test_complete_returns_commands_verbs_options_and_values(given: str, expected: list[str]) -> None:
     assert words(*given.split(" ")) == expected
 
 
@@ -79,12 +79,14 @@ def test_commands_verbs_options_and_values(given: str, expected: list[str]) -> N
         ("group describe ", []),
     ],
 )
-def test_names_of_the_cluster(node: str, given: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_returns_names_of_the_cluster(
+    node: str, given: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(BOOTSTRAP_VARIABLE, node)
     assert words(*given.split(" ")) == expected
 
 
-def test_cluster_of_the_line_and_contexts_are_used_and_a_dead_one_has_no_names(node: str) -> None:
+def test_complete_uses_cluster_of_command_line_and_contexts(node: str) -> None:
     save_contexts(Contexts("dead", {"dead": {"bootstrap.servers": "127.0.0.1:1"}, "live": {"bootstrap.servers": node}}))
     assert words("topic", "describe", "") == []
     assert words("topic", "describe", "--context", "live", "or") == ["orders"]
@@ -93,13 +95,13 @@ def test_cluster_of_the_line_and_contexts_are_used_and_a_dead_one_has_no_names(n
     assert words("context", "use", "l") == ["live"]
 
 
-def test_words_are_printed_with_their_meanings() -> None:
+def test_completion_words_prints_words_with_descriptions() -> None:
     done = run_command("completion", "words", "--", "topic", "cr")
     assert (done.status, done.out, done.err) == (0, b"create\tcreate a topic\n", "")
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
-def test_script_is_valid(shell: str, tmp_path: Path) -> None:
+def test_completion_script_is_valid_shell(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     script = tmp_path / "script"
@@ -107,7 +109,7 @@ def test_script_is_valid(shell: str, tmp_path: Path) -> None:
     subprocess.run([shell, "-n", str(script)], check=True)
 
 
-def test_bash_completes_words_with_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_script_completes_words_in_bash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = tmp_path / "ottla"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m ottla.cli.main "$@"\n')
     command.chmod(0o755)

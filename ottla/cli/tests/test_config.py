@@ -1,4 +1,4 @@
-"""Settings of brokers, topics, groups and client metrics are shown, set and unset."""
+"""``ottla config``: configs of brokers, topics, groups and client metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def rows(node: str, *words: str) -> list[dict[str, Any]]:
         ("logger", "1", "ottla.admin", "DEBUG", "logger"),
     ],
 )
-def test_set_and_unset_of_each_type(node: str, kind: str, name: str, key: str, value: str, source: str) -> None:
+def test_config_set_and_unset_of_each_resource_type(
+    node: str, kind: str, name: str, key: str, value: str, source: str
+) -> None:
     assert rows(node, "set", kind, name, f"{key}={value}") == [{"key": key, "value": value, "changed": "set"}]
     (found,) = [row for row in rows(node, "describe", kind, name) if row["key"] == key]
     assert (found["value"], found["source"]) == (value, source)
@@ -47,7 +49,7 @@ def test_set_and_unset_of_each_type(node: str, kind: str, name: str, key: str, v
     assert value not in [row["value"] for row in rows(node, "describe", kind, name) if row["key"] == key]
 
 
-def test_describe_of_a_broker_shows_its_file_and_with_all_its_defaults(node: str) -> None:
+def test_config_describe_broker_shows_file_and_with_all_the_defaults(node: str) -> None:
     shown = {row["key"]: row for row in rows(node, "describe", "broker", "1")}
     assert (shown["num.partitions"]["value"], shown["num.partitions"]["source"]) == ("2", "file")
     assert shown["num.partitions"]["read_only"] is True
@@ -56,13 +58,13 @@ def test_describe_of_a_broker_shows_its_file_and_with_all_its_defaults(node: str
     assert everything["log.segment.bytes"]["source"] == "default"
 
 
-def test_secrets_are_hidden_and_names_for_listeners_are_taken(node: str) -> None:
+def test_config_describe_hides_secrets_of_listener_configs(node: str) -> None:
     key = "listener.name.other.ssl.keystore.password"
     run_command("config", "set", "broker", "1", f"{key}=zz", "-b", node)
     seen = run_command("config", "describe", "broker", "1", "-b", node, "-o", "csv").out.decode()
     assert "zz" not in seen
 
 
-def test_describe_without_settings_says_so(node: str) -> None:
+def test_config_describe_without_configs_prints_only_defaults(node: str) -> None:
     done = run_command("config", "describe", "group", "nothing", "-b", node)
     assert (done.status, done.out, done.err) == (0, b"", "group nothing: no settings but defaults\n")

@@ -1,4 +1,4 @@
-"""Options of consume for start and end, filters and formats."""
+"""Options of ``ottla consume``: start and end, filters, formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ottla.Broker]:
-    """A broker with a topic of two partitions: ten records, an hour apart, in turn."""
+    """Broker with a topic of two partitions: ten records, one hour apart, in alternating partitions."""
     with ottla.Broker(settings={"num.partitions": 2}) as running:
         for number in range(10):
             value = f'{{"n": {number}, "odd": {str(bool(number % 2)).lower()}, "in": {{"list": ["a", {number}]}}}}'
@@ -68,42 +68,42 @@ def consume(broker: ottla.Broker, *options: str) -> list[str]:
         ("--exit --filter header.trace!~[12]", "k0 k3 k6 k9"),
     ],
 )
-def test_consume_prints_the_records_asked_for(broker: ottla.Broker, options: str, keys: str) -> None:
+def test_consume_options_select_records(broker: ottla.Broker, options: str, keys: str) -> None:
     seen = consume(broker, *options.split(), "--format", "%k")
     assert sorted(seen) == keys.split()
     if "--tail" in options:
         assert seen == keys.split()
 
 
-def test_format_prints_all_fields(broker: ottla.Broker) -> None:
+def test_consume_format_prints_all_fields(broker: ottla.Broker) -> None:
     (text,) = consume(broker, "--exit", "--filter", "key=k4", "--format", r"%t-%p@%o %k %h %T %K\t%S%%")
     assert text == f"hours-0@2 k4 trace=t1,n=NULL {FIRST_MS + 4 * HOUR_MS} 2\t48%"
 
 
-def test_tail_follows_where_it_has_ended(broker: ottla.Broker) -> None:
+def test_consume_tail_prints_last_records(broker: ottla.Broker) -> None:
     assert consume(broker, "--tail", "1", "-n", "0", "--format", "%k") == ["k9"]
 
 
-def test_format_of_null_key_and_value_and_bytes_that_are_not_utf8() -> None:
+def test_format_record_null_and_non_utf8_bytes() -> None:
     record = Record(5, -1, None, b"\xff\0")
     assert format_record(parse_record_format("%k|%v|%b|%K"), "t", 1, record) == b"|\xff\0|/wA=|-1"
     assert format_record(parse_record_format(r"%S\\%s"), "t", 1, record._replace(value=None)) == b"-1\\"
 
 
 @pytest.mark.parametrize(("text", "problem"), [("%x", "%x"), ("a\\q", "\\q"), ("%", "%%"), ("x\\", "\\\\")])
-def test_invalid_format_is_refused(text: str, problem: str) -> None:
+def test_parse_record_format_invalid_raises_argument_type_error(text: str, problem: str) -> None:
     with pytest.raises(ArgumentTypeError) as raised:
         parse_record_format(text)
     assert problem in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["", "value", "header=x", "offset=3", "value>3", "headers.a=3"])
-def test_invalid_filter_is_refused(text: str) -> None:
+def test_parse_record_filter_invalid_raises_argument_type_error(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="value~REGEX"):
         parse_record_filter(text)
 
 
-def test_filter_on_missing_header_and_value_that_is_no_json_matches_nothing_but_its_opposite() -> None:
+def test_record_filter_missing_header_or_invalid_json_matches_only_negation() -> None:
     record = Record(0, 0, None, b"{", (("a", b"1"), ("a", b"2")))
     assert parse_record_filter("header.a=2").matches(record)
     assert not parse_record_filter("header.b=2").matches(record)
@@ -125,11 +125,11 @@ def test_filter_on_missing_header_and_value_that_is_no_json_matches_nothing_but_
         ("2026-01-31T12:00:00+01:00", 1769857200000),
     ],
 )
-def test_time_is_relative_iso_or_milliseconds(text: str, time_ms: int) -> None:
+def test_parse_time_accepts_relative_iso_and_milliseconds(text: str, time_ms: int) -> None:
     assert parse_time(text, 10**12) == time_ms
 
 
 @pytest.mark.parametrize("text", ["", "1", "yesterday", "1h30", "-1h", "1969-01-01"])
-def test_invalid_time_is_refused(text: str) -> None:
+def test_parse_time_invalid_raises_command_failed(text: str) -> None:
     with pytest.raises(CommandFailed, match=f"{text}$"):
         parse_time(text, 10**12)

@@ -1,4 +1,4 @@
-"""The environment of Kafka's container image, completed as its scripts complete it."""
+"""Environment of Kafka's container image, completed as by its scripts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _complete(given: dict[str, str], files: dict[str, str] | None = None, *, mou
     return settings_from_environment({**given, **container_environment(given, read_file, mounted=mounted)})
 
 
-def test_container_environment_without_settings_listens_everywhere_and_advertises_localhost() -> None:
+def test_container_environment_without_listeners_uses_default_listeners() -> None:
     assert _complete({"KAFKA_NUM_PARTITIONS": "3"}) == {
         "num.partitions": "3",
         "listeners": "PLAINTEXT://:9092",
@@ -44,7 +44,7 @@ def test_container_environment_without_settings_listens_everywhere_and_advertise
     }
 
 
-def test_container_environment_with_mounted_file_adds_no_defaults() -> None:
+def test_container_environment_mounted_file_adds_no_defaults() -> None:
     assert _complete({"KAFKA_NODE_ID": "2"}, mounted=True) == {"node.id": "2"}
 
 
@@ -63,7 +63,7 @@ def test_container_environment_derives_listeners_from_advertised_listeners(
     assert _complete({"KAFKA_LOG_DIRS": "/x", **given}).get("listeners") == listeners
 
 
-def test_container_environment_of_controller_with_advertised_listeners_is_refused() -> None:
+def test_container_environment_advertised_listeners_of_controller_raise() -> None:
     with pytest.raises(ConfigException, match="not supported on a KRaft controller"):
         _complete({"KAFKA_PROCESS_ROLES": "controller", "KAFKA_ADVERTISED_LISTENERS": "A://one:1"})
 
@@ -107,23 +107,23 @@ def test_container_environment_reads_tls_passwords_from_files() -> None:
         ({}, None),
     ],
 )
-def test_container_environment_takes_the_root_level_of_log4j(given: dict[str, str], level: str | None) -> None:
+def test_container_environment_uses_root_log_level_of_log4j(given: dict[str, str], level: str | None) -> None:
     assert container_environment(given, str, mounted=True).get("OTTLA_LOG_LEVEL") == level
 
 
-def test_container_environment_names_missing_tls_variable_and_file() -> None:
+def test_container_environment_missing_tls_variable_or_file_raises_config_exception() -> None:
     with pytest.raises(ConfigException, match=r"^KAFKA_SSL_KEY_CREDENTIALS environment variable not set$"):
         _complete({key: value for key, value in TLS.items() if key != "KAFKA_SSL_KEY_CREDENTIALS"}, SECRETS)
     with pytest.raises(ConfigException, match=r"^/etc/kafka/secrets/key_creds: No such file or directory$"):
         _complete(TLS)
 
 
-def test_container_environment_with_key_in_variables_needs_no_files() -> None:
+def test_container_environment_key_in_variables_needs_no_files() -> None:
     given = {"KAFKA_ADVERTISED_LISTENERS": "SSL://localhost:9093", "KAFKA_SSL_KEYSTORE_KEY": "PEM"}
     assert _complete(given)["ssl.keystore.key"] == "PEM"
 
 
-def test_container_environment_hands_modules_of_jaas_file_to_listeners() -> None:
+def test_container_environment_passes_modules_of_jaas_file_to_listeners() -> None:
     given = {
         "KAFKA_ADVERTISED_LISTENERS": "SASL_PLAINTEXT://one:1,INTERNAL://two:2",
         "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256",
@@ -145,12 +145,12 @@ def test_container_environment_hands_modules_of_jaas_file_to_listeners() -> None
 
 
 @pytest.mark.parametrize("key", ["a.b", "a_b", "a-b", "listener.name.x_y-z.plain.sasl.jaas.config"])
-def test_variable_name_is_read_back_as_the_setting(key: str) -> None:
+def test_variable_name_survives_round_trip(key: str) -> None:
     name = f"listener.name.{key}"
     assert settings_from_environment({variable_name(name): "v"}) == {name: "v"}
 
 
-def test_unknown_variables_name_the_nearest_setting() -> None:
+def test_unknown_variables_suggest_nearest_config() -> None:
     given = {
         "KAFKA_NUM_PARTITONS": "3",
         "KAFKA_NUM_PARTITIONS": "3",
@@ -164,7 +164,7 @@ def test_unknown_variables_name_the_nearest_setting() -> None:
     ]
 
 
-def test_container_formats_new_directories_and_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_formats_directories_and_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, mounted = tmp_path / "data", tmp_path / "server.properties"
     mounted.write_text(f"node.id=1\nprocess.roles=broker\nlog.dirs={data}\nlisteners=PLAINTEXT://127.0.0.1:0\n")
     for name, value in {
@@ -187,7 +187,7 @@ def test_container_formats_new_directories_and_serves(tmp_path: Path, monkeypatc
     assert served == [["--config", str(mounted)]] * 2
 
 
-def test_container_of_single_node_takes_the_cluster_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_of_single_node_uses_cluster_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_LOG_DIRS", str(tmp_path / "data"))
     monkeypatch.delenv("CLUSTER_ID", raising=False)
     monkeypatch.setenv("KAFKA_LISTENERS", "PLAINTEXT://:0")
@@ -197,7 +197,7 @@ def test_container_of_single_node_takes_the_cluster_id(tmp_path: Path, monkeypat
     assert served == [["--cluster-id", "5L6g3nShT-eMCtK--X86sw"]]
 
 
-def test_container_with_unreadable_secret_ends_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_unreadable_secret_prints_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in TLS.items():
         monkeypatch.setenv(name, value)
     done = run_command("container")

@@ -1,4 +1,4 @@
-"""Contexts: how they are stored, which settings a command uses, and lists as YAML and CSV."""
+"""Contexts: storage, precedence of connection settings, and lists as YAML and CSV."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fails(*words: str) -> str:
     return text
 
 
-def test_contexts_keep_names_and_values_and_are_readable_by_their_owner_alone(contexts_file: Path) -> None:
+def test_contexts_survive_round_trip_in_private_file(contexts_file: Path) -> None:
     assert load_contexts() == Contexts(None, {})
     odd = Contexts('a.b "c"', {'a.b "c"': {"x.y": 'a="\\\n\x7f\u00e9\U0001f600'}, "plain": {}})
     save_contexts(odd)
@@ -63,7 +63,7 @@ def test_contexts_keep_names_and_values_and_are_readable_by_their_owner_alone(co
     assert stat.S_IMODE(contexts_file.stat().st_mode) == 0o600
 
 
-def test_commands_use_the_current_context_with_its_login(secured: ottla.Broker, tmp_path: Path) -> None:
+def test_commands_use_current_context_with_its_credentials(secured: ottla.Broker, tmp_path: Path) -> None:
     settings = tmp_path / "client.properties"
     settings.write_text("".join(f"{key}={value}\n" for key, value in secured.client_config("java").items()))
     ok("context", "set", "safe", "--command-config", str(settings), "--use")
@@ -100,7 +100,7 @@ def test_commands_use_the_current_context_with_its_login(secured: ottla.Broker, 
         ({}, {CONFIG_VARIABLE: "FILE", CONTEXT_VARIABLE: "other"}, "other:1"),
     ],
 )
-def test_first_source_that_names_brokers_counts(
+def test_resolve_bootstrap_uses_first_source_with_bootstrap_servers(
     options: dict[str, str],
     variables: dict[str, str],
     bootstrap: str,
@@ -118,7 +118,7 @@ def test_first_source_that_names_brokers_counts(
     assert resolve_bootstrap(named, find_settings(named)) == bootstrap
 
 
-def test_settings_of_the_current_context_are_not_used_for_other_brokers() -> None:
+def test_find_settings_with_other_bootstrap_ignores_current_context() -> None:
     save_contexts(Contexts("safe", {"safe": {"security.protocol": "SSL"}}))
     other = argparse.Namespace(bootstrap="b:1", command_config=None, context=None)
     assert find_settings(other).values == {}
@@ -141,20 +141,20 @@ def test_settings_of_the_current_context_are_not_used_for_other_brokers() -> Non
         ("topic list --context nope", "context nope does not exist"),
     ],
 )
-def test_wrong_context_is_named(words: str, cause: str) -> None:
+def test_context_error_names_the_context(words: str, cause: str) -> None:
     save_contexts(Contexts(None, {"staging": {}}))
     assert cause in fails(*words.split())
 
 
 @pytest.mark.parametrize("text", ["current = 3", "[[contexts]]", "contexts = 3", "x = ", "[contexts]\na = 3", "\xff"])
-def test_malformed_file_is_named(text: str, contexts_file: Path) -> None:
+def test_contexts_malformed_file_error_names_the_file(text: str, contexts_file: Path) -> None:
     contexts_file.parent.mkdir()
     contexts_file.write_text(text, encoding="latin-1")
     assert str(contexts_file) in fails("context", "list")
     assert str(contexts_file) in fails("topic", "list")
 
 
-def test_rows_as_yaml_and_csv() -> None:
+def test_yaml_text_and_csv_text_format_rows() -> None:
     rows = [{"topic": "a,b", "count": 1, "isr": [1, 2], "ok": True, "none": None}, {"topic": "yes", "count": 2}]
     assert yaml_text(rows).splitlines() == [
         '- topic: "a,b"', "  count: 1", "  isr: [1, 2]", "  ok: true", "  none: null", '- topic: "yes"', "  count: 2",
@@ -167,7 +167,7 @@ def test_rows_as_yaml_and_csv() -> None:
     assert (yaml_text([]), csv_text([])) == ("[]", "")
 
 
-def test_lists_are_printed_as_yaml_and_csv(secured: ottla.Broker, tmp_path: Path) -> None:
+def test_list_commands_print_yaml_and_csv(secured: ottla.Broker, tmp_path: Path) -> None:
     settings = [f"--set={key}={value}" for key, value in secured.client_config("java").items()]
     ok("context", "set", "safe", "--use", *settings)
     ok("topic", "create", "listed", "--partitions", "2")

@@ -23,7 +23,7 @@ def unwrapped(text: str) -> str:
     return " ".join(line.strip().removeprefix("# ") for line in text.splitlines())
 
 
-def test_explain_frame_explains_each_field_above_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_decode_explain_frame_has_comment_above_each_field(capsys: pytest.CaptureFixture[str]) -> None:
     frame = bytes(encode_request(ApiKey.HEARTBEAT, 4, 7, "me", HeartbeatRequest("g", 3, "m")))
     plain = run(capsys, frame.hex())
     assert "#" not in plain
@@ -37,7 +37,7 @@ def test_explain_frame_explains_each_field_above_it(capsys: pytest.CaptureFixtur
         assert text in unwrapped(explained)
 
 
-def test_explain_api_version_explains_request_and_response(capsys: pytest.CaptureFixture[str]) -> None:
+def test_decode_explain_api_version_prints_request_and_response(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "--explain", "heartbeat:3")
     assert "\nHeartbeatRequest v3\n" in out
     assert "\nHeartbeatResponse v3\n" in out
@@ -46,7 +46,7 @@ def test_explain_api_version_explains_request_and_response(capsys: pytest.Captur
     assert "group_instance_id" not in run(capsys, "--explain", "HEARTBEAT:2")
 
 
-def test_explain_source_explains_structs_above_their_decoders(capsys: pytest.CaptureFixture[str]) -> None:
+def test_decode_explain_source_has_structs_above_their_decoders(capsys: pytest.CaptureFixture[str]) -> None:
     plain = run(capsys, "--source", "HEARTBEAT:4")
     explained = run(capsys, "--explain", "--source", "HEARTBEAT:4")
     start = f"HeartbeatRequest: {explain(HeartbeatRequest).summary} group_id: {TEXTS['group_id']}"
@@ -61,6 +61,6 @@ def test_explain_source_explains_structs_above_their_decoders(capsys: pytest.Cap
         ("HEARTBEATS:1", "API:VERSION expected, such as FETCH:12: HEARTBEATS:1; did you mean HEARTBEAT?"),
     ],
 )
-def test_explain_missing_api_version_fails(capsys: pytest.CaptureFixture[str], what: str, problem: str) -> None:
+def test_decode_explain_missing_api_version_fails(capsys: pytest.CaptureFixture[str], what: str, problem: str) -> None:
     assert decode.run(["--explain", what]) == 1
     assert capsys.readouterr().err == f"ottla decode: {problem}\n"

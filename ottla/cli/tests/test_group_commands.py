@@ -1,4 +1,4 @@
-"""`ottla group`: which partitions are meant, where they are set to, and what is told of each kind of group."""
+"""``ottla group``: parsing of partitions and reset targets, and output for each group type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class RecordingOffsetLookup:
-    """Offsets of a cluster; remembers at which time they were asked for."""
+    """Offset lookup of a fake cluster that records the requested timestamps."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
@@ -66,27 +66,27 @@ MODES = [
     ("to_earliest", True, {}, {T0: 10, T1: 0}),
     ("to_latest", True, {}, {T0: 100, T1: 50}),
     ("to_current", True, {T0: 33}, {T0: 33, T1: 50}),
-    ("to_current", True, {T0: 333}, {T0: 333, T1: 50}),  # where it is, wherever that is
+    ("to_current", True, {T0: 333}, {T0: 333, T1: 50}),  # the current position, even outside the log
     ("to_offset", 20, {}, {T0: 20, T1: 20}),
     ("to_offset", 3, {}, {T0: 10, T1: 3}),  # before the first record
-    ("to_offset", 77, {}, {T0: 77, T1: 50}),  # behind the last
+    ("to_offset", 77, {}, {T0: 77, T1: 50}),  # after the last record
     ("shift_by", -5, {T0: 20, T1: 20}, {T0: 15, T1: 15}),
     ("shift_by", -15, {T0: 20, T1: 20}, {T0: 10, T1: 5}),
     ("shift_by", 40, {T0: 20, T1: 20}, {T0: 60, T1: 50}),
-    ("to_datetime", "2026-01-31T00:00:00", {}, {T0: 42, T1: 50}),  # nothing as new as that: behind the last
+    ("to_datetime", "2026-01-31T00:00:00", {}, {T0: 42, T1: 50}),  # no record is that recent: the end
     ("by_duration", "PT1H", {}, {T0: 42, T1: 50}),
     ("from_file", {T0: 5, U0: 7}, {}, {T0: 10, U0: 5}),
 ]
 
 
 @pytest.mark.parametrize(("mode", "value", "have", "then"), MODES)
-def test_each_mode_sets_what_kafkas_tool_sets(
+def test_target_offsets_equal_kafkas_tool(
     mode: str, value: Any, have: dict[TopicPartitionKey, int], then: dict[TopicPartitionKey, int]
 ) -> None:
     assert targets(mode, value, have) == then
 
 
-def test_what_has_no_position_cannot_be_shifted() -> None:
+def test_target_offsets_shift_without_position_raises_command_failed() -> None:
     with pytest.raises(CommandFailed, match=r"t-1 has no position"):
         targets("shift_by", 1, {T0: 20})
 
@@ -97,12 +97,12 @@ def test_what_has_no_position_cannot_be_shifted() -> None:
         ("to_datetime", "1970-01-02T00:00:00.000", 86_400_000),
         ("to_datetime", "1970-01-02T00:00:00.250Z", 86_400_250),
         ("to_datetime", "1970-01-02T00:00:00.000+02:00", 79_200_000),
-        ("to_datetime", "1970-01-01T00:00:01.001Z", 1001),  # as seconds in a float it is a millisecond short
-        ("to_datetime", "1969-12-31T23:59:59.997Z", -3),  # brokers take it for the latest time there is
+        ("to_datetime", "1970-01-01T00:00:01.001Z", 1001),  # as seconds in a float it loses a millisecond
+        ("to_datetime", "1969-12-31T23:59:59.997Z", -3),  # brokers interpret it as the latest timestamp
         ("by_duration", "P1DT1H", NOW_MS - 90_000_000),
     ],
 )
-def test_times_are_read_as_kafkas_tool_reads_them(mode: str, value: str, at_ms: int) -> None:
+def test_target_offsets_parse_times_as_kafkas_tool(mode: str, value: str, at_ms: int) -> None:
     looks = RecordingOffsetLookup()
     blocking_env.run_blocking(gr.target_offsets(looks, gr.ResetTarget(mode, value), [T0], {}, NOW_MS))
     assert looks.times == [at_ms]
@@ -111,20 +111,20 @@ def test_times_are_read_as_kafkas_tool_reads_them(mode: str, value: str, at_ms: 
 @pytest.mark.parametrize(
     ("mode", "value"), [("to_datetime", "yesterday"), ("by_duration", "1h"), ("by_duration", "PT")]
 )
-def test_what_is_no_time_is_told(mode: str, value: str) -> None:
+def test_target_offsets_invalid_time_raises_command_failed(mode: str, value: str) -> None:
     with pytest.raises(CommandFailed, match="expected"):
         targets(mode, value)
 
 
 @pytest.mark.parametrize(("mode", "value"), [("to_datetime", "1969-12-31T23:59:59.750"), ("by_duration", "P25000D")])
-def test_brokers_are_not_asked_for_times_before_1970(mode: str, value: str) -> None:
+def test_target_offsets_before_1970_raises_command_failed_without_lookup(mode: str, value: str) -> None:
     looks = RecordingOffsetLookup()
     with pytest.raises(CommandFailed, match="before 1970"):
         blocking_env.run_blocking(gr.target_offsets(looks, gr.ResetTarget(mode, value), [T0], {}, NOW_MS))
     assert not looks.times
 
 
-# ---------------------------------------------------------------------- which partitions
+# ---------------------------------------------------------------------- partitions
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,9 @@ def test_brokers_are_not_asked_for_times_before_1970(mode: str, value: str) -> N
         (["t", "t:0"], [T0, T1]),
     ],
 )
-def test_partitions_are_named_by_topic_or_one_by_one(items: list[str], places: list[TopicPartitionKey]) -> None:
+def test_parse_partitions_accepts_topics_and_single_partitions(
+    items: list[str], places: list[TopicPartitionKey]
+) -> None:
     assert parse_partitions(items, {"t": [0, 1], "u": [0]}) == places
 
 
@@ -150,12 +152,12 @@ def test_partitions_are_named_by_topic_or_one_by_one(items: list[str], places: l
         ("t:", "expected: t:"),
     ],
 )
-def test_partitions_that_are_not_there_are_refused(item: str, why: str) -> None:
+def test_parse_partitions_unknown_partition_raises_command_failed(item: str, why: str) -> None:
     with pytest.raises(CommandFailed, match=why):
         parse_partitions([item], {"t": [0, 1]})
 
 
-def test_a_file_says_offsets_of_one_group_or_of_several() -> None:
+def test_parse_offsets_file_of_one_or_several_groups() -> None:
     assert gr.parse_offsets_file("t,0,5\nt,1,6\n\n", ["g"]) == {"g": {T0: 5, T1: 6}}
     assert gr.parse_offsets_file('"g","t",0,5\nh,u,0,6', ["g", "h"]) == {"g": {T0: 5}, "h": {U0: 6}}
     assert gr.parse_offsets_file("h,u,0,6", ["g"]) == {"h": {U0: 6}}
@@ -164,7 +166,7 @@ def test_a_file_says_offsets_of_one_group_or_of_several() -> None:
 @pytest.mark.parametrize(
     ("line", "groups"), [("t,0,5", ["g", "h"]), ("t,0", ["g"]), ("t,x,5", ["g"]), ("t,0,x", ["g"])]
 )
-def test_a_line_that_says_something_else_is_told(line: str, groups: list[str]) -> None:
+def test_parse_offsets_file_malformed_line_raises_command_failed(line: str, groups: list[str]) -> None:
     with pytest.raises(CommandFailed, match="OFFSET"):
         gr.parse_offsets_file(line, groups)
 
@@ -178,30 +180,32 @@ def test_a_line_that_says_something_else_is_told(line: str, groups: list[str]) -
         (["--from-file", "f"], gr.ResetTarget("from_file", "f")),
     ],
 )
-def test_the_mode_is_what_was_said(words: list[str], to: gr.ResetTarget) -> None:
+def test_parse_target_returns_given_mode(words: list[str], to: gr.ResetTarget) -> None:
     assert gr.parse_target(_parser().parse_args(["reset", "g", *words])) == to
 
 
 @pytest.mark.parametrize("words", [[], ["--to-earliest", "--to-latest"], ["--to-latest", "--dry-run", "--execute"]])
-def test_one_mode_and_not_two_things_at_once(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_group_reset_conflicting_options_exit_with_status_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
         _parser().parse_args(["reset", "g", *words])
     assert end.value.code == 2
     assert "ottla group reset --help" in capsys.readouterr().err
 
 
-def test_offsets_are_sent_topic_by_topic() -> None:
+def test_group_by_topic_groups_partitions() -> None:
     assert group_by_topic({U0: 3, T1: 2, T0: 1}) == {"t": {0: 1, 1: 2}, "u": {0: 3}}
 
 
-# ---------------------------------------------------------------------- what is told
+# ---------------------------------------------------------------------- output
 
 
 def seen(kind: str, row: Any) -> gs.GroupDescription:
     return gs.GroupDescription("g", kind, row, 1, None)  # type: ignore[arg-type]
 
 
-def test_a_member_of_the_older_protocol_has_what_its_leader_wrote() -> None:
+def test_describe_members_classic_returns_assignment_of_leader() -> None:
     said = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition("t", [1, 0])])
     raw = (3).to_bytes(2, "big") + bytes(compiler.encode(said, 3))
     row = dg.DescribedGroup(group_state="Stable", protocol_type="consumer", protocol_data="range")
@@ -217,13 +221,13 @@ def test_a_member_of_the_older_protocol_has_what_its_leader_wrote() -> None:
     assert gs.partition_owners(group) == {}
 
 
-def test_bytes_that_are_no_assignment_are_shown_as_none() -> None:
+def test_describe_members_malformed_assignment_returns_none() -> None:
     row = dg.DescribedGroup(group_state="Stable", protocol_type="consumer")
     row.members = [dg.DescribedGroupMember("m", None, "c", "/h", b"", b"\0\0\xff\xff\xff\xff\1")]
     assert gs.describe_members(seen(gs.CLASSIC, row))[0]["assignment"] is None
 
 
-def test_of_a_consumer_group_target_and_present_are_told() -> None:
+def test_describe_members_consumer_returns_target_and_current_assignment() -> None:
     has = cd.Assignment([cd.TopicPartitions(topic_name="t", partitions=[1])])
     target = cd.Assignment([cd.TopicPartitions(topic_name="t", partitions=[1, 0])])
     member = cd.Member("m", member_epoch=4, assignment=has, target_assignment=target, member_type=1)
@@ -237,7 +241,7 @@ def test_of_a_consumer_group_target_and_present_are_told() -> None:
     )
 
 
-def test_of_a_streams_group_tasks_and_topology_are_told() -> None:
+def test_describe_members_streams_returns_tasks_and_topology() -> None:
     tasks = st.Assignment([st.TaskIds("0", [0, 1])], [st.TaskIds("1", [0])])
     member = st.Member("m", member_epoch=2, process_id="p", assignment=tasks)
     own = [st.TopicInfo("g-log-changelog"), st.TopicInfo("other-log-changelog"), st.TopicInfo("g-kept")]
@@ -252,7 +256,7 @@ def test_of_a_streams_group_tasks_and_topology_are_told() -> None:
     assert gr.internal_topics(group) == ["g-log-changelog", "g-r-repartition"]
 
 
-def test_of_a_share_group_each_member_has_its_target_at_once() -> None:
+def test_describe_members_share_returns_assignment() -> None:
     has = sh.Assignment([sh.TopicPartitions(topic_name="t", partitions=[0])])
     row = sh.DescribedGroup(members=[sh.Member("n", assignment=has), sh.Member("m")])
     assert [(x["member"], x["assignment"]) for x in gs.describe_members(seen(gs.SHARE, row))] == [
@@ -261,6 +265,6 @@ def test_of_a_share_group_each_member_has_its_target_at_once() -> None:
     ]
 
 
-def test_a_table_shows_partitions_in_words_and_no_empty_columns() -> None:
+def test_format_table_shows_partitions_and_omits_empty_columns() -> None:
     rows = [{"a": {"t": [0, 1], "s": [2]}, "b": None, "c": 0}, {"a": {}, "b": "", "c": None}]
     assert format_table(rows) == [{"a": "s:2;t:0,1", "c": 0}, {"a": "-", "c": "-"}]

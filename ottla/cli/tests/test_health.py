@@ -17,7 +17,7 @@ from ottla.cli.tests.command_runs import CommandRun, run_command
 
 @contextmanager
 def server(response: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that sends one response to whatever it receives first."""
+    """Run a server that sends one response after the first bytes it receives."""
     received: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -39,14 +39,14 @@ def check(response: bytes, option: str, *more: str) -> tuple[CommandRun, bytes]:
     return CommandRun(found.status, found.out, found.err.replace(address, "HOST")), received[0]
 
 
-def test_health_of_ready_node_has_status_0() -> None:
+def test_health_ready_node_returns_status_0() -> None:
     found, request = check(b"HTTP/1.1 200 OK\r\n\r\n{}", "--http")
     assert (found.status, found.err) == (0, "")
     assert found.out.startswith(b"ready: 127.0.0.1:")
     assert request.startswith(b"GET /readyz HTTP/1.0\r\n")
 
 
-def test_health_with_live_asks_for_liveness() -> None:
+def test_health_live_requests_livez() -> None:
     found, request = check(b"HTTP/1.1 200 OK\r\n\r\n{}", "--http", "--live")
     assert found.out.startswith(b"live: 127.0.0.1:")
     assert request.startswith(b"GET /livez ")
@@ -66,7 +66,7 @@ def test_health_with_live_asks_for_liveness() -> None:
         (b'HTTP/1.1 503 x\r\n\r\n{"reasons": []}', "no reason given"),
     ],
 )
-def test_health_of_node_that_is_not_ready_names_the_reasons(response: bytes, message: str) -> None:
+def test_health_node_not_ready_prints_reasons(response: bytes, message: str) -> None:
     found, _ = check(response, "--http")
     assert (found.status, found.out) == (1, b"")
     assert found.err == f"ottla health: not ready: HOST: {message}\n"
@@ -82,7 +82,7 @@ def test_health_of_node_that_is_not_ready_names_the_reasons(response: bytes, mes
         (b"", 1),
     ],
 )
-def test_health_without_http_listener_asks_for_api_versions(response: bytes, status: int) -> None:
+def test_health_bootstrap_server_sends_api_versions(response: bytes, status: int) -> None:
     found, request = check(response, "--bootstrap-server")
     assert found.status == status
     assert request == b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"
@@ -106,7 +106,7 @@ def test_health_refuses_names_that_dns_cannot_have(name: str) -> None:
     )
 
 
-def test_health_of_stopped_node_names_the_address() -> None:
+def test_health_stopped_node_prints_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     found = run_command("health", "--http", address)
@@ -114,7 +114,7 @@ def test_health_of_stopped_node_names_the_address() -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "x:y", "x:0", "x:65536", "x:-1"])
-def test_health_refuses_malformed_address(text: str) -> None:
+def test_health_malformed_address_returns_status_1(text: str) -> None:
     found = run_command("health", "--http", text)
     assert (found.status, found.err) == (
         1,
@@ -133,5 +133,5 @@ def test_health_refuses_malformed_address(text: str) -> None:
         ),
     ],
 )
-def test_health_takes_the_first_client_listener_of_a_container(environment: dict[str, str], listener: str) -> None:
+def test_health_uses_first_client_listener_of_container(environment: dict[str, str], listener: str) -> None:
     assert listener_from_environment(environment) == listener

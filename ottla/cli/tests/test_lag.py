@@ -1,4 +1,4 @@
-"""Lag of groups: by topic, by partition, again and again, and as a check."""
+"""``ottla lag``: by topic, by partition, repeated, and as a check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group(__name__)
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[str]:
-    """A broker with a group that has read 1 of 3 and 2 of 2 records of a topic, and 0 of 1 of another."""
+    """Broker with a group that has read 1 of 3 and 2 of 2 records of a topic, and 0 of 1 of another."""
     with ottla.Broker() as broker:
         for topic, partitions in (("a", 3), ("b", 1)):
             broker.client.create_topic(topic, partitions)
@@ -41,7 +41,7 @@ def rows(node: str, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_lag_of_all_groups_is_summed_by_topic(node: str) -> None:
+def test_lag_all_groups_is_summed_by_topic(node: str) -> None:
     assert rows(node) == [
         {"group": "readers", "topic": "a", "partitions": 2, "lag": 2, "largest": 2},
         {"group": "readers", "topic": "b", "partitions": 1, "lag": 1, "largest": 1},
@@ -49,7 +49,7 @@ def test_lag_of_all_groups_is_summed_by_topic(node: str) -> None:
     ]
 
 
-def test_lag_of_a_group_by_partition(node: str) -> None:
+def test_lag_partitions_prints_lag_of_each_partition(node: str) -> None:
     assert [
         (x["topic"], x["partition"], x["position"], x["end"], x["lag"]) for x in rows(node, "readers", "--partitions")
     ] == [
@@ -59,7 +59,7 @@ def test_lag_of_a_group_by_partition(node: str) -> None:
     ]
 
 
-def test_partition_without_position_has_no_lag_and_adds_nothing() -> None:
+def test_sum_by_topic_ignores_partition_without_position() -> None:
     row = {"group": "g", "topic": "t", "lag": None}
     assert lag.sum_by_topic([row])[0]["lag"] is None
     assert lag.sum_by_topic([row, {**row, "lag": 4}])[0] == {
@@ -68,13 +68,13 @@ def test_partition_without_position_has_no_lag_and_adds_nothing() -> None:
 
 
 @pytest.mark.parametrize(("limit", "status", "message"), [(3, 0, ""), (2, 1, "ottla: lag above 2: readers 3\n")])
-def test_lag_above_a_limit_ends_with_status_1(node: str, limit: int, status: int, message: str) -> None:
+def test_lag_fail_above_limit_returns_status_1(node: str, limit: int, status: int, message: str) -> None:
     done = print_lag(node, "--fail-above", str(limit))
     assert (done.status, done.err) == (status, message)
     assert done.out.startswith(b"group")
 
 
-def test_watch_prints_again_and_clears_the_screen_of_a_terminal_alone(node: str) -> None:
+def test_lag_watch_repeats_and_clears_only_a_terminal(node: str) -> None:
     done = print_lag(node, "--watch", "--times", "3", "--interval", "0")
     assert (done.status, done.out.count(b"partitions  lag"), done.out.count(b"\x1b")) == (0, 3, 0)
     with mock.patch("ottla.cli.terminal.StandardOutput.isatty", return_value=True, create=True):
@@ -82,7 +82,7 @@ def test_watch_prints_again_and_clears_the_screen_of_a_terminal_alone(node: str)
     assert done.out.count(b"\x1b[H\x1b[2Jgroup") == 2
 
 
-def test_watch_goes_on_when_the_cluster_does_not_answer_once(node: str) -> None:
+def test_lag_watch_continues_after_connection_error(node: str) -> None:
     answers = [mock.DEFAULT, ConnectionResetError(104, "Connection reset by peer"), mock.DEFAULT]
     with mock.patch.object(lag, "_lag_rows", side_effect=answers, return_value=[]):
         done = print_lag(node, "--watch", "--times", "3", "--interval", "0")

@@ -1,4 +1,4 @@
-"""Log of a node: level, JSON, the summary at its start, the lines at its stop."""
+"""Log of a node: level, JSON, summary at the start, lines at the stop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def node_config(listeners: str, **values: str) -> NodeConfig:
     return config
 
 
-def test_json_entry_is_one_object_with_time_level_logger_message_and_exception() -> None:
+def test_json_formatter_writes_one_object_per_entry() -> None:
     try:
         raise ValueError("what\nfailed")
     except ValueError:
@@ -47,13 +47,15 @@ def test_json_entry_is_one_object_with_time_level_logger_message_and_exception()
 
 
 @pytest.mark.parametrize("variable", [LEVEL_VARIABLE, FORMAT_VARIABLE])
-def test_unknown_value_of_a_variable_is_refused(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configure_logging_unknown_value_raises_config_exception(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(variable, "tekst")
     with pytest.raises(ConfigException, match=f"{variable}: unknown: tekst"):
         configure_logging(argparse.Namespace(log_level=None, log_format=None))
 
 
-def test_changed_settings_leave_out_defaults_and_hide_passwords() -> None:
+def test_changed_settings_omit_defaults_and_hide_passwords() -> None:
     values = {"num.partitions": "1", "num.io.threads": "3", "ssl.key.password": "zz", "my.plugin.secret": "zz"}
     values["listener.name.public.scram-sha-512.sasl.jaas.config"] = "zz"
     assert changed_settings(values) == {
@@ -73,12 +75,12 @@ def test_changed_settings_leave_out_defaults_and_hide_passwords() -> None:
         ("PUBLIC://:0,INTERNAL://h:1", {"INTERNAL": 1, "PUBLIC": 7}, "0.0.0.0:7"),
     ],
 )
-def test_ready_line_names_a_listener_of_clients(listeners: str, ports: dict[str, int], address: str) -> None:
+def test_ready_address_is_a_client_listener(listeners: str, ports: dict[str, int], address: str) -> None:
     inner = {"inter.broker.listener.name": "INTERNAL"} if "INTERNAL" in listeners else {}
     assert ready_address(node_config(listeners, **inner), ports) == address
 
 
-def test_summary_names_version_cluster_listeners_and_settings() -> None:
+def test_start_summary_contains_version_cluster_listeners_and_configs() -> None:
     inner = {"inter.broker.listener.name": "INTERNAL", "advertised.listeners": "PUBLIC://out:1,INTERNAL://h:9"}
     config = node_config("INTERNAL://h:9,PUBLIC://:0", **inner)
     first, internal, public, changed = start_summary(config, "CLUSTERID", {"PUBLIC": 5, "INTERNAL": 9})
@@ -90,7 +92,7 @@ def test_summary_names_version_cluster_listeners_and_settings() -> None:
     assert "inter.broker.listener.name=INTERNAL, " in changed
 
 
-def test_node_logs_its_start_and_stop_as_json_at_the_level_asked_for(tmp_path: Path) -> None:
+def test_serve_logs_start_and_stop_as_json_at_log_level(tmp_path: Path) -> None:
     def serve(*options: str) -> list[str]:
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--data-dir", f"{tmp_path}/d", *options]
         with subprocess.Popen(

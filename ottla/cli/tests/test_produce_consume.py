@@ -1,4 +1,4 @@
-"""Records from standard input and to standard output: when they are sent, their bytes, JSON, partitions."""
+"""``ottla produce`` and ``ottla consume``: sending, bytes, JSON, partitions."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def read_json(node: str, topic: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in read(node, topic, "-o", "json").splitlines()]
 
 
-def test_lines_are_sent_when_the_input_pauses(node: str, topic: str) -> None:
-    """The writer waits for each line to be readable before it writes the next: a producer that waits never ends."""
+def test_produce_sends_lines_when_input_pauses(node: str, topic: str) -> None:
+    """The writer waits until each line can be consumed before it writes the next: a buffering producer never ends."""
     read_end, write_end = os.pipe()
     seen: list[bytes] = []
 
@@ -66,7 +66,7 @@ def test_lines_are_sent_when_the_input_pauses(node: str, topic: str) -> None:
             os.write(write_end, b"line%d\n" % number)
             deadline = time.monotonic() + 20
             while len(seen) <= number and time.monotonic() < deadline:
-                seen[:] = sorted(ottla_process("consume", topic, "-b", node, "--exit").splitlines())
+                seen[:] = sorted(run_in_process("consume", topic, "-b", node, "--exit").splitlines())
         os.close(write_end)
 
     writer = threading.Thread(target=write)
@@ -77,25 +77,25 @@ def test_lines_are_sent_when_the_input_pauses(node: str, topic: str) -> None:
     assert seen == [b"line0", b"line1", b"line2"]
 
 
-def ottla_process(*arguments: str) -> bytes:
+def run_in_process(*arguments: str) -> bytes:
     """Return what a command prints in a process of its own."""
     command = [sys.executable, "-m", "ottla.cli.main", *arguments]
     return subprocess.run(command, capture_output=True, check=False).stdout
 
 
-def test_bytes_are_kept_both_ways(node: str, topic: str) -> None:
+def test_produce_and_consume_keep_all_bytes(node: str, topic: str) -> None:
     lines = [ALL_BYTES, b"\xff\xfe", b"", b"with\rreturn\r", b"last without end"]
     send(node, topic, b"\n".join(lines), "--partition", "0")
     assert read(node, topic) == b"".join(line + b"\n" for line in lines)
 
 
-def test_key_separator_and_null_marker_split_lines(node: str, topic: str) -> None:
+def test_produce_key_separator_and_null_marker_split_lines(node: str, topic: str) -> None:
     send(node, topic, b"k:v:w\nno separator\nk:-\n-:v\n", "--key-separator", ":", "--null-marker", "-")
     rows = {(row["key"], row["value"]) for row in read_json(node, topic)}
     assert rows == {("k", "v:w"), (None, "no separator"), ("k", None), (None, "v")}
 
 
-def test_json_round_trip_keeps_keys_nulls_headers_and_bytes(node: str, topic: str) -> None:
+def test_json_records_survive_round_trip(node: str, topic: str) -> None:
     rows: list[dict[str, Any]] = [
         {"key": "k", "value": None, "headers": {"a": "1", "b": ["2", None], "c": None}, "partition": 2},
         {"key_base64": "//4=", "value_base64": "gA==", "headers_base64": {"h": "/w=="}, "partition": 2},
@@ -130,18 +130,18 @@ def test_json_round_trip_keeps_keys_nulls_headers_and_bytes(node: str, topic: st
         (b'{"value": "\\ud800"}', "surrogate"),
     ],
 )
-def test_line_that_is_no_record_is_refused(line: bytes, problem: str) -> None:
+def test_record_from_json_malformed_line_raises_invalid_record(line: bytes, problem: str) -> None:
     with pytest.raises(InvalidRecord, match=problem):
         record_from_json(line)
 
 
-def test_wrong_line_is_named_and_those_before_it_are_sent(node: str, topic: str) -> None:
+def test_produce_malformed_line_is_reported_after_sending_earlier_lines(node: str, topic: str) -> None:
     done = run_command("produce", topic, "-b", node, "-i", "json", stdin=b'{"value": "a"}\n{}\nx\n{"value": "b"}\n')
     assert (done.status, done.err) == (1, "ottla: line 3: JSON object expected (records sent before: 2)\n")
     assert [row["value"] for row in read_json(node, topic)] == ["a", None]
 
 
-def test_header_names_that_repeat_keep_all_values() -> None:
+def test_record_to_json_keeps_all_values_of_repeated_headers() -> None:
     headers = (("a", b"1"), ("b", b"\xff"), ("a", b"2"))
     row = record_to_json("t", 0, Record(0, 1, b"k", b"v", headers))
     assert (row["headers"], row["headers_base64"]) == ({"a": ["1", "2"]}, {"b": "/w=="})
@@ -163,7 +163,7 @@ def test_murmur2_equals_kafkas(key: bytes, value: int) -> None:
     assert murmur2(key) == value % 2**32
 
 
-def test_keys_go_to_the_partitions_that_kafkas_producer_chooses(node: str, topic: str) -> None:
+def test_produce_partitions_keys_as_kafkas_producer(node: str, topic: str) -> None:
     keys = [f"user-{number}" for number in range(20)]
     send(node, topic, "".join(f"{key}:x\n" for key in keys).encode(), "--key-separator", ":")
     seen = {row["key"]: row["partition"] for row in read_json(node, topic)}
@@ -172,7 +172,7 @@ def test_keys_go_to_the_partitions_that_kafkas_producer_chooses(node: str, topic
 
 
 @pytest.mark.parametrize(("options", "times"), [((), 1), (("--no-idempotence",), 2)])
-def test_batch_whose_response_is_lost_is_appended_once(
+def test_produce_lost_response_appends_batch_once(
     node: str, topic: str, options: tuple[str, ...], times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call, lost = Channel.call, list[ApiKey]()
@@ -193,7 +193,7 @@ def test_batch_whose_response_is_lost_is_appended_once(
     assert read(node, topic) == b"a\n" * times
 
 
-def test_record_that_is_too_large_names_topic_and_limit(node: str, topic: str) -> None:
+def test_produce_too_large_record_error_contains_topic_and_limit(node: str, topic: str) -> None:
     done = run_command("produce", topic, "-b", node, "--partition", "1", stdin=b"small\n" + b"x" * 2_000_000 + b"\n")
     assert done.status == 1
     assert f"record too large: topic {topic}, partition 1 (batch of " in done.err
@@ -201,19 +201,19 @@ def test_record_that_is_too_large_names_topic_and_limit(node: str, topic: str) -
     assert "None" not in done.err
 
 
-def test_large_batches_of_small_records_are_split(node: str, topic: str) -> None:
+def test_produce_splits_large_batches_of_small_records(node: str, topic: str) -> None:
     send(node, topic, b"".join(b"%06d" % number + b"x" * 10_000 + b"\n" for number in range(300)), "--partition", "0")
     assert len(read(node, topic).splitlines()) == 300
 
 
-def test_max_messages_stops_exactly(node: str, topic: str) -> None:
+def test_consume_max_messages_stops_exactly(node: str, topic: str) -> None:
     send(node, topic, b"a\nb\nc\n", "--partition", "0")
     assert read(node, topic, "-n", "0") == b""
     assert read(node, topic, "-n", "2") == b"a\nb\n"
     assert read(node, topic, "-n", "9") == b"a\nb\nc\n"
 
 
-def test_sequence_numbers_wrap_around(node: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_produce_sequence_numbers_wrap_around(node: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = TopicProducer.__init__
 
     def near_the_end(self: TopicProducer, *arguments: Any, **options: Any) -> None:
@@ -226,7 +226,7 @@ def test_sequence_numbers_wrap_around(node: str, topic: str, monkeypatch: pytest
     assert read(node, topic) == b"a\nb\n"
 
 
-def test_cluster_of_the_command_config_is_used(
+def test_command_config_sets_bootstrap_servers(
     node: str, topic: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "client.properties"
@@ -244,7 +244,7 @@ def test_cluster_of_the_command_config_is_used(
     assert (done.status, done.err) == (1, f"ottla: {config}: HOST:PORT expected: foo\n")
 
 
-def test_plaintext_to_a_tls_listener_names_the_likely_cause() -> None:
+def test_plaintext_connection_to_tls_listener_suggests_the_cause() -> None:
     with ottla.Broker(tls=True) as broker:
         done = run_command("topic", "list", "-b", broker.bootstrap_servers)
     assert done.status == 1

@@ -1,4 +1,4 @@
-"""``ottla cluster elect | reassign | drain | rebalance`` against a controller in memory."""
+"""``ottla cluster elect | reassign | drain | rebalance`` with an in-memory controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.wire.messages import metadata as md
 
 
 class FakeReassigningCluster:
-    """A client of a cluster whose replicas catch up each time somebody has looked at what moves."""
+    """Fake cluster client whose replicas catch up each time the reassignments are listed."""
 
     def __init__(self, brokers: int, *replicas: list[int]) -> None:
         self.machine: ControllerStateMachine = machine(brokers)
@@ -98,13 +98,13 @@ def run_verb(cluster: FakeReassigningCluster, *words: str) -> None:
 
 
 def run(cluster: FakeReassigningCluster, capsys: pytest.CaptureFixture[str], *words: str, why: str = "") -> Any:
-    """Return what a command prints, as JSON; ``why``: what it fails for."""
+    """Return the output of a command as JSON; ``why``: expected error message."""
     with pytest.raises(CommandFailed, match=why) if why else nullcontext():
         run_verb(cluster, *words)
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_broker_is_drained_so_many_partitions_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_drain_moves_limited_number_of_partitions_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeReassigningCluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
     assert run(cluster, capsys, "drain", "1", "--dry-run") == [
         {"topic": "t", "partition": 0, "from": [1, 2], "to": [4, 2]},
@@ -118,12 +118,12 @@ def test_a_broker_is_drained_so_many_partitions_at_a_time(capsys: pytest.Capture
     assert cluster.at_once == [2, 1]
 
 
-@pytest.mark.parametrize("looks", [True, False])
-def test_how_far_it_is_stands_in_one_line_where_somebody_looks(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, looks: bool
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_drain_prints_progress_only_on_a_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
     cluster = FakeReassigningCluster(4, [1, 2], [2, 1], [3, 1], [2, 3])
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: looks)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     parser = argparse.ArgumentParser()
     reassignment.add_verbs(parser.add_subparsers(dest="verb"))
     options = parser.parse_args(["drain", "1", "--at-once", "2", "-o", "json"])
@@ -133,11 +133,11 @@ def test_how_far_it_is_stands_in_one_line_where_somebody_looks(
     lines = told.err.split("\r")[1:]
     done = [int(line.rpartition("] ")[2].split()[0]) for line in lines]
     assert done == sorted(done), "never back"
-    assert len({*done}) > 1 if looks else not done
-    assert lines[-1:] == ([f"[{'#' * 40}] 3 of 3 partitions\n"] if looks else [])
+    assert len({*done}) > 1 if is_terminal else not done
+    assert lines[-1:] == ([f"[{'#' * 40}] 3 of 3 partitions\n"] if is_terminal else [])
 
 
-def test_what_cannot_leave_is_named_when_the_rest_has_moved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_drain_moves_other_partitions_before_reporting_stuck_ones(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeReassigningCluster(3, [1, 2], [1, 2])
     run(cluster, capsys, "reassign", "t:1=1,2,3")
     with pytest.raises(CommandFailed, match="1 partitions have no other broker to go to: t:1"):
@@ -145,7 +145,7 @@ def test_what_cannot_leave_is_named_when_the_rest_has_moved(capsys: pytest.Captu
     assert cluster.sets() == [(3, 2), (1, 2, 3)]
 
 
-def test_a_cluster_is_balanced_and_first_replicas_lead(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rebalance_balances_replicas_and_preferred_leaders(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeReassigningCluster(3, [1, 2], [1, 2], [1, 2])
     assert run(cluster, capsys, "rebalance")[0]["moved"] >= 2
     assert sorted(i for replicas in cluster.sets() for i in replicas) == [1, 1, 2, 2, 3, 3]
@@ -154,7 +154,7 @@ def test_a_cluster_is_balanced_and_first_replicas_lead(capsys: pytest.CaptureFix
     assert run(cluster, capsys, "rebalance") == [{"moved": 0}]
 
 
-def test_what_moves_already_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rebalance_and_drain_skip_active_reassignments(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeReassigningCluster(2, [1], [1])
     cluster.still = True
     run(cluster, capsys, "reassign", "t:0=2")
@@ -162,7 +162,7 @@ def test_what_moves_already_is_left_alone(capsys: pytest.CaptureFixture[str]) ->
     assert run(cluster, capsys, "drain", "1", "--dry-run") == [{"topic": "t", "partition": 1, "from": [1], "to": [2]}]
 
 
-def test_moves_begin_are_shown_and_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reassign_starts_lists_and_cancels_reassignments(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeReassigningCluster(3, [1, 2], [1, 2])
     cluster.still = True
     row = {"topic": "t", "partition": 0, "replicas": [1, 3, 2], "adding": [3], "removing": [2]}
@@ -174,7 +174,7 @@ def test_moves_begin_are_shown_and_given_up(capsys: pytest.CaptureFixture[str]) 
         run(cluster, capsys, "reassign", "--cancel", "t:0")
 
 
-def test_leaders_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elect_prints_failed_elections(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeReassigningCluster(2, [1, 2], [1, 2], [2, 1])
     send_heartbeat(cluster.machine, 1, want_fence=True)
     send_heartbeat(cluster.machine, 1)
@@ -192,10 +192,10 @@ def test_leaders_are_elected(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["t", "t:", ":1", "t:x", "t:1=", "t:1=a", "t=1", "t:1=1,"])
-def test_what_cannot_be_read_is_one_line(text: str) -> None:
+def test_parse_reassignment_malformed_raises_command_failed(text: str) -> None:
     with pytest.raises(CommandFailed, match=r"TOPIC:PARTITION.* expected"):
         reassignment.parse_reassignment(text)
 
 
-def test_topics_may_have_colons() -> None:
+def test_parse_reassignment_accepts_topic_with_colon() -> None:
     assert reassignment.parse_reassignment("a:b:3=1,2") == PlannedReassignment(("a:b", 3), (1, 2))

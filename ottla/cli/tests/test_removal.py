@@ -1,4 +1,4 @@
-"""``ottla cluster remove`` against a controller in memory."""
+"""``ottla cluster remove`` with an in-memory controller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLUSTER_ID = "QzLqyD5bR0CqEEbwMMgE1g"
 
 
 class FakeClusterWithQuorum(FakeReassigningCluster):
-    """Cluster whose brokers are its voters; a stopped node is gone after two status requests."""
+    """Cluster whose brokers are its voters; a stopped node disappears after two status requests."""
 
     def __init__(self, brokers: int, *replicas: list[int], stops: int | None = None) -> None:
         super().__init__(brokers, *replicas)
@@ -97,7 +97,7 @@ def run(cluster: FakeClusterWithQuorum, capsys: pytest.CaptureFixture[str], *wor
     return json.loads(told.out), told.err
 
 
-def test_a_node_is_emptied_seen_stopped_and_struck_off(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_node_drains_waits_for_stop_and_unregisters(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(4, [3, 1], [1, 2], [2, 3], stops=5)
     told, said = run(cluster, capsys, "3")
     assert told == [{"removed": 3}]
@@ -111,7 +111,7 @@ def test_a_node_is_emptied_seen_stopped_and_struck_off(capsys: pytest.CaptureFix
     assert cluster.requests[stopped:] == ["RemoveRaftVoterRequest"] * 2 + ["UnregisterBrokerRequest"]
 
 
-def test_a_dry_run_shows_the_steps_and_does_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_dry_run_prints_steps_without_changes(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(4, [3, 1])
     told, _ = run(cluster, capsys, "3", "--dry-run")
     assert told[0] == {"step": "move", "what": "t:0", "from": [3, 1], "to": [2, 1]}
@@ -120,7 +120,7 @@ def test_a_dry_run_shows_the_steps_and_does_none(capsys: pytest.CaptureFixture[s
     assert cluster.voters == [1, 2, 3, 4]
 
 
-def test_what_has_nowhere_to_go_ends_it_unless_fewer_copies_will_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_without_other_broker_fails_unless_fewer_copies(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(3, [3, 1, 2], [2, 3, 1], stops=4)
     with pytest.raises(CommandFailed, match=r"2 partitions have no other broker to go to: t:0, t:1 \(--fewer-copies"):
         run(cluster, capsys, "3")
@@ -133,7 +133,7 @@ def test_what_has_nowhere_to_go_ends_it_unless_fewer_copies_will_do(capsys: pyte
         run(alone, capsys, "1", "--fewer-copies")
 
 
-def test_dead_nodes_leave_together_where_one_by_one_they_could_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_dead_nodes_together_succeeds_where_single_removal_fails(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(3, [1, 2, 3], [2, 3, 1])
     cluster.voters = [1]
     for dead in (2, 3):
@@ -148,14 +148,14 @@ def test_dead_nodes_leave_together_where_one_by_one_they_could_not(capsys: pytes
     assert sorted(cluster.machine.image.brokers) == [1]
 
 
-def test_a_node_that_is_not_stopped_in_time_is_waited_for_no_longer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_node_not_stopped_in_time_fails(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(4, [3, 1])
     with pytest.raises(CommandFailed, match="node 3 still runs: stop it and run this again"):
         run(cluster, capsys, "3", "--wait", "0")
     assert cluster.voters == [1, 2, 3, 4]
 
 
-def test_one_of_two_voters_gives_its_vote_before_it_stops(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_one_of_two_voters_removes_its_vote_before_stop(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(3, [3, 1], stops=5)
     cluster.voters = [1, 3]
     cluster.joins = True
@@ -168,7 +168,7 @@ def test_one_of_two_voters_gives_its_vote_before_it_stops(capsys: pytest.Capture
     assert "DescribeClusterRequest" in cluster.requests[cluster.requests.index("RemoveRaftVoterRequest") + 2 :]
 
 
-def test_a_limit_is_set_while_replicas_move_and_taken_away_after(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remove_throttle_is_set_during_moves_and_removed_after(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(4, [3, 1], stops=4)
     seen: list[Any] = []
     real = cluster.call

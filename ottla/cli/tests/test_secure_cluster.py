@@ -1,4 +1,4 @@
-"""``ottla cluster start --secure``: authority, certificates, logins and client settings for all nodes in one step."""
+"""``ottla cluster start --secure``: authority, certificates, credentials and client settings for all nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.tools.security_setup import SecuritySetup, cluster_settings
 SETUP = SecuritySetup("SASL_SSL", "SCRAM-SHA-512", "secret", "/d/secure-ca.pem")
 
 
-def test_controllers_log_in_with_plain_and_brokers_with_scram() -> None:
+def test_cluster_settings_use_plain_for_controllers_and_scram_for_brokers() -> None:
     values = cluster_settings(SETUP, "/d", "127.0.0.1", 9092)
     assert values["sasl.mechanism.controller.protocol"] == "PLAIN"
     assert values["listener.name.controller.sasl.enabled.mechanisms"] == "PLAIN"
@@ -28,7 +28,7 @@ def test_controllers_log_in_with_plain_and_brokers_with_scram() -> None:
     assert "listener.name.controller.sasl.enabled.mechanisms" not in cluster_settings(plain, "/d", "127.0.0.1", 9092)
 
 
-def test_directory_of_a_cluster_without_security_is_refused(tmp_path: Path) -> None:
+def test_cluster_start_unsecured_directory_with_tls_fails(tmp_path: Path) -> None:
     (tmp_path / "node-2").mkdir()
     (tmp_path / "node-2" / "meta.properties").write_text("")
     with pytest.raises(ottla.ClusterFailed, match="was created without security"):
@@ -36,12 +36,12 @@ def test_directory_of_a_cluster_without_security_is_refused(tmp_path: Path) -> N
     assert not (tmp_path / "secure.json").exists()
 
 
-def test_unknown_mechanism_is_refused(tmp_path: Path) -> None:
+def test_cluster_start_unknown_mechanism_fails(tmp_path: Path) -> None:
     with pytest.raises(ottla.ClusterFailed, match="SCRAM-MD5"):
         ottla.Cluster(3, data_dir=str(tmp_path), sasl="SCRAM-MD5").start()
 
 
-def test_cluster_starts_secured_prints_client_files_and_serves_them_alone(tmp_path: Path) -> None:
+def test_cluster_start_secure_prints_client_files_and_requires_login(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ottla.cli.main", "cluster", "start", "--secure", "--port", "0"]
     options = ["--data-dir", f"{tmp_path}/d", "--log-level", "error"]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:

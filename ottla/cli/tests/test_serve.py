@@ -1,4 +1,4 @@
-"""Who listens beyond this machine and asks nobody who he is hears of it at the start."""
+"""Startup of a node: warnings about unauthenticated listeners, garbage collector."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MAP = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
         ("SASL_SSL://:9092,PLAINTEXT://here.org:9094", True),
     ],
 )
-def test_an_open_listener_beyond_this_machine_is_warned_of_in_one_line(listeners: str, warns: bool) -> None:
+def test_unauthenticated_listener_on_public_address_logs_one_warning(listeners: str, warns: bool) -> None:
     config = NodeConfig({"listeners": listeners, "listener.security.protocol.map": MAP})
     config.host, config.port = config.first_listener
     assert len(unauthenticated_listener_warnings(config)) == (1 if warns else 0)
 
 
-def test_garbage_collector_of_a_node_makes_full_collections_rare() -> None:
+def test_freeze_garbage_collector_makes_full_collections_rare() -> None:
     before = gc.get_threshold()
     try:
         serve.freeze_garbage_collector()

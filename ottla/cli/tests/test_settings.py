@@ -1,4 +1,4 @@
-"""Configuration files of the command line are Java properties files."""
+"""Configuration files of the command line: Java properties files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _options(path: Path) -> argparse.Namespace:
     return argparse.Namespace(config=str(path), set=[], node_id=None)
 
 
-def test_read_settings_of_server_properties_reads_escapes(tmp_path: Path) -> None:
+def test_read_settings_server_properties_decodes_escapes(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(f"num.partitions=\\u0033 \nlog.retention\\.ms 1\nsasl.jaas.config={ESCAPED}\n")
     assert read_settings(_options(path)) == {
@@ -34,7 +34,9 @@ def test_read_settings_of_server_properties_reads_escapes(tmp_path: Path) -> Non
     }
 
 
-def test_malformed_escape_is_reported_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_read_settings_malformed_escape_error_contains_file_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "p"
     path.write_text("a=1\nb=\\u00\n")
     with pytest.raises(ConfigException, match=r"/p: Malformed .* line 2"):
@@ -47,7 +49,7 @@ def test_malformed_escape_is_reported_with_file_and_line(tmp_path: Path, capsys:
         client_settings(path.read_bytes(), "id", "hmac")
 
 
-def test_client_settings_are_read_and_written_with_escapes(tmp_path: Path) -> None:
+def test_client_settings_survive_round_trip_with_escapes(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={ESCAPED}\nx=\\\\\n")
     login = connection_security(ConnectionSettings("f", read_client_config(str(path)))).login
@@ -56,7 +58,7 @@ def test_client_settings_are_read_and_written_with_escapes(tmp_path: Path) -> No
     assert load_settings(client_settings(path.read_bytes(), "id", "hmac").encode())["x"] == "\\"
 
 
-def test_client_files_of_a_secured_node_hold_its_password(tmp_path: Path) -> None:
+def test_write_client_files_contain_password_of_secured_node(tmp_path: Path) -> None:
     made = SecuritySetup(
         protocol="SASL_SSL", mechanism="SCRAM-SHA-512", password="p\\u0041", ca_certificate="C:\\ca.pem"
     )

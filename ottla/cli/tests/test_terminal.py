@@ -1,4 +1,4 @@
-"""Names that clients chose do not reach the terminal of an operator as control characters."""
+"""Terminal output: names chosen by clients contain no control characters."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ NAME = "a\nFORGED \x1b[31m\u202e\r"
 ESCAPED = r"a\nFORGED \x1b[31m\u202e\r"
 
 
-def test_main_escapes_what_a_command_prints(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_main_escapes_output_of_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def run(_: list[str]) -> int:
         sys.stdout.write("one\ttwo \x1b[31m\u202e\u2028 gr\u00fcn \u65e5\rthree\n\n")
         sys.stderr.write("\rprogress \x1b")
@@ -35,7 +33,7 @@ def test_main_escapes_what_a_command_prints(
     assert found.err == "\rprogress \\x1b"
 
 
-def test_write_bytes_leaves_records_as_they_are(
+def test_write_bytes_keeps_records_unescaped(
     monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     def run(_: list[str]) -> int:
@@ -48,7 +46,7 @@ def test_write_bytes_leaves_records_as_they_are(
     assert capsysbinary.readouterr().out == b"first\na\x1b\xff\n"
 
 
-def test_tables_and_heads_keep_a_name_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_and_headings_keep_a_name_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     common.print_output([{"group": NAME, "n": 1}], "text")
     row = {"group": NAME, "type": "classic", "state": "Stable", "epoch": None, "assignor": NAME}
     group._print({**row, "members": [], "coordinator": 1}, first=True)
@@ -58,7 +56,7 @@ def test_tables_and_heads_keep_a_name_on_its_line(capsys: pytest.CaptureFixture[
     assert head.split() == ["group", "n"]
 
 
-def test_errors_of_a_cluster_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_error_is_printed_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     async def work(_: object) -> None:
         raise CommandFailed(NAME)
 

@@ -1,4 +1,4 @@
-"""Topics are exported to files of JSON lines and imported again with their keys, headers, times and partitions."""
+"""``ottla topic export | import``: JSON lines with keys, headers, timestamps and partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def broker() -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_exported_file_is_imported_into_a_topic_that_is_created(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_topic_export_and_import_survive_round_trip(broker: ottla.Broker, tmp_path: Path) -> None:
     path = tmp_path / "from.jsonl"
     done = run_command("topic", "export", "from", str(path), "-b", broker.bootstrap_servers, "-o", "json")
     assert (done.status, done.err) == (0, ""), done
@@ -37,7 +37,7 @@ def test_exported_file_is_imported_into_a_topic_that_is_created(broker: ottla.Br
     assert [x._replace(topic="from") for x in broker.records("to")] == broker.records("from")
 
 
-def test_standard_output_and_input_are_the_default(broker: ottla.Broker) -> None:
+def test_topic_export_and_import_default_to_standard_output_and_input(broker: ottla.Broker) -> None:
     out = run_command("topic", "export", "from", "-b", broker.bootstrap_servers).out
     assert len(out.splitlines()) == 1202
     lines = b"".join(out.splitlines(keepends=True)[-2:])
@@ -48,7 +48,7 @@ def test_standard_output_and_input_are_the_default(broker: ottla.Broker) -> None
     assert [x.partition for x in broker.records("piped")] == [2, 2]
 
 
-def test_topic_with_fewer_partitions_and_invalid_lines_are_refused(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_topic_import_missing_partition_or_malformed_line_fails(broker: ottla.Broker, tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text('{"value": "x"}\n{"value": "y", "partition": 3}\n')
     done = run_command("topic", "import", "from", str(path), "-b", broker.bootstrap_servers)
@@ -60,7 +60,7 @@ def test_topic_with_fewer_partitions_and_invalid_lines_are_refused(broker: ottla
     assert "never" not in run_command("topic", "list", "-b", broker.bootstrap_servers).out.decode()
 
 
-def test_empty_topic_is_an_empty_file_and_an_empty_file_creates_a_topic(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_topic_export_and_import_of_empty_topic(broker: ottla.Broker, tmp_path: Path) -> None:
     broker.client.create_topic("empty", 1)
     path = tmp_path / "f"
     assert run_command("topic", "export", "empty", str(path), "-b", broker.bootstrap_servers).status == 0
@@ -72,7 +72,7 @@ def test_empty_topic_is_an_empty_file_and_an_empty_file_creates_a_topic(broker: 
 @pytest.mark.parametrize(
     "words", ["topic export from /nope/f", "topic import from /nope/f", "topic import new /nope/f"]
 )
-def test_file_that_cannot_be_opened_is_named(broker: ottla.Broker, words: str) -> None:
+def test_topic_file_that_cannot_be_opened_error_contains_path(broker: ottla.Broker, words: str) -> None:
     done = run_command(*words.split(), "-b", broker.bootstrap_servers)
     assert done.status == 1
     assert "/nope/f" in done.err

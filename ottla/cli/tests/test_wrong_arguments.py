@@ -1,4 +1,4 @@
-"""Every command with every kind of wrong argument: status 1 or 2, and one line that names the cause."""
+"""Wrong arguments of every command: status 1 or 2, and one line with the cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ config describe broker 1, config set topic T retention.ms=1, config unset group 
 lag g, topic export T,
 topic import T"""
 VERBS = [words.strip() for words in _VERBS.split(",")]
-"""Each verb that asks a cluster, with arguments it accepts."""
+"""Each verb that sends requests to a cluster, with valid arguments."""
 UNKNOWN = [
     ("topic describe nope", "topic nope does not exist"),
     ("topic delete nope", "topic nope does not exist"),
@@ -130,7 +130,7 @@ UNKNOWN = [
     ("topic list --context nope", "context nope does not exist"),
     ("health -b foo", "foo"),
 ]
-"""Names of things that do not exist, or are written wrongly: the command and a part of its line."""
+"""Unknown or malformed names: the command and a part of its error line."""
 WRONG_USE = [
     ("", ""),
     ("produc", "did you mean produce?"),
@@ -224,7 +224,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(done: CommandRun, status: int, cause: str) -> None:
-    """Check that a command failed with one line that names the cause."""
+    """Check that a command failed with one line that contains the cause."""
     lines = done.err.splitlines()
     assert done.status == status, done
     assert len(lines) == 1, done
@@ -233,14 +233,14 @@ def check(done: CommandRun, status: int, cause: str) -> None:
     assert not PYTHON_TEXT.search(lines[0]), done
 
 
-def test_tables_name_every_command() -> None:
+def test_tables_contain_every_command() -> None:
     named = {words.split()[0] for words in (*VERBS, *(x for x, _ in UNKNOWN), *(x for x, _ in WRONG_USE)) if words}
     kafka_tools = {name for name in COMMANDS if name.startswith("kafka-")}  # their errors are those of Kafka's tools
     assert COMMANDS.keys() - named == kafka_tools
 
 
 @pytest.mark.parametrize(("words", "cause"), UNKNOWN, ids=[words for words, _ in UNKNOWN])
-def test_unknown_name_fails_at_once(
+def test_unknown_name_fails_with_cause(
     node: str, words: str, cause: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(BOOTSTRAP_VARIABLE, node)
@@ -255,7 +255,7 @@ def test_unknown_name_fails_at_once(
 
 
 @pytest.mark.parametrize(("words", "cause"), WRONG_USE, ids=[words for words, _ in WRONG_USE])
-def test_wrong_use_is_one_line_and_status_2(words: str, cause: str) -> None:
+def test_wrong_usage_prints_one_line_and_returns_status_2(words: str, cause: str) -> None:
     done = run_command(*words.split())
     if not words:
         assert (done.status, done.out.startswith(b"usage: ottla COMMAND")) == (2, True)
@@ -264,23 +264,23 @@ def test_wrong_use_is_one_line_and_status_2(words: str, cause: str) -> None:
 
 
 @pytest.mark.parametrize("words", VERBS)
-def test_dead_cluster_is_named(words: str) -> None:
+def test_unreachable_cluster_error_contains_address(words: str) -> None:
     check(run_command(*words.split(), "-b", DEAD), 1, f"cannot connect to {DEAD}: Connection refused")
 
 
 @pytest.mark.parametrize("words", VERBS)
-def test_unknown_host_is_named(words: str) -> None:
+def test_unknown_host_error_contains_host(words: str) -> None:
     check(run_command(*words.split(), "-b", "host.invalid:9092"), 1, "unknown host: host.invalid:9092")
     check(run_command(*words.split(), "-b", "a..b:9092"), 1, "unknown host: a..b:9092")
 
 
 @pytest.mark.parametrize("words", [words for words in VERBS if re.search(r"\b[Tgi]\b", words)])
-def test_argument_that_is_not_utf8_is_refused(words: str, node: str) -> None:
+def test_argument_not_utf8_returns_status_2(words: str, node: str) -> None:
     wrong = [NOT_UTF8 if word in ("T", "g", "i") else word for word in words.split()]
     check(run_command(*wrong, "-b", node), 2, r"not UTF-8: \udcff\udcfe")
 
 
-def test_trace_on_a_port_in_use_names_it() -> None:
+def test_trace_on_used_port_error_contains_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run_command("trace", "--listen", address, "--to", DEAD)
@@ -288,7 +288,7 @@ def test_trace_on_a_port_in_use_names_it() -> None:
 
 
 class FailingOutput(io.RawIOBase):
-    """Standard output on a full disk, or whose reader is gone."""
+    """Standard output on a full disk, or a closed pipe."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -304,21 +304,23 @@ LISTS = ("topic list -o json", "group list -o json", "random-uuid", "--version",
 
 
 @pytest.mark.parametrize("words", LISTS)
-def test_full_standard_output_is_not_the_brokers_fault(words: str, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_standard_output_error_is_not_a_broker_error(
+    words: str, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(BOOTSTRAP_VARIABLE, node)
     done = run_command(*words.split(), stdout=FailingOutput(errno.ENOSPC))
     check(done, 1, "ottla: standard output: No space left on device")
 
 
 @pytest.mark.parametrize("words", LISTS)
-def test_closed_pipe_ends_a_command_silently(words: str, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_pipe_ends_command_silently(words: str, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BOOTSTRAP_VARIABLE, node)
     done = run_command(*words.split(), stdout=FailingOutput(errno.EPIPE))
     assert (done.status, done.err) == (1, "")
 
 
 @pytest.mark.parametrize(
-    ("words", "nothing"),
+    ("words", "message"),
     [
         ("group list", "no groups"),
         ("group describe --all", "no groups"),
@@ -332,8 +334,8 @@ def test_closed_pipe_ends_a_command_silently(words: str, node: str, monkeypatch:
         ("cluster rebalance --dry-run", "nothing to move"),
     ],
 )
-def test_empty_result_says_so_on_standard_error_and_never_in_json(words: str, nothing: str, node: str) -> None:
+def test_empty_result_prints_message_to_standard_error_but_not_in_json(words: str, message: str, node: str) -> None:
     done = run_command(*words.split(), "-b", node)
-    assert (done.status, done.out, done.err) == (0, b"", f"{nothing}\n")
+    assert (done.status, done.out, done.err) == (0, b"", f"{message}\n")
     done = run_command(*words.split(), "-b", node, "-o", "json")
     assert (done.status, done.out, done.err) == (0, b"[]\n", "")

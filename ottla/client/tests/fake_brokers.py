@@ -1,4 +1,4 @@
-"""Brokers that are a table of answers, and a driver for what never really waits."""
+"""Fake brokers with a table of responses, and a runner for coroutines that never wait."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ottla.wire.messages import metadata
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 FakeHandler = Callable[[Any, int], Message | bytes | None]
-"""(request, version) -> an answer, bytes as they stand, or nothing at all."""
+"""(request, version) -> response message, raw bytes, or None for no response."""
 
 
 def run_coroutine(work: Coroutine[Any, Any, Any]) -> Any:
-    """Drive what never really waits."""
+    """Run a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -30,7 +30,7 @@ def run_coroutine(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 class FakeBrokerStream:
-    """A connection to a broker of answers; gives at most `piece_bytes` at once."""
+    """Connection to a fake broker; returns at most `piece_bytes` at once."""
 
     peer, local = "there", ("here", 1)
 
@@ -64,7 +64,7 @@ class FakeBrokerStream:
 
 
 def api_versions_handler(**highest: int) -> FakeHandler:
-    """An answer to ApiVersions: all APIs as we know them, but for these."""
+    """Return a handler of ApiVersions: all known APIs, with the given highest versions."""
 
     def answer(_request: Any, _version: int) -> Message:
         rows = []
@@ -77,7 +77,7 @@ def api_versions_handler(**highest: int) -> FakeHandler:
 
 
 class FakeCluster:
-    """A cluster of two: topic "t" has partitions 0 and 1, led by brokers 0 and 1."""
+    """Cluster of two brokers: topic "t" has partitions 0 and 1, led by brokers 0 and 1."""
 
     def __init__(self, **handlers: FakeHandler) -> None:
         self.handlers = {ApiKey[name.upper()]: handler for name, handler in handlers.items()}

@@ -1,4 +1,4 @@
-"""Our own client against brokers that are a table of answers: what it keeps, what it drops, what it refuses."""
+"""Cluster client with fake brokers: connections, metadata, requests and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ottla.wire.record_batch.batch_header import CONTROL_BIT
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 30])
-def test_exactly_so_many_bytes_are_read(piece_bytes: int) -> None:
+def test_read_exactly_returns_requested_number_of_bytes(piece_bytes: int) -> None:
     wire = FakeBrokerStream({}, piece_bytes)
     wire.ready = bytes(range(100))
     assert run_coroutine(read_exactly(wire, 60, 1.0)) == bytes(range(60))
@@ -38,8 +38,8 @@ def test_exactly_so_many_bytes_are_read(piece_bytes: int) -> None:
         run_coroutine(read_exactly(wire, 1, 1.0))
 
 
-def test_who_claims_gigabytes_gets_no_more_room_than_what_came() -> None:
-    """CVE-2026-10142: a client made room for whatever a server announced."""
+def test_read_exactly_announced_size_allocates_at_most_4_mib_ahead() -> None:
+    """Memory for the announced size of a response was allocated: CVE-2026-10142."""
     wire = FakeBrokerStream({})
     wire.ready = b"x" * (5 << 20)
     with pytest.raises(Disconnected):
@@ -52,15 +52,15 @@ def test_who_claims_gigabytes_gets_no_more_room_than_what_came() -> None:
 # ---------------------------------------------------------------- one connection
 
 
-def spoken(wire: FakeBrokerStream, highest: dict[str, int] | None = None) -> Channel:
+def negotiated_channel(wire: FakeBrokerStream, highest: dict[str, int] | None = None) -> Channel:
     wire.handlers.setdefault(ApiKey.API_VERSIONS, api_versions_handler(**highest or {}))
     channel = Channel(wire, "me", 3.0)
     run_coroutine(channel.negotiate())
     return channel
 
 
-def test_the_newest_version_both_speak_is_used() -> None:
-    channel = spoken(FakeBrokerStream({}), {"heartbeat": 2, "fetch": 99})
+def test_version_for_returns_highest_common_version() -> None:
+    channel = negotiated_channel(FakeBrokerStream({}), {"heartbeat": 2, "fetch": 99})
     assert channel.version_for(ApiKey.HEARTBEAT) == 2
     assert channel.version_for(ApiKey.FETCH) == request_spec(ApiKey.FETCH).versions.high
     assert channel.version_for(ApiKey.FETCH, 12) == 12
@@ -72,14 +72,14 @@ def test_the_newest_version_both_speak_is_used() -> None:
         Channel(FakeBrokerStream({}), "me").version_for(ApiKey.FETCH)
 
 
-def test_a_version_that_is_not_stable_is_not_used() -> None:
+def test_version_for_unstable_version_is_not_used() -> None:
     unstable = next(key for key in ApiKey if request_spec(key).latest_unstable)
-    assert spoken(FakeBrokerStream({})).version_for(unstable) == request_spec(unstable).versions.high - 1
+    assert negotiated_channel(FakeBrokerStream({})).version_for(unstable) == request_spec(unstable).versions.high - 1
 
 
-def test_a_request_is_framed_numbered_and_answered() -> None:
+def test_call_sends_framed_request_with_correlation_id() -> None:
     wire = FakeBrokerStream({ApiKey.HEARTBEAT: lambda request, _: HeartbeatResponse(0, request.generation_id)}, 3)
-    channel = spoken(wire)
+    channel = negotiated_channel(wire)
     assert run_coroutine(channel.call(HeartbeatRequest("g", 7, "m"))) == HeartbeatResponse(0, 7)
     assert run_coroutine(channel.call(HeartbeatRequest("g", 8, "m"), 0)) == HeartbeatResponse(0, 8)
     assert [(x.key, x.version, x.correlation_id, x.client_id) for x in wire.requests] == [
@@ -89,8 +89,8 @@ def test_a_request_is_framed_numbered_and_answered() -> None:
     ]
 
 
-def test_numbers_of_requests_begin_again_behind_the_largest() -> None:
-    channel = spoken(FakeBrokerStream({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()}))
+def test_call_correlation_id_wraps_to_zero() -> None:
+    channel = negotiated_channel(FakeBrokerStream({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()}))
     channel._correlation_id = 2**31 - 1
     assert run_coroutine(channel.call(HeartbeatRequest("g", 7, "m"))) == HeartbeatResponse()
 
@@ -106,9 +106,9 @@ def test_numbers_of_requests_begin_again_behind_the_largest() -> None:
     ],
     ids=["nothing", "half a size", "a negative size", "another request's answer", "an answer cut off"],
 )
-def test_a_connection_that_answers_wrongly_is_ended(answer: bytes | None, error: type[Exception]) -> None:
+def test_call_invalid_response_closes_channel(answer: bytes | None, error: type[Exception]) -> None:
     wire = FakeBrokerStream({ApiKey.HEARTBEAT: lambda *_: answer})
-    channel = spoken(wire)
+    channel = negotiated_channel(wire)
     assert not channel.closed
     with pytest.raises(error):
         run_coroutine(channel.call(HeartbeatRequest("g", 7, "m")))
@@ -118,9 +118,9 @@ def test_a_connection_that_answers_wrongly_is_ended(answer: bytes | None, error:
         run_coroutine(channel.call(HeartbeatRequest("g", 7, "m")))
 
 
-def test_a_second_request_does_not_go_between_another_and_its_answer() -> None:
+def test_call_during_pending_request_raises_disconnected() -> None:
     wire = FakeBrokerStream({})
-    channel = spoken(wire)
+    channel = negotiated_channel(wire)
 
     def meanwhile(*_: Any) -> Message:
         with pytest.raises(Disconnected, match="still under way"):
@@ -132,9 +132,9 @@ def test_a_second_request_does_not_go_between_another_and_its_answer() -> None:
     assert not channel.closed
 
 
-def test_a_produce_that_wants_no_answer_waits_for_none() -> None:
+def test_call_produce_with_acks_0_expects_no_response() -> None:
     wire = FakeBrokerStream({ApiKey.PRODUCE: lambda *_: None, ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse(0, 1)})
-    channel = spoken(wire)
+    channel = negotiated_channel(wire)
     assert run_coroutine(channel.call(produce.ProduceRequest(None, 0, 1, []), 9)) is None
     assert run_coroutine(channel.call(HeartbeatRequest("g", 7, "m"))) == HeartbeatResponse(0, 1)
     with pytest.raises(Disconnected):
@@ -148,7 +148,7 @@ def test_a_produce_that_wants_no_answer_waits_for_none() -> None:
     ("bootstrap", "address"),
     [("b0:9000", ("b0", 9000)), (" [::1]:7 ", ("::1", 7)), ("down:1, down:2,b1:9001", ("b1", 9001))],
 )
-def test_the_first_bootstrap_broker_that_answers_is_asked(bootstrap: str, address: tuple[str, int]) -> None:
+def test_client_uses_first_reachable_bootstrap_server(bootstrap: str, address: tuple[str, int]) -> None:
     brokers = FakeCluster(heartbeat=lambda *_: HeartbeatResponse(0, 3))
     brokers.down = {("down", 1), ("down", 2)}
     client = brokers.client(bootstrap)
@@ -157,7 +157,7 @@ def test_the_first_bootstrap_broker_that_answers_is_asked(bootstrap: str, addres
     assert brokers.connected_addresses() == [address], "one connection for both"
 
 
-def test_where_no_bootstrap_broker_answers_the_last_one_says_why() -> None:
+def test_bootstrap_channel_without_reachable_server_raises_last_error() -> None:
     brokers = FakeCluster()
     brokers.down = {("b0", 9000), ("b1", 9001)}
     with pytest.raises(OSError, match="b1:9001 refused"):
@@ -166,7 +166,7 @@ def test_where_no_bootstrap_broker_answers_the_last_one_says_why() -> None:
         run_coroutine(brokers.client("b0:nine").bootstrap_channel())
 
 
-def test_a_connection_that_ended_is_made_anew() -> None:
+def test_client_reconnects_after_closed_connection() -> None:
     answers = iter([None, HeartbeatResponse(0, 9)])
     brokers = FakeCluster(heartbeat=lambda *_: next(answers))
     client = brokers.client()
@@ -176,14 +176,14 @@ def test_a_connection_that_ended_is_made_anew() -> None:
     assert brokers.connected_addresses() == [("b0", 9000)] * 2
 
 
-def test_a_broker_that_does_not_say_what_it_speaks_is_hung_up_on() -> None:
+def test_invalid_api_versions_response_closes_connection() -> None:
     brokers = FakeCluster(api_versions=lambda *_: b"HTTP/1.1 400")
     with pytest.raises((WireError, OSError)):
         run_coroutine(brokers.client().bootstrap_channel())
     assert brokers.streams[0][2].closed
 
 
-def test_metadata_names_brokers_and_leaders() -> None:
+def test_metadata_returns_brokers_and_leaders() -> None:
     asked: list[Any] = []
     brokers = FakeCluster()
     brokers.handlers[ApiKey.METADATA] = lambda request, version: (
@@ -210,7 +210,7 @@ def test_metadata_names_brokers_and_leaders() -> None:
     assert len(brokers.streams) == 3
 
 
-def test_a_leader_is_asked_for_once_and_none_is_told() -> None:
+def test_leader_is_cached_and_missing_leader_raises_leader_not_available() -> None:
     brokers = FakeCluster()
     brokers.leaders[1] = -1
     client = brokers.client()
@@ -220,7 +220,7 @@ def test_a_leader_is_asked_for_once_and_none_is_told() -> None:
         run_coroutine(client.leader("t", 1))
 
 
-def test_partitions_are_waited_for_while_they_are_made() -> None:
+def test_partitions_waits_for_leaders_of_a_new_topic() -> None:
     brokers = FakeCluster()
     assert run_coroutine(brokers.client().partitions("t")) == [0, 1]
     assert brokers.slept == []
@@ -242,7 +242,7 @@ def test_partitions_are_waited_for_while_they_are_made() -> None:
     assert len(brokers.slept) == 20
 
 
-def test_records_go_to_the_partitions_leader() -> None:
+def test_produce_sends_records_to_partition_leader() -> None:
     seen: list[Any] = []
 
     def on_produce(request: Any, version: int) -> Message | None:
@@ -263,7 +263,7 @@ def test_records_go_to_the_partitions_leader() -> None:
     assert [(x.key, x.value, x.timestamp_ms) for x in got] == [(b"k", b"v", 5)]
 
 
-def test_an_offset_is_asked_for_by_time() -> None:
+def test_list_offset_sends_timestamp_to_leader() -> None:
     seen: list[Any] = []
 
     def on_list(request: Any, version: int) -> Message:
@@ -286,7 +286,7 @@ def fetched(raw: bytes, error: int = 0, partition_error: int = 0) -> FakeHandler
     return lambda *_: fetch.FetchResponse(error_code=error, responses=topics)
 
 
-def test_what_is_fetched_are_records_from_the_offset_on() -> None:
+def test_fetch_returns_records_from_the_offset() -> None:
     raw = r.build_batch([r.NewRecord(b"k%d" % i, b"v") for i in range(5)], base_offset=10)
     seen: list[Any] = []
     handler = fetched(raw)
@@ -305,7 +305,7 @@ def test_what_is_fetched_are_records_from_the_offset_on() -> None:
     assert (part.partition, part.fetch_offset, part.partition_max_bytes) == (0, 12, 1 << 20)
 
 
-def test_refusals_are_raised_with_their_code() -> None:
+def test_fetch_error_raises_protocol_error_with_code() -> None:
     with pytest.raises(ProtocolError, match="FETCH_SESSION_ID_NOT_FOUND"):
         run_coroutine(FakeCluster(fetch=fetched(b"", error=70)).client().fetch("t", 0, 0))
     with pytest.raises(ProtocolError, match="OFFSET_OUT_OF_RANGE: t-0 at 9"):
@@ -315,7 +315,7 @@ def test_refusals_are_raised_with_their_code() -> None:
     assert run_coroutine(FakeCluster(fetch=fetched(b"")).client().fetch("t", 0, 9)) == []
 
 
-def test_after_a_refusal_the_leader_is_asked_for_again() -> None:
+def test_fetch_not_leader_error_refreshes_metadata() -> None:
     errors = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
     brokers = FakeCluster(fetch=lambda *_: fetched(b"", partition_error=next(errors))(None, 0))
     client = brokers.client()
@@ -329,14 +329,14 @@ def test_after_a_refusal_the_leader_is_asked_for_again() -> None:
 # ---------------------------------------------------------------- records
 
 
-def test_control_batches_and_what_is_cut_off_are_left_out() -> None:
+def test_decode_records_skips_control_batches_and_truncated_batch() -> None:
     one = r.build_batch([r.NewRecord(b"a", b"v")])
     marker = r.build_batch([r.NewRecord(b"\0\0\0\1", b"\0\0\0\0\0\0")], base_offset=1, attributes=CONTROL_BIT)
     two = r.build_batch([r.NewRecord(b"b", b"v")], base_offset=2)
     assert [x.key for x in decode_records(one + marker + two + two[:-1], 0)] == [b"a", b"b"]
 
 
-def test_a_bad_checksum_is_told() -> None:
+def test_decode_records_bad_checksum_raises_wire_error() -> None:
     raw = bytearray(r.build_batch([r.NewRecord(b"a", b"v")], base_offset=6))
     raw[-1] ^= 1
     with pytest.raises(WireError, match="bad CRC in the batch at offset 6"):

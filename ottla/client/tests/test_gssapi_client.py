@@ -1,6 +1,4 @@
-"""Tickets as a client shows them, with a library that says what the test wants. A real KDC's are shown in
-`compat_tests`.
-"""
+"""GSSAPI client with a fake Kerberos library. Tickets of a real KDC are tested in `compat_tests`."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def has_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeGssInitiator:
-    """Begins with a ticket, and knows the other side once it has heard its proof."""
+    """Initiator that sends a ticket and is established after the proof of the acceptor."""
 
     def __init__(self, proof: bytes = b"proof") -> None:
         self.is_established = False
@@ -59,7 +57,7 @@ class FakeGssInitiator:
 
 
 class FakeKerberosEnv:
-    """An `Env` with such a library, and a connection whose other side answers by a table."""
+    """`Env` with a fake Kerberos library, and a connection with scripted responses."""
 
     def __init__(self, call: Callable[[], FakeGssInitiator], *answers: bytes) -> None:
         self._call, self._answers = call, list(answers)
@@ -95,14 +93,14 @@ class FakeKerberosEnv:
 
 
 @pytest.mark.behaviour("S-320")
-def test_a_ticket_then_silence_then_no_protection() -> None:
-    world = FakeKerberosEnv(FakeGssInitiator, b"proof", OFFER, b"")
-    assert world.log_in() == [b"ticket", b"", b"sealed \x01\0\0\0"]
-    assert world.requests == [(KerberosIdentity("a@HERE.ORG", "/k"), "kafka@host")]
+def test_gssapi_login_sends_ticket_then_empty_token_then_no_protection() -> None:
+    env = FakeKerberosEnv(FakeGssInitiator, b"proof", OFFER, b"")
+    assert env.log_in() == [b"ticket", b"", b"sealed \x01\0\0\0"]
+    assert env.requests == [(KerberosIdentity("a@HERE.ORG", "/k"), "kafka@host")]
 
 
 @pytest.mark.behaviour("S-320")
-def test_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> None:
+def test_gssapi_login_without_mutual_authentication_answers_offer_at_once() -> None:
     assert FakeKerberosEnv(lambda: FakeGssInitiator(b""), OFFER, b"").log_in() == [b"ticket", b"sealed \x01\0\0\0"]
 
 
@@ -117,12 +115,12 @@ def test_where_nothing_is_proved_the_offer_comes_with_the_first_answer() -> None
         ((b"proof", OFFER), "who a ticket names: no"),
     ],
 )
-def test_who_does_not_prove_itself_or_wants_more_is_left(answers: tuple[bytes, ...], why: str) -> None:
+def test_gssapi_login_invalid_acceptor_raises_authentication_failed(answers: tuple[bytes, ...], why: str) -> None:
     with pytest.raises(AuthenticationFailed, match=why):
         FakeKerberosEnv(FakeGssInitiator, *answers).log_in()
 
 
-def test_while_the_kdc_is_silent_those_who_come_are_still_looked_at() -> None:
+def test_gssapi_login_with_slow_kdc_does_not_block_acceptors() -> None:
     env, answers, came = RealEnv(), threading.Event(), list[str]()
 
     class Silent(FakeGssInitiator):
@@ -152,12 +150,12 @@ def test_while_the_kdc_is_silent_those_who_come_are_still_looked_at() -> None:
     assert came == ["a client"]
 
 
-def test_without_a_ticket_there_is_an_error_of_the_connection() -> None:
-    def nothing() -> FakeGssInitiator:
+def test_gssapi_login_without_ticket_raises_os_error() -> None:
+    def no_ticket() -> FakeGssInitiator:
         raise InvalidKeytab("no ticket")
 
     with pytest.raises(OSError, match="no ticket"):
-        FakeKerberosEnv(nothing).log_in()
+        FakeKerberosEnv(no_ticket).log_in()
 
 
 # ---------------------------------------------------------------- settings
@@ -174,11 +172,11 @@ NO_FILE = f"{MODULE} useKeyTab=true;"
         (f'{MODULE} useTicketCache=true ticketCache="/c" principal="a";', KerberosIdentity("a", cache="/c")),
     ],
 )
-def test_whose_ticket_is_shown(jaas: str, who: KerberosIdentity) -> None:
+def test_parse_kerberos_login_returns_principal_and_keytab(jaas: str, who: KerberosIdentity) -> None:
     assert parse_kerberos_login(jaas, "kafka") == KerberosLogin(who, "kafka")
 
 
-def test_the_service_may_stand_in_the_line() -> None:
+def test_parse_kerberos_login_service_name_in_jaas_config() -> None:
     assert parse_kerberos_login(BY_KEY.replace(";", ' serviceName="x";'), None).service == "x"
     assert parse_kerberos_login(BY_KEY.replace(";", ' serviceName="x";'), "x").service == "x"
 
@@ -194,13 +192,15 @@ def test_the_service_may_stand_in_the_line() -> None:
         (f"{MODULE};", "kafka", "keyTab="),
     ],
 )
-def test_settings_that_cannot_be_are_refused_in_one_line(jaas: str | None, service: str | None, why: str) -> None:
+def test_parse_login_invalid_gssapi_settings_raise_with_one_line(
+    jaas: str | None, service: str | None, why: str
+) -> None:
     with pytest.raises(InvalidSecurityConfig, match=why) as found:
         parse_login("GSSAPI", jaas, {"sasl.kerberos.service.name": service}.get)
     assert "\n" not in str(found.value)
 
 
-def test_it_is_kafkas_default_and_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gssapi_is_default_mechanism_and_requires_library(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"security.protocol": "SASL_PLAINTEXT", "sasl.jaas.config": BY_KEY, "sasl.kerberos.service.name": "kafka"}
     login = parse_connection_security(values).login
     assert login is not None

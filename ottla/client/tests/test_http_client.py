@@ -1,4 +1,4 @@
-"""Keys of tokens come over real TLS: from who publishes them and from nobody else, in time, and in bounds."""
+"""HTTPS client for JWKS documents: certificate verification, timeouts and size limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes i
 DOCUMENT = b'{"keys": []}'
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(DOCUMENT), DOCUMENT)
 PIECES = (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b'6\r\n{"keys\r\n', b'6\r\n": []}\r\n0\r\n\r\n')
-Says = Callable[[Any], None]
+Responder = Callable[[Any], None]
 
 
 @pytest.fixture(scope="module")
@@ -39,29 +39,29 @@ def keys(authority: CertificateAuthority) -> TlsStore:
     return authority.issue("server", "/CN=localhost")
 
 
-def says(*chunks: bytes, pause_s: float = 0.0) -> Says:
-    """Reads the question, says something, and leaves."""
+def responder(*chunks: bytes, pause_s: float = 0.0) -> Responder:
+    """Return a responder that reads the request, sends chunks, and closes."""
 
-    def say(sock: Any) -> None:
+    def respond(sock: Any) -> None:
         while (asked := sock.recv(4096)) and not asked.endswith(b"\r\n\r\n"):
-            pass  # who leaves before the end of the question asks no more
+            pass  # a client that disconnects early sends no more
         for chunk in chunks:
             sock.sendall(chunk)
             time.sleep(pause_s)
 
-    return say
+    return respond
 
 
 @contextmanager
-def published(keys: TlsStore, say: Says | None = None) -> Iterator[int]:
-    """A server with TLS for one who asks; gives its port."""
+def serve_document(keys: TlsStore, respond: Responder | None = None) -> Iterator[int]:
+    """Run a TLS server for one connection; yield its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(keys.location)
     listener = create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         with suppress(OSError), listener.accept()[0] as sock, context.wrap_socket(sock, server_side=True) as secured:
-            (say or says(GOOD))(secured)
+            (respond or responder(GOOD))(secured)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -84,38 +84,40 @@ def trusting(authority: CertificateAuthority) -> TlsConfig:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_what_is_published_comes(authority: CertificateAuthority, keys: TlsStore, host: str) -> None:
-    with published(keys) as port:
+def test_http_get_returns_document(authority: CertificateAuthority, keys: TlsStore, host: str) -> None:
+    with serve_document(keys) as port:
         assert fetch(port, trusting(authority), host) == DOCUMENT
 
 
-def test_in_pieces_and_with_a_hasty_goodbye_it_comes_too(authority: CertificateAuthority, keys: TlsStore) -> None:
-    def say(sock: Any) -> None:
-        says(*PIECES)(sock)
-        os.close(sock.detach())  # no word of TLS that this was all
+def test_http_get_chunked_document_without_close_notify_is_returned(
+    authority: CertificateAuthority, keys: TlsStore
+) -> None:
+    def respond(sock: Any) -> None:
+        responder(*PIECES)(sock)
+        os.close(sock.detach())  # without close_notify of TLS
 
-    with published(keys, say) as port:
+    with serve_document(keys, respond) as port:
         assert fetch(port, trusting(authority)) == DOCUMENT
 
 
-def test_somebody_elses_authority_is_not_trusted(keys: TlsStore, tmp_path: Path) -> None:
-    with published(keys) as port, pytest.raises(HttpFetchError, match=r"(?i)certificate"):
+def test_http_get_unknown_authority_raises_http_fetch_error(keys: TlsStore, tmp_path: Path) -> None:
+    with serve_document(keys) as port, pytest.raises(HttpFetchError, match=r"(?i)certificate"):
         fetch(port, trusting(CertificateAuthority(tmp_path)))
 
 
-def test_where_nobody_is_named_the_machines_authorities_are_trusted_and_no_other(keys: TlsStore) -> None:
-    with published(keys) as port, pytest.raises(HttpFetchError, match=r"(?i)certificate"):
+def test_http_get_without_truststore_uses_system_authorities(keys: TlsStore) -> None:
+    with serve_document(keys) as port, pytest.raises(HttpFetchError, match=r"(?i)certificate"):
         fetch(port, None)
 
 
-def test_the_certificate_must_have_the_name_that_was_asked(authority: CertificateAuthority) -> None:
+def test_http_get_certificate_of_other_host_raises_http_fetch_error(authority: CertificateAuthority) -> None:
     elsewhere = authority.issue("elsewhere", "/CN=localhost", alt="DNS:keys.example.org")
-    with published(elsewhere) as port, pytest.raises(HttpFetchError, match=r"(?i)localhost"):
+    with serve_document(elsewhere) as port, pytest.raises(HttpFetchError, match=r"(?i)localhost"):
         fetch(port, trusting(authority))
 
 
-def test_an_authority_whose_file_is_not_there_is_told(keys: TlsStore) -> None:
-    with published(keys) as port, pytest.raises(HttpFetchError, match="gone"):
+def test_http_get_missing_truststore_raises_http_fetch_error(keys: TlsStore) -> None:
+    with serve_document(keys) as port, pytest.raises(HttpFetchError, match="gone"):
         fetch(port, TlsConfig(truststore=TlsStore("/gone")))
 
 
@@ -129,27 +131,34 @@ def test_an_authority_whose_file_is_not_there_is_told(keys: TlsStore) -> None:
         (b"", "no HTTP"),
     ],
 )
-def test_what_is_no_document_is_none(authority: CertificateAuthority, keys: TlsStore, answer: bytes, why: str) -> None:
-    with published(keys, says(answer)) as port, pytest.raises(HttpFetchError, match=why):
+def test_http_get_invalid_response_raises_http_fetch_error(
+    authority: CertificateAuthority, keys: TlsStore, answer: bytes, why: str
+) -> None:
+    with serve_document(keys, responder(answer)) as port, pytest.raises(HttpFetchError, match=why):
         fetch(port, trusting(authority))
 
 
 @pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: ", b""])
-def test_an_answer_without_an_end_is_cut(authority: CertificateAuthority, keys: TlsStore, begins: bytes) -> None:
-    endless = says(begins, *[bytes(MAX_DOCUMENT_BYTES // 8)] * 12)
-    with published(keys, endless) as port, pytest.raises(HttpFetchError, match="more than"):
+def test_http_get_endless_response_raises_http_fetch_error(
+    authority: CertificateAuthority, keys: TlsStore, begins: bytes
+) -> None:
+    endless = responder(begins, *[bytes(MAX_DOCUMENT_BYTES // 8)] * 12)
+    with serve_document(keys, endless) as port, pytest.raises(HttpFetchError, match="more than"):
         fetch(port, trusting(authority))
 
 
-def test_an_answer_in_drops_has_so_long_and_no_longer(
+def test_http_get_slow_response_times_out(
     authority: CertificateAuthority, keys: TlsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.3)
-    with published(keys, says(*[b"x"] * 20, pause_s=0.1)) as port, pytest.raises(HttpFetchError, match="no response"):
+    with (
+        serve_document(keys, responder(*[b"x"] * 20, pause_s=0.1)) as port,
+        pytest.raises(HttpFetchError, match="no response"),
+    ):
         fetch(port, trusting(authority))
 
 
-def test_who_takes_the_call_and_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_get_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.2)
     with create_server(("127.0.0.1", 0)) as silent, pytest.raises(HttpFetchError, match="no response"):
         fetch(silent.getsockname()[1], TlsConfig())

@@ -1,4 +1,4 @@
-"""Connections between nodes: opened again where they ended, one request at a time, given up where the node moved."""
+"""Connections between nodes: reopened after they ended, one request at a time, closed when the node moves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE, THERE = ("b0", 9000), ("b1", 9001)
 
 
 class FakeStream:
-    """A stream that answers nothing: the channels over it are used by `send` functions of the tests."""
+    """Stream without responses: the tests pass `send` functions to the channels over it."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
@@ -40,7 +40,7 @@ class FakeStream:
 
 
 class NodeFixture:
-    """A node whose address the test sets, and the streams to it."""
+    """Node with a settable address, and the streams to it."""
 
     def __init__(self, **options: Any) -> None:
         self.address: tuple[str, int] | None = HERE
@@ -75,9 +75,7 @@ class NodeFixture:
 
 @pytest.mark.parametrize(("answer_s", "gives_up_s"), [(2.0, 2.0), (60.0, 10.0)])
 @pytest.mark.parametrize("negotiates", [True, False])
-def test_connect_to_a_host_that_neither_answers_nor_refuses_times_out(
-    answer_s: float, gives_up_s: float, *, negotiates: bool
-) -> None:
+def test_node_connection_unresponsive_host_times_out(answer_s: float, gives_up_s: float, *, negotiates: bool) -> None:
     async def connect(*_: Any) -> Any:
         await trio.sleep_forever()
 
@@ -95,35 +93,35 @@ def test_connect_to_a_host_that_neither_answers_nor_refuses_times_out(
     assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx(gives_up_s)
 
 
-def test_connect_and_exchange_of_versions_have_one_timeout() -> None:
+def test_node_connection_connect_and_api_versions_share_one_timeout() -> None:
     node = NodeFixture(negotiates=True)
     node.connect_s = 2.0
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(Disconnected):
             await node.exchange()
         assert trio.current_time() == 3.0
 
-    run_virtual(story)
+    run_virtual(scenario)
     assert node.streams[0].closed
 
 
-def test_exchange_without_an_address_fails_with_the_name_of_the_node() -> None:
+def test_node_connection_without_address_raises_disconnected() -> None:
     node = NodeFixture()
     node.address = None
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(Disconnected, match="broker 0"):
             await node.exchange()
 
-    run_virtual(story)
+    run_virtual(scenario)
     assert (node.streams, node.accesses) == ([], [])
 
 
-def test_connection_is_kept_until_it_ends_or_the_node_moves() -> None:
+def test_node_connection_is_reused_until_it_ends_or_node_moves() -> None:
     node = NodeFixture()
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert not node.connection.is_open
         first = await node.exchange()
         assert node.connection.is_open
@@ -140,28 +138,28 @@ def test_connection_is_kept_until_it_ends_or_the_node_moves() -> None:
             await node.exchange()
         assert third.closed, "the node may come back as another process"
 
-    run_virtual(story)
+    run_virtual(scenario)
     assert [stream.address for stream in node.streams] == [HERE, THERE, THERE]
 
 
-def test_connection_that_ended_is_opened_again() -> None:
+def test_node_connection_reopens_ended_connection() -> None:
     node = NodeFixture()
 
     async def end(channel: Channel) -> None:
         channel.close()
 
-    async def story() -> None:
+    async def scenario() -> None:
         first = await node.exchange()
         await node.connection.exchange(end)
         assert await node.exchange() is not first
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
-def test_connection_that_was_idle_as_long_as_listeners_allow_is_not_used_again() -> None:
+def test_node_connection_idle_connection_is_not_reused() -> None:
     node = NodeFixture()
 
-    async def story() -> None:
+    async def scenario() -> None:
         first = await node.exchange(100)
         await trio.sleep(MAX_IDLE_MS / 1000 - 1)
         assert await node.exchange(100) is first
@@ -171,54 +169,54 @@ def test_connection_that_was_idle_as_long_as_listeners_allow_is_not_used_again()
         assert first.closed
         assert await node.exchange() is second
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 @pytest.mark.parametrize("error", [OSError("reset"), ProtocolError(ErrorCode.UNSUPPORTED_VERSION)])
 @pytest.mark.parametrize("check_interval_s", [0.25, float("inf")])
-def test_error_of_an_exchange_is_raised_as_it_is(error: Exception, check_interval_s: float) -> None:
+def test_node_connection_exchange_error_is_raised_unchanged(error: Exception, check_interval_s: float) -> None:
     node = NodeFixture(check_interval_s=check_interval_s)
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(type(error)) as caught:
             await node.exchange(1, error)
         assert caught.value is error
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
-def test_exchange_is_given_up_when_the_node_moves() -> None:
+def test_node_connection_exchange_fails_when_node_moves() -> None:
     node = NodeFixture(check_interval_s=0.25)
 
     async def move() -> None:
         await trio.sleep(1.1)
         node.address = THERE
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
             with pytest.raises(Disconnected, match="broker 0 is not at b0:9000 any more"):
                 await node.exchange(100)
             assert trio.current_time() == 1.25
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
-def test_exchange_without_checks_goes_on_when_the_node_moves() -> None:
+def test_node_connection_exchange_without_checks_continues_when_node_moves() -> None:
     node = NodeFixture()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.exchange, 100)
             await trio.sleep(1)
             node.address = THERE
         assert trio.current_time() == 100
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def run_queued(node: NodeFixture, *exchanges: Callable[[], Awaitable[Any]]) -> list[tuple[float, str]]:
-    """Start exchanges one after the other; return when each ended, and how."""
+    """Start exchanges one after the other; return the end time and result of each."""
     out: list[tuple[float, str]] = []
 
     async def run(exchange: Callable[[], Awaitable[Any]]) -> None:
@@ -229,30 +227,30 @@ def run_queued(node: NodeFixture, *exchanges: Callable[[], Awaitable[Any]]) -> l
             how = str(error)
         out.append((trio.current_time(), how))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             for exchange in exchanges:
                 nursery.start_soon(run, exchange)
                 await trio.testing.wait_all_tasks_blocked()
 
-    run_virtual(story)
+    run_virtual(scenario)
     return out
 
 
-def test_exchanges_go_one_after_the_other() -> None:
+def test_node_connection_exchanges_are_sequential() -> None:
     node = NodeFixture()
     assert run_queued(node, *(lambda: node.exchange(1) for _ in range(3))) == [(1, "ok"), (2, "ok"), (3, "ok")]
     assert len(node.streams) == 1
 
 
-def test_exchanges_that_wait_fail_with_the_one_that_fails() -> None:
+def test_node_connection_waiting_exchanges_fail_with_the_failed_one() -> None:
     node = NodeFixture()
     waiting = [lambda: node.exchange(1) for _ in range(2)]
     assert run_queued(node, lambda: node.exchange(1, OSError("cut off")), *waiting) == [(1, "cut off")] * 3
     assert run_queued(node, lambda: node.exchange(1)) == [(1, "ok")]
 
 
-def test_exchanges_sent_again_at_once_connect_again() -> None:
+def test_node_connection_repeated_exchanges_reconnect() -> None:
     node = NodeFixture()
     attempts: list[float] = []
 
@@ -270,7 +268,7 @@ def test_exchanges_sent_again_at_once_connect_again() -> None:
     assert attempts == [0, 0, 1, 1]
 
 
-def test_exchanges_that_wait_go_on_after_a_refusal_of_the_one_before() -> None:
+def test_node_connection_waiting_exchanges_continue_after_protocol_error() -> None:
     node = NodeFixture()
     refused = ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "too old")
     ends = run_queued(node, lambda: node.exchange(1, refused), lambda: node.exchange(1))

@@ -1,4 +1,4 @@
-"""What a reader of committed transactions sees. Source: ``CompletedFetch.java`` (apache/kafka 4.3.1)."""
+"""Records of a read_committed consumer. Source: ``CompletedFetch.java`` (apache/kafka 4.3.1)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker, build_end_transaction_batch
 
 
-def laid(*steps: tuple[str, int]) -> bytes:
-    """Batches of one record each: ``data`` within a producer's transaction, ``plain``, and the ends."""
+def make_batches(*steps: tuple[str, int]) -> bytes:
+    """Return batches of one record each: ``data`` in a transaction, ``plain``, and transaction markers."""
     out = b""
     for offset, (what, pid) in enumerate(steps):
         if what in ("abort", "commit"):
@@ -24,7 +24,7 @@ def laid(*steps: tuple[str, int]) -> bytes:
     return out
 
 
-STORY = laid(
+BATCHES = make_batches(
     ("data", 1),  # 0, aborted
     ("data", 2),  # 1
     ("plain", 3),  # 2
@@ -39,20 +39,20 @@ STORY = laid(
 ABORTED = [(1, 8), (1, 0)]
 
 
-def test_aborted_records_are_left_out_and_later_ones_of_the_same_producer_are_not() -> None:
-    found = decode_committed(STORY, 0, ABORTED)
+def test_decode_committed_omits_records_of_aborted_transactions_only() -> None:
+    found = decode_committed(BATCHES, 0, ABORTED)
     assert [x.value for x in found.records] == [b"1", b"2", b"4", b"5"]
     assert found.next_offset == 10, "behind the markers"
 
 
-def test_without_transactions_to_leave_out_everything_is_there_but_markers() -> None:
-    assert [x.offset for x in decode_committed(STORY, 2).records] == [2, 4, 5, 8]
+def test_decode_committed_without_aborted_transactions_omits_markers() -> None:
+    assert [x.offset for x in decode_committed(BATCHES, 2).records] == [2, 4, 5, 8]
 
 
-def test_nothing_but_aborted_records_is_read_on_behind_them() -> None:
-    found = decode_committed(laid(("data", 1), ("data", 1)), 0, [(1, 0)])
+def test_decode_committed_only_aborted_records_advances_next_offset() -> None:
+    found = decode_committed(make_batches(("data", 1), ("data", 1)), 0, [(1, 0)])
     assert (found.records, found.next_offset) == ([], 2)
 
 
-def test_nothing_at_all_stays_where_it_is() -> None:
+def test_decode_committed_empty_data_keeps_next_offset() -> None:
     assert decode_committed(b"", 7, ABORTED) == ([], 7)

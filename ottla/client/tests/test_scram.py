@@ -1,4 +1,4 @@
-"""SCRAM's keys and messages: the examples of the RFCs, and what is refused."""
+"""SCRAM: keys and messages of the RFC examples, and malformed messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 """RFC 7677, section 3: user, pencil, SCRAM-SHA-256."""
 
 
-def test_a_client_speaks_as_the_example_of_rfc_7677():
+def test_scram_client_messages_equal_rfc_7677():
     client = ScramClient(SCRAM_SHA_256, "user", "pencil", NONCE)
     assert client.first_message() == f"n,,n=user,r={NONCE}".encode()
     assert client.evaluate_challenge(SERVER_FIRST) == CLIENT_FINAL
@@ -26,7 +26,7 @@ def test_a_client_speaks_as_the_example_of_rfc_7677():
     assert client.is_done
 
 
-def test_a_server_believes_the_proof_of_rfc_7677_and_gives_its_own():
+def test_verify_proof_accepts_rfc_7677_example():
     keys = scram.derive_credential(
         SCRAM_SHA_256, scram.salted_password(SCRAM_SHA_256, "pencil", SALT, 4096), SALT, 4096
     )
@@ -37,7 +37,7 @@ def test_a_server_believes_the_proof_of_rfc_7677_and_gives_its_own():
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_a_proof_with_one_bit_changed_proves_nothing(place):
+def test_verify_proof_with_changed_bit_returns_false(place):
     keys = scram.derive_credential(
         SCRAM_SHA_256, scram.salted_password(SCRAM_SHA_256, "pencil", SALT, 4096), SALT, 4096
     )
@@ -49,7 +49,7 @@ def test_a_proof_with_one_bit_changed_proves_nothing(place):
     assert not scram.verify_proof(SCRAM_SHA_256, keys, signed, final.proof[:-1])
 
 
-def test_sha_512_goes_the_same_way():
+def test_scram_sha_512_exchange_succeeds():
     salted = scram.salted_password(SCRAM_SHA_512, "pencil", SALT, 4096)
     keys = scram.derive_credential(SCRAM_SHA_512, salted, SALT, 4096)
     client = ScramClient(SCRAM_SHA_512, "user", "pencil", "c0")
@@ -64,7 +64,7 @@ def test_sha_512_goes_the_same_way():
     )
 
 
-def test_names_are_written_so_that_commas_and_equals_signs_come_through():
+def test_scram_user_name_with_comma_and_equals_sign_is_escaped():
     first = scram.parse_client_first(ScramClient(SCRAM_SHA_256, "a,b=c", "x", "n0").first_message())
     assert (first.name, first.nonce, first.authorization_id) == ("a,b=c", "n0", "")
 
@@ -72,9 +72,9 @@ def test_names_are_written_so_that_commas_and_equals_signs_come_through():
 @pytest.mark.parametrize(
     "raw",
     [
-        b"y,,n=user,r=abc",  # 321: asks for channel binding
+        b"y,,n=user,r=abc",  # S-321: requires channel binding
         b"p=tls-unique,,n=user,r=abc",
-        b"n,,n=us=3Eer,r=abc",  # another escape than the two
+        b"n,,n=us=3Eer,r=abc",  # an unknown escape
         b"n,,n=,r=abc",
         b"n,,n=user,r=",
         b"n,,r=abc,n=user",
@@ -83,7 +83,7 @@ def test_names_are_written_so_that_commas_and_equals_signs_come_through():
         b"\xff" * 20,
     ],
 )
-def test_a_first_message_that_is_none_is_refused(raw):
+def test_parse_client_first_malformed_raises_scram_error(raw):
     with pytest.raises(ScramError):
         scram.parse_client_first(raw)
 
@@ -91,12 +91,12 @@ def test_a_first_message_that_is_none_is_refused(raw):
 @pytest.mark.parametrize(
     "raw", [b"", b"c=biws,r=abc", b"c=biws,r=abc,p=***", b"c=b,r=abc,p=AAAA", b"p=AAAA,c=biws,r=x"]
 )
-def test_a_last_message_that_is_none_is_refused(raw):
+def test_parse_client_final_malformed_raises_scram_error(raw):
     with pytest.raises(ScramError):
         scram.parse_client_final(raw)
 
 
-def test_the_token_extension_is_read():
+def test_parse_client_first_reads_tokenauth_extension():
     first = scram.parse_client_first(ScramClient(SCRAM_SHA_256, "id", "hmac", "n0", token=True).first_message())
     assert first.extensions == {"tokenauth": "true"}
 
@@ -106,31 +106,31 @@ def test_the_token_extension_is_read():
     [
         (b"r=other,s=AAAA,i=4096", "nonce"),
         (f"r={BOTH},s=AAAA,i=4095".encode(), "iterations"),
-        (f"r={BOTH},s=AAAA,i=999999999".encode(), "iterations"),  # a server that would have us compute for hours
+        (f"r={BOTH},s=AAAA,i=999999999".encode(), "iterations"),  # a server that makes the client compute for hours
         (b"e=unknown-user", "first"),
     ],
 )
-def test_a_client_does_not_go_on_with_a_server_that_is_none(said, why):
-    """CVE-2026-10143: a client computed for as long as a server asked it to."""
+def test_evaluate_challenge_malformed_raises_scram_error(said, why):
+    """CVE-2026-10143: the iteration count of a server was unlimited."""
     client = ScramClient(SCRAM_SHA_256, "user", "pencil", NONCE)
     with pytest.raises(ScramError, match=why):
         client.evaluate_challenge(said)
 
 
-def test_a_client_does_not_believe_a_server_that_does_not_know_the_password():
+def test_evaluate_challenge_wrong_server_signature_raises_scram_error():
     client = ScramClient(SCRAM_SHA_256, "user", "pencil", NONCE)
     client.evaluate_challenge(SERVER_FIRST)
     with pytest.raises(ScramError, match="signature"):
         client.evaluate_challenge(b"v=" + b"A" * 43 + b"=")
 
 
-def test_keys_show_nothing_of_themselves():
+def test_scram_keys_repr_hides_keys():
     keys = scram.derive_credential(SCRAM_SHA_256, b"salted", b"some salt", 4096)
     assert repr(keys) == "Keys(iterations=4096)"
 
 
 @pytest.mark.parametrize("first", [b"n,,n=" + b"a" * 9000 + b",r=x", b"n,,n=a,r=x" + b",a=b" * 2250])
-def test_a_message_of_many_kilobytes_is_none(first):
-    """Before anybody logged in half a mebibyte of one may come: matching it held the loop for 150 ms."""
+def test_parse_client_first_longer_than_limit_raises_scram_error(first):
+    """An unauthenticated message may have 512 KiB: matching it blocked the event loop for 150 ms."""
     with pytest.raises(ScramError):
         scram.parse_client_first(first)

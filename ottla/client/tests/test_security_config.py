@@ -1,4 +1,4 @@
-"""JAAS lines and clients' settings as people have them."""
+"""JAAS configs and client security settings."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
         ("x.Y Sufficient user_alice='' ;", {"user_alice": ""}),
     ],
 )
-def test_a_jaas_line_is_read_as_pasted(text, options):
+def test_parse_jaas_reads_options(text, options):
     assert parse_jaas(text).options == options
 
 
-def test_parse_jaas_reads_escapes_as_stream_tokenizer() -> None:
+def test_parse_jaas_decodes_escapes_as_stream_tokenizer() -> None:
     text = r"""x.Y required a="\t\n\r\f\b\a\v\q\"\\" b='\101\60\7\477\08';"""
     assert parse_jaas(text).options == {"a": '\t\n\r\f\b\a\vq"\\', "b": "A0\x07\x277\x008"}
 
@@ -45,17 +45,17 @@ def test_parse_jaas_reads_escapes_as_stream_tokenizer() -> None:
         "x.Y required a;",
     ],
 )
-def test_what_is_no_jaas_line_is_refused_without_showing_it(text):
+def test_parse_jaas_malformed_raises_without_showing_it(text):
     with pytest.raises(InvalidJaasConfig) as refused:
         parse_jaas(text)
     assert "x.Y" not in str(refused.value)
 
 
-def test_a_login_module_shows_no_option():
+def test_login_module_repr_hides_options():
     assert "secret" not in repr(parse_jaas('x.Y required password="secret";'))
 
 
-def test_a_clients_file_says_how_a_cluster_is_reached():
+def test_parse_connection_security_reads_tls_and_login():
     access = parse_connection_security(
         {
             "security.protocol": "SASL_SSL",
@@ -74,7 +74,7 @@ def test_a_clients_file_says_how_a_cluster_is_reached():
     assert "s3cret" not in repr(access)
 
 
-def test_hosts_are_verified_unless_that_is_switched_off():
+def test_parse_connection_security_verifies_hostname_by_default():
     access = parse_connection_security({"security.protocol": "SSL"})
     assert access.tls is not None
     assert access.tls.verify_hostname
@@ -94,6 +94,6 @@ def test_hosts_are_verified_unless_that_is_switched_off():
         ({"security.protocol": "SSL", "ssl.truststore.location": "f", "ssl.truststore.certificates": "c"}, "beside"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_in_one_line(values, why):
+def test_parse_connection_security_invalid_raises_with_one_line(values, why):
     with pytest.raises(InvalidSecurityConfig, match=why):
         parse_connection_security(values)

@@ -1,4 +1,4 @@
-"""Addresses as Kafka writes them."""
+"""Host names and addresses in Kafka's forms."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
         ("no:address", "no:address"),
     ],
 )
-def test_a_host_is_named_as_in_access_rules(address: str | bytes, text: str) -> None:
+def test_canonical_host_equals_host_in_acls(address: str | bytes, text: str) -> None:
     assert canonical_host(address) == text
 
 
 @pytest.mark.behaviour("S-336")
-def test_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> None:
-    """Else a rule that denies 127.0.0.1 says nothing about it."""
+def test_canonical_host_of_ipv4_client_on_dual_stack_listener_is_ipv4() -> None:
+    """Otherwise an ACL that denies 127.0.0.1 would not match it."""
     with socket.socket(socket.AF_INET6) as listener:
         listener.bind(("::", 0))
         listener.listen(1)
@@ -51,18 +51,18 @@ def test_who_comes_by_ipv4_to_a_listener_for_both_has_an_ipv4_address() -> None:
     ("address", "text"),
     [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.1", "10.0.0.1"), ("::1", "::1"), ("fe80::1%eth0", "fe80::1%eth0")],
 )
-def test_bound_host_of_mapped_address_is_the_ipv4_address(address: str, text: str) -> None:
+def test_unmap_ipv4_returns_ipv4_address(address: str, text: str) -> None:
     assert unmap_ipv4(address) == text
 
 
 @pytest.mark.parametrize(
     ("host", "text"), [("a", "a:1"), ("127.0.0.1", "127.0.0.1:1"), ("::1", "[::1]:1"), ("fe80::1%e", "[fe80::1%e]:1")]
 )
-def test_host_port_writes_ipv6_addresses_in_brackets(host: str, text: str) -> None:
+def test_format_address_writes_ipv6_in_brackets(host: str, text: str) -> None:
     assert format_address(host, 1) == text
 
 
-def test_both_ends_of_a_connection_by_ipv4_to_a_listener_for_both_have_ipv4_addresses() -> None:
+def test_connection_to_dual_stack_listener_has_ipv4_addresses_at_both_ends() -> None:
     async def connected(net: Network) -> list[tuple[str, str]]:
         listener = await RealEnv().net.listen("::", 0)
         client = await net.connect("::ffff:127.0.0.1", listener.port)
@@ -87,11 +87,11 @@ def _writes_address(node: ast.AST) -> bool:
     return isinstance(node, ast.Subscript) and ast.unparse(node).endswith(("getpeername()[0]", "getsockname()[0]"))
 
 
-def test_every_module_writes_addresses_by_the_functions_of_hosts() -> None:
-    """Else an address has another form in one place: with a mapped IPv4 address, or without brackets."""
+def test_modules_format_addresses_with_hosts_functions_only() -> None:
+    """Otherwise an address would have another form somewhere: a mapped IPv4 address, or no brackets."""
     found = []
-    for room in ("wire", "log", "controller", "broker", "ottla"):
-        for path in (ROOT / room).rglob("*.py"):
+    for package in ("wire", "log", "controller", "broker", "ottla"):
+        for path in (ROOT / package).rglob("*.py"):
             if "tests" not in path.parts and path.name != "hosts.py":
                 text = path.read_text().replace("canonical_host(sock.getpeername()[0])", "None")
                 found += [f"{path}:{x.lineno}" for x in ast.walk(ast.parse(text)) if _writes_address(x)]  # type: ignore[attr-defined]

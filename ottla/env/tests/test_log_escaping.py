@@ -1,4 +1,4 @@
-"""No value of a client breaks a line of the log, whichever call writes it and whichever handler takes it."""
+"""Log escaping: no value of a client breaks a log line, for all log calls and handlers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONVERSION = re.compile(r"%%|%[-+ #0]*[0-9]*(?:\.[0-9]+)?([a-zA-Z])")
 
 
 class CapturedLog(logging.Handler):
-    """A handler of an application: it keeps what its formatter makes of each record."""
+    """Log handler that keeps the formatted records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,14 +56,14 @@ def captured_log() -> Iterator[CapturedLog]:
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for room in PACKAGES:
-        for path in (ROOT / room).rglob("*.py"):
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
             if "tests" not in path.parts:
                 yield str(path), ast.parse(path.read_text())
 
 
 def calls() -> Iterator[tuple[str, str, list[ast.expr]]]:
-    """Place, method and arguments of every call that logs, found by the syntax tree."""
+    """Return place, method and arguments of every log call, found in the syntax tree."""
     for path, tree in modules():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
@@ -82,7 +82,7 @@ def calls() -> Iterator[tuple[str, str, list[ast.expr]]]:
 CALLS = list(calls())
 
 
-def test_names_are_those_of_all_loggers() -> None:
+def test_logger_names_contain_all_loggers() -> None:
     found = set()
     for _, tree in modules():
         for node in ast.walk(tree):
@@ -91,15 +91,13 @@ def test_names_are_those_of_all_loggers() -> None:
     assert found - {None} == set(LOGGER_NAMES)
 
 
-def test_calls_that_log_are_found() -> None:
+def test_calls_finds_all_logging_methods() -> None:
     assert len(CALLS) > 80
     assert {method for _, method, _ in CALLS} >= {"info", "warning", "error", "exception", "critical", "log"}
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
-def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(
-    captured_log: CapturedLog, value: str
-) -> None:
+def test_log_calls_with_hostile_values_write_one_printable_line(captured_log: CapturedLog, value: str) -> None:
     logger = logging.getLogger(LOGGER_NAMES[0])
     for place, method, arguments in CALLS:
         template = arguments[0] if arguments else None
@@ -107,7 +105,7 @@ def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(
             kinds = [x for x in CONVERSION.findall(template.value) if x]
             values = [7 if kind in "dfxc" else ValueError(value) if i % 2 else value for i, kind in enumerate(kinds)]
             logger.log(METHODS[method], template.value, *values)
-        else:  # the text comes from elsewhere
+        else:  # the text is not a literal
             logger.log(METHODS[method], value)
         text = captured_log.texts[-1]
         assert text.isprintable(), place
@@ -115,7 +113,7 @@ def test_every_call_that_logs_writes_one_printable_line_of_bounded_length(
     assert len(captured_log.texts) == len(CALLS)
 
 
-def test_a_traceback_has_no_line_that_begins_as_a_line_of_the_log(captured_log: CapturedLog) -> None:
+def test_traceback_lines_do_not_begin_as_log_lines(captured_log: CapturedLog) -> None:
     for value in HOSTILE:
         try:
             raise ValueError(value)
@@ -130,7 +128,7 @@ def test_a_traceback_has_no_line_that_begins_as_a_line_of_the_log(captured_log: 
 
 
 @pytest.mark.parametrize("name", LOGGER_NAMES)
-def test_every_logger_of_a_node_escapes(name: str) -> None:
+def test_loggers_of_a_node_escape_values(name: str) -> None:
     logging.getLogger(name).filters.clear()
     Node(RealEnv(), NodeConfig({}))
     record = logging.LogRecord(name, 20, __file__, 1, "%s of %r: %d", ("a\nb", "c\x1b", 5), None)
@@ -138,11 +136,11 @@ def test_every_logger_of_a_node_escapes(name: str) -> None:
     assert record.getMessage() == r"a\nb of 'c\x1b': 5"
 
 
-def test_values_by_name_are_escaped(captured_log: CapturedLog) -> None:
+def test_log_values_by_name_are_escaped(captured_log: CapturedLog) -> None:
     logging.getLogger(LOGGER_NAMES[0]).warning("%(topic)s at %(offset)d", {"topic": "a\nb", "offset": 5})
     assert captured_log.texts[-1].endswith(r"a\nb at 5")
 
 
-def test_escaped_keeps_printable_text() -> None:
+def test_escape_keeps_printable_text() -> None:
     assert escape("grün-\u65e5\u672c \\ %s") == "grün-\u65e5\u672c \\ %s"
     assert escape("abcdef", 3) == "abc..."

@@ -1,4 +1,4 @@
-"""Helpers of decisions that are made in steps: they pause also where they leave items out."""
+"""Sequence jobs: they yield even while they skip items."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 MANY = 10 * YIELD_EVERY_DECODED
 
 
-def drained(steps: Generator[None, None, Any]) -> tuple[Any, int]:
-    """What steps give, and how many pauses there are."""
+def run_and_count_yields(steps: Generator[None, None, Any]) -> tuple[Any, int]:
+    """Return the result of a job and the number of yields."""
     pauses = 0
     while True:
         try:
@@ -36,16 +36,16 @@ def drained(steps: Generator[None, None, Any]) -> tuple[Any, int]:
         pauses += 1
 
 
-def test_gathered_pauses_every_sixteen_items() -> None:
-    assert drained(collect_job(iter(range(MANY)))) == (list(range(MANY)), 10)
+def test_collect_job_yields_every_16_items() -> None:
+    assert run_and_count_yields(collect_job(iter(range(MANY)))) == (list(range(MANY)), 10)
 
 
-def test_distinct_keeps_the_order_and_pauses_among_equal_items() -> None:
-    found, pauses = drained(collect_distinct_job(["b", "a"] * (MANY // 2)))
+def test_collect_distinct_job_keeps_order_and_yields_among_duplicates() -> None:
+    found, pauses = run_and_count_yields(collect_distinct_job(["b", "a"] * (MANY // 2)))
     assert (list(found), pauses) == (["b", "a"], 10)
 
 
-def test_firsts_pauses_while_it_leaves_items_out() -> None:
+def test_first_occurrences_yields_among_skipped_items() -> None:
     found = list(first_occurrences(["a", *["b"] * MANY], lambda item: item, {"b"}))
     assert [item for item in found if item is not None] == [(1, "a", False), (2, "b", True)]
     assert found.count(None) == 10
@@ -58,11 +58,11 @@ def test_free_job_empties_a_collection_with_a_pause_every_hundred_items(kind: Ca
     assert left == [4 * YIELD_EVERY, 3 * YIELD_EVERY, 2 * YIELD_EVERY, YIELD_EVERY, 0]
 
 
-def test_named_twice_reads_few_elements_with_long_arrays_of_their_own_between_two_pauses() -> None:
+def test_find_duplicates_job_decodes_bounded_bytes_between_yields() -> None:
     configs = [CreatableTopicConfig("", "") for _ in range(1300)]
     request = CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1, configs=configs) for n in range(300)])
     raw = compiler.encode(request, 7)
     body: Any = run_to_end(compiler.decode_job(CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
     assert isinstance(body.topics, LazyArray), "each element is read anew"
-    _, pauses = drained(find_duplicates_job(topic.name for topic in body.topics))
+    _, pauses = run_and_count_yields(find_duplicates_job(topic.name for topic in body.topics))
     assert len(raw) / pauses < 20 * LARGE_ELEMENT_BYTES

@@ -1,4 +1,4 @@
-"""Jobs: run at once within a time slice, paused when it is used up, and waiting without using it."""
+"""Time slices: jobs run at once within a slice, pause when it is used up, and wait without using it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def steps(env: ConnectionEnv, each_ms: float, count: int = 640) -> Job[str]:
     return "done"
 
 
-def test_time_slice_is_used_up_after_ten_milliseconds_of_work_without_waits() -> None:
+def test_time_slice_is_used_up_after_10_ms_of_work() -> None:
     async def run() -> None:
         env = ConnectionEnv()
         time_slice = TimeSlice(env)  # type: ignore[arg-type]
@@ -65,12 +65,12 @@ def test_background_time_slice_is_shorter() -> None:
 
 
 @pytest.mark.parametrize(("each_ms", "pauses"), [(0.0, 0), (0.015, 0), (0.1, 6), (1.0, 64), (20.0, 640)])
-@pytest.mark.parametrize("way", ["run", "start"])
-def test_job_pauses_whenever_the_slice_is_used_up(each_ms: float, pauses: int, way: str) -> None:
+@pytest.mark.parametrize("method", ["run", "start"])
+def test_job_pauses_when_time_slice_is_used_up(each_ms: float, pauses: int, method: str) -> None:
     async def run() -> None:
         env = ConnectionEnv()
         time_slice = CountingTimeSlice(env)  # type: ignore[arg-type]
-        if way == "run":
+        if method == "run":
             assert await time_slice.run(steps(env, each_ms)) == "done"
         else:
             result: Any = time_slice.start(steps(env, each_ms))
@@ -82,8 +82,8 @@ def test_job_pauses_whenever_the_slice_is_used_up(each_ms: float, pauses: int, w
     in_virtual_time(run)
 
 
-@pytest.mark.parametrize("way", ["run", "start"])
-def test_job_gets_the_results_of_its_waits_which_do_not_use_the_slice(way: str) -> None:
+@pytest.mark.parametrize("method", ["run", "start"])
+def test_job_waits_do_not_use_the_time_slice(method: str) -> None:
     async def later(number: int) -> int:
         await trio.sleep(100)
         return number
@@ -100,7 +100,7 @@ def test_job_gets_the_results_of_its_waits_which_do_not_use_the_slice(way: str) 
         env = ConnectionEnv()
         time_slice = CountingTimeSlice(env)  # type: ignore[arg-type]
         job = waiting(env)
-        result: Any = await (time_slice.start(job) if way == "start" else time_slice.run(job))  # type: ignore[misc]
+        result: Any = await (time_slice.start(job) if method == "start" else time_slice.run(job))  # type: ignore[misc]
         assert result == [0, 1, 2, 3, 4]
         assert trio.current_time() == 500
         assert time_slice.pauses == 0, "nine and a half milliseconds of work"
@@ -111,7 +111,7 @@ def test_job_gets_the_results_of_its_waits_which_do_not_use_the_slice(way: str) 
     in_virtual_time(run)
 
 
-def test_job_pauses_between_waits_whose_results_are_there() -> None:
+def test_job_pauses_between_completed_waits() -> None:
     async def at_once() -> None:
         pass
 
@@ -129,7 +129,7 @@ def test_job_pauses_between_waits_whose_results_are_there() -> None:
     in_virtual_time(run)
 
 
-def test_exception_of_a_wait_is_raised_in_the_job_that_may_go_on() -> None:
+def test_job_receives_exception_of_a_wait() -> None:
     async def fail() -> None:
         await trio.sleep(1)
         raise OSError("of the wait")
@@ -157,7 +157,7 @@ def test_exception_of_a_wait_is_raised_in_the_job_that_may_go_on() -> None:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_cancellation_is_raised_where_the_job_waits_or_is_paused(*, waits: bool) -> None:
+def test_job_receives_cancellation_while_waiting_or_paused(*, waits: bool) -> None:
     seen: list[str] = []
 
     def job(env: ConnectionEnv) -> Job[None]:
@@ -183,26 +183,26 @@ def test_cancellation_is_raised_where_the_job_waits_or_is_paused(*, waits: bool)
 
 
 def test_run_in_background_uses_short_slices() -> None:
-    turns: list[int] = []
+    iterations: list[int] = []
 
     async def run() -> None:
         env = ConnectionEnv()
 
-        async def count_turns() -> None:
+        async def count_iterations() -> None:
             while True:
-                turns.append(1)
+                iterations.append(1)
                 await trio.lowlevel.checkpoint()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(count_turns)
+            nursery.start_soon(count_iterations)
             assert await run_in_background(env, steps(env, 1.0, 20)) == "done"  # type: ignore[arg-type]
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)
-    assert len(turns) >= 20 / BACKGROUND_SLICE_MS - 1
+    assert len(iterations) >= 20 / BACKGROUND_SLICE_MS - 1
 
 
-def test_run_to_end_returns_the_result_and_refuses_waits() -> None:
+def test_run_to_end_returns_result_and_rejects_waits() -> None:
     def waiting() -> Job[None]:
         yield None
         yield trio.Event().wait()
@@ -212,6 +212,6 @@ def test_run_to_end_returns_the_result_and_refuses_waits() -> None:
         run_to_end(waiting())
 
 
-def test_as_job_takes_results_and_jobs() -> None:
+def test_as_job_accepts_values_and_jobs() -> None:
     assert run_to_end(as_job("at once")) == "at once"
     assert run_to_end(as_job(steps(ConnectionEnv(), 1.0))) == "done"

@@ -1,4 +1,4 @@
-"""Certificates for a test, made by the openssl command."""
+"""Test certificates, created with the openssl command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.env.tls import TlsStore
 
 
 class CertificateAuthority:
-    """Certificates for a test, made by the openssl command."""
+    """Certificate authority for a test, using the openssl command."""
 
     def __init__(self, where: Path) -> None:
         self._where = where
@@ -36,7 +36,7 @@ class CertificateAuthority:
     def issue(
         self, name: str, subject: str, alt: str = "DNS:localhost,IP:127.0.0.1", days: str = "2", mask: str = ""
     ) -> TlsStore:
-        """A key and its certificate in one file; ``mask``: openssl's word for which kinds of text stand in it."""
+        """Return a file with a key and its certificate; ``mask``: string_mask of openssl."""
         with_mask: list[str] = []
         if mask:
             own = "oid_section=own\n[own]\nours=1.3.6.1.4.1.99999.123456789\n"

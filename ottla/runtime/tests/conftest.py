@@ -1,4 +1,4 @@
-"""Certificates, made once for each module that asks for them."""
+"""Certificates, created once per module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name in a certificate: how it is written, and that nothing else in the certificate can keep it from us."""
+"""Subjects of certificates: format, and certificates that the ssl module cannot parse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ODD = "/C=US/O=\xdcbung, 1/ours=x/serialNumber=7/CN=m\xfcller+UID=\u6f22/emailAd
 
 
 @pytest.mark.behaviour("S-309")
-def test_a_subject_is_written_as_rfc_2253_has_it():
+def test_format_subject_equals_rfc_2253():
     subject = ((("countryName", "US"),), (("organizationName", "A, B"),), (("commonName", "#x"), ("userId", "7")))
     assert format_subject({"subject": subject}) == "CN=\\#x+UID=7,O=A\\, B,C=US"
     assert format_subject({"subject": ((("emailAddress", "a@b"),),)}) == "1.2.840.113549.1.9.1=#1603614062"
@@ -29,10 +29,10 @@ def test_a_subject_is_written_as_rfc_2253_has_it():
 
 @pytest.mark.behaviour("S-309")
 @needs_openssl
-def test_who_shows_an_alternative_name_that_is_no_utf_8_is_let_in_by_its_subject(
+def test_client_certificate_with_invalid_alternative_name_authenticates_by_subject(
     authority: CertificateAuthority, keys: TlsStore
 ) -> None:
-    """The library cannot read such a certificate, and its error ended the node."""
+    """The ssl module cannot parse such a certificate, and its error ended the node."""
     own = authority.issue("latin", "/O=Here/CN=mueller", alt=LATIN_1)
     server = TlsConfig(keystore=keys, truststore=authority.truststore, client_auth="required")
     ours, theirs, shown = trio.run(pair, server, TlsConfig(keystore=own, truststore=authority.truststore))
@@ -42,7 +42,7 @@ def test_who_shows_an_alternative_name_that_is_no_utf_8_is_let_in_by_its_subject
 
 
 @needs_openssl
-def test_who_dials_speaks_to_a_server_with_such_a_name(authority: CertificateAuthority) -> None:
+def test_client_connects_to_server_with_invalid_alternative_name(authority: CertificateAuthority) -> None:
     own = authority.issue("latin", "/CN=localhost", alt=f"DNS:localhost,{LATIN_1}")
     ours, theirs, _ = trio.run(pair, TlsConfig(keystore=own), TlsConfig(truststore=authority.truststore))
     ours._sock.close()
@@ -51,9 +51,7 @@ def test_who_dials_speaks_to_a_server_with_such_a_name(authority: CertificateAut
 
 @needs_openssl
 @pytest.mark.parametrize("encoding", ["utf8only", "default", "MASK:0x802"])
-def test_a_subject_is_read_as_the_library_reads_it(
-    authority: CertificateAuthority, keys: TlsStore, encoding: str
-) -> None:
+def test_parse_subject_equals_ssl_module(authority: CertificateAuthority, keys: TlsStore, encoding: str) -> None:
     own = authority.issue("odd", ODD, mask=encoding)
 
     async def main(ours: TlsStream, theirs: Any) -> None:
@@ -69,7 +67,7 @@ def test_a_subject_is_read_as_the_library_reads_it(
 
 
 class CertificateSocket:
-    """Socket whose peer has a certificate that the library cannot read."""
+    """Socket whose peer has a certificate that the ssl module cannot parse."""
 
     def __init__(self, der: bytes) -> None:
         self._der = der
@@ -95,6 +93,6 @@ ENDS = [
 
 
 @pytest.mark.parametrize("raw", ENDS)
-def test_what_is_no_certificate_is_refused_as_any_other(raw: str) -> None:
+def test_peer_subject_malformed_certificate_raises_ssl_error(raw: str) -> None:
     with pytest.raises(ssl.SSLError, match="cannot be read"):
         peer_subject(CertificateSocket(bytes.fromhex(raw)))

@@ -1,4 +1,4 @@
-"""Jobs in a process of their own: results and errors come back, and no orphan works on."""
+"""Jobs in a child process: results, errors, and end of an orphaned child."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from ottla.runtime.child_process import run_in_child_process
 from ottla.wire.errors import WireError
 
 
-def add(ground: WorkerContext, pair: tuple[int, int]) -> tuple[int, int]:
+def add(context: WorkerContext, pair: tuple[int, int]) -> tuple[int, int]:
     return sum(pair), os.getpid()
 
 
-def refuse(ground: WorkerContext, text: str) -> None:
+def fail(context: WorkerContext, text: str) -> None:
     raise WireError(text)
 
 
-def die(ground: WorkerContext, number: int) -> None:
+def die(context: WorkerContext, number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def wait(ground: WorkerContext, path: str) -> None:
+def wait(context: WorkerContext, path: str) -> None:
     with open(path, "w") as file:
         file.write(str(os.getpid()))
     time.sleep(60)
 
 
-def test_a_result_comes_back_from_another_process() -> None:
+def test_run_in_child_process_returns_result() -> None:
     result, pid = trio.run(run_in_child_process, add, (2, 3))
     assert result == 5
     assert pid != os.getpid()
 
 
-def test_an_error_comes_back_as_itself_and_a_death_by_name() -> None:
+def test_run_in_child_process_raises_error_or_child_died() -> None:
     with pytest.raises(WireError, match="no batch"):
-        trio.run(run_in_child_process, refuse, "no batch")
+        trio.run(run_in_child_process, fail, "no batch")
     with pytest.raises(ChildDied, match="status -9"):
         trio.run(run_in_child_process, die, signal.SIGKILL)
 
@@ -55,7 +55,7 @@ trio.run(run_in_child_process, wait, sys.argv[1])
 """
 
 
-def test_a_child_ends_soon_after_its_parent_was_killed(tmp_path: os.PathLike[str]) -> None:
+def test_child_process_ends_after_parent_was_killed(tmp_path: os.PathLike[str]) -> None:
     mark = os.path.join(tmp_path, "pid")
     parent = subprocess.Popen([sys.executable, "-c", PARENT, mark])
     deadline = time.monotonic() + 20

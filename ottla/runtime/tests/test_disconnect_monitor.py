@@ -1,4 +1,4 @@
-"""The end of a connection is told by the kernel, also while unread requests lie in it."""
+"""Disconnect monitor: notification by the kernel, even with unread requests."""
 
 from __future__ import annotations
 
@@ -29,23 +29,21 @@ def reset(client: socket.socket) -> None:
 
 @pytest.mark.parametrize("leave", [socket.socket.close, reset, lambda s: s.shutdown(socket.SHUT_WR)])
 @pytest.mark.parametrize("unread", [b"", b"requests nobody has read yet"])
-def test_the_other_sides_end_is_told_once_though_nobody_reads(
-    leave: Callable[[socket.socket], None], unread: bytes
-) -> None:
+def test_on_disconnect_is_called_once_with_unread_data(leave: Callable[[socket.socket], None], unread: bytes) -> None:
     async def run() -> None:
         client, stream = await pair(RealEnv())
         gone = trio.Event()
-        told = 0
+        callbacks = 0
 
-        def tell() -> None:
-            nonlocal told
-            told += 1
+        def count_callback() -> None:
+            nonlocal callbacks
+            callbacks += 1
             gone.set()
 
         client.sendall(unread)
-        stream.on_disconnect(tell)
+        stream.on_disconnect(count_callback)
         await trio.testing.wait_all_tasks_blocked()
-        assert told == 0
+        assert callbacks == 0
         leave(client)
         with trio.fail_after(10):
             await gone.wait()
@@ -53,12 +51,12 @@ def test_the_other_sides_end_is_told_once_though_nobody_reads(
         stream.close()
         client.close()
         await trio.lowlevel.checkpoint()
-        assert told == 1
+        assert callbacks == 1
 
     trio.run(run)
 
 
-def test_an_end_that_came_before_the_question_is_told_too() -> None:
+def test_on_disconnect_after_disconnection_is_called() -> None:
     async def run() -> None:
         client, stream = await pair(RealEnv())
         client.close()
@@ -71,13 +69,13 @@ def test_an_end_that_came_before_the_question_is_told_too() -> None:
     trio.run(run)
 
 
-def test_a_descriptor_that_is_used_again_tells_nothing_of_its_predecessor() -> None:
+def test_on_disconnect_reused_descriptor_does_not_call_earlier_callback() -> None:
     async def run() -> None:
         env = RealEnv()
-        told: list[str] = []
+        callbacks: list[str] = []
         client, stream = await pair(env)
         number = stream.detach().fileno()
-        stream.on_disconnect(lambda: told.append("first"))
+        stream.on_disconnect(lambda: callbacks.append("first"))
         stream.close()
         client.close()
         second_client, second = await pair(env)
@@ -88,12 +86,12 @@ def test_a_descriptor_that_is_used_again_tells_nothing_of_its_predecessor() -> N
         with trio.fail_after(10):
             await gone.wait()
         second.close()
-        assert told == []
+        assert callbacks == []
 
     trio.run(run)
 
 
-def test_one_run_after_another_can_watch() -> None:
+def test_disconnect_monitor_works_in_consecutive_runs() -> None:
     env = RealEnv()
 
     async def run() -> None:
@@ -109,7 +107,7 @@ def test_one_run_after_another_can_watch() -> None:
     trio.run(run)
 
 
-def test_disconnect_callback_that_raises_is_logged_and_the_next_is_called(caplog: pytest.LogCaptureFixture) -> None:
+def test_on_disconnect_failing_callback_is_logged_and_next_is_called(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         env, gone = RealEnv(), trio.Event()
 

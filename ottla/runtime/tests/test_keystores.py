@@ -1,4 +1,4 @@
-"""Stores that are no use: each is refused in one line, whatever lies in it, and nobody is asked or waited for."""
+"""Unusable key and trust stores: rejected with one line, without a prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes i
 
 
 def jks(where: Path, *entries: bytes) -> TlsStore:
-    """A file as keytool writes it."""
+    """Write a keystore file as keytool does."""
     body = b"\xfe\xed\xfe\xed" + struct.pack(">ii", 2, len(entries)) + b"".join(entries)
     path = where / "store.jks"
     path.write_bytes(body + hashlib.sha1("secret".encode("utf-16-be") + b"Mighty Aphrodite" + body).digest())
@@ -32,15 +32,15 @@ def key_entry(protected: bytes) -> bytes:
     return head + struct.pack(">i", len(protected)) + protected + struct.pack(">i", 0)
 
 
-def test_a_trust_store_without_a_certificate_is_refused(tmp_path: Path, keys: TlsStore) -> None:
-    """What is left where the last one was deleted: it ended every broker it was set for."""
+def test_truststore_without_certificate_raises_invalid_tls_config(tmp_path: Path, keys: TlsStore) -> None:
+    """A trust store after removal of its last certificate stopped every broker configured with it."""
     with pytest.raises(InvalidTlsConfig, match="no certificate that can be read"):
         server_ssl_context(TlsConfig(keys, truststore=jks(tmp_path), client_auth="required"))
     with pytest.raises(InvalidTlsConfig, match="no certificate that can be read"):
         client_ssl_context(TlsConfig(truststore=jks(tmp_path)))
 
 
-def test_so_is_a_key_store_in_its_place(tmp_path: Path, keys: TlsStore) -> None:
+def test_truststore_with_key_only_raises_invalid_tls_config(tmp_path: Path, keys: TlsStore) -> None:
     pytest.importorskip("cryptography")
     store = TlsStore(str(tmp_path / "key.p12"), password="secret")
     making = ["openssl", "pkcs12", "-export", "-inkey", keys.location, "-in", keys.location, "-nocerts"]
@@ -50,16 +50,16 @@ def test_so_is_a_key_store_in_its_place(tmp_path: Path, keys: TlsStore) -> None:
 
 
 _NAME = bytes.fromhex("2b060104012a02110101")
-"""Of the protection that a JKS file has for its keys."""
+"""Object identifier of the key protection in a JKS file."""
 
 
 @pytest.mark.parametrize("protected", [_NAME, _NAME + b"\x05\0", _NAME + b"\x04", _NAME + b"\x04\xff", b""])
-def test_a_jks_key_with_an_odd_inside_is_refused(tmp_path: Path, protected: bytes) -> None:
+def test_jks_malformed_key_raises_invalid_tls_config(tmp_path: Path, protected: bytes) -> None:
     with pytest.raises(InvalidTlsConfig, match="key"):
         server_ssl_context(TlsConfig(jks(tmp_path, key_entry(protected))))
 
 
-def test_a_nul_in_a_setting_is_refused(keys: TlsStore) -> None:
+def test_tls_config_with_nul_character_raises_invalid_tls_config(keys: TlsStore) -> None:
     with pytest.raises(InvalidTlsConfig, match="no file can have that name"):
         server_ssl_context(TlsConfig(TlsStore("/tmp/a\0b")))
     with pytest.raises(InvalidTlsConfig, match="none of"):
@@ -79,10 +79,8 @@ except InvalidTlsConfig as error:
 
 
 @pytest.mark.parametrize("kind", ["pkcs8", "ec"])
-def test_an_encrypted_key_without_its_password_is_refused_and_nobody_is_asked_for_it(
-    tmp_path: Path, keys: TlsStore, kind: str
-) -> None:
-    """The library asks at the terminal, and everybody who is served would wait for the answer."""
+def test_encrypted_key_without_password_raises_without_prompt(tmp_path: Path, keys: TlsStore, kind: str) -> None:
+    """The ssl module prompts on the terminal, which would block all clients."""
     making = ["openssl", "pkcs8", "-topk8"] if kind == "pkcs8" else ["openssl", "ec", "-aes128"]
     made = subprocess.run(
         [*making, "-in", keys.location, "-passout", "pass:secret"], check=True, capture_output=True

@@ -1,4 +1,4 @@
-"""Modules that are kept from the start on: imported without descriptors, and as they were."""
+"""Module cache: modules imported after the start without file descriptors, from the code of the start."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ottla.runtime.module_cache import ModuleCache, cache_modules
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[ModuleCache]:
-    """Of a package of four modules and a test."""
+def cache(tmp_path: Path) -> Iterator[ModuleCache]:
+    """Module cache of a package of four modules and a test."""
     inner = tmp_path / "kept_sample" / "inner"
     (inner / "tests").mkdir(parents=True)
     for path in (inner.parent, inner, inner / "tests"):
@@ -43,27 +43,27 @@ def kept(tmp_path: Path) -> Iterator[ModuleCache]:
 
 
 def upgrade(tmp_path: Path) -> None:
-    """Put other code into every file, and remove the bytecode."""
+    """Replace the code of every file, and remove the bytecode."""
     for path in (tmp_path / "kept_sample").rglob("*.py*"):
         path.write_text("raise SystemError('new code')\n") if path.suffix == ".py" else path.unlink()
 
 
-def test_import_of_kept_modules_after_an_upgrade_runs_the_code_of_the_start(kept: ModuleCache, tmp_path: Path) -> None:
+def test_import_cached_module_after_upgrade_runs_original_code(cache: ModuleCache, tmp_path: Path) -> None:
     early = importlib.import_module("kept_sample.inner.early")
-    assert sum(1 for _ in kept.fill_job()) == len(kept) == 2
+    assert sum(1 for _ in cache.fill_job()) == len(cache) == 2
     upgrade(tmp_path)
     for name in ("compiled", "source"):
         module = importlib.import_module(f"kept_sample.inner.{name}")
         assert f"old {name}" == module.VALUE
         assert module.__file__ == str(tmp_path / "kept_sample" / "inner" / f"{name}.py")
         assert module.__package__ == "kept_sample.inner"
-    assert len(kept) == 0
-    assert sum(1 for _ in kept.fill_job()) == 0
+    assert len(cache) == 0
+    assert sum(1 for _ in cache.fill_job()) == 0
     assert early.VALUE == "old early"
 
 
-def test_import_of_kept_packages_and_their_modules_works(kept: ModuleCache, tmp_path: Path) -> None:
-    list(kept.fill_job())
+def test_import_cached_package_and_modules(cache: ModuleCache, tmp_path: Path) -> None:
+    list(cache.fill_job())
     upgrade(tmp_path)
     assert importlib.import_module("kept_sample.inner.source").VALUE == "old source"
     assert sys.modules["kept_sample.inner"].__path__ == [str(tmp_path / "kept_sample" / "inner")]
@@ -71,29 +71,31 @@ def test_import_of_kept_packages_and_their_modules_works(kept: ModuleCache, tmp_
         importlib.import_module("kept_sample.inner.tests")
 
 
-def test_stale_bytecode_is_not_kept(kept: ModuleCache, tmp_path: Path) -> None:
+def test_module_cache_ignores_stale_bytecode(cache: ModuleCache, tmp_path: Path) -> None:
     (tmp_path / "kept_sample" / "inner" / "compiled.py").write_text("VALUE = 'a newer source'\n")
-    list(kept.fill_job())
+    list(cache.fill_job())
     upgrade(tmp_path)
     assert importlib.import_module("kept_sample.inner.compiled").VALUE == "a newer source"
 
 
-def test_keep_modules_short_of_descriptors_goes_on_later(monkeypatch: pytest.MonkeyPatch, kept: ModuleCache) -> None:
+def test_cache_modules_continues_after_shortage_of_descriptors(
+    monkeypatch: pytest.MonkeyPatch, cache: ModuleCache
+) -> None:
     read, short = module_cache._read, [OSError(errno.EMFILE, "short")] * 2
 
     def fails_first(*arguments: object, **named: object) -> object:
-        if len(kept) == 2 and short:
+        if len(cache) == 2 and short:
             raise short.pop()
         return read(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module_cache, "_read", fails_first)
-    monkeypatch.setattr(module_cache, "MODULE_CACHE", kept)
+    monkeypatch.setattr(module_cache, "MODULE_CACHE", cache)
     trio.run(cache_modules, clock=trio.testing.MockClock(autojump_threshold=0))
     assert not short
-    assert len(kept) == 5
+    assert len(cache) == 5
 
 
-def test_keep_modules_where_they_cannot_be_kept_gives_up(monkeypatch: pytest.MonkeyPatch, kept: ModuleCache) -> None:
+def test_cache_modules_gives_up_without_memfd(monkeypatch: pytest.MonkeyPatch, cache: ModuleCache) -> None:
     attempts = []
 
     def fails(*arguments: object, **named: object) -> object:
@@ -101,13 +103,13 @@ def test_keep_modules_where_they_cannot_be_kept_gives_up(monkeypatch: pytest.Mon
         raise OSError(errno.ENOSYS, "no memfd_create")
 
     monkeypatch.setattr(module_cache, "_MemoryFile", fails)
-    monkeypatch.setattr(module_cache, "MODULE_CACHE", kept)
+    monkeypatch.setattr(module_cache, "MODULE_CACHE", cache)
     trio.run(cache_modules, clock=trio.testing.MockClock(autojump_threshold=0))
     assert len(attempts) == 1
 
 
-def test_keep_in_several_threads_keeps_each_module_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A program that starts several nodes at the same time keeps the modules of all of them in one store."""
+def test_fill_in_several_threads_keeps_modules_intact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process with several nodes has one cache for the modules of all."""
     package, pwrite, started = tmp_path / "kept_twice", os.pwrite, threading.Barrier(4)
     package.mkdir()
     for number in range(50):

@@ -1,4 +1,4 @@
-"""The real disk's lock: nobody else gets it, in this process or another."""
+"""Real disk: locks, links, private descriptors, regular files."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ sys.exit(0 if RealDisk().lock(sys.argv[1]) else 7)
 """
 
 
-def taken_elsewhere(path: str) -> bool:
+def is_locked_by_other_process(path: str) -> bool:
     return subprocess.run([sys.executable, "-c", ANOTHER, path], check=False).returncode == 7
 
 
-def test_a_second_lock_in_the_same_process_is_refused_and_leaves_the_first(tmp_path: Path) -> None:
+def test_lock_in_same_process_returns_none_and_keeps_first_lock(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     first = RealDisk().lock(path)
     assert first is not None
     assert RealDisk().lock(path) is None
     assert RealDisk().lock(f"{tmp_path}/./.lock") is None, "by whatever name"
-    assert taken_elsewhere(path), "the refused one did not take the first with it"
+    assert is_locked_by_other_process(path), "the refused one did not take the first with it"
     first.close()
     first.close()
     again = RealDisk().lock(path)
@@ -43,10 +43,10 @@ def test_a_second_lock_in_the_same_process_is_refused_and_leaves_the_first(tmp_p
     first.close()
     assert RealDisk().lock(path) is None, "an old one's closing says nothing of the new"
     again.close()
-    assert not taken_elsewhere(path)
+    assert not is_locked_by_other_process(path)
 
 
-def test_two_directories_have_two_locks(tmp_path: Path) -> None:
+def test_lock_two_directories_returns_two_locks(tmp_path: Path) -> None:
     locks = [RealDisk().lock(str(tmp_path / name)) for name in ("a", "b")]
     assert all(locks)
     for lock in locks:
@@ -54,7 +54,7 @@ def test_two_directories_have_two_locks(tmp_path: Path) -> None:
         lock.close()
 
 
-def test_rmtree_of_symbolic_links_removes_the_links_alone(tmp_path: Path) -> None:
+def test_rmtree_removes_symbolic_links_but_not_their_targets(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.mkdir()
     (target / "f").write_text("precious")
@@ -80,7 +80,7 @@ def test_rmtree_of_symbolic_links_removes_the_links_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["file", "broken symbolic link"])
-def test_makedirs_where_no_directory_lies_names_what_does(tmp_path: Path, kind: str) -> None:
+def test_makedirs_over_other_file_type_raises_file_exists_error(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "d"
     if kind == "file":
         path.write_text("")
@@ -92,7 +92,7 @@ def test_makedirs_where_no_directory_lies_names_what_does(tmp_path: Path, kind: 
 
 @pytest.fixture
 def few_descriptors() -> Iterator[Callable[[], None]]:
-    """Uses all descriptors of the process up; they come back after the test."""
+    """Use up all file descriptors of the process; they are closed after the test."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
 
@@ -127,7 +127,7 @@ def test_private_disk_without_descriptors_opens_lists_and_syncs(
         disk.open(f"{path}/{number}", create=True).close()
 
 
-def test_private_disk_that_is_closed_gives_its_descriptors_back(tmp_path: Path) -> None:
+def test_private_disk_close_releases_descriptors(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     disk = RealDisk().private()
     assert len(os.listdir("/proc/self/fd")) == before + RESERVED_DESCRIPTORS
@@ -136,7 +136,7 @@ def test_private_disk_that_is_closed_gives_its_descriptors_back(tmp_path: Path) 
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_private_disk_that_is_dropped_gives_its_descriptors_back() -> None:
+def test_private_disk_garbage_collection_releases_descriptors() -> None:
     before = len(os.listdir("/proc/self/fd"))
     disk = RealDisk().private()
     assert len(os.listdir("/proc/self/fd")) == before + RESERVED_DESCRIPTORS
@@ -156,9 +156,7 @@ def test_list_files_returns_regular_files_and_links_to_them(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("readonly", [True, False])
 @pytest.mark.parametrize("kind", ["directory", "fifo"])
-def test_open_of_what_is_no_regular_file_is_an_error_that_names_it(
-    tmp_path: Path, kind: str, *, readonly: bool
-) -> None:
+def test_open_other_file_type_raises_os_error_with_path(tmp_path: Path, kind: str, *, readonly: bool) -> None:
     path = tmp_path / "quorum-state"
     path.mkdir() if kind == "directory" else os.mkfifo(path)
     before = os.listdir("/proc/self/fd")
@@ -168,7 +166,7 @@ def test_open_of_what_is_no_regular_file_is_an_error_that_names_it(
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "dangling link"])
-def test_write_file_whose_temporary_name_is_taken_is_an_error_that_names_it(tmp_path: Path, kind: str) -> None:
+def test_write_file_with_blocked_temporary_name_raises_os_error_with_path(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "quorum-state"
     path.write_text("old")
     temporary = Path(f"{path}.tmp")

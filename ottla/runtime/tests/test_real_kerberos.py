@@ -1,4 +1,4 @@
-"""What is told of Kerberos' errors. Tickets of a real KDC are shown in `compat_tests`."""
+"""Descriptions of Kerberos errors. Tickets of a real KDC are tested in `compat_tests`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from ottla.runtime.real_kerberos import _describe_error
 
 
-def error(*said: str, of_major: str = "no credentials") -> SimpleNamespace:
+def error(*statuses: str, of_major: str = "no credentials") -> SimpleNamespace:
     return SimpleNamespace(
-        min_code=1, maj_code=2, get_all_statuses=lambda code, is_major: [of_major] if is_major else list(said)
+        min_code=1, maj_code=2, get_all_statuses=lambda code, is_major: [of_major] if is_major else list(statuses)
     )
 
 
 @pytest.mark.parametrize(
-    ("said", "line"),
+    ("statuses", "line"),
     [
         (["No key for kafka/h@HERE.ORG"], "No key for kafka/h@HERE.ORG"),
         (["one\nthing", "and another"], "one thing; and another"),
@@ -26,5 +26,5 @@ def error(*said: str, of_major: str = "no credentials") -> SimpleNamespace:
         (["x" * 100_000], "x" * 255 + "..."),
     ],
 )
-def test_an_error_is_one_short_line_whatever_name_a_stranger_put_into_his_ticket(said: list[str], line: str) -> None:
-    assert _describe_error(error(*said)) == line
+def test_describe_error_returns_one_short_escaped_line(statuses: list[str], line: str) -> None:
+    assert _describe_error(error(*statuses)) == line

@@ -1,4 +1,4 @@
-"""Connections of the real world: large ranges of files, readers that pause, hanging up in the middle."""
+"""Real connections: large file ranges, slow readers, disconnections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIB = 1 << 20
 SMALL = SocketBuffers(16384, 16384)
 
 
-def a_file(where: Path, size_bytes: int) -> FileSlice:
+def make_file_slice(where: Path, size_bytes: int) -> FileSlice:
     path = where / "data"
     path.write_bytes(bytes(range(256)) * (size_bytes // 256))
     return FileSlice(RealDisk().open(str(path), readonly=True), 0, size_bytes)
@@ -32,7 +32,7 @@ def a_file(where: Path, size_bytes: int) -> FileSlice:
 def over_a_connection(
     main: Callable[[RealStream, socket.socket], Awaitable[None]], buffers: SocketBuffers = SMALL
 ) -> None:
-    """Run something with the two ends of a connection: ours, and a reader's blocking socket."""
+    """Run a function with the two ends of a connection: the stream, and a blocking socket as the reader."""
 
     async def run() -> None:
         listener = await RealEnv().net.listen("127.0.0.1", 0, buffers)
@@ -57,7 +57,7 @@ def read(reader: socket.socket, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_port_where_nobody_listens_refuses_by_its_own_name(host: str) -> None:
+def test_connect_to_closed_port_raises_connection_refused(host: str) -> None:
     async def run() -> None:
         listener = await RealEnv().net.listen("127.0.0.1", 0)
         listener.close()
@@ -69,8 +69,8 @@ def test_a_port_where_nobody_listens_refuses_by_its_own_name(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["kafka..example", "x" * 64, "\u2603", "\ud800"])
-def test_a_name_no_host_can_have_is_one_nobody_is_found_by(host: str) -> None:
-    """A broker may register with any: who dials it would end by it, and the node with it."""
+def test_connect_invalid_host_name_raises_gaierror(host: str) -> None:
+    """A broker may register any host name; a connection to it must not end the node."""
 
     async def run() -> None:
         with pytest.raises(socket.gaierror) as caught:
@@ -81,8 +81,8 @@ def test_a_name_no_host_can_have_is_one_nobody_is_found_by(host: str) -> None:
 
 
 @pytest.mark.parametrize("size", [256, 40 * 1024, 700 * 1024, 5 * MIB])
-def test_bytes_and_ranges_of_files_arrive_in_order_whatever_their_size(tmp_path: Path, size: int) -> None:
-    part = a_file(tmp_path, size)
+def test_send_bytes_and_file_ranges_arrive_in_order(tmp_path: Path, size: int) -> None:
+    part = make_file_slice(tmp_path, size)
 
     async def main(ours: RealStream, reader: socket.socket) -> None:
         got: list[bytes] = []
@@ -109,10 +109,10 @@ def test_bytes_and_ranges_of_files_arrive_in_order_whatever_their_size(tmp_path:
         (MIB // 4, set(), False),
     ],
 )
-def test_a_thread_sends_what_is_large_or_must_be_waited_for(
+def test_send_uses_thread_for_large_or_uncached_ranges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, cached: set[int], in_thread: bool
 ) -> None:
-    part = a_file(tmp_path, size_bytes)
+    part = make_file_slice(tmp_path, size_bytes)
 
     def preadv(descriptor: int, buffers: list[bytearray], offset: int, flags: int) -> int:
         assert (len(buffers[0]), flags) == (1, os.RWF_NOWAIT)
@@ -160,14 +160,14 @@ def test_receives_that_wait_or_let_others_run_are_counted() -> None:
     over_a_connection(main)
 
 
-def test_a_reader_that_pauses_holds_no_thread(tmp_path: Path) -> None:
-    part = a_file(tmp_path, 4 * MIB)
+def test_send_to_paused_reader_holds_no_thread(tmp_path: Path) -> None:
+    part = make_file_slice(tmp_path, 4 * MIB)
 
     async def main(ours: RealStream, reader: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ours.send, [part])
             with trio.fail_after(10):
-                while not ours.send_waits:  # once the loop waits for room nothing changes until somebody reads
+                while not ours.send_waits:  # while the loop waits for buffer space, no state changes before a read
                     await trio.lowlevel.checkpoint()
             assert ours._threads is not None
             assert ours._threads.borrowed_tokens == 0
@@ -176,8 +176,8 @@ def test_a_reader_that_pauses_holds_no_thread(tmp_path: Path) -> None:
     over_a_connection(main)
 
 
-def test_where_every_thread_is_busy_the_loop_sends(tmp_path: Path) -> None:
-    part = a_file(tmp_path, 4 * MIB)
+def test_send_without_free_thread_uses_event_loop(tmp_path: Path) -> None:
+    part = make_file_slice(tmp_path, 4 * MIB)
 
     async def main(ours: RealStream, reader: socket.socket) -> None:
         assert ours._threads is not None
@@ -191,8 +191,8 @@ def test_where_every_thread_is_busy_the_loop_sends(tmp_path: Path) -> None:
     over_a_connection(main)
 
 
-def test_hanging_up_while_a_thread_sends_ends_the_sending_and_frees_the_number_only_then(tmp_path: Path) -> None:
-    part = a_file(tmp_path, 4 * MIB)
+def test_close_during_send_in_thread_breaks_it_and_keeps_descriptor_until_then(tmp_path: Path) -> None:
+    part = make_file_slice(tmp_path, 4 * MIB)
 
     async def main(ours: RealStream, reader: socket.socket) -> None:
         broken: list[BaseException] = []
@@ -216,8 +216,8 @@ def test_hanging_up_while_a_thread_sends_ends_the_sending_and_frees_the_number_o
     over_a_connection(main)
 
 
-def test_a_file_that_ends_before_what_was_promised_breaks_the_connection(tmp_path: Path) -> None:
-    part = a_file(tmp_path, 256)
+def test_send_truncated_file_raises_file_truncated_error(tmp_path: Path) -> None:
+    part = make_file_slice(tmp_path, 256)
     part.size_bytes = 2 * MIB
 
     async def main(ours: RealStream, reader: socket.socket) -> None:
@@ -227,16 +227,16 @@ def test_a_file_that_ends_before_what_was_promised_breaks_the_connection(tmp_pat
     over_a_connection(main)
 
 
-def test_the_kernel_keeps_as_much_for_a_connection_as_was_set() -> None:
+def test_socket_buffers_have_configured_sizes() -> None:
     async def main(ours: RealStream, reader: socket.socket) -> None:
-        # Linux doubles what is asked for, to count its own bookkeeping in.
+        # Linux doubles the requested size for its own bookkeeping.
         assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 50_000
         assert ours.detach().getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 60_000
 
     over_a_connection(main, SocketBuffers(50_000, 60_000))
 
 
-def test_minus_one_leaves_the_buffers_to_the_system() -> None:
+def test_socket_buffers_minus_one_uses_system_default() -> None:
     with socket.socket() as plain:
         usual = plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
@@ -247,7 +247,7 @@ def test_minus_one_leaves_the_buffers_to_the_system() -> None:
 
 
 class UnreadableFile:
-    """A file whose disk has failed."""
+    """File on a failed disk."""
 
     def __init__(self, part: FileSlice, code: int) -> None:
         self._file = part.file
@@ -262,10 +262,10 @@ class UnreadableFile:
 
 @pytest.mark.parametrize("size_bytes", [1024, 64 * 1024, 2 * MIB])
 @pytest.mark.parametrize("code", [errno.EIO, errno.EUCLEAN])
-def test_send_of_a_range_the_disk_cannot_read_raises_file_read_error(
+def test_send_unreadable_range_raises_file_read_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, code: int
 ) -> None:
-    part = a_file(tmp_path, size_bytes)
+    part = make_file_slice(tmp_path, size_bytes)
     broken: Any = UnreadableFile(part, code)
 
     def sendfile(*_: int) -> int:
@@ -282,7 +282,7 @@ def test_send_of_a_range_the_disk_cannot_read_raises_file_read_error(
 
 
 @pytest.mark.parametrize("code", [errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT, errno.ENOTCONN])
-def test_send_of_a_range_over_a_broken_connection_raises_no_file_read_error(
+def test_send_over_broken_connection_raises_no_file_read_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def sendfile(*_: int) -> int:
@@ -292,15 +292,15 @@ def test_send_of_a_range_over_a_broken_connection_raises_no_file_read_error(
 
     async def main(ours: RealStream, _reader: socket.socket) -> None:
         with pytest.raises(OSError, match="gone") as caught:
-            await ours.send([a_file(tmp_path, 64 * 1024)])
+            await ours.send([make_file_slice(tmp_path, 64 * 1024)])
         assert not isinstance(caught.value, FileReadError)
 
     over_a_connection(main)
 
 
 @pytest.mark.parametrize("size_bytes", [1024, 64 * 1024, 2 * MIB])
-def test_send_of_a_range_that_was_truncated_raises_file_truncated_error(tmp_path: Path, size_bytes: int) -> None:
-    part = a_file(tmp_path, size_bytes)
+def test_send_range_truncated_during_send_raises_file_truncated_error(tmp_path: Path, size_bytes: int) -> None:
+    part = make_file_slice(tmp_path, size_bytes)
     os.truncate(tmp_path / "data", size_bytes // 2)
 
     async def main(ours: RealStream, reader: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Notification of systemd: what is sent, and that nothing is sent without a service manager."""
+"""systemd notifications: sent states, and no error without a service manager."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def manager(tmp_path: Path) -> socket.socket:
     return receiver
 
 
-def test_states_are_sent_to_the_socket_of_the_service_manager(manager: socket.socket, tmp_path: Path) -> None:
+def test_notify_sends_state_to_service_manager_socket(manager: socket.socket, tmp_path: Path) -> None:
     with manager:
         ServiceNotifier({"NOTIFY_SOCKET": str(tmp_path / "n")}).notify("READY=1\nSTATUS=x")
         assert manager.recv(100) == b"READY=1\nSTATUS=x"
 
 
-def test_abstract_socket_address_begins_with_at() -> None:
+def test_notify_abstract_socket_address_begins_with_at_sign() -> None:
     name = f"ottla-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind("\0" + name)
@@ -37,7 +37,7 @@ def test_abstract_socket_address_begins_with_at() -> None:
         assert receiver.recv(100) == b"STOPPING=1"
 
 
-def test_missing_service_manager_is_no_error(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_notify_without_service_manager_is_no_error(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     caplog.set_level(logging.WARNING)
     ServiceNotifier({}).notify("READY=1")
     assert not caplog.messages
@@ -63,7 +63,7 @@ def test_watchdog_interval_is_half_of_the_limit(limit_us: str, process_id: str |
     )
 
 
-def test_watchdog_is_fed_while_the_event_loop_runs(manager: socket.socket, tmp_path: Path) -> None:
+def test_run_watchdog_notifies_while_event_loop_runs(manager: socket.socket, tmp_path: Path) -> None:
     notifier = ServiceNotifier({"NOTIFY_SOCKET": str(tmp_path / "n"), "WATCHDOG_USEC": "2000000"})
 
     async def run() -> None:

@@ -1,4 +1,6 @@
-"""TLS that holds nobody up: files are read beside the loop, and what a stranger sends is not worth a traceback."""
+"""Fairness of TLS: file reads beside the event loop, handshakes one step at a time, no traceback for malformed
+input.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes i
 
 
 class ThreadRecordingFile:
-    """A file that knows in which threads it was read."""
+    """File that records the threads of its reads."""
 
     def __init__(self, path: Path) -> None:
         self._file = RealDisk().open(str(path), readonly=True)
@@ -44,14 +46,14 @@ class ThreadRecordingFile:
 
 
 @pytest.mark.parametrize("lies_in_memory", [True, False])
-def test_what_does_not_lie_in_memory_is_read_beside_the_loop(
+def test_tls_send_uncached_file_is_read_in_thread(
     authority: CertificateAuthority,
     keys: TlsStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     lies_in_memory: bool,
 ) -> None:
-    """A disk that is slow, or asleep, would stop everybody else."""
+    """A slow disk would block all other connections."""
     size = MIB + 7
     path = tmp_path / "data"
     data = os.urandom(size)
@@ -81,7 +83,7 @@ def _on_the_disk(*_: Any) -> int:
 
 
 def hello(name: bytes) -> bytes:
-    """How a client begins that dials by a name of eight bytes, which may be none."""
+    """Return the ClientHello of a client with a server name of eight bytes, which may be invalid."""
     out = ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="eightabc")
@@ -90,8 +92,10 @@ def hello(name: bytes) -> bytes:
     return out.read().replace(b"eightabc", name)
 
 
-def test_a_name_that_is_none_is_refused_without_a_traceback(keys: TlsStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library writes one for each: whoever connects could fill the log."""
+def test_handshake_invalid_server_name_raises_without_traceback(
+    keys: TlsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ssl module prints one for each: any client could fill the log."""
     told: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", told.append)
     context = server_ssl_context(TlsConfig(keys))
@@ -107,38 +111,36 @@ def test_a_name_that_is_none_is_refused_without_a_traceback(keys: TlsStore, monk
     assert len(told) == 1, "all else is told as before, once"
 
 
-def reset(port: int, said: bytes = b"") -> None:
-    """Come, and leave by a reset, as who only looks whether anybody is here."""
-    with socket.create_connection(("127.0.0.1", port), 10) as caller:
-        caller.sendall(said)
-        caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+def reset(port: int, data: bytes = b"") -> None:
+    """Connect and reset the connection, as a port scanner does."""
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(data)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-@pytest.mark.parametrize("said", [b"", b"x"])
+@pytest.mark.parametrize("data", [b"", b"x"])
 @pytest.mark.parametrize("has_tls", [True, False])
-def test_who_resets_before_it_is_taken_in_is_passed_over_and_others_get_the_loop(
-    keys: TlsStore, has_tls: bool, said: bytes
-) -> None:
-    """One reset by anybody ended the node."""
+def test_accept_skips_reset_connections_and_yields(keys: TlsStore, has_tls: bool, data: bytes) -> None:
+    """A single reset connection ended the node."""
 
     async def main() -> None:
         listener = await RealEnv().net.listen("127.0.0.1", 0, tls=TlsConfig(keys) if has_tls else None)
         for _ in range(30):
-            reset(listener.port, said)
-        turns, numbers = list[int](), os.listdir("/proc/self/fd")
+            reset(listener.port, data)
+        iterations, numbers = list[int](), os.listdir("/proc/self/fd")
 
-        async def count_turns() -> None:
+        async def count_iterations() -> None:
             while True:
-                turns.append(1)
+                iterations.append(1)
                 await trio.lowlevel.checkpoint()
 
-        with socket.create_connection(("127.0.0.1", listener.port), 10) as caller, trio.fail_after(30):
+        with socket.create_connection(("127.0.0.1", listener.port), 10) as client, trio.fail_after(30):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(count_turns)
+                nursery.start_soon(count_iterations)
                 stream: Any = await listener.accept()
                 nursery.cancel_scope.cancel()
-            assert stream.detach().getpeername() == caller.getsockname()
-            assert len(turns) > 20
+            assert stream.detach().getpeername() == client.getsockname()
+            assert len(iterations) > 20
             stream.close()
         assert len(os.listdir("/proc/self/fd")) <= len(numbers), "who left holds no descriptor"
         listener.close()
@@ -147,7 +149,7 @@ def test_who_resets_before_it_is_taken_in_is_passed_over_and_others_get_the_loop
 
 
 class HandshakeSocket:
-    """A TLS socket whose handshake is one step, and that step this call."""
+    """TLS socket whose handshake is a single step."""
 
     def __init__(self, step: Callable[[], object]) -> None:
         self.do_handshake = step
@@ -160,34 +162,36 @@ class HandshakeSocket:
         return None
 
 
-def stranger(step: Callable[[], object]) -> TlsStream:
+def handshaking_stream(step: Callable[[], object]) -> TlsStream:
     stream = TlsStream.__new__(TlsStream)
     stream._tls, stream.local = HandshakeSocket(step), ("here", 1)  # type: ignore[assignment]
     return stream
 
 
-def test_of_a_crowd_that_comes_at_once_one_takes_a_step_of_its_handshake_at_a_time() -> None:
-    """A thousand strangers held the loop for half a second: each step is a millisecond or two, and all were ready."""
-    turn, steps = [0], list[int]()
+def test_concurrent_handshakes_take_one_step_per_loop_iteration() -> None:
+    """A thousand handshakes blocked the event loop for half a second: each step takes one or two milliseconds."""
+    iteration, steps = [0], list[int]()
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             for _ in range(20):
-                nursery.start_soon(stranger(lambda: steps.append(turn[0])).handshake)
+                nursery.start_soon(handshaking_stream(lambda: steps.append(iteration[0])).handshake)
             while len(steps) < 20:
                 await trio.lowlevel.checkpoint()
-                turn[0] += 1
+                iteration[0] += 1
 
     trio.run(main)
-    assert max(steps.count(each) for each in steps) <= 2, "the clock itself may run before or after them in a turn"
+    assert max(steps.count(each) for each in steps) <= 2, (
+        "the clock itself may run before or after them in an iteration"
+    )
 
 
-def test_who_is_hung_up_on_while_it_waits_for_its_turn_takes_no_step() -> None:
-    """Of what is closed the library has nothing left to shake hands with."""
+def test_closed_stream_waiting_for_handshake_takes_no_step() -> None:
+    """A closed socket has no TLS object for a handshake."""
     steps, ended = list[int](), list[str]()
 
     async def main() -> None:
-        stream = stranger(lambda: steps.append(1))
+        stream = handshaking_stream(lambda: steps.append(1))
 
         async def shake() -> None:
             with pytest.raises(trio.ClosedResourceError):
@@ -203,18 +207,18 @@ def test_who_is_hung_up_on_while_it_waits_for_its_turn_takes_no_step() -> None:
     assert (steps, ended) == ([], ["closed"])
 
 
-def test_nodes_in_several_threads_do_not_wait_for_one_anothers_handshakes() -> None:
-    """A lock of both would wake the one's connections in the other's loop."""
+def test_handshakes_of_nodes_in_other_threads_do_not_block_each_other() -> None:
+    """A common lock would wake the connections of one node in the event loop of the other."""
     begun, over, seen = threading.Event(), threading.Event(), list[bool]()
 
     def step() -> None:
         begun.set()
         seen.append(over.wait(10))
 
-    one = threading.Thread(target=trio.run, args=(stranger(step).handshake,), daemon=True)
+    one = threading.Thread(target=trio.run, args=(handshaking_stream(step).handshake,), daemon=True)
     one.start()
     assert begun.wait(10)
-    another = threading.Thread(target=trio.run, args=(stranger(over.set).handshake,), daemon=True)
+    another = threading.Thread(target=trio.run, args=(handshaking_stream(over.set).handshake,), daemon=True)
     another.start()
     one.join(20)
     assert seen == [True]

@@ -1,4 +1,4 @@
-"""TLS of the real world: what is sent arrives, who is trusted is let in, and who is not is not."""
+"""TLS streams: transfer, authentication of clients and servers, keystore changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIB = 1 << 20
 
 
 async def pair(server: TlsConfig, client: TlsConfig, host: str = "localhost") -> tuple[TlsStream, Any, str | None]:
-    """Both ends of a connection, and the name the client showed."""
+    """Return both ends of a connection, and the subject of the client certificate."""
     env = RealEnv()
     listener = await env.net.listen("127.0.0.1", 0, SocketBuffers(16384, 16384), server)
     ends: list[Any] = []
@@ -79,7 +79,7 @@ async def read(stream: Any, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_bytes_and_ranges_of_files_arrive_in_order(authority, keys, tmp_path, version):
+def test_tls_send_bytes_and_file_ranges_arrive_in_order(authority, keys, tmp_path, version):
     path = tmp_path / "data"
     data = os.urandom(3 * MIB)
     path.write_bytes(data)
@@ -103,7 +103,7 @@ def test_bytes_and_ranges_of_files_arrive_in_order(authority, keys, tmp_path, ve
 
 
 class FullRecordPeer:
-    """A peer whose records are full: so many, then it has reset the connection."""
+    """Peer that sends a number of full records and then resets the connection."""
 
     def __init__(self, count: float) -> None:
         self.remaining = count
@@ -115,8 +115,8 @@ class FullRecordPeer:
         return min(len(buffer), 16384)
 
 
-def test_what_came_before_a_connection_broke_is_received(authority, keys):
-    """A request that was sent is served, though nobody waits for its answer."""
+def test_tls_receive_before_connection_reset_returns_received_data(authority, keys):
+    """A received request is served even if its client no longer waits for the response."""
 
     async def main(ours: TlsStream, theirs: Any) -> None:
         real: Any = ours._tls
@@ -130,30 +130,30 @@ def test_what_came_before_a_connection_broke_is_received(authority, keys):
     over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.truststore))
 
 
-def test_full_records_are_received_together_and_others_get_their_turn(authority, keys):
+def test_tls_receive_full_records_together_and_yields(authority, keys):
     async def main(ours: TlsStream, theirs: Any) -> None:
-        turns: list[int] = []
+        iterations: list[int] = []
 
-        async def count_turns() -> None:
+        async def count_iterations() -> None:
             while True:
-                turns.append(1)
+                iterations.append(1)
                 await trio.lowlevel.checkpoint()
 
         real: Any = ours._tls
         ours._tls = FullRecordPeer(FOREVER_S)  # type: ignore[assignment]
         buffer = memoryview(bytearray(4 * MIB))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(count_turns)
+            nursery.start_soon(count_iterations)
             sizes = [await ours.receive_into(buffer, FOREVER_S) for _ in range(8)]
             nursery.cancel_scope.cancel()
         ours._tls = real
         assert sizes == [MIB] * 8, "so much at once, and no more"
-        assert len(turns) >= 5
+        assert len(iterations) >= 5
 
     over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.truststore))
 
 
-def test_the_end_is_told(authority, keys):
+def test_tls_close_ends_receive_of_peer(authority, keys):
     async def main(ours: TlsStream, theirs: Any) -> None:
         ours.close()
         assert await theirs.receive_into(memoryview(bytearray(10)), 5.0) == 0
@@ -161,7 +161,7 @@ def test_the_end_is_told(authority, keys):
     over_tls(main, TlsConfig(keystore=keys), TlsConfig(truststore=authority.truststore))
 
 
-def test_waiting_for_bytes_ends_with_its_time(authority, keys):
+def test_tls_receive_timeout_returns_zero(authority, keys):
     async def main(ours: TlsStream, theirs: Any) -> None:
         assert await ours.receive_into(memoryview(bytearray(10)), 0.01) == 0
 
@@ -170,11 +170,11 @@ def test_waiting_for_bytes_ends_with_its_time(authority, keys):
 
 @pytest.mark.behaviour("S-305")
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
-@pytest.mark.parametrize("shows", [True, False])
-def test_client_authentication(authority, keys, auth, shows):
+@pytest.mark.parametrize("has_certificate", [True, False])
+def test_tls_client_auth_modes_require_or_accept_certificate(authority, keys, auth, has_certificate):
     own = authority.issue("client", "/O=Here/OU=There/CN=alice+UID=7", alt="DNS:x")
     server = TlsConfig(keystore=keys, truststore=authority.truststore, client_auth=auth)
-    client = TlsConfig(keystore=own if shows else None, truststore=authority.truststore)
+    client = TlsConfig(keystore=own if has_certificate else None, truststore=authority.truststore)
 
     async def run() -> str | None:
         ours, theirs, shown = await pair(server, client)
@@ -182,23 +182,23 @@ def test_client_authentication(authority, keys, auth, shows):
         theirs.close()
         return shown
 
-    if auth == "required" and not shows:
+    if auth == "required" and not has_certificate:
         with pytest.RaisesGroup(OSError):
             trio.run(run)
     else:
         shown = trio.run(run)
-        assert shown == ("UID=7+CN=alice,OU=There,O=Here" if shows and auth != "none" else None) or shown == (
+        assert shown == ("UID=7+CN=alice,OU=There,O=Here" if has_certificate and auth != "none" else None) or shown == (
             "CN=alice+UID=7,OU=There,O=Here"
         )
 
 
-def test_a_client_does_not_speak_to_somebody_elses_authority(authority, keys, tmp_path):
+def test_tls_client_unknown_authority_fails_verification(authority, keys, tmp_path):
     other = CertificateAuthority(tmp_path / "other")
     assert "CERTIFICATE_VERIFY_FAILED" in refused(TlsConfig(keystore=keys), TlsConfig(truststore=other.truststore))
 
 
 def refused(server: TlsConfig, client: TlsConfig) -> str:
-    """What the two ends say who do not agree; one of them may not get to say it."""
+    """Return the errors of both ends of a failed handshake; one end may have none."""
     with pytest.raises(BaseExceptionGroup) as told:
         trio.run(pair, server, client)
     assert all(isinstance(x, ssl.SSLError) for x in told.value.exceptions)
@@ -207,7 +207,7 @@ def refused(server: TlsConfig, client: TlsConfig) -> str:
 
 @pytest.mark.behaviour("S-304")
 @pytest.mark.parametrize("verifies", [True, False])
-def test_the_name_in_the_certificate_must_be_the_one_that_was_dialled(authority, verifies):
+def test_tls_client_verifies_hostname_unless_disabled(authority, verifies):
     wrong = authority.issue("wrong", "/CN=elsewhere", alt="DNS:elsewhere")
     client = TlsConfig(truststore=authority.truststore, verify_hostname=verifies)
     if verifies:
@@ -219,7 +219,7 @@ def test_the_name_in_the_certificate_must_be_the_one_that_was_dialled(authority,
 
 
 @pytest.mark.behaviour("S-306")
-def test_pem_may_be_given_as_text(authority, keys):
+def test_tls_store_accepts_pem_text(authority, keys):
     async def main(ours: TlsStream, theirs: Any) -> None:
         await ours.send([b"x"])
         assert await read(theirs, 1) == b"x"
@@ -230,7 +230,7 @@ def test_pem_may_be_given_as_text(authority, keys):
 
 
 @pytest.mark.behaviour("S-307")
-def test_other_keys_are_shown_from_the_next_connection_on(authority, keys):
+def test_tls_listener_uses_new_keystore_for_next_connection(authority, keys):
     other = authority.issue("second", "/CN=second")
 
     async def run() -> None:
@@ -262,7 +262,7 @@ def test_other_keys_are_shown_from_the_next_connection_on(authority, keys):
     with_timeout(run)
 
 
-def test_who_dials_reads_stores_again_once_their_files_have_changed(authority, keys, tmp_path):
+def test_tls_client_reloads_changed_truststore(authority, keys, tmp_path):
     other = CertificateAuthority(tmp_path / "new")
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(Path(other.truststore.location).read_bytes())
@@ -294,15 +294,15 @@ def test_who_dials_reads_stores_again_once_their_files_have_changed(authority, k
     with_timeout(run)
 
 
-def test_a_pkcs12_store_without_its_library_says_what_to_do(tmp_path):
+def test_tls_pkcs12_without_library_error_names_the_remedy(tmp_path):
     path = tmp_path / "a.p12"
     path.write_bytes(b"0\x82")
     with pytest.raises(InvalidTlsConfig, match="p12"):
         server_ssl_context(TlsConfig(keystore=TlsStore(str(path), password="pw-secret")))
 
 
-def test_a_jks_store_is_read_and_its_password_checked(tmp_path):
-    """One trusted certificate, as keytool writes it: the format is simple enough to be made here."""
+def test_tls_jks_truststore_is_read_with_password_check(tmp_path):
+    """A trusted certificate in the format of keytool."""
     der = b"\x30\x03\x02\x01\x01"
     entry = struct.pack(">i", 2) + struct.pack(">H", 2) + b"ca" + bytes(8) + struct.pack(">H", 5) + b"X.509"
     raw = b"\xfe\xed\xfe\xed" + struct.pack(">ii", 2, 1) + entry + struct.pack(">i", len(der)) + der
@@ -328,7 +328,7 @@ def with_timeout(main: Callable[[], Awaitable[None]]) -> None:
     trio.run(run)
 
 
-def test_plain_text_at_a_tls_listener_is_refused_at_once(keys):
+def test_tls_listener_plaintext_client_fails_at_once(keys):
     async def run() -> None:
         listener = await RealEnv().net.listen("127.0.0.1", 0, SocketBuffers(), TlsConfig(keystore=keys))
         with socket.create_connection(("127.0.0.1", listener.port)) as client:
@@ -352,7 +352,7 @@ def test_plain_text_at_a_tls_listener_is_refused_at_once(keys):
         (TlsConfig(cipher_suites=("TLS_NOTHING",)), "TLS_NOTHING"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_one_line(tls, why):
+def test_tls_config_unusable_raises_with_one_line(tls, why):
     with pytest.raises(InvalidTlsConfig, match=why) as refused:
         server_ssl_context(
             tls
@@ -362,7 +362,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(tls, why):
     assert "secret" not in str(refused.value)
 
 
-def test_suites_go_by_javas_names(keys):
+def test_tls_cipher_suites_have_java_names(keys):
     context = server_ssl_context(
         TlsConfig(keystore=keys, cipher_suites=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",), protocols=("TLSv1.2",))
     )

@@ -1,4 +1,4 @@
-"""What a newcomer learns of a cluster, and the settings it starts with."""
+"""Joining a cluster: discovery, and the settings of the new node."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def cluster(*brokers: int, error: int = 0) -> dc.DescribeClusterResponse:
     return dc.DescribeClusterResponse(error_code=error, cluster_id="c", brokers=rows)
 
 
-def quorum(heard_ms: dict[int, int], host: str = "h", error: int = 0) -> dq.DescribeQuorumResponse:
-    rows = [dq.ReplicaState(n, bytes(16), 9, at, at) for n, at in heard_ms.items()]
+def quorum(last_fetch_ms: dict[int, int], host: str = "h", error: int = 0) -> dq.DescribeQuorumResponse:
+    rows = [dq.ReplicaState(n, bytes(16), 9, at, at) for n, at in last_fetch_ms.items()]
     part = dq.DescribeQuorumResponsePartitionData(0, error, leader_id=1, current_voters=rows)
-    nodes = [dq.Node(n, [dq.Listener("CONTROLLER", host, 19090 + n)]) for n in heard_ms]
+    nodes = [dq.Node(n, [dq.Listener("CONTROLLER", host, 19090 + n)]) for n in last_fetch_ms]
     return dq.DescribeQuorumResponse(topics=[dq.DescribeQuorumResponseTopicData("t", [part])], nodes=nodes)
 
 
-def one(host: str = "10.0.0.1", seen_from: str = "10.0.0.2") -> DiscoveredCluster:
+def single_node_cluster(host: str = "10.0.0.1", seen_from: str = "10.0.0.2") -> DiscoveredCluster:
     return parse_cluster(cluster(1), quorum({1: NOW}, host), seen_from)
 
 
-def test_a_newcomer_asks_the_voters_and_becomes_one_until_there_are_enough() -> None:
-    joined = join_settings({"num.partitions": "3"}, 2, one(), 3)
+def test_join_settings_use_voters_and_join_until_enough_voters() -> None:
+    joined = join_settings({"num.partitions": "3"}, 2, single_node_cluster(), 3)
     assert joined == {
         "num.partitions": "3",
         "node.id": "2",
@@ -51,7 +51,7 @@ def test_a_newcomer_asks_the_voters_and_becomes_one_until_there_are_enough() -> 
     assert "controller.quorum.auto.join.enable" not in join_settings({}, 3, three, 5), "it is a voter"
 
 
-def test_a_voter_whose_disk_was_lost_takes_the_place_of_its_former_self() -> None:
+def test_join_settings_of_voter_with_lost_disk_enable_auto_join() -> None:
     answer = quorum({1: NOW, 2: NOW, 3: NOW - 60_000})
     lost, new = bytes([3] * 16), bytes([4] * 16)
     answer.topics[0].partitions[0].current_voters[2].replica_directory_id = lost
@@ -67,20 +67,20 @@ def test_a_voter_whose_disk_was_lost_takes_the_place_of_its_former_self() -> Non
     assert not joins(4, None), "there are enough"
 
 
-def test_what_the_user_says_of_joining_stays() -> None:
+def test_join_settings_keep_auto_join_of_the_user() -> None:
     values = {"controller.quorum.auto.join.enable": "false"}
-    assert join_settings(values, 2, one(), 3)["controller.quorum.auto.join.enable"] == "false"
+    assert join_settings(values, 2, single_node_cluster(), 3)["controller.quorum.auto.join.enable"] == "false"
 
 
-def test_controllers_that_cannot_be_reached_from_here_are_told() -> None:
+def test_join_settings_unreachable_controllers_raise_cannot_join() -> None:
     with pytest.raises(CannotJoin, match="localhost:19091, which leads nowhere from here"):
-        join_settings({}, 2, one("localhost"), 3)
-    assert join_settings({}, 2, one("localhost", "127.0.0.1"), 3)
+        join_settings({}, 2, single_node_cluster("localhost"), 3)
+    assert join_settings({}, 2, single_node_cluster("localhost", "127.0.0.1"), 3)
     with pytest.raises(CannotJoin, match="no listener PEERS; they have CONTROLLER"):
-        join_settings({"controller.listener.names": "PEERS"}, 2, one(), 3)
+        join_settings({"controller.listener.names": "PEERS"}, 2, single_node_cluster(), 3)
 
 
-def test_a_new_directory_may_take_the_id_of_a_node_that_is_gone_and_of_no_other() -> None:
+def test_check_node_id_unused_accepts_ids_of_lost_nodes_only() -> None:
     seen = parse_cluster(cluster(1), quorum({1: NOW, 2: NOW - 60_000, 3: NOW - 100}), "h")
     check_node_id_unused(2, seen)
     check_node_id_unused(4, seen)
@@ -91,18 +91,20 @@ def test_a_new_directory_may_take_the_id_of_a_node_that_is_gone_and_of_no_other(
 
 
 @pytest.mark.parametrize("answers", [(cluster(error=31), quorum({1: 0})), (cluster(1), quorum({1: 0}, error=6))])
-def test_an_error_is_an_error(answers: tuple[dc.DescribeClusterResponse, dq.DescribeQuorumResponse]) -> None:
+def test_parse_cluster_error_response_raises_protocol_error(
+    answers: tuple[dc.DescribeClusterResponse, dq.DescribeQuorumResponse],
+) -> None:
     with pytest.raises(ProtocolError) as told:
         parse_cluster(*answers, "h")
     assert told.value.code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def test_a_node_that_joined_needs_nobody_to_ask_at_its_next_start() -> None:
+def test_load_join_settings_uses_saved_settings_unless_configured() -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0).session()
     disk.makedirs("/d")
     values = {"num.partitions": "3"}
     assert load_join_settings(disk, "/d", values) is values
-    joined = join_settings(values, 2, one(), 3)
+    joined = join_settings(values, 2, single_node_cluster(), 3)
     save_join_settings(disk, "/d", joined, 0)
     again = load_join_settings(disk, "/d", values)
     assert again == {

@@ -1,4 +1,4 @@
-"""A cluster's nodes, a row each."""
+"""Cluster status: one row per node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def partition(leader: int, replicas: list[int], in_sync: list[int]) -> md.Metada
     return md.MetadataResponsePartition(leader_id=leader, replica_nodes=replicas, isr_nodes=in_sync)
 
 
-def test_every_node_that_is_known_of_has_a_row() -> None:
+def test_cluster_status_has_row_for_every_known_node() -> None:
     cluster = dc.DescribeClusterResponse(
         brokers=[dc.DescribeClusterBroker(1, "a", 9092), dc.DescribeClusterBroker(2, "b", 9092, "r", True)]
     )

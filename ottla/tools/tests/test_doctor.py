@@ -1,4 +1,4 @@
-"""The mistakes people make in a broker's configuration are named, each at its line."""
+"""``ottla doctor``: mistakes in a broker configuration, each with its line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log.retention.hours=168
 log.segment.bytes=1073741824
 """
 
-# (what is written at which line, what the finding says, how bad it is)
+# (name: line, part of the finding, severity)
 MISTAKES = {
     "an address that is none": ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "no address", WRONG),
     "localhost for everybody": ("advertised.listeners=PLAINTEXT://localhost:9092", "get lost", DOUBTFUL),
@@ -50,7 +50,7 @@ MISTAKES = {
 }
 
 
-def test_a_good_configuration_has_nothing_wrong() -> None:
+def test_diagnose_valid_configuration_returns_no_finding() -> None:
     assert diagnose(parse_settings(GOOD.encode())) == []
 
 
@@ -61,13 +61,13 @@ def test_a_good_configuration_has_nothing_wrong() -> None:
         "process.roles=broker\nlisteners=PLAINTEXT://h:2\nadvertised.listeners=PLAINTEXT://h:2,CONTROLLER://h:1",
     ],
 )
-def test_diagnose_of_listener_advertised_for_another_role_finds_nothing(text: str) -> None:
+def test_diagnose_listener_of_other_role_returns_no_finding(text: str) -> None:
     lines = parse_settings(f"{text}\ncontroller.listener.names=CONTROLLER".encode())
     assert [x for x in diagnose(lines) if x.key == "advertised.listeners"] == []
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named_at_its_line(mistake: str) -> None:
+def test_diagnose_mistake_returns_finding_with_its_line(mistake: str) -> None:
     text, says, severity = MISTAKES[mistake]
     key = text.partition("=")[0]
     lines = [text if line.startswith(key + "=") else line for line in GOOD.splitlines()]
@@ -82,13 +82,13 @@ def test_a_mistake_is_named_at_its_line(mistake: str) -> None:
         assert mine[0].lineno == number
 
 
-def test_a_node_among_others_may_ask_for_copies_on_them() -> None:
+def test_diagnose_replication_factor_requires_other_nodes() -> None:
     text = GOOD.replace("servers=localhost:9093", "servers=localhost:9093,other:9093").replace("factor=1", "factor=3")
     assert diagnose(parse_settings(text.encode())) == []
     assert any("write 1" in f.text for f in diagnose(parse_settings(GOOD.replace("factor=1", "factor=3").encode())))
 
 
-def test_lines_are_read_as_java_reads_properties() -> None:
+def test_parse_settings_reads_java_properties() -> None:
     text = "# a\n! b\n a.b : 1\nc.d=2\ne f g\nlong=one,\\\n   two\nlast ="
     assert [(x.number, x.key, x.value) for x in parse_settings(text.encode())] == [
         (3, "a.b", "1"),
@@ -99,7 +99,7 @@ def test_lines_are_read_as_java_reads_properties() -> None:
     ]
 
 
-def test_a_node_does_not_start_with_what_it_cannot_keep_to() -> None:
+def test_unsupported_settings_returns_settings_that_prevent_start() -> None:
     assert unsupported_settings({"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"})
     assert not unsupported_settings(
         {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
@@ -112,6 +112,6 @@ def test_a_node_does_not_start_with_what_it_cannot_keep_to() -> None:
 
 @pytest.mark.parametrize("name", ["node.id", "broker.id"])
 @pytest.mark.parametrize("value", ["x", "1.5", "", "-", "\u00b2", "9" * 5_000])
-def test_diagnose_with_invalid_node_id_and_listener_of_tls_names_it(name: str, value: str) -> None:
+def test_diagnose_invalid_node_id_returns_finding(name: str, value: str) -> None:
     found = diagnose(parse_settings(f"{name}={value}\nlisteners=SSL://:1".encode()))
     assert (name, WRONG) in [(x.key, x.severity) for x in found]

@@ -1,4 +1,4 @@
-"""What a dump says of records of `__transaction_state`."""
+"""Dump of records of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def contents(raw: bytes, topic: str = TOPIC) -> list[Any]:
     return [row["content"] for row in dump_segment(raw, topic, deep=True) if row["kind"] == "record"]
 
 
-def test_a_transactions_records_are_told_in_words() -> None:
+def test_dump_transaction_records_contain_state_and_partitions() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 1, 0)
@@ -27,7 +27,7 @@ def test_a_transactions_records_are_told_in_words() -> None:
     assert "last_epoch" not in told
 
 
-def test_a_tombstone_and_a_record_nobody_knows_are_told_as_such() -> None:
+def test_dump_transaction_tombstone_unknown_and_damaged_record() -> None:
     gone = r.build_batch([r.NewRecord(b"\0\0\0\1x", None, 1)])
     assert contents(gone) == [{"id": "x", "transaction": None}]
     newer = r.build_batch([r.NewRecord(b"\0\5\0\1x", b"?", 1)])

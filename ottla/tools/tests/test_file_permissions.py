@@ -1,4 +1,4 @@
-"""Files with credentials: private when Ottla creates them, and named by ``ottla doctor`` when they are not."""
+"""Files with credentials: created private, and reported by ``ottla doctor`` if they are not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
 
 
 def formatted(where: Path) -> Path:
-    """A formatted directory with a metadata log in it."""
+    """Return a formatted directory with a metadata log."""
     data = where / "data"
     scram = "SCRAM-SHA-512=[name=admin,password=geheim]"
     assert format_run(["-t", CLUSTER, "--data-dir", str(data), "--standalone", "--add-scram", scram]) == 0
@@ -43,7 +43,7 @@ def formatted(where: Path) -> Path:
     return data
 
 
-def test_format_and_metadata_store_create_private_files_in_private_directories(tmp_path: Path) -> None:
+def test_format_creates_private_files_and_directories(tmp_path: Path) -> None:
     data = formatted(tmp_path)
     metadata = data / "__cluster_metadata-0"
     assert [mode(path) for path in (data, metadata)] == [0o700, 0o700]
@@ -53,7 +53,7 @@ def test_format_and_metadata_store_create_private_files_in_private_directories(t
     assert list(metadata.glob("*.checkpoint"))
 
 
-def test_secure_files_are_private_in_a_private_directory(tmp_path: Path) -> None:
+def test_write_client_files_creates_private_files(tmp_path: Path) -> None:
     data = tmp_path / "data"
     made = ensure_security_setup(str(data), (), tls=False)
     write_client_files(made, str(data), "127.0.0.1:9092")
@@ -61,7 +61,7 @@ def test_secure_files_are_private_in_a_private_directory(tmp_path: Path) -> None
     assert {mode(path) for path in data.iterdir()} == {0o600}
 
 
-def test_open_private_closes_a_file_that_others_could_read(tmp_path: Path) -> None:
+def test_open_private_restricts_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("an older and longer text")
     path.chmod(0o644)
@@ -70,9 +70,7 @@ def test_open_private_closes_a_file_that_others_could_read(tmp_path: Path) -> No
     assert (path.read_text(), mode(path)) == ("new", 0o600)
 
 
-def test_doctor_names_files_with_credentials_that_others_can_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_reports_readable_files_with_credentials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = formatted(tmp_path)
     settings = tmp_path / "server.properties"
     settings.write_text(f"log.dirs={data}\n")
@@ -89,7 +87,7 @@ def test_doctor_names_files_with_credentials_that_others_can_read(
         assert all(str(path) in said for path in wide)
 
 
-def test_doctor_names_a_settings_file_with_passwords_that_others_can_read(
+def test_doctor_reports_readable_settings_file_with_passwords(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings, keys = tmp_path / "server.properties", tmp_path / "keys.pem"

@@ -1,4 +1,4 @@
-"""``ottla dump --verify``: silent about what is whole, exact about what is not."""
+"""``ottla dump --verify``: no output for valid files, exact messages for damaged ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = 1_800_000_000_000
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """A partition with several segments, indexes, aborted transactions and snapshots, stopped cleanly."""
+    """Directory of a cleanly closed partition with segments, indexes, aborted transactions and snapshots."""
     settings = LogConfig(segment_bytes=4000, index_interval_bytes=200)
     log = create_log(RealDisk(), str(tmp_path / "t-0"), "t", 0, bytes(16), settings, NOW)
     for number in range(60):
@@ -53,14 +53,14 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(bytes(raw))
 
 
-def test_a_whole_partition_has_no_problems(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_verify_valid_partition_prints_no_problem(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [str(p) for p in partition.iterdir()]
     assert dump.run(["--verify", *names]) == 0
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
-def test_every_single_flipped_bit_is_told(partition: Path, suffix: str) -> None:
+def test_find_problems_reports_every_flipped_bit(partition: Path, suffix: str) -> None:
     rng = random.Random(1)
     path = min(p for p in partition.iterdir() if p.suffix == suffix)
     raw = path.read_bytes()
@@ -71,12 +71,12 @@ def test_every_single_flipped_bit_is_told(partition: Path, suffix: str) -> None:
         if not verify(path):
             missed.append(at)
         path.write_bytes(raw)
-    # The leader epoch of a batch, and in the transaction index what only other files know, cannot be checked.
+    # The leader epoch of a batch, and data of a transaction index from other files, cannot be verified.
     allowed = {".log": 8, ".txnindex": 60}.get(suffix, 0)
     assert len(missed) <= allowed, missed
 
 
-def test_a_batch_is_named_with_its_place(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_verify_reports_batch_with_position(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = min(partition.glob("*.log"))
     position, header = list(b.iterate_batches(path.read_bytes()))[3]
     flip(path, position + 65)
@@ -84,7 +84,7 @@ def test_a_batch_is_named_with_its_place(partition: Path, capsys: pytest.Capture
     assert f"batch of offset {header.base_offset} at {position}: bad CRC" in capsys.readouterr().out
 
 
-def test_an_index_without_its_segment_is_told(partition: Path) -> None:
+def test_find_problems_reports_index_without_segment(partition: Path) -> None:
     first = min(partition.glob("*.log"))
     first.unlink()
     assert verify(first.with_suffix(".index")) == ["its segment is missing"]

@@ -1,4 +1,4 @@
-"""Files and directories that settings name, and the configurations of clients, as ``ottla doctor`` judges them."""
+"""``ottla doctor``: files and directories in settings, and client configurations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def settings(text: str) -> list[Property]:
         ("empty.pem", "no usable key and certificate"),
     ],
 )
-def test_keystore_of_a_listener_is_loaded(stores: Path, name: str, problem: str | None) -> None:
+def test_diagnose_listener_stores_loads_keystore(stores: Path, name: str, problem: str | None) -> None:
     found = diagnose_listener_stores(settings(f"{BROKER}ssl.keystore.type=PEM\nssl.keystore.location={stores}/{name}"))
     if problem is None:
         assert found == []
@@ -61,14 +61,14 @@ def test_keystore_of_a_listener_is_loaded(stores: Path, name: str, problem: str 
     assert "listener SSL" in only.text
 
 
-def test_truststore_without_certificate_is_named_at_the_listener_own_line(stores: Path) -> None:
+def test_diagnose_listener_stores_truststore_without_certificate_is_reported(stores: Path) -> None:
     own = f"listener.name.ssl.ssl.truststore.location={stores}/empty.pem\nlistener.name.ssl.ssl.truststore.type=PEM"
     found = diagnose_listener_stores(settings(f"{BROKER}ssl.keystore.location={stores}/one.pem\n{own}"))
     assert [(x.lineno, x.key) for x in found] == [(9, "listener.name.ssl.ssl.truststore.location")]
     assert "no certificate that can be read" in found[0].text
 
 
-def test_missing_file_directory_instead_of_file_and_unusable_directories_are_named(tmp_path: Path) -> None:
+def test_diagnose_paths_reports_missing_and_unusable_paths(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     text = f"""ssl.keystore.location={tmp_path}/nope.pem
 listener.name.x.ssl.truststore.location={tmp_path}
@@ -101,14 +101,16 @@ CLIENTS = [
 @pytest.mark.parametrize(
     ("text", "number", "severity", "part"), CLIENTS, ids=[x[0].partition("\n")[0] for x in CLIENTS]
 )
-def test_mistake_in_client_settings_is_named_at_its_line(text: str, number: int, severity: str, part: str) -> None:
+def test_diagnose_client_mistake_returns_finding_with_its_line(
+    text: str, number: int, severity: str, part: str
+) -> None:
     lines = settings(text if text.startswith("bootstrap") else f"bootstrap.servers=localhost:9092\n{text}")
     assert is_client_config(lines)
     mine = [x for x in diagnose_client(lines) if part in x.text]
     assert [(x.lineno, x.severity) for x in mine] == [(number, severity)], diagnose_client(lines)
 
 
-def test_client_settings_with_tls_and_login_have_nothing_wrong(stores: Path) -> None:
+def test_diagnose_client_valid_settings_return_no_finding(stores: Path) -> None:
     login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b";'
     text = f"""bootstrap.servers=a:9092,[::1]:9093
 security.protocol=SASL_SSL
@@ -123,14 +125,14 @@ enable.idempotence=true"""
     assert not is_client_config(settings("bootstrap.servers=a:1\nprocess.roles=broker"))
 
 
-def test_truststore_of_a_client_without_certificate_is_named(stores: Path) -> None:
+def test_diagnose_client_truststore_without_certificate_is_reported(stores: Path) -> None:
     text = f"bootstrap.servers=a:1\nsecurity.protocol=SSL\nssl.truststore.location={stores}/empty.pem"
     (only,) = diagnose_client(settings(text))
     assert only == ConfigFinding(3, "ssl.truststore.location", WRONG, only.text)
     assert "no certificate that can be read" in only.text
 
 
-def test_doctor_reports_missing_keystore_and_judges_clients(tmp_path: Path) -> None:
+def test_doctor_reports_missing_keystore_and_client_settings(tmp_path: Path) -> None:
     server = tmp_path / "server.properties"
     server.write_text(f"{BROKER}ssl.keystore.location=/nope.jks\nssl.keystore.password=x\nlog.dirs={tmp_path}/d\n")
     server.chmod(0o600)

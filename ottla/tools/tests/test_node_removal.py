@@ -1,4 +1,4 @@
-"""When a node may leave for good, and which settings hold its replicas' moves to a rate."""
+"""Removal of a node: obstacles, and throttle configs of its moves."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ ONLY_THERE = PartitionReplicas((3, 1), (3,), 3)
 UNLED = PartitionReplicas((3, 1), (3,), -1)
 
 ROWS = [
-    # brokers, voters, partitions, a word of the refusal or None
+    # brokers, voters, partitions, part of the obstacle or None
     (THREE, THREE, [BOTH], None),
-    (THREE, THREE, [ONLY_THERE], None),  # it is moved while node 3 runs
+    (THREE, THREE, [ONLY_THERE], None),  # the replica is moved while node 3 runs
     ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [PartitionReplicas((3, 1), (1,), 1)], None),
     ({1: UP, 2: UP, 3: DOWN}, {1: UP, 2: UP, 3: DOWN}, [UNLED], "records would be lost: nobody but node 3"),
     ({1: UP, 2: UP, 3: DOWN}, {1: UP}, [PartitionReplicas((3, 1), (3,), 3)], "has all of t:0; start it again first"),
@@ -45,32 +45,32 @@ ROWS = [
     ({3: UP}, {3: UP}, [], "nobody but node 3 votes among the controllers"),
     ({1: UP, 3: UP}, {1: UP, 3: UP}, [], None),
     (THREE, {1: UP, 2: DOWN, 3: UP}, [], "the quorum would be lost: of the 2 other controllers that vote only 1"),
-    (THREE, {1: UP, 2: UP}, [], None),  # a broker only
-    ({1: UP}, {1: UP, 2: UP, 3: DOWN}, [], None),  # a controller only
+    (THREE, {1: UP, 2: UP}, [], None),  # broker only
+    ({1: UP}, {1: UP, 2: UP, 3: DOWN}, [], None),  # controller only
     ({1: UP, 2: UP, 3: UP}, {1: UP, 2: UP, 3: UP, 4: DOWN, 5: DOWN}, [], "the quorum would be lost"),
 ]
 
 
 @pytest.mark.parametrize(("brokers", "voters", "partitions", "why"), ROWS)
-def test_a_node_leaves_where_neither_quorum_nor_records_are_lost(
+def test_removal_obstacle_if_quorum_or_records_would_be_lost(
     brokers: dict[int, bool], voters: dict[int, bool], partitions: list[PartitionReplicas], why: str | None
 ) -> None:
-    told = removal_obstacle(seen(brokers, voters, *partitions), [3])
-    assert told == why if why is None or told is None else why in told
+    obstacle = removal_obstacle(seen(brokers, voters, *partitions), [3])
+    assert obstacle == why if why is None or obstacle is None else why in obstacle
 
 
-def test_whoever_votes_by_configuration_is_not_removed() -> None:
-    told = removal_obstacle(seen(THREE, THREE, directory=ZERO_UUID), [3])
-    assert told is not None
-    assert "kraft.version 0" in told
+def test_removal_obstacle_static_voter_cannot_be_removed() -> None:
+    obstacle = removal_obstacle(seen(THREE, THREE, directory=ZERO_UUID), [3])
+    assert obstacle is not None
+    assert "kraft.version 0" in obstacle
 
 
-def test_several_leave_together_where_those_that_stay_have_everything() -> None:
+def test_removal_obstacle_several_nodes_require_remaining_replicas() -> None:
     dead = {1: UP, 2: DOWN, 3: DOWN}
     voters = {1: UP}
     assert removal_obstacle(seen(dead, voters, PartitionReplicas((1, 2, 3), (1,), 1)), [2, 3]) is None
-    told = removal_obstacle(seen({1: UP, 2: DOWN, 3: UP}, voters, PartitionReplicas((2, 3), (2,), 2)), [2, 3])
-    assert told == "records would be lost: nobody but node 2 has all of t:0; start it again first"
+    obstacle = removal_obstacle(seen({1: UP, 2: DOWN, 3: UP}, voters, PartitionReplicas((2, 3), (2,), 2)), [2, 3])
+    assert obstacle == "records would be lost: nobody but node 2 has all of t:0; start it again first"
     assert removal_obstacle(seen({1: UP, 2: UP, 3: UP, 4: UP}, {1: UP, 2: UP, 3: UP, 4: DOWN}), [2, 3]) == (
         "the quorum would be lost: of the 2 other controllers that vote only 1 are alive"
     )
@@ -78,7 +78,7 @@ def test_several_leave_together_where_those_that_stay_have_everything() -> None:
     assert not must_remove_votes_first(seen(dead, {1: UP, 2: DOWN, 3: DOWN}), [2, 3]), "the dead have no vote to give"
 
 
-def test_one_of_two_voters_gives_its_vote_while_it_runs_and_must_not_take_it_again() -> None:
+def test_removal_of_one_of_two_voters_requires_vote_removal_first() -> None:
     two = seen({1: UP, 3: UP}, {1: UP, 3: UP})
     assert must_remove_votes_first(two, [3])
     assert not must_remove_votes_first(seen(THREE, THREE), [3])
@@ -87,7 +87,7 @@ def test_one_of_two_voters_gives_its_vote_while_it_runs_and_must_not_take_it_aga
     assert removal_obstacle(seen(THREE, THREE), [3], joins_again=True) is None
 
 
-def test_a_rate_counts_for_old_replicas_as_leaders_and_for_new_ones_as_followers() -> None:
+def test_throttle_configs_list_old_replicas_as_leaders_and_new_as_followers() -> None:
     before = {("t", 0): [1, 2], ("t", 1): [2, 1], ("u", 0): [1, 3], ("v", 0): [4]}
     moves = [
         PlannedReassignment(("t", 0), (3, 2)),

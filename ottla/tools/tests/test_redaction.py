@@ -1,4 +1,4 @@
-"""What lets somebody in is shown by no tool."""
+"""Redaction of credentials in the output of all tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslA
 ALICE = parse_scram_option("SCRAM-SHA-256=[name=alice,password=a-secret]", b"some-salt-of-hers")
 
 
-def test_a_dump_names_users_without_their_keys():
+def test_redact_record_scram_credential_hides_keys():
     row = redact_record(ALICE)
     assert (row["name"], row["iterations"]) == ("alice", 4096)
     assert (row["salt"], row["stored_key"], row["server_key"]) == ("(hidden)",) * 3
@@ -37,17 +37,17 @@ def test_a_dump_names_users_without_their_keys():
         ("listener.name.in.scram-sha-512.sasl.jaas.config", True),
         ("ssl.keystore.password", True),
         ("listener.name.in.ssl.key.password", True),
-        ("somebodys.own.plugin", True),  # it may be anything
+        ("somebodys.own.plugin", True),  # it may have any meaning
         ("listener.name.in.ssl.client.auth", False),
         ("log.retention.ms", False),
     ],
 )
-def test_a_dump_shows_settings_but_for_secrets(name, hidden):
+def test_redact_record_config_hides_secret_broker_configs(name, hidden):
     assert (redact_record(ConfigRecord(4, "1", name, "value"))["value"] == "(hidden)") is hidden
     assert redact_record(ConfigRecord(2, "topic", name, "value"))["value"] == "value"
 
 
-def test_a_whole_file_of_metadata_shows_none():
+def test_dump_metadata_hides_credentials():
     password = ConfigRecord(4, "1", "ssl.keystore.password", "b-secret")
     raw = run_to_end(encode_snapshot(SnapshotContents([ALICE, password]), 0, 0))
     text = repr(list(dump_segment(raw, "__cluster_metadata", deep=True)))
@@ -57,7 +57,7 @@ def test_a_whole_file_of_metadata_shows_none():
     assert "some-salt" not in text
 
 
-def test_a_conversation_shows_no_token():
+def test_format_message_sasl_hides_credentials():
     lines = list(format_message(SaslAuthenticateRequest(b"\0alice\0a-secret"), 2))
     lines += format_message(SaslAuthenticateResponse(0, None, b"v=a-secret"), 2)
     up = au.ScramCredentialUpsertion("alice", 1, 4096, b"salt", b"a-secret")
@@ -73,11 +73,11 @@ def test_a_conversation_shows_no_token():
         ("listener.name.in.plain.sasl.jaas.config", True),
         ("delegation.token.secret.key", True),
         ("log.retention.ms", False),
-        ("somebodys.own.plugin", True),  # it may be anything
+        ("somebodys.own.plugin", True),  # it may have any meaning
     ],
 )
 @pytest.mark.parametrize("kind", [4, 2])
-def test_a_conversation_shows_settings_but_for_secrets(name: str, hidden: bool, kind: int) -> None:
+def test_format_message_alter_configs_hides_secrets(name: str, hidden: bool, kind: int) -> None:
     row = ia.AlterableConfig(name, 0, "a-secret")
     asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, "1", [row])])
     legacy = ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, "1", [ac.AlterableConfig(name, "a-secret")])])
@@ -87,7 +87,7 @@ def test_a_conversation_shows_settings_but_for_secrets(name: str, hidden: bool, 
         assert ("a-secret" in text) is (not hidden or kind == 2)
 
 
-def test_a_conversation_shows_no_tokens_hmac() -> None:
+def test_format_message_delegation_token_hides_hmac() -> None:
     lines = list(format_message(cd.CreateDelegationTokenResponse(hmac=b"a-secret", token_id="t"), 3))
     lines += format_message(rd.RenewDelegationTokenRequest(b"a-secret"), 2)
     lines += format_message(
@@ -96,7 +96,7 @@ def test_a_conversation_shows_no_tokens_hmac() -> None:
     assert "secret" not in "".join(lines)
 
 
-def test_a_conversation_shows_nothing_of_what_lies_in_an_envelope() -> None:
+def test_format_message_envelope_hides_embedded_request() -> None:
     renew = encode_request(ApiKey.RENEW_DELEGATION_TOKEN, 2, 1, "c", rd.RenewDelegationTokenRequest(b"a-secret"))[4:]
     lines = list(format_message(EnvelopeRequest(bytes(renew), b"alice", bytes(4)), 0))
     lines += format_message(EnvelopeResponse(b"a-secret"), 0)

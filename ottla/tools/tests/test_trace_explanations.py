@@ -1,4 +1,4 @@
-"""``ottla trace --explain``: each field has its explanation where it first appears."""
+"""``ottla trace --explain``: each field is explained at its first appearance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def comments(text: str, indent: int) -> list[str]:
     return format_comment(text, indent, LINE_WIDTH)
 
 
-def test_format_message_explains_each_field_once_above_it() -> None:
+def test_format_message_explains_each_field_once() -> None:
     lines = list(format_message(REQUEST, 12, explainer=Explainer()))
     expected = comments(explain(FetchPartition).fields["fetch_offset"], 12)
     assert lines.count(expected[0]) == 1
@@ -42,7 +42,7 @@ def trace_requests(*, show_bytes: bool) -> list[str]:
     return lines
 
 
-def test_connection_trace_explains_fields_of_the_first_request() -> None:
+def test_connection_trace_explains_fields_of_first_request() -> None:
     lines = trace_requests(show_bytes=False)
     text = explain(HeartbeatRequest).fields["group_id"]
     assert lines.count(f"    # {text}") == 1
@@ -50,7 +50,7 @@ def test_connection_trace_explains_fields_of_the_first_request() -> None:
     assert lines.count("    group_id: 'g'") == 2
 
 
-def test_connection_trace_with_bytes_explains_fields_of_the_first_request() -> None:
+def test_connection_trace_with_bytes_explains_fields_of_first_request() -> None:
     lines = trace_requests(show_bytes=True)
     text = explain(HeartbeatRequest).fields["group_id"]
     assert lines.count(f"        # {text}") == 1

@@ -57,7 +57,7 @@ each_decoder = pytest.mark.parametrize("decode", [compiler.decode, decode_by_job
 each_encoder = pytest.mark.parametrize("encode", [compiler.encode, encode_by_job, interpreter.encode])
 
 
-# ---------------------------------------------------------------- texts and bytes
+# ---------------------------------------------------------------- strings and bytes
 
 
 @each_decoder
@@ -260,7 +260,7 @@ def test_min_encoded_size_of_value_depends_on_flexible_version(kind: str, old: i
     assert min_encoded_size(kind, None, 0, flexible=True) == flexible
 
 
-# ---------------------------------------------------------------- null, and values of another kind
+# ---------------------------------------------------------------- null, and invalid values
 
 
 @each_encoder

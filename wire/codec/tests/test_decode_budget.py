@@ -57,7 +57,7 @@ def spent_bytes(message: Message, version: int) -> int:
         (100 * MIB, (16 + 200) * MIB, 32 * MIB),
     ],
 )
-def test_decode_budget_is_16_mib_plus_twice_the_request_and_an_early_part_for_elements(
+def test_decode_budget_is_16_mib_plus_twice_the_request_and_early_elements(
     request_bytes: int, for_all: int, for_elements: int
 ) -> None:
     fresh = DecodeBudget(request_bytes)
@@ -159,7 +159,7 @@ def test_decode_hostile_request_raises_wire_error_in_bounded_memory(name: str) -
     assert peak <= 16 * MIB + 6 * len(raw) + MIB
 
 
-# ---------------------------------------------------------------- honest requests
+# ---------------------------------------------------------------- valid requests
 
 HONEST = """
     PRODUCE FETCH LIST_OFFSETS METADATA OFFSET_COMMIT OFFSET_FETCH FIND_COORDINATOR JOIN_GROUP LEAVE_GROUP

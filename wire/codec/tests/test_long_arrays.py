@@ -38,7 +38,7 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-# ---------------------------------------------------------------- Unread
+# ---------------------------------------------------------------- lazy arrays
 
 
 def names(count: int) -> MetadataRequest:
@@ -196,7 +196,7 @@ def test_decode_long_array_of_strings_is_lazy_and_checks_lengths(version: int) -
             )
 
 
-# ---------------------------------------------------------------- Written
+# ---------------------------------------------------------------- response arrays
 
 
 def answer(rows: list[Any]) -> ListOffsetsResponse:

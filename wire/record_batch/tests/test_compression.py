@@ -63,7 +63,7 @@ def test_compression_type_of_unknown_codec_raises_wire_error(attributes: int) ->
         compression_type_of(attributes)
 
 
-# ---------------------------------------------------------------- what other programs write
+# ---------------------------------------------------------------- data of other implementations
 
 
 def lz4_frame(data: bytes, *, linked: bool = False, content_size: int | None = None) -> bytes:
@@ -188,7 +188,7 @@ def test_check_compressed_prefix_snappy_reads_less_than_50_bytes() -> None:
     assert Watched.read < 50
 
 
-# ---------------------------------------------------------------- what is not what it claims
+# ---------------------------------------------------------------- malformed data
 
 
 def broken() -> dict[str, tuple[CompressionType, bytes]]:
@@ -256,7 +256,7 @@ def test_decompress_zstd_window_of_128_mib_is_accepted() -> None:
     assert bytes(decompress(CompressionType.ZSTD, b"\x28\xb5\x2f\xfd\x00\x88" + b"\x09\x00\x00" + b"x")) == b"x"
 
 
-# ---------------------------------------------------------------- levels and frames as written
+# ---------------------------------------------------------------- levels and frames
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_read_records_above_decompression_limit_raises_wire_error() -> None:
         records.find_first_by_timestamp(raw, header, 0, 0, 5000)
 
 
-# ---------------------------------------------------------------- by time
+# ---------------------------------------------------------------- timestamps
 
 
 def times(*some: int, attributes: int = 0, max_timestamp: int | None = None) -> tuple[bytes, BatchHeader]:

@@ -124,7 +124,7 @@ def test_raft_observer_fetches_repeatedly_from_known_leader() -> None:
 
 @pytest.mark.behaviour("R-209")
 def test_response_with_leader_of_own_epoch_is_applied_except_unknown_leader_epoch() -> None:
-    """``maybeHandleCommonResponse``: the response has the own epoch, whose leader was unknown."""
+    """``maybeHandleCommonResponse``: the leader of the own epoch was unknown before the response."""
     for error in (ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER, FENCED):
         raft = prospective()
         raft.step(1600, ResponseReceived(2, Vote(FIRST, 5, 0, 0, pre_vote=True), RaftResponse(error, 5, 3)))
@@ -207,7 +207,7 @@ def test_lost_pre_vote_returns_to_old_leader_or_unattached() -> None:
 
 
 def test_pre_vote_is_requested_again_from_rejecting_voter_that_requests_votes() -> None:
-    """Its fetch timeout has expired now as well. Unless it can win: then it is not asked, as both would compete."""
+    """The fetch timeout of that voter has expired as well. A voter that can win is not asked, as both would compete."""
     vote = Vote(FIRST, 5, 3, 10, pre_vote=True)
     raft = prospective(end=10, epoch=3)
     raft.step(1600, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1)))

@@ -106,7 +106,7 @@ def test_resigned_leader_names_no_leader() -> None:
 
 @pytest.mark.behaviour("R-258")
 def test_new_leader_advertises_high_watermark_only_after_commit_in_own_epoch() -> None:
-    """That high watermark is above all earlier ones: every committed record is in its log."""
+    """The first advertised high watermark is above all earlier ones: every committed record is in the log."""
     raft = leader_of_voters(1, 2, 3, commits=False)
     raft.raise_high_watermark(1)
     told = [r.response.high_watermark for r in replica_fetches(raft, 2, 1520, 1).replies]  # type: ignore[union-attr]
@@ -122,7 +122,7 @@ def test_diverging_end_offset_is_above_high_watermark_of_follower() -> None:
     raft = RaftStateMachine(FIRST, VoterSetHistory([FIRST]), HardState(5), chain, lambda: 0.5)
     raft.step(0, RaftStarted())
     raft.step(0, LogFlushed(raft.log_summary.end_offset))
-    committed = 12  # high watermark of the follower, whose log is (1, 0), (3, 10), (4, 12) to 19
+    committed = 12  # high watermark of the follower with the log (1, 0), (3, 10), (4, 12) to 19
     response = response_to(raft, Fetch(SECOND, raft.epoch, 19, 4, committed, 500))
     assert response.diverging is not None
     assert response.diverging[1] >= committed

@@ -143,7 +143,7 @@ def test_unreachable_leader_is_searched_at_bootstrap_servers() -> None:
 
 
 @pytest.mark.behaviour("R-223")
-def test_static_voters_are_asked_except_the_failed_one() -> None:
+def test_fetch_goes_to_static_voters_except_the_failed_one() -> None:
     raft, _ = started_node(FIRST, (1, 2, 3), hard=HardState(5, 2))
     assert requested_peers(raft.step(100, RequestFailed(2, in_flight(raft)))) == [3]
 

@@ -1,6 +1,6 @@
 """Voter of a static quorum with an empty disk: it may have voted before, so it votes only in a new quorum.
 
-``RAFT_SEEDS=1000`` runs that many quorums whose voters lose their disks.
+``RAFT_SEEDS=1000`` runs that many quorums of voters that lose their disks.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_voter_state_is_persisted_before_vote_response() -> None:
     assert ready.hard_state == HardState(1, -1, SECOND, WHOLE)
 
 
-# ------------------------------------------------------------------ standing
+# ------------------------------------------------------------------ candidacy
 
 
 def test_learning_voter_starts_no_election_and_queries_all_voters() -> None:
@@ -180,7 +180,7 @@ def test_unelected_leader_makes_newborn_voter_learn_without_replica_id() -> None
     fetch = follow_leader(raft)
     assert fetch.replica == NOBODY
     raft.step(110, ResponseReceived(2, fetch, empty_response(raft)))
-    assert raft.hard_state.voter_state == WIPED, "nobody was messages that it has this"
+    assert raft.hard_state.voter_state == WIPED, "its log end is not known to the leader"
 
 
 def test_learning_voter_votes_again_after_all_responses_and_leader_log_end() -> None:
@@ -262,7 +262,7 @@ def test_newborn_voter_that_learns_late_logs_after_full_timeout() -> None:
     assert 30_000 <= said_ms < 33_000
 
 
-# ------------------------------------------------------------------ quorums whose voters lose their disks
+# ------------------------------------------------------------------ quorums of voters that lose their disks
 
 
 def check_recovery(quorum: SimulatedQuorum) -> None:

@@ -19,7 +19,7 @@ from ottla.controller.raft.state_machine.events import (
     VoterChangeResponse,
 )
 from ottla.controller.raft.state_machine.tests.test_voter_changes import (
-    STRANGER,
+    OTHER_DIRECTORY,
     appended,
     error,
     following,
@@ -95,7 +95,7 @@ def test_upgrade_kraft_version_of_single_voter_succeeds() -> None:
     assert raft.voters.record == voters_record(1)
 
 
-# ------------------------------------------------------------------ what a voter says of itself
+# ------------------------------------------------------------------ UpdateVoter
 
 
 @pytest.mark.behaviour("R-249")
@@ -115,7 +115,7 @@ def test_upgrade_kraft_version_of_single_voter_succeeds() -> None:
         (appended, update(2), ErrorCode.REQUEST_TIMED_OUT),
         (lambda: leader_of_voters(1, 2), update(4, max_version=0), ErrorCode.INVALID_REQUEST),
         (lambda: leader_of_voters(1, 2), update(4), ErrorCode.VOTER_NOT_FOUND),
-        (lambda: leader_of_voters(1, 2), update(2, voter=STRANGER), ErrorCode.VOTER_NOT_FOUND),
+        (lambda: leader_of_voters(1, 2), update(2, voter=OTHER_DIRECTORY), ErrorCode.VOTER_NOT_FOUND),
         (lambda: leader_of_voters(1, 2), update(2), OK),
         (lambda: leader_of_voters(1, 2, level=0), update(2, min_version=1), ErrorCode.INVALID_REQUEST),
         (lambda: leader_of_voters(1, 2, level=0), update(4), ErrorCode.VOTER_NOT_FOUND),

@@ -268,7 +268,7 @@ def test_log_diverging_from_snapshot_restarts_at_its_end(epoch: int, kept: bool)
     assert store.log.log_start_offset == (0 if kept else end)
 
 
-def test_flush_overtaken_by_truncation_completes_nothing_above_it() -> None:
+def test_flush_overtaken_by_truncation_completes_up_to_its_offset() -> None:
     disk, identity = formatted()
     led = LeaderMetadataStore(disk.session(), identity)
     led.add(3)
