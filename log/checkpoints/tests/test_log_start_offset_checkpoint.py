@@ -113,9 +113,9 @@ def test_write_during_sync_is_not_marked_durable() -> None:
     fixture = LogStartFixture()
     fixture.file.write(HAD, sync=True, sync_dir=True)
     fixture.file.write(NEWER, sync=False)
-    complete_sync = fixture.file.prepare_sync()
+    sync = fixture.file.prepare_sync()
     fixture.file.write({**NEWER, ("u", 1): 8}, sync=False)
-    fixture.file.complete_sync(complete_sync())
+    fixture.file.complete_sync(sync())
     assert KEPT_PATH in fixture.names()
     assert not fixture.file.is_durable
 
