@@ -155,9 +155,7 @@ async def test_isolated_controller_loses_uncommitted_changes() -> None:
 
 @virtual
 async def test_record_of_failed_leader_may_be_committed_by_the_next() -> None:
-    """Its followers have the record, but it never learned so: the request is unanswered, and all replay the record
-    later.
-    """
+    """The followers have the record, but the leader never learned so: the request stays unanswered."""
     quorum = ControllerQuorum(3)
     async with quorum.running():
         old = await quorum.leader()

@@ -118,7 +118,7 @@ def leader_with_log(end: int = 10, **more: Any) -> RaftStateMachine:
 
 
 def leader_of_voters(*numbers: int, level: int = 1, commits: bool = True) -> RaftStateMachine:
-    """Return the leader of epoch 1 with these voters, whose record is at offset 0 (at kraft.version 1)."""
+    """Return the leader of epoch 1 with these voters and their record at offset 0 (at kraft.version 1)."""
     first = voters_record(*numbers)
     history = VoterSetHistory([ReplicaKey(n) for n in numbers])
     chain = LogSummary()

@@ -24,7 +24,7 @@ from ottla.wire.messages import metadata as md
 
 
 class FakeReassigningCluster:
-    """Fake cluster client whose replicas catch up each time the reassignments are listed."""
+    """Fake cluster client: replicas catch up each time the reassignments are listed."""
 
     def __init__(self, brokers: int, *replicas: list[int]) -> None:
         self.machine: ControllerStateMachine = machine(brokers)

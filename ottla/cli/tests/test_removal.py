@@ -26,7 +26,7 @@ CLUSTER_ID = "QzLqyD5bR0CqEEbwMMgE1g"
 
 
 class FakeClusterWithQuorum(FakeReassigningCluster):
-    """Cluster whose brokers are its voters; a stopped node disappears after two status requests."""
+    """Cluster with all brokers as voters; a stopped node disappears after two status requests."""
 
     def __init__(self, brokers: int, *replicas: list[int], stops: int | None = None) -> None:
         super().__init__(brokers, *replicas)

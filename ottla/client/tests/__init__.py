@@ -1,1 +1,1 @@
-"""Tests of our own client."""
+"""Tests of ottla/client."""

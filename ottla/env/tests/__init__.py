@@ -1,1 +1,1 @@
-"""Tests of the real world."""
+"""Tests of ottla/env."""

@@ -67,7 +67,7 @@ def test_parse_subject_equals_ssl_module(authority: CertificateAuthority, keys: 
 
 
 class CertificateSocket:
-    """Socket whose peer has a certificate that the ssl module cannot parse."""
+    """Socket of a peer with a certificate that the ssl module cannot parse."""
 
     def __init__(self, der: bytes) -> None:
         self._der = der

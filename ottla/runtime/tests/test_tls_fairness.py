@@ -149,7 +149,7 @@ def test_accept_skips_reset_connections_and_yields(keys: TlsStore, has_tls: bool
 
 
 class HandshakeSocket:
-    """TLS socket whose handshake is a single step."""
+    """TLS socket with a handshake of a single step."""
 
     def __init__(self, step: Callable[[], object]) -> None:
         self.do_handshake = step

@@ -1,1 +1,1 @@
-"""Tests of the tools."""
+"""Tests of ottla/tools."""
