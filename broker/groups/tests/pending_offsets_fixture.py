@@ -1,4 +1,4 @@
-"""A group coordinator, and positions that are committed to it within transactions."""
+"""Group coordinator with offsets that are committed in transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PID = 7
 
 
 class PendingOffsetsNode(GroupCoordinatorNode):
-    """A group coordinator, and a coordinator of transactions that agrees with everything."""
+    """Group coordinator beside a transaction coordinator that accepts everything."""
 
     def __init__(self, *said: ErrorCode, **more: bool) -> None:
         super().__init__(**more)
@@ -57,6 +57,6 @@ class PendingOffsetsNode(GroupCoordinatorNode):
         return state_machine_of(self.groups.shard_for("g"))
 
     def reload(self) -> None:
-        """As another broker would find it that leads from now on."""
+        """Reload the shard as a new leader does."""
         self.groups.on_resignation(self.replica)
         self.groups.on_election(self.replica)

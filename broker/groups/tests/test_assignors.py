@@ -1,4 +1,4 @@
-"""Assignors: all is given out, evenly, and what can stay stays. That they are Kafka's is shown beside its own."""
+"""Assignors: complete, balanced and sticky. compat_tests compare them with Kafka's own classes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def count(target: Assignment) -> int:
 
 @pytest.mark.parametrize("name", ["uniform", "range"])
 @pytest.mark.parametrize("homogeneous", [True, False])
-def test_every_partition_somebody_wants_has_one_owner(name: str, *, homogeneous: bool) -> None:
+def test_every_subscribed_partition_has_one_owner(name: str, *, homogeneous: bool) -> None:
     rng = random.Random(7)
     for _ in range(150):
         spec = some_group(rng, homogeneous=homogeneous)
@@ -55,7 +55,7 @@ def test_every_partition_somebody_wants_has_one_owner(name: str, *, homogeneous:
         assert held == Counter((t, n) for t in wanted for n in range(spec.partitions[t]))
 
 
-def test_uniform_gives_everybody_equally_much_where_all_want_the_same() -> None:
+def test_uniform_assignor_balances_equal_subscriptions() -> None:
     rng = random.Random(8)
     for _ in range(100):
         spec = some_group(rng, homogeneous=True)
@@ -64,7 +64,7 @@ def test_uniform_gives_everybody_equally_much_where_all_want_the_same() -> None:
 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
-def test_uniform_moves_no_more_than_it_must_when_somebody_leaves(*, homogeneous: bool) -> None:
+def test_uniform_assignor_moves_minimum_when_member_leaves(*, homogeneous: bool) -> None:
     rng = random.Random(9)
     for _ in range(100):
         spec = some_group(rng, homogeneous=homogeneous)
@@ -83,15 +83,15 @@ def test_uniform_moves_no_more_than_it_must_when_somebody_leaves(*, homogeneous:
         }
 
 
-def test_range_gives_the_first_in_order_of_instance_and_member_id_the_first_partitions() -> None:
+def test_range_assignor_orders_members_by_instance_id_then_member_id() -> None:
     claim = MemberSubscriptionAndAssignment((topic(1),), 1, {})
     members = {"a": claim, "b": claim._replace(instance_id="z"), "c": claim._replace(instance_id="y")}
     out = run_steps(assignor_by_name("range")(GroupSpec(members, True, {topic(1): 5})))
     assert {m: t[topic(1)] for m, t in out.items()} == {"c": (0, 1), "b": (2, 3), "a": (4,)}
 
 
-def test_texts_ids_and_numbers_come_as_from_javas_tables() -> None:
-    """What ``String.hashCode``, ``HashMap`` and ``HashSet`` of a JVM gave."""
+def test_java_hash_and_iteration_order_equal_jvm() -> None:
+    """Expected values are those of ``String.hashCode``, ``HashMap`` and ``HashSet`` of a JVM."""
     assert iteration_order.string_hash("") == 0
     assert iteration_order.string_hash("consumer-group") == sum(
         ord(c) * 31 ** (13 - n) for n, c in enumerate("consumer-group")
@@ -105,6 +105,6 @@ def test_texts_ids_and_numbers_come_as_from_javas_tables() -> None:
     assert iteration_order.uuid_hash(bytes(15) + b"\x07") == 7
 
 
-def test_assignor_of_an_unknown_name_is_an_error_of_the_group() -> None:
+def test_assignor_by_name_unknown_raises_partition_assignor_exception() -> None:
     with pytest.raises(PartitionAssignorException):
         assignor_by_name("sticky-from-a-newer-version")

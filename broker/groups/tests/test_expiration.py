@@ -1,4 +1,4 @@
-"""Positions and groups that nobody needs any more, in virtual time."""
+"""Expiration of offsets and empty groups, in virtual time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.wire.messages import leave_group
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 
 DAY_MS = 24 * 3600 * 1000
-SWEEP_MS = 600_000  # how often it is looked
+SWEEP_MS = 600_000  # interval between two checks
 _tickets = iter(range(10**6))
 
 
@@ -45,7 +45,7 @@ def positions(stage: GroupShardFixture, group: str = "g") -> set[str]:
 
 
 @pytest.mark.behaviour("P-91")
-def test_a_simple_consumers_position_expires_seven_days_after_its_commit() -> None:
+def test_offset_of_simple_consumer_expires_seven_days_after_commit() -> None:
     stage = loaded(GroupShardFixture())
     commit(stage)
     stage.wait(7 * DAY_MS - 1)
@@ -56,7 +56,7 @@ def test_a_simple_consumers_position_expires_seven_days_after_its_commit() -> No
 
 
 @pytest.mark.behaviour("P-91")
-def test_a_group_keeps_its_positions_while_it_lives_and_seven_days_longer() -> None:
+def test_group_keeps_offsets_while_it_has_members_and_seven_days_longer() -> None:
     stage, members = stable(1)
     loaded(stage)
     commit(stage, member=members[0], generation=1)
@@ -65,7 +65,7 @@ def test_a_group_keeps_its_positions_while_it_lives_and_seven_days_longer() -> N
         stage.beat(members[0], 1)
         stage.wait(DAY_MS // 2)
     assert positions(stage) == {"t"}, "what it reads cannot be told: it keeps everything"
-    stage.wait(DAY_MS // 2)  # it has fallen silent: the group is empty from now on
+    stage.wait(DAY_MS // 2)  # the session expires: the group is empty from here on
     assert stage.group.state is ClassicGroupState.EMPTY
     stage.wait(7 * DAY_MS - 1)
     assert positions(stage) == {"t"}
@@ -74,7 +74,7 @@ def test_a_group_keeps_its_positions_while_it_lives_and_seven_days_longer() -> N
 
 
 @pytest.mark.behaviour("P-91")
-def test_a_stable_group_forgets_topics_it_no_longer_reads() -> None:
+def test_stable_group_expires_offsets_of_unsubscribed_topics() -> None:
     stage, members = stable(1)
     loaded(stage)
     group = stage.group
@@ -88,7 +88,7 @@ def test_a_stable_group_forgets_topics_it_no_longer_reads() -> None:
 
 
 @pytest.mark.behaviour("P-91")
-def test_the_time_of_an_empty_group_runs_from_when_it_became_empty() -> None:
+def test_retention_of_empty_group_counts_from_when_it_became_empty() -> None:
     stage, members = stable(1)
     loaded(stage)
     commit(stage, member=members[0], generation=1)
@@ -102,7 +102,7 @@ def test_the_time_of_an_empty_group_runs_from_when_it_became_empty() -> None:
     assert "g" not in stage.machine.classic_groups.groups, "it goes with its last position"
 
 
-def test_a_group_that_never_committed_goes_at_the_first_sweep_after_its_last_member() -> None:
+def test_group_without_offsets_is_removed_at_next_check() -> None:
     stage, members = stable(1)
     loaded(stage)
     stage.wait(1_000)
@@ -111,7 +111,7 @@ def test_a_group_that_never_committed_goes_at_the_first_sweep_after_its_last_mem
     assert "g" not in stage.machine.classic_groups.groups
 
 
-def test_a_time_the_client_set_itself_wins() -> None:
+def test_retention_time_of_commit_overrides_broker_retention() -> None:
     stage = loaded(GroupShardFixture())
     commit(stage, keep_ms=1_000_000)
     stage.wait(900_000)
@@ -120,7 +120,7 @@ def test_a_time_the_client_set_itself_wins() -> None:
     assert positions(stage) == set()
 
 
-def test_a_sweep_goes_in_slices_and_looks_that_find_nothing_count() -> None:
+def test_expiration_check_runs_in_slices_also_without_expired_offsets() -> None:
     stage = loaded(GroupShardFixture())
     new = [OffsetToCommit("t", bytes(16), n, 5, -1, "") for n in range(2000)]
     for group in ("a", "b"):

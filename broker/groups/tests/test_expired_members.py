@@ -1,4 +1,4 @@
-"""Members whose time is over while the log takes nothing: they are let go once it does."""
+"""Members that expire while the log refuses writes: they are removed once it accepts writes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def share(ticket: Any) -> Any:
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
-def test_who_is_gone_while_the_log_takes_nothing_is_let_go_once_it_does(joins: Any) -> None:
+def test_member_expired_while_log_refuses_writes_is_removed_afterwards(joins: Any) -> None:
     house = groups()
 
     async def story() -> None:
@@ -53,7 +53,7 @@ def test_who_is_gone_while_the_log_takes_nothing_is_let_go_once_it_does(joins: A
     with_runtime(house, story)
 
 
-def test_who_is_heard_of_meanwhile_stays() -> None:
+def test_member_heard_while_log_refuses_writes_is_kept() -> None:
     house = groups()
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Heartbeats that go in slices: who waits for one is answered, whatever becomes of the slices."""
+"""Heartbeats that run in slices: the pending request is answered in each outcome of the slices."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def streams(ticket: Any) -> Any:
 
 
 def groups() -> RegisterRuntime:
-    """A shard of groups, alone in its ISR."""
+    """Return a shard of groups, alone in its ISR."""
     house, settings = RegisterRuntime(followed=False), streams_group_fixture.StreamsGroupShard().settings
     house.runtime = CoordinatorRuntime(
         house.env,
@@ -71,7 +71,7 @@ def groups() -> RegisterRuntime:
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
-def test_who_waits_is_answered_once_all_is_done(joins: Any) -> None:
+def test_heartbeat_in_slices_is_answered_after_last_slice(joins: Any) -> None:
     house = groups()
 
     async def story() -> None:
@@ -85,7 +85,7 @@ def test_who_waits_is_answered_once_all_is_done(joins: Any) -> None:
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
-def test_who_waits_hears_that_the_shard_went_between_two_slices(joins: Any) -> None:
+def test_heartbeat_in_slices_shard_unloaded_returns_not_coordinator(joins: Any) -> None:
     house = groups()
 
     async def story() -> None:
@@ -99,7 +99,7 @@ def test_who_waits_hears_that_the_shard_went_between_two_slices(joins: Any) -> N
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
 @pytest.mark.parametrize("after", [0, 1])
-def test_who_waits_hears_that_the_log_refused_a_slice(joins: Any, after: int) -> None:
+def test_heartbeat_in_slices_append_error_returns_coordinator_not_available(joins: Any, after: int) -> None:
     house = groups()
 
     async def story() -> None:

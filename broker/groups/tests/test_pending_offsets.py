@@ -1,4 +1,7 @@
-"""What positions of open transactions mean for others: C-154, C-155, C-157. Source: ``OffsetMetadataManager.java``."""
+"""Visibility of offsets of open transactions: C-154, C-155, C-157.
+
+Source: ``OffsetMetadataManager.java``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class PendingOffsetCase(NamedTuple):
-    """Sequence of commits: ``a`` and ``b`` in transactions, ``p`` without; capitals are the ends."""
+    """Sequence of commits: ``a`` and ``b`` in transactions, ``p`` without; upper case ends the transaction."""
 
     what: str
     seen: int
@@ -36,7 +39,7 @@ ORDERS = [
 @pytest.mark.behaviour("C-155")
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("again", [True, False])
-def test_the_position_whose_record_lies_furthest_counts(order: PendingOffsetCase, *, again: bool) -> None:
+def test_committed_offset_is_that_of_record_with_highest_log_offset(order: PendingOffsetCase, *, again: bool) -> None:
     house = PendingOffsetsNode()
     whose = {"a": 1, "b": 2}
 
@@ -57,7 +60,7 @@ def test_the_position_whose_record_lies_furthest_counts(order: PendingOffsetCase
 
 
 @pytest.mark.behaviour("C-155")
-def test_a_tombstone_takes_what_is_pending_along() -> None:
+def test_tombstone_removes_pending_offsets() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -71,7 +74,7 @@ def test_a_tombstone_takes_what_is_pending_along() -> None:
     run(house, story)
 
 
-def test_a_group_that_is_deleted_takes_what_is_pending_along() -> None:
+def test_delete_group_removes_pending_offsets() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -85,7 +88,7 @@ def test_a_group_that_is_deleted_takes_what_is_pending_along() -> None:
 
 
 @pytest.mark.behaviour("C-157")
-def test_what_is_pending_keeps_a_position_and_its_group() -> None:
+def test_pending_offsets_prevent_expiration_of_offset_and_group() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -106,7 +109,7 @@ def test_what_is_pending_keeps_a_position_and_its_group() -> None:
 
 
 @pytest.mark.behaviour("C-154")
-def test_a_consumer_groups_member_commits_in_its_epoch_and_older_producers_without() -> None:
+def test_txn_offset_commit_checks_epoch_of_consumer_group_member() -> None:
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember as Consumer
 

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` and the positions made of them."""
+"""Records of `__consumer_offsets` and the offsets read from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RAW_KEY = b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x03"
         (offset_records.OffsetCommitValue(5, -1, "meta", 77, 0), 1),
     ],
 )
-def test_a_position_with_an_end_of_its_own_is_written_as_version_1(
+def test_encode_offset_with_expire_timestamp_uses_version_1(
     value: offset_records.OffsetCommitValue, version: int
 ) -> None:
     key, raw = encode(GroupRecord(KEY, value))
@@ -35,7 +35,7 @@ def test_a_position_with_an_end_of_its_own_is_written_as_version_1(
     assert decode(key, raw) == (KEY, value)
 
 
-def test_a_group_is_written_as_version_3() -> None:
+def test_encode_group_metadata_uses_version_3() -> None:
     key, raw = encode(
         GroupRecord(
             offset_records.GroupMetadataKey("g"), offset_records.GroupMetadataValue("consumer", 4, "range", "m", 5)
@@ -46,17 +46,17 @@ def test_a_group_is_written_as_version_3() -> None:
     assert raw[:2] == b"\x00\x03"
 
 
-def test_a_tombstone_has_a_key_and_no_value() -> None:
+def test_encode_and_decode_tombstone_has_no_value() -> None:
     assert encode(GroupRecord(KEY, None)) == (RAW_KEY, None)
     assert decode(RAW_KEY, None) == (KEY, None)
 
 
-def test_the_oldest_key_is_read_as_todays() -> None:
+def test_decode_offset_key_version_0_equals_version_1() -> None:
     assert decode(b"\x00\x00" + RAW_KEY[2:], None) == (KEY, None)
 
 
 @pytest.mark.parametrize("kind", [9, 99, -1])
-def test_a_type_nobody_knows_is_skipped(kind: int) -> None:
+def test_decode_unknown_record_type_returns_none(kind: int) -> None:
     assert decode(kind.to_bytes(2, "big", signed=True) + b"whatever", b"") is None
 
 
@@ -75,20 +75,20 @@ def test_a_type_nobody_knows_is_skipped(kind: int) -> None:
         (b"\x00\x02\x00\x01g", b"\x00\x03\x00"),
     ],
 )
-def test_what_does_not_parse_says_so_and_nothing_else(key: bytes | None, value: bytes | None) -> None:
+def test_decode_invalid_record_raises_wire_error(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(WireError):
         decode(key, value)
 
 
 @pytest.mark.parametrize("metadata", ["", "meta", "\u00e9\U0001f600"])
-def test_a_position_is_kept_as_a_few_bytes(metadata: str) -> None:
+def test_pack_offset_roundtrips_in_52_bytes_and_metadata(metadata: str) -> None:
     value = offset_records.OffsetCommitValue(2**62, 7, metadata, 77, -1, TOPIC_ID)
     raw = pack_offset(value, 99)
     assert len(raw) == 52 + len(metadata.encode())
     assert unpack_offset(raw) == OffsetAndMetadata(2**62, 7, 77, -1, 99, TOPIC_ID, metadata)
 
 
-def test_positions_are_replayed_by_group_topic_and_partition() -> None:
+def test_committed_offsets_replay_by_group_topic_and_partition() -> None:
     offsets = CommittedOffsets()
     for group in ("g", "h"):
         for topic in ("t", "u"):
@@ -150,7 +150,7 @@ def test_positions_are_replayed_by_group_topic_and_partition() -> None:
     ],
     ids=["classic", "consumer", "share", "streams"],
 )
-def test_decode_of_an_epoch_that_leaves_no_next_one_is_an_error(record: Any, epoch: int) -> None:
+def test_decode_epoch_above_maximum_raises_wire_error(record: Any, epoch: int) -> None:
     key, value = record
     assert decode(*encode(GroupRecord(key, value(MAX_EPOCH)))) == GroupRecord(key, value(MAX_EPOCH))
     with pytest.raises(WireError):

@@ -1,4 +1,4 @@
-"""Counts of subscriptions: changes of all sizes, in any mixture, and steps that nothing finishes."""
+"""Counts of subscriptions: changes of all sizes in any order, and steps that are not completed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash of a group's topics, with what Kafka's own jar gave."""
+"""Hash of a group's topics, compared with values of Kafka's jar."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ LED = PartitionRegistration((), (), 1, 1, 1)
 GOLDEN = TopicImage("hdr", bytes.fromhex("b48235543cbf436689c81c69b394297a"), {0: LED})
 
 
-def test_a_topics_hash_is_kafkas() -> None:
-    """181, 182."""
+def test_topic_hash_equals_kafka() -> None:
     assert topic_hash(TopicImage("foo", ID, {0: LED, 1: LED}), MetadataImage()) == -5630655083796711550
     brokers = {n: metadata_records.RegisterBrokerRecord(n, rack=rack) for n, rack in ((1, "ra"), (2, "rb"), (3, None))}
     placed = PartitionRegistration((2, 1, 3, 9), (), 1, 1, 1)
@@ -37,14 +36,13 @@ def test_a_topics_hash_is_kafkas() -> None:
     assert topic_hash(GOLDEN, MetadataImage()) == -6535517012970506958
 
 
-def test_a_groups_hash_is_kafkas_and_topics_that_are_not_there_do_not_count() -> None:
-    """181, 182."""
+def test_group_hash_equals_kafka_and_ignores_missing_topics() -> None:
     topics = GroupTopicMetadata(MetadataImage(topics={"hdr": GOLDEN}))
     assert topics.hash_of(["zzz", "hdr", "a"]) == -2448637757693629361
     assert topics.hash_of(["zzz"]) == topics.hash_of([]) == 0
 
 
-def test_a_hash_is_kept_until_its_topic_is_touched() -> None:
+def test_topic_hash_is_cached_until_topic_changes() -> None:
     topics = GroupTopicMetadata(MetadataImage(topics={"hdr": GOLDEN}))
     before = topics.hash_of(["hdr"])
     grown = MetadataImage(7, topics={"hdr": TopicImage("hdr", GOLDEN.id, {0: LED, 1: LED})})
@@ -56,7 +54,7 @@ def test_a_hash_is_kept_until_its_topic_is_touched() -> None:
 
 
 class TopicHashCounter:
-    """Counts the topics whose hash is made."""
+    """Counts computed topic hashes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -67,7 +65,7 @@ class TopicHashCounter:
         return topic_hash(topic, image)
 
     def in_turns(self, fx: Effects[Any]) -> list[int]:
-        """So many in the first turn, and in each of the others."""
+        """Return the number of hashes in the first slice and in each further one."""
         out = [self.count]
         for part in fx.continuation or ():
             out.append(self.count - sum(out))
@@ -78,7 +76,7 @@ class TopicHashCounter:
 MANY = {f"t{number}": 1 for number in range(3 * MAX_HASHED_PER_SLICE + 1)}
 
 
-def test_who_is_the_first_to_want_very_many_topics_has_them_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consumer_group_join_hashes_many_topics_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(MANY)
     joins = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         "g", "a", 0, None, None, 30_000, [*MANY], None, None, []
@@ -92,7 +90,7 @@ def test_who_is_the_first_to_want_very_many_topics_has_them_looked_at_in_turns(m
     assert sum(len(row.partitions) for row in reply.message.assignment.topic_partitions) == len(MANY)
 
 
-def test_a_share_group_looks_at_very_many_topics_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_group_join_hashes_many_topics_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(MANY)
     joins = GroupRequest(
         None, share_group_heartbeat.ShareGroupHeartbeatRequest("s", "a", 0, None, [*MANY]), 1, "c", "10.0.0.1"
@@ -106,7 +104,7 @@ def test_a_share_group_looks_at_very_many_topics_in_turns(monkeypatch: pytest.Mo
     ]
 
 
-def test_what_a_pattern_stands_for_is_looked_at_while_it_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regex_search_hashes_matching_topics_in_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(MANY)
     shard.heartbeat("a", 0, subscribed_topic_regex="t.*")
     counts = [looks.count]
@@ -118,9 +116,7 @@ def test_what_a_pattern_stands_for_is_looked_at_while_it_is_searched(monkeypatch
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_topics_nobody_has_looked_at_since_a_restart_are_looked_at_in_turns_when_a_member_goes(
-    monkeypatch: pytest.MonkeyPatch, leaves: bool
-) -> None:
+def test_member_removal_after_restart_hashes_topics_in_slices(monkeypatch: pytest.MonkeyPatch, leaves: bool) -> None:
     shard = ConsumerGroupShard(MANY)
     shard.heartbeat("a", 0, subscribed_topic_names=[*MANY])
     shard.heartbeat("b", 0, subscribed_topic_names=[*MANY])
@@ -138,7 +134,7 @@ def test_topics_nobody_has_looked_at_since_a_restart_are_looked_at_in_turns_when
     assert epoch.metadata_hash == shard.consumer.metadata_hash
 
 
-def test_a_share_group_too_looks_at_them_in_turns_when_a_member_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_member_removal_after_restart_hashes_topics_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     shard = ConsumerGroupShard(MANY)
     for name in ("a", "b"):
         joins = GroupRequest(
@@ -153,7 +149,7 @@ def test_a_share_group_too_looks_at_them_in_turns_when_a_member_goes(monkeypatch
     assert (fx.records[-1].value.epoch, fx.records[-1].value.metadata_hash) == (before.epoch + 1, before.metadata_hash)
 
 
-def test_a_classic_groups_topics_are_looked_at_in_turns_when_it_becomes_a_consumer_group(
+def test_upgrade_of_classic_group_hashes_topics_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(MANY)
@@ -165,7 +161,7 @@ def test_a_classic_groups_topics_are_looked_at_in_turns_when_it_becomes_a_consum
     assert (max(counts), sum(counts)) == (MAX_HASHED_PER_SLICE, len(MANY))
 
 
-def test_topics_with_many_partitions_are_more_work_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_with_many_partitions_fill_a_slice_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {f"t{number}": 80 for number in range(100)}
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard(wide)
     joins = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
@@ -176,7 +172,7 @@ def test_topics_with_many_partitions_are_more_work_than_others(monkeypatch: pyte
     assert sum(counts) == len(wide)
 
 
-def test_few_topics_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_topics_are_hashed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, shard = TopicHashCounter(monkeypatch), ConsumerGroupShard({"t": 3})
     shard.heartbeat("a", 0)
     assert looks.count == 1

@@ -1,4 +1,4 @@
-"""Positions committed within transactions: C-104, C-106, C-153 to C-157.
+"""Offsets committed in transactions: C-104, C-106, C-153 to C-157.
 
 Sources: ``OffsetMetadataManager.java``, ``CoordinatorRuntime.java``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
 """
@@ -25,7 +25,7 @@ from ottla.wire.record_batch.batch_header import TRANSACTIONAL_BIT
 from ottla.wire.record_batch.control_record import ControlRecordType, EndTransactionMarker
 
 
-def test_positions_are_seen_once_their_transaction_commits() -> None:
+def test_pending_offsets_become_visible_on_commit() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -38,7 +38,7 @@ def test_positions_are_seen_once_their_transaction_commits() -> None:
     run(house, story)
 
 
-def test_positions_of_an_aborted_transaction_are_never_seen() -> None:
+def test_pending_offsets_of_aborted_transaction_are_never_visible() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -56,7 +56,7 @@ def test_positions_of_an_aborted_transaction_are_never_seen() -> None:
 @pytest.mark.behaviour("C-106")
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_log_that_is_read_again_says_the_same(*, commits: bool, ended: bool) -> None:
+def test_pending_offsets_are_restored_by_reload(*, commits: bool, ended: bool) -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -82,7 +82,7 @@ def test_a_log_that_is_read_again_says_the_same(*, commits: bool, ended: bool) -
 
 
 @pytest.mark.behaviour("C-104")
-def test_a_transactions_positions_are_one_batch_of_its_producer() -> None:
+def test_txn_offset_commit_writes_one_transactional_batch() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -100,7 +100,7 @@ def test_a_transactions_positions_are_one_batch_of_its_producer() -> None:
     run(house, story)
 
 
-def test_very_many_positions_go_in_slices_and_the_marker_behind_them_has_them_all() -> None:
+def test_txn_offset_commit_of_many_offsets_in_slices_precedes_marker() -> None:
     house, rows = PendingOffsetsNode(), 2 * RECORDS_PER_STEP + 1
 
     async def story() -> None:
@@ -156,7 +156,7 @@ SAID = [
 
 @pytest.mark.behaviour("C-153")
 @pytest.mark.parametrize("row", SAID, ids=str)
-def test_what_the_transactions_coordinator_says_and_what_the_producer_hears(
+def test_txn_offset_commit_maps_verification_errors(
     row: VerificationErrorCase,
 ) -> None:
     house = PendingOffsetsNode(row.said)
@@ -183,7 +183,7 @@ REFUSED = [
 
 @pytest.mark.behaviour("C-153")
 @pytest.mark.parametrize(("what", "code"), REFUSED, ids=str)
-def test_what_is_refused(what: dict[str, Any], code: ErrorCode) -> None:
+def test_txn_offset_commit_invalid_request_returns_error_code(what: dict[str, Any], code: ErrorCode) -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -206,7 +206,9 @@ MEMBERS = [
 @pytest.mark.parametrize(
     ("generation", "member", "code", "what"), MEMBERS, ids=lambda x: x if isinstance(x, str) else ""
 )
-def test_who_may_commit_while_a_group_has_members(generation: int, member: str, code: ErrorCode, what: str) -> None:
+def test_txn_offset_commit_checks_member_of_group_with_members(
+    generation: int, member: str, code: ErrorCode, what: str
+) -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -218,7 +220,7 @@ def test_who_may_commit_while_a_group_has_members(generation: int, member: str, 
     run(house, story)
 
 
-def test_a_producer_that_was_fenced_in_this_partition_is_told_before_anybody_is_asked() -> None:
+def test_txn_offset_commit_fenced_producer_is_refused_before_verification() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -229,7 +231,7 @@ def test_a_producer_that_was_fenced_in_this_partition_is_told_before_anybody_is_
     run(house, story)
 
 
-def test_an_abort_that_overtakes_the_coordinators_answer_wins() -> None:
+def test_txn_offset_commit_verified_after_abort_returns_invalid_txn_state() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:
@@ -245,7 +247,7 @@ def test_an_abort_that_overtakes_the_coordinators_answer_wins() -> None:
 
 
 @pytest.mark.behaviour("C-143")
-def test_markers_for_a_partition_that_is_not_served_here_are_tried_elsewhere() -> None:
+def test_end_transaction_of_partition_not_led_returns_not_leader_or_follower() -> None:
     house = PendingOffsetsNode(led=False)
 
     async def story() -> None:
@@ -254,7 +256,7 @@ def test_markers_for_a_partition_that_is_not_served_here_are_tried_elsewhere() -
     run(house, story)
 
 
-def test_a_marker_is_done_and_positions_are_shown_when_it_is_committed() -> None:
+def test_end_transaction_completes_when_marker_is_committed() -> None:
     house = PendingOffsetsNode(followed=True)
 
     async def story() -> None:
@@ -281,7 +283,7 @@ def test_a_marker_is_done_and_positions_are_shown_when_it_is_committed() -> None
     run(house, story)
 
 
-def test_a_marker_that_the_log_refuses_changes_nothing() -> None:
+def test_end_transaction_marker_refused_by_log_changes_no_offset() -> None:
     house = PendingOffsetsNode()
 
     async def story() -> None:

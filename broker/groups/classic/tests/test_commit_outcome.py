@@ -1,4 +1,4 @@
-"""What a group becomes by a record it becomes when the record is committed; who waits is always answered."""
+"""Effects of committed and refused group records: state changes on commit, and every pending request is answered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.wire.messages import join_group, leave_group
 
 
 def waiting(stage: GroupShardFixture) -> GroupShardFixture:
-    """From now on what is written is committed when the test says so."""
+    """Leave written records uncommitted until the test commits them."""
     stage.commits = False
     return stage
 
@@ -23,7 +23,7 @@ def waiting(stage: GroupShardFixture) -> GroupShardFixture:
 # ---------------------------------------------------------------------- new groups
 
 
-def test_a_group_exists_once_its_record_is_committed() -> None:
+def test_join_group_new_group_created_when_record_committed() -> None:
     stage = waiting(GroupShardFixture())
     assert stage.join("a") is None
     assert stage.machine.classic_groups.groups == {}
@@ -33,7 +33,7 @@ def test_a_group_exists_once_its_record_is_committed() -> None:
     assert stage.group.state is ClassicGroupState.EMPTY
 
 
-def test_a_group_whose_record_is_refused_does_not_exist() -> None:
+def test_join_group_record_refused_creates_no_group() -> None:
     stage = waiting(GroupShardFixture())
     stage.join("a", version=6)
     stage.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -42,7 +42,7 @@ def test_a_group_whose_record_is_refused_does_not_exist() -> None:
     assert stage.machine.classic_groups.groups == {}
 
 
-def test_two_who_make_the_same_group_are_in_it_both() -> None:
+def test_join_group_two_members_creating_same_group_are_both_members() -> None:
     stage = waiting(GroupShardFixture(initial_rebalance_delay_ms=3000))
     stage.join("a", version=3)
     stage.join("b", version=3)
@@ -54,7 +54,7 @@ def test_two_who_make_the_same_group_are_in_it_both() -> None:
 
 
 def assigning() -> tuple[GroupShardFixture, list[str], int]:
-    """The follower waits, the leader's assignment is written and not committed."""
+    """Return a group with a follower that waits while the leader's assignment is written and not committed."""
     stage, members = in_state("completing")
     waiting(stage)
     generation = stage.group.generation
@@ -66,7 +66,7 @@ def assigning() -> tuple[GroupShardFixture, list[str], int]:
     return stage, members, generation
 
 
-def test_an_assignment_is_in_force_once_it_is_committed() -> None:
+def test_sync_group_assignment_takes_effect_when_record_committed() -> None:
     stage, members, generation = assigning()
     assert stage.group.members[members[1]].assignment != b"share"
     stage.settle()
@@ -79,7 +79,7 @@ def test_an_assignment_is_in_force_once_it_is_committed() -> None:
     assert stage.beat(members[0], generation) == 0
 
 
-def test_an_assignment_that_is_refused_sends_everybody_round_again() -> None:
+def test_sync_group_assignment_refused_restarts_rebalance() -> None:
     stage, members, generation = assigning()
     stage.settle(ErrorCode.NOT_COORDINATOR)
     assert {stage.answers[t].error_code for t in ("leader", "follower")} == {ErrorCode.NOT_COORDINATOR}
@@ -91,7 +91,7 @@ def test_an_assignment_that_is_refused_sends_everybody_round_again() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR])
-def test_an_assignment_of_a_generation_that_is_over_changes_nothing(error: ErrorCode) -> None:
+def test_sync_group_assignment_committed_after_generation_ended_is_ignored(error: ErrorCode) -> None:
     stage, members, generation = assigning()
     stage.join("leader again", members[0], names=("range", "more"))
     assert stage.answers["follower"].error_code == ErrorCode.REBALANCE_IN_PROGRESS, "it did not wait for the record"
@@ -110,7 +110,7 @@ def _assigned(generation: int) -> Any:
     return LeaderAssignment("g", generation, {})
 
 
-def test_a_group_that_is_gone_is_not_assigned_anything() -> None:
+def test_sync_group_assignment_committed_after_group_removed_is_ignored() -> None:
     stage = GroupShardFixture()
     stage.unsettled.append(_assigned(3))
     stage.settle()
@@ -127,7 +127,7 @@ def static_group() -> tuple[GroupShardFixture, str]:
     return waiting(stage), first.member_id
 
 
-def test_a_static_member_keeps_its_old_id_until_the_new_one_is_committed() -> None:
+def test_static_member_rejoin_keeps_old_id_until_record_committed() -> None:
     stage, old = static_group()
     assert stage.join("b", instance="i") is None
     assert list(stage.group.members) == [old]
@@ -144,14 +144,14 @@ def test_a_static_member_keeps_its_old_id_until_the_new_one_is_committed() -> No
     assert stage.group.members == {}, "its session began with its answer"
 
 
-def test_before_v9_a_leader_that_comes_back_is_told_of_its_old_id() -> None:
+def test_static_leader_rejoin_before_v9_returns_old_leader_id() -> None:
     stage, old = static_group()
     stage.commits = True
     answer = stage.join("b", instance="i", version=8)
     assert (answer.leader, answer.skip_assignment, answer.members) == (old, False, [])
 
 
-def test_a_follower_that_comes_back_hears_who_leads() -> None:
+def test_static_follower_rejoin_returns_leader_id() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=100)
     stage.join("a", instance="i", version=9)
     stage.join("b", instance="k", version=9)
@@ -163,7 +163,7 @@ def test_a_follower_that_comes_back_hears_who_leads() -> None:
     assert follower not in stage.group.members
 
 
-def test_a_static_member_whose_record_is_refused_stays_who_it_was() -> None:
+def test_static_member_rejoin_record_refused_keeps_old_member_id() -> None:
     stage, old = static_group()
     stage.join("b", instance="i")
     stage.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -174,7 +174,7 @@ def test_a_static_member_whose_record_is_refused_stays_who_it_was() -> None:
     assert stage.beat(old, 1) == 0
 
 
-def test_a_static_member_whose_group_went_on_meanwhile_joins_like_any() -> None:
+def test_static_member_rejoin_after_group_left_stable_starts_rebalance() -> None:
     stage, old = static_group()
     stage.join("b", instance="i")
     stage.join("old leader rejoins", old, instance="i")
@@ -184,14 +184,14 @@ def test_a_static_member_whose_group_went_on_meanwhile_joins_like_any() -> None:
     assert list(stage.group.members) == ["i-id-b"]
 
 
-def test_a_static_member_that_changes_the_choice_of_protocol_starts_a_rebalance() -> None:
+def test_static_member_rejoin_changing_protocol_choice_starts_rebalance() -> None:
     stage, _ = static_group()
     answer = stage.join("b", instance="i", names=("sticky", "range"))
     assert (answer.generation_id, answer.protocol_name) == (2, "sticky")
     assert not answer.skip_assignment
 
 
-def test_a_static_member_that_comes_back_during_a_rebalance_fences_the_one_who_waits() -> None:
+def test_static_member_rejoin_during_rebalance_fences_waiting_instance() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     stage.join("a", instance="i", version=9)
     stage.join("b", instance="i", version=9)
@@ -206,7 +206,7 @@ def test_a_static_member_that_comes_back_during_a_rebalance_fences_the_one_who_w
     stage.join("c", "i-id-b", instance="i")
 
 
-def test_the_record_of_a_static_member_says_what_it_says_now() -> None:
+def test_static_member_rejoin_record_holds_its_new_timeouts_and_subscription() -> None:
     stage, _ = static_group()
     request = join_group.JoinGroupRequest(
         "g", 7_000, 8_000, "", "i", "consumer", [join_group.JoinGroupRequestProtocol("range", b"fresh")]
@@ -217,10 +217,10 @@ def test_the_record_of_a_static_member_says_what_it_says_now() -> None:
     assert row.assignment == b"mine"
 
 
-# ---------------------------------------------------------------------- who waits is answered
+# ---------------------------------------------------------------------- pending requests are answered
 
 
-def test_everybody_who_is_parked_hears_that_the_coordinator_goes() -> None:
+def test_shard_unloaded_answers_parked_joins_and_syncs_not_coordinator() -> None:
     stage, members = in_state("preparing")
     stage.apply(stage.machine.handle(stage.now, ShardUnloaded(ErrorCode.NOT_COORDINATOR)))
     answer = stage.answers["leader comes"]
@@ -231,7 +231,7 @@ def test_everybody_who_is_parked_hears_that_the_coordinator_goes() -> None:
     assert stage.answers["waits"].error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_request_sent_again_lets_the_first_one_go() -> None:
+def test_join_and_sync_sent_again_answers_first_rebalance_in_progress() -> None:
     stage, members = in_state("preparing")
     stage.join("again", members[0])
     assert stage.answers["leader comes"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -248,7 +248,7 @@ def test_a_request_sent_again_lets_the_first_one_go() -> None:
     ("version", "instance", "stays"),
     [(3, None, False), (3, "i", True), (9, "i", True)],
 )
-def test_who_hangs_up_and_can_never_come_back_is_not_waited_for(
+def test_disconnect_during_join_removes_dynamic_member_without_known_id(
     version: int, instance: str | None, stays: bool
 ) -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
@@ -259,7 +259,7 @@ def test_who_hangs_up_and_can_never_come_back_is_not_waited_for(
     assert "other" not in stage.answers
 
 
-def test_who_hangs_up_under_an_id_it_knows_is_waited_for() -> None:
+def test_disconnect_during_join_keeps_member_with_known_id() -> None:
     stage, members = in_state("preparing")
     fresh = stage.enter("new")
     for ticket in ("new", "leader comes", "nobody"):
@@ -285,7 +285,9 @@ def test_who_hangs_up_under_an_id_it_knows_is_waited_for() -> None:
         (3000, 2_000, [1000], 3000),
     ],
 )
-def test_how_long_a_first_rebalance_takes(delay: int, rebalance: int, joins_at: list[int], ends_at: int) -> None:
+def test_initial_rebalance_delay_extends_up_to_rebalance_timeout(
+    delay: int, rebalance: int, joins_at: list[int], ends_at: int
+) -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=delay)
 
     def join(ticket: str) -> None:
@@ -303,7 +305,7 @@ def test_how_long_a_first_rebalance_takes(delay: int, rebalance: int, joins_at: 
     assert len(stage.answers["first"].members) == 1 + len(joins_at)
 
 
-def test_a_promised_member_that_does_not_come_ends_even_the_first_wait() -> None:
+def test_initial_rebalance_pending_member_expiry_completes_join() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=60_000)
     stage.join("a?")
     stage.join("b", version=3)
@@ -311,7 +313,7 @@ def test_a_promised_member_that_does_not_come_ends_even_the_first_wait() -> None
     assert stage.answers["b"].generation_id == 1, "G removePendingMemberAndUpdateClassicGroup"
 
 
-def test_in_the_first_wait_who_leaves_does_not_end_it() -> None:
+def test_initial_rebalance_pending_member_leave_does_not_complete_join() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=60_000)
     promised = stage.join("a?").member_id
     stage.join("b", version=3)
@@ -319,7 +321,7 @@ def test_in_the_first_wait_who_leaves_does_not_end_it() -> None:
     assert "b" not in stage.answers, "G maybeCompleteJoinPhase"
 
 
-def test_a_new_member_is_waited_for_five_minutes_not_its_session() -> None:
+def test_new_member_in_join_has_five_minute_timeout() -> None:
     stage, members = in_state("preparing")
     stage.enter("new")
     for _ in range(4):
@@ -333,7 +335,7 @@ def test_a_new_member_is_waited_for_five_minutes_not_its_session() -> None:
 # ---------------------------------------------------------------------- standing up
 
 
-def test_groups_stand_up_in_slices_as_their_records_say() -> None:
+def test_shard_loaded_restores_classic_groups_in_slices() -> None:
     stage, members = stable(2)
     value = stage.machine.classic_groups.persisted_groups["g"]
     again = GroupShardFixture()
@@ -348,7 +350,7 @@ def test_groups_stand_up_in_slices_as_their_records_say() -> None:
     assert (group.generation, group.leader, group.protocol, list(group.members)) == (2, members[0], "range", members)
 
 
-def test_a_member_from_before_rebalance_timeouts_has_its_session_for_one() -> None:
+def test_shard_loaded_member_without_rebalance_timeout_uses_session_timeout() -> None:
     stage, members = stable(1)
     value = stage.machine.classic_groups.persisted_groups["g"]
     value.members[0].rebalance_timeout = -1

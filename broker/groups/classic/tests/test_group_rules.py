@@ -1,7 +1,6 @@
-"""Classic groups rule by rule: who gets which answer in which state, each with where Kafka 4.3.1 has it.
+"""Response of classic groups for each group state, each row with its place in Kafka 4.3.1.
 
-G is ``GroupMetadataManager.java``, C ``ClassicGroup.java``, O ``OffsetMetadataManager.java``; a trap is a number of the
-list of behaviours easily got wrong.
+G is ``GroupMetadataManager.java``, C ``ClassicGroup.java``, O ``OffsetMetadataManager.java``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ STATES = {
 
 
 def in_state(name: str, **settings: int) -> tuple[GroupShardFixture, list[str]]:
-    """A group of a leader and a follower in a state: (stage, [leader, follower]). "nobody": there is no group."""
+    """Return a group of a leader and a follower in a state and their ids; no group exists in state "nobody"."""
     if name == "nobody":
         return GroupShardFixture(**settings), ["c-leader", "c-follower"]
     stage, members = stable(2)
@@ -75,14 +74,16 @@ HEARTBEAT = [
 
 
 @pytest.mark.parametrize(("state", "who", "ahead", "code", "source"), HEARTBEAT)
-def test_heartbeat(state: str, who: int | None, ahead: int, code: E, source: str) -> None:
+def test_heartbeat_in_each_group_state_returns_error_code(
+    state: str, who: int | None, ahead: int, code: E, source: str
+) -> None:
     stage, members = in_state(state)
     member = "stranger" if who is None else members[who]
     assert stage.beat(member, generation_of(stage) + ahead) == code, source
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
-def test_a_heartbeat_of_a_member_renews_its_session(state: str) -> None:
+def test_heartbeat_of_a_member_renews_its_session(state: str) -> None:
     stage, members = in_state(state)
     stage.wait(9_000)
     stage.beat(members[1], stage.group.generation)
@@ -108,7 +109,9 @@ SYNC = [
 
 
 @pytest.mark.parametrize(("state", "who", "ahead", "said", "code", "source"), SYNC)
-def test_sync(state: str, who: int | None, ahead: int, said: dict[str, Any], code: E | None, source: str) -> None:
+def test_sync_group_in_each_group_state_returns_error_code(
+    state: str, who: int | None, ahead: int, said: dict[str, Any], code: E | None, source: str
+) -> None:
     stage, members = in_state(state)
     member = "stranger" if who is None else members[who]
     request = s.SyncGroupRequest("g", generation_of(stage) + ahead, member, None, "consumer", "range")
@@ -118,14 +121,14 @@ def test_sync(state: str, who: int | None, ahead: int, said: dict[str, Any], cod
     assert (None if answer is None else answer.error_code) == code, source
 
 
-def test_before_there_is_a_protocol_none_is_inconsistent() -> None:
+def test_sync_group_without_selected_protocol_is_not_inconsistent() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     member = stage.enter("a")
     request = s.SyncGroupRequest("g", 0, member, None, "consumer", "whatever")
     assert stage.send("sync", request, 5).error_code == E.REBALANCE_IN_PROGRESS, "G isProtocolInconsistent: null is not"
 
 
-def test_a_group_without_id_has_no_members() -> None:
+def test_sync_and_join_group_empty_group_id_returns_invalid_group_id() -> None:
     request = s.SyncGroupRequest("", 0, "m")
     assert GroupShardFixture().send("sync", request, 5).error_code == E.INVALID_GROUP_ID
     assert GroupShardFixture().send("join", j.JoinGroupRequest("", 10_000), 9).error_code == E.INVALID_GROUP_ID
@@ -149,7 +152,9 @@ JOIN = [
 
 
 @pytest.mark.parametrize(("state", "member", "said", "code", "source"), JOIN)
-def test_join(state: str, member: str, said: dict[str, Any], code: E, source: str) -> None:
+def test_join_group_invalid_request_returns_error_code(
+    state: str, member: str, said: dict[str, Any], code: E, source: str
+) -> None:
     stage, _ = in_state(state)
     request = j.JoinGroupRequest(
         "g", 10_000, 30_000, member, None, "consumer", [j.JoinGroupRequestProtocol("range", b"x")]
@@ -162,17 +167,17 @@ def test_join(state: str, member: str, said: dict[str, Any], code: E, source: st
     assert (answer.generation_id, answer.protocol_name) == (-1, None)
 
 
-def test_a_refusal_before_v7_names_an_empty_protocol() -> None:
+def test_join_group_refused_before_v7_returns_empty_protocol() -> None:
     assert GroupShardFixture().join("a", "x", version=6).protocol_name == ""
 
 
-def test_a_refused_join_has_made_its_group_all_the_same() -> None:
+def test_join_group_refused_creates_empty_group() -> None:
     stage = GroupShardFixture()
     assert stage.join("a", names=()).error_code == E.INCONSISTENT_GROUP_PROTOCOL
     assert stage.group.state is ClassicGroupState.EMPTY, "G classicGroupJoinToClassicGroup: isNewGroup"
 
 
-# (state, largest group, who comes, whether there is room)
+# (state, group.max.size, joining member, whether it is admitted)
 ROOM = [
     ("empty", 1, "", True, "G acceptJoiningMember: EMPTY"),
     ("stable", 2, "", False, "G acceptJoiningMember: STABLE counts members"),
@@ -188,7 +193,9 @@ ROOM = [
 
 
 @pytest.mark.parametrize(("state", "largest", "who", "room", "source"), ROOM)
-def test_group_max_size(state: str, largest: int, who: str, room: bool, source: str) -> None:
+def test_join_group_at_group_max_size_returns_group_max_size_reached(
+    state: str, largest: int, who: str, room: bool, source: str
+) -> None:
     stage, (leader, follower) = in_state(state, max_size=largest)
     member = {"": "", "leader": leader, "follower": follower}[who]
     stage.join("comes", member, version=3)
@@ -200,7 +207,7 @@ def test_group_max_size(state: str, largest: int, who: str, room: bool, source: 
         assert member not in stage.group.members, "G classicGroupJoinToClassicGroup: group.remove(memberId)"
 
 
-def test_a_promised_id_is_no_place_in_the_group() -> None:
+def test_pending_member_id_does_not_count_towards_group_max_size() -> None:
     stage, _ = in_state("stable", max_size=3)
     first, second = stage.join("a?").member_id, stage.join("b?").member_id
     stage.join("a", first)
@@ -228,7 +235,9 @@ LEAVE = [
 
 
 @pytest.mark.parametrize(("state", "who", "codes", "after", "source"), LEAVE)
-def test_leave(state: str, who: list[tuple[str, str | None]], codes: list[E], after: str | None, source: str) -> None:
+def test_leave_group_in_each_group_state_returns_member_error_codes(
+    state: str, who: list[tuple[str, str | None]], codes: list[E], after: str | None, source: str
+) -> None:
     stage, members = in_state(state)
     ids = {"leader": members[0], "follower": members[1]}
     if any(name == "promised" for name, _ in who):
@@ -242,14 +251,14 @@ def test_leave(state: str, who: list[tuple[str, str | None]], codes: list[E], af
         assert stage.group.generation - before == (after in ("completing", "empty")), source
 
 
-def test_before_v3_the_one_who_leaves_is_the_answer() -> None:
+def test_leave_group_before_v3_returns_error_at_top_level() -> None:
     stage, members = in_state("stable")
     assert leave(stage, [lg.MemberIdentity("stranger")], 2).error_code == E.UNKNOWN_MEMBER_ID
     answer = leave(stage, [lg.MemberIdentity(members[1])], 2)
     assert (answer.error_code, answer.members) == (0, [])
 
 
-def test_one_who_leaves_while_it_waits_is_answered() -> None:
+def test_leave_group_of_waiting_member_answers_its_pending_request() -> None:
     stage, members = in_state("preparing")
     leave(stage, [lg.MemberIdentity(members[0])])
     refused = stage.answers["leader comes"]
@@ -260,7 +269,7 @@ def test_one_who_leaves_while_it_waits_is_answered() -> None:
     assert stage.answers["waits"].error_code == E.UNKNOWN_MEMBER_ID
 
 
-def test_a_parked_join_before_v7_is_refused_in_words_it_knows() -> None:
+def test_pending_join_before_v7_removed_member_gets_empty_protocol() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     stage.join("a", version=3)
     leave(stage, [lg.MemberIdentity(next(iter(stage.group.members)))])
@@ -285,7 +294,9 @@ COMMIT = [
 
 
 @pytest.mark.parametrize(("state", "who", "generation", "version", "code", "source"), COMMIT)
-def test_commit(state: str, who: str, generation: int, version: int, code: E, source: str) -> None:
+def test_offset_commit_in_each_group_state_returns_error_code(
+    state: str, who: str, generation: int, version: int, code: E, source: str
+) -> None:
     stage, members = in_state(state)
     member = members[1] if who == "follower" else who
     new = [OffsetToCommit("t", bytes(16), 0, 5, -1, "")]
@@ -295,7 +306,7 @@ def test_commit(state: str, who: str, generation: int, version: int, code: E, so
     assert (stage.machine.offsets.get("g", "t", 0) is not None) == (code is E.NONE)
 
 
-def test_a_commit_with_an_instance_id_speaks_for_a_member() -> None:
+def test_offset_commit_with_unknown_instance_id_returns_unknown_member_id() -> None:
     stage, _ = in_state("stable")
     event = CommitOffsets("commit", "g", "", "nobody", -1, -1, [], 9)
     stage.apply(stage.machine.handle(stage.now, event))
@@ -303,7 +314,7 @@ def test_a_commit_with_an_instance_id_speaks_for_a_member() -> None:
 
 
 @pytest.mark.parametrize(("state", "lives"), [("stable", True), ("preparing", True)])
-def test_a_commit_renews_a_session(state: str, lives: bool) -> None:
+def test_offset_commit_renews_member_session(state: str, lives: bool) -> None:
     stage, members = in_state(state)
     stage.wait(9_000)
     stage.apply(stage.machine.handle(stage.now, CommitOffsets("c", "g", members[1], None, 2, -1, [], 9)))
@@ -322,7 +333,7 @@ def test_a_commit_renews_a_session(state: str, lives: bool) -> None:
         ("stable", E.NON_EMPTY_GROUP),
     ],
 )
-def test_delete_group(state: str, code: E) -> None:
+def test_delete_group_in_each_group_state_returns_error_code(state: str, code: E) -> None:
     stage, _ = in_state(state)
     if state == "empty":
         for partition in range(3):
@@ -340,7 +351,7 @@ def subscription(*topics: str) -> bytes:
     return b"\x00\x01" + compiler.encode(ConsumerProtocolSubscription(list(topics)), 1)
 
 
-def test_delete_offsets_spares_what_somebody_reads() -> None:
+def test_delete_offsets_of_subscribed_topics_keeps_them() -> None:
     stage, (leader, follower) = in_state("stable")
     for member, topic in ((leader, "a"), (follower, "b")):
         stage.group.set_protocols(stage.group.members[member], [("range", subscription(topic))])
@@ -355,7 +366,7 @@ def test_delete_offsets_spares_what_somebody_reads() -> None:
 @pytest.mark.parametrize(
     ("raw", "kept"), [(b"\x00", {"a"}), (b"\x00\x01\xff", {"a"}), (subscription("b"), set()), (b"", {"a"})]
 )
-def test_what_cannot_be_told_to_be_unread_is_kept(raw: bytes, kept: set[str]) -> None:
+def test_delete_offsets_undecodable_subscription_keeps_offsets(raw: bytes, kept: set[str]) -> None:
     stage, members = in_state("stable")
     for member in members:
         stage.group.set_protocols(stage.group.members[member], [("range", raw)])
@@ -363,7 +374,7 @@ def test_what_cannot_be_told_to_be_unread_is_kept(raw: bytes, kept: set[str]) ->
     assert stage.answers["delete"] == kept, "C computeSubscribedTopics"
 
 
-def test_delete_offsets_of_other_groups() -> None:
+def test_delete_offsets_of_unknown_empty_or_non_consumer_group() -> None:
     stage, _ = in_state("nobody")
     stage.apply(stage.machine.handle(stage.now, DeleteOffsets("nobody", "g", [("a", 0)])))
     assert stage.answers["nobody"].code is E.GROUP_ID_NOT_FOUND
@@ -378,7 +389,7 @@ def test_delete_offsets_of_other_groups() -> None:
     assert stage.answers["empty"] == set()
 
 
-def test_a_request_that_names_an_instance_is_fenced_by_another_of_that_name() -> None:
+def test_heartbeat_with_instance_id_of_other_member_returns_fenced_instance_id() -> None:
     stage = GroupShardFixture()
     first = stage.join("a", instance="i", version=9)
     stage.sync("s", first.member_id, 1, {})
@@ -387,7 +398,7 @@ def test_a_request_that_names_an_instance_is_fenced_by_another_of_that_name() ->
         assert stage.send(f"beat {instance}", beat, 4).error_code == code, "C validateMember"
 
 
-def test_static_members_that_name_no_rebalance_timeout_are_not_waited_for_without_a_pause() -> None:
+def test_static_members_without_rebalance_timeout_are_checked_once_a_second() -> None:
     stage = GroupShardFixture()
     first = stage.join("a", instance="i", version=9, rebalance_ms=0)
     stage.sync("s", first.member_id, 1, {})

@@ -1,4 +1,4 @@
-"""Classic groups: which timers run when, and what a group forgets with a member.
+"""Timers of classic groups, and the state a group drops with a member.
 
 G is ``GroupMetadataManager.java``, C ``ClassicGroup.java`` (apache/kafka 4.3.1).
 """
@@ -25,11 +25,11 @@ MINUTES_MS = 60_000
 
 
 def armed(stage: GroupShardFixture) -> dict[Any, int]:
-    """When each timer that is set is due."""
+    """Return the deadline of each armed timer."""
     return {key: at for at, count, key in stage._heap if stage._armed.get(key) == count}
 
 
-def test_the_first_look_for_what_is_over_comes_an_interval_after_loading() -> None:
+def test_first_expiration_check_runs_one_interval_after_loading() -> None:
     stage = GroupShardFixture(expiry_every_ms=600_000)
     stage.now = 5_000
     stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
@@ -38,20 +38,20 @@ def test_the_first_look_for_what_is_over_comes_an_interval_after_loading() -> No
     assert armed(stage) == {("expire",): 1_205_000}
 
 
-def test_g_a_new_member_that_waits_has_five_minutes() -> None:
+def test_new_member_in_join_has_five_minute_session() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     member = stage.enter("a")
     assert armed(stage)["session", "g", member] == 5 * MINUTES_MS, "CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS"
 
 
 @pytest.mark.parametrize(("said", "taken"), [(-1, 10_000), (0, 0), (1, 1)])
-def test_only_a_rebalance_timeout_nobody_named_is_the_sessions(said: int, taken: int) -> None:
+def test_join_group_v0_rebalance_timeout_defaults_to_session_timeout(said: int, taken: int) -> None:
     stage = GroupShardFixture()
     stage.join("a", version=3, rebalance_ms=said)
     assert stage.group.rebalance_timeout_ms == taken, "JoinGroup v0 has one timeout for both"
 
 
-def test_a_generation_that_begins_waits_for_its_syncs_and_no_more_for_joins() -> None:
+def test_new_generation_arms_sync_timer_and_cancels_join_timer() -> None:
     stage, members = stable(2)
     for member in members:
         stage.join(f"again {member}", member)
@@ -62,7 +62,7 @@ def test_a_generation_that_begins_waits_for_its_syncs_and_no_more_for_joins() ->
     assert fx.timers == [], "one that fires all the same changes nothing"
 
 
-def test_once_all_have_synced_nobody_is_waited_for() -> None:
+def test_all_members_synced_cancels_sync_timer() -> None:
     stage, members = stable(2)
     for member in members:
         stage.join(f"again {member}", member)
@@ -73,7 +73,7 @@ def test_once_all_have_synced_nobody_is_waited_for() -> None:
     assert ("sync", "g") not in armed(stage), "G removePendingSyncMember"
 
 
-def test_a_rebalance_that_begins_waits_for_no_sync() -> None:
+def test_new_rebalance_cancels_sync_timer() -> None:
     stage, members = stable(2)
     for member in members:
         stage.join(f"again {member}", member)
@@ -84,7 +84,7 @@ def test_a_rebalance_that_begins_waits_for_no_sync() -> None:
     assert armed(stage)["join", "g"] == stage.now + 30_000
 
 
-def test_a_member_that_goes_leaves_no_session_and_no_pending_sync() -> None:
+def test_removed_member_leaves_no_session_timer_and_no_pending_sync() -> None:
     stage, members = stable(2)
     for member in members:
         stage.join(f"again {member}", member)
@@ -99,7 +99,7 @@ def test_a_member_that_goes_leaves_no_session_and_no_pending_sync() -> None:
     assert ("session", "g", members[0]) in armed(stage)
 
 
-def test_who_leaves_takes_its_session_along() -> None:
+def test_remove_member_cancels_its_session_timer() -> None:
     stage, (leader, follower) = stable(2)
     fx = rebalance.GroupEffects()
     rebalance.remove_member(stage.group, stage.group.members[follower], fx)
@@ -107,7 +107,7 @@ def test_who_leaves_takes_its_session_along() -> None:
     assert list(stage.group.members) == [leader]
 
 
-def test_a_static_member_that_comes_back_takes_the_session_of_its_old_id_along() -> None:
+def test_static_member_rejoin_cancels_session_of_old_member_id() -> None:
     stage = GroupShardFixture()
     first = stage.join("a", instance="i", version=9)
     stage.sync("s", first.member_id, 1, {})
@@ -117,7 +117,7 @@ def test_a_static_member_that_comes_back_takes_the_session_of_its_old_id_along()
     assert sessions == {second.member_id}
 
 
-def test_the_leader_that_is_back_leads_on_whoever_came_first() -> None:
+def test_leader_that_rejoins_stays_leader() -> None:
     stage, members = stable(3)
     stage.group.leader = members[2]
     for member in members:
@@ -126,7 +126,7 @@ def test_the_leader_that_is_back_leads_on_whoever_came_first() -> None:
     assert stage.group.leader == members[2]
 
 
-def test_of_a_group_that_lost_its_leader_the_first_that_came_leads() -> None:
+def test_group_without_leader_elects_first_member() -> None:
     stage, members = stable(2)
     stage.group.leader = None
     stage.join("follower", members[1], names=("range", "other"))
@@ -135,7 +135,7 @@ def test_of_a_group_that_lost_its_leader_the_first_that_came_leads() -> None:
     assert stage.answers["leader"].leader == members[0]
 
 
-def test_a_member_of_an_old_client_may_name_a_retention_of_nothing() -> None:
+def test_offset_commit_v2_to_v4_with_zero_retention_expires_at_once() -> None:
     stage = GroupShardFixture()
     for ticket, retention, expires in (("kept", -1, -1), ("none", 0, 0), ("some", 7, 7)):
         new = [OffsetToCommit(ticket, bytes(16), 0, 5, -1, "")]
@@ -157,20 +157,22 @@ def test_a_member_of_an_old_client_may_name_a_retention_of_nothing() -> None:
         (ClassicGroupState.PREPARING_REBALANCE, None, 1000, True),
     ],
 )
-def test_c_offset_expiration_condition(state: ClassicGroupState, kind: str | None, age_ms: int, gone: bool) -> None:
+def test_offset_expiration_condition_by_group_state_and_type(
+    state: ClassicGroupState, kind: str | None, age_ms: int, gone: bool
+) -> None:
     group = ClassicGroup("g", state, protocol_type=kind, state_since_ms=50)
     position = OffsetAndMetadata(5, -1, 50, -1, 0, bytes(16), "")
     assert _is_expired(group, position, 1000, 50 + age_ms) is gone
 
 
-def test_a_simple_consumer_in_a_group_with_members_is_refused_by_its_name_and_one_without_a_name_too() -> None:
+def test_offset_commit_of_simple_consumer_to_group_with_members_is_refused() -> None:
     stage, _ = stable(1)
     for ticket, member, generation in (("named", "stranger", -1), ("nameless", "", -1), ("numbered", "", 1)):
         stage.apply(stage.machine.handle(stage.now, CommitOffsets(ticket, "g", member, None, generation, -1, [], 9)))
         assert stage.answers[ticket] == 25, "UNKNOWN_MEMBER_ID"
 
 
-def test_what_a_member_reads_is_what_it_said_under_the_groups_protocol() -> None:
+def test_subscribed_topics_uses_metadata_of_selected_protocol() -> None:
     stage, (member,) = stable(1)
     stage.group.set_protocols(stage.group.members[member], [("other", subscription("a")), ("range", subscription("b"))])
     read: list[set[str] | None] = []

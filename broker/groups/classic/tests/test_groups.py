@@ -20,7 +20,7 @@ from ottla.wire.messages import heartbeat, join_group, leave_group, sync_group
 
 
 class GroupShardFixture:
-    """The shell in miniature: a clock, timers, a log, and the answers by ticket."""
+    """In-memory coordinator shard: clock, timers, log, and replies by pending request."""
 
     def __init__(self, **settings: int) -> None:
         self.machine = GroupStateMachine(GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings}))
@@ -62,7 +62,7 @@ class GroupShardFixture:
                 heapq.heappush(self._heap, (timer.deadline_ms, self._count, timer.key))
 
     def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """The fate of what was written is known."""
+        """Complete the pending writes."""
         while self.unsettled:
             self.apply(self.machine.handle(self.now, WriteResult(self.unsettled.pop(0), error)))
 
@@ -73,7 +73,7 @@ class GroupShardFixture:
         return self.answers.get(ticket)
 
     def wait(self, ms: int) -> None:
-        """Let time pass, firing what is due on the way."""
+        """Advance the clock and fire the timers that become due."""
         until = self.now + ms
         while self._heap and self._heap[0][0] <= until:
             at, count, key = heapq.heappop(self._heap)
@@ -100,7 +100,7 @@ class GroupShardFixture:
         return self.send(ticket, request, version)
 
     def enter(self, ticket: str) -> str:
-        """Join as a new dynamic member, taking the id that is handed out; gives it."""
+        """Join as a new dynamic member with the member id that is handed out; return the id."""
         refused = self.join(ticket + "?")
         assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
         self.join(ticket, refused.member_id)
@@ -124,7 +124,7 @@ class GroupShardFixture:
 
 
 def stable(count: int = 2) -> tuple[GroupShardFixture, list[str]]:
-    """A stable group of that many members, in generation ``count``."""
+    """Return a stable group of ``count`` members in generation ``count``."""
     stage = GroupShardFixture()
     members: list[str] = []
     for number in range(count):
@@ -141,7 +141,7 @@ def stable(count: int = 2) -> tuple[GroupShardFixture, list[str]]:
 
 
 @pytest.mark.behaviour("P-85")
-def test_a_new_member_is_given_its_id_first() -> None:
+def test_join_group_without_member_id_returns_member_id_required_and_id() -> None:
     stage = GroupShardFixture()
     refused = stage.join("a")
     assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -151,18 +151,18 @@ def test_a_new_member_is_given_its_id_first() -> None:
     assert [m.member_id for m in answer.members] == ["c-id-a"]
 
 
-def test_before_version_4_a_member_enters_at_once() -> None:
+def test_join_group_before_v4_admits_member_without_id() -> None:
     assert GroupShardFixture().join("a", version=3).generation_id == 1
 
 
-def test_a_promised_id_expires_with_the_session() -> None:
+def test_pending_member_id_expires_with_session_timeout() -> None:
     stage = GroupShardFixture()
     member = stage.join("a").member_id
     stage.wait(10_001)
     assert stage.join("b", member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_two_members_get_their_shares_and_the_record_holds_them() -> None:
+def test_sync_group_distributes_assignment_and_writes_it_to_record() -> None:
     stage, members = stable(2)
     assert stage.answers[f"sync-{members[1]}"].assignment == b"share of " + members[1].encode()
     assert stage.answers["sync-leader"].assignment == b"share of " + members[0].encode()
@@ -172,7 +172,7 @@ def test_two_members_get_their_shares_and_the_record_holds_them() -> None:
 
 
 @pytest.mark.behaviour("P-86")
-def test_the_first_rebalance_waits_and_is_extended_by_those_who_come() -> None:
+def test_initial_rebalance_delay_is_extended_by_joining_members() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     first = stage.enter("a")
     stage.wait(2000)
@@ -185,7 +185,7 @@ def test_the_first_rebalance_waits_and_is_extended_by_those_who_come() -> None:
 
 
 @pytest.mark.behaviour("P-88")
-def test_a_heartbeat_learns_of_the_rebalance_and_an_old_generation_is_refused() -> None:
+def test_heartbeat_during_rebalance_or_of_old_generation_returns_error() -> None:
     stage, members = stable(2)
     assert stage.beat(members[0], 2) == 0
     stage.enter("new")
@@ -194,7 +194,7 @@ def test_a_heartbeat_learns_of_the_rebalance_and_an_old_generation_is_refused() 
     assert stage.beat("stranger", 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_those_who_do_not_rejoin_are_dropped_when_the_time_is_over() -> None:
+def test_rebalance_timeout_removes_members_that_did_not_rejoin() -> None:
     stage, members = stable(2)
     stage.enter("new")
     stage.join("back", members[0])
@@ -207,7 +207,7 @@ def test_those_who_do_not_rejoin_are_dropped_when_the_time_is_over() -> None:
     assert members[1] not in stage.group.members
 
 
-def test_a_silent_member_is_dropped_after_its_session_and_the_others_rebalance() -> None:
+def test_session_timeout_removes_member_and_starts_rebalance() -> None:
     stage, members = stable(2)
     stage.wait(9000)
     assert stage.beat(members[0], 2) == 0
@@ -219,7 +219,7 @@ def test_a_silent_member_is_dropped_after_its_session_and_the_others_rebalance()
 
 
 @pytest.mark.behaviour("P-87")
-def test_a_member_that_waits_in_join_needs_no_heartbeat() -> None:
+def test_member_waiting_in_join_needs_no_heartbeat() -> None:
     stage, members = stable(2)
     stage.join("leader-back", members[0])
     stage.wait(9_999)
@@ -229,7 +229,7 @@ def test_a_member_that_waits_in_join_needs_no_heartbeat() -> None:
     assert "leader-back" not in stage.answers
 
 
-def test_the_last_member_leaves_an_empty_group_with_its_generation() -> None:
+def test_leave_of_last_member_keeps_empty_group_with_generation() -> None:
     stage, members = stable(1)
     answer = stage.send(
         "leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(members[0])]), 5
@@ -240,7 +240,7 @@ def test_the_last_member_leaves_an_empty_group_with_its_generation() -> None:
     assert stage.machine.classic_groups.persisted_groups["g"].generation == 2
 
 
-def test_a_follower_that_rejoins_unchanged_disturbs_nobody_but_the_leader_does() -> None:
+def test_unchanged_rejoin_of_follower_keeps_group_stable_and_of_leader_rebalances() -> None:
     stage, members = stable(2)
     stage.group.set_protocols(stage.group.members[members[1]], [("range", b"said by x")])
     same = stage.join("x", members[1])
@@ -250,12 +250,12 @@ def test_a_follower_that_rejoins_unchanged_disturbs_nobody_but_the_leader_does()
     assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
-def test_members_that_share_no_protocol_are_refused() -> None:
+def test_join_group_without_common_protocol_returns_inconsistent_group_protocol() -> None:
     stage, _ = stable(1)
     assert stage.join("z", names=("roundrobin",)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_the_protocol_is_chosen_by_vote_among_what_all_support() -> None:
+def test_protocol_is_selected_by_vote_among_protocols_all_members_support() -> None:
     stage = GroupShardFixture(initial_rebalance_delay_ms=100)
     for ticket, names in (("a", ("x", "range")), ("b", ("range", "x")), ("d", ("range", "y", "x"))):
         stage.join(ticket, names=names, version=3)
@@ -263,7 +263,7 @@ def test_the_protocol_is_chosen_by_vote_among_what_all_support() -> None:
     assert {stage.answers[t].protocol_name for t in "abd"} == {"range"}
 
 
-def test_a_late_sync_costs_the_membership() -> None:
+def test_sync_timeout_removes_member_despite_heartbeats() -> None:
     stage, members = stable(2)
     stage.join("l", members[0])
     stage.join("f", members[1])
@@ -279,7 +279,7 @@ def test_a_late_sync_costs_the_membership() -> None:
 
 
 @pytest.mark.behaviour("P-89")
-def test_a_static_member_comes_back_without_a_rebalance_and_fences_its_old_self() -> None:
+def test_static_member_rejoin_skips_rebalance_and_fences_old_member_id() -> None:
     stage = GroupShardFixture()
     first = stage.join("a", instance="i1", version=9)
     stage.sync("s1", first.member_id, 1, {first.member_id: b"mine"})
@@ -294,7 +294,7 @@ def test_a_static_member_comes_back_without_a_rebalance_and_fences_its_old_self(
     assert [m.member_id for m in stage.machine.classic_groups.persisted_groups["g"].members] == [again.member_id]
 
 
-def test_a_static_member_may_leave_by_its_instance_id() -> None:
+def test_leave_group_by_instance_id_removes_static_member() -> None:
     stage = GroupShardFixture()
     stage.join("a", instance="i1")
     answer = stage.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("", "i1")]), 5)
@@ -302,7 +302,7 @@ def test_a_static_member_may_leave_by_its_instance_id() -> None:
     assert stage.group.members == {}
 
 
-def test_group_max_size_keeps_others_out() -> None:
+def test_join_group_over_group_max_size_returns_group_max_size_reached() -> None:
     stage = GroupShardFixture(max_size=1)
     stage.join("a", version=3)
     assert stage.join("b", version=3).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -316,7 +316,7 @@ def commit(stage: GroupShardFixture, ticket: str, member: str, generation: int, 
 
 
 @pytest.mark.behaviour("P-90")
-def test_only_members_commit_while_there_are_members() -> None:
+def test_offset_commit_with_members_requires_member_id_and_generation() -> None:
     stage, members = stable(1)
     generation = stage.group.generation
     assert commit(stage, "c1", members[0], generation, 5) is ErrorCode.NONE
@@ -329,7 +329,7 @@ def test_only_members_commit_while_there_are_members() -> None:
     assert commit(stage, "c4", "", -1, 8) is ErrorCode.NONE
 
 
-def test_a_restart_replays_the_log_and_members_may_go_on() -> None:
+def test_shard_loaded_restores_groups_and_offsets_from_log() -> None:
     stage, members = stable(2)
     commit(stage, "c", members[0], 2, 41)
     again = GroupShardFixture()

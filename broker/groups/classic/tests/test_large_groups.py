@@ -1,4 +1,4 @@
-"""Very large groups: what touches every member goes in slices, and nobody is forgotten between two of them."""
+"""Very large classic groups: operations on all members run in slices and reach every member."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ JOIN_IS_OVER = TimerExpired(("join", "g"))
 
 
 def crowd(count: int = MANY) -> tuple[GroupShardFixture, list[str]]:
-    """So many who have joined, before their first generation."""
+    """Return a group of ``MANY`` joined members before its first generation."""
     stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
     for number in range(count):
         stage.join(f"join-{number}", version=3)
-    stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))  # they came meanwhile: it waits once more
+    stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))  # they joined meanwhile: the join waits once more
     return stage, list(stage.group.members)
 
 
@@ -45,7 +45,7 @@ def slices(fx: GroupEffects) -> list[GroupEffects]:
 
 
 def all_in(count: int = MANY) -> tuple[GroupShardFixture, list[str]]:
-    """A generation of so many, whose assignment is awaited by all but the leader."""
+    """Return a group of ``MANY`` members of which all but the leader wait for the assignment."""
     stage, members = crowd(count)
     stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))
     for member in members[1:]:
@@ -59,7 +59,7 @@ def sync_of_leader(stage: GroupShardFixture, members: list[str]) -> Any:
     return stage.machine.handle(stage.now, GroupRequest("leader", request, 5, "c", "h")).on_commit_outcome
 
 
-def test_a_generation_begins_in_slices_and_all_hear_of_it_once() -> None:
+def test_large_group_completes_join_in_slices_answering_each_member_once() -> None:
     stage, members = crowd()
     parts = slices(stage.machine.handle(stage.now, JOIN_IS_OVER))
     answers = [reply for part in parts for reply in part.replies]
@@ -71,14 +71,14 @@ def test_a_generation_begins_in_slices_and_all_hear_of_it_once() -> None:
     assert len(stage.group.pending_sync_members) == MANY
 
 
-def test_few_members_hear_at_once() -> None:
+def test_small_group_completes_join_at_once() -> None:
     stage, _ = crowd(RECORDS_PER_STEP)
     fx = stage.machine.handle(stage.now, JOIN_IS_OVER)
     assert (len(fx.replies), fx.continuation) == (RECORDS_PER_STEP, None)
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])
-def test_a_coordinator_that_goes_between_two_slices_answers_the_rest(done: int) -> None:
+def test_shard_unloaded_between_slices_answers_remaining_members(done: int) -> None:
     stage, _ = crowd()
     fx = stage.machine.handle(stage.now, JOIN_IS_OVER)
     assert fx.continuation is not None
@@ -87,7 +87,7 @@ def test_a_coordinator_that_goes_between_two_slices_answers_the_rest(done: int) 
     assert len(answered) == len({r.pending_request for r in answered}) == MANY
 
 
-def test_an_assignment_is_given_out_in_slices() -> None:
+def test_sync_group_distributes_assignment_of_large_group_in_slices() -> None:
     stage, members = all_in()
     parts = slices(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NONE)))
     assert len(parts) == 3
@@ -96,7 +96,7 @@ def test_an_assignment_is_given_out_in_slices() -> None:
     assert stage.group.state is ClassicGroupState.STABLE
 
 
-def test_an_assignment_that_is_refused_is_told_in_slices() -> None:
+def test_sync_group_assignment_refused_answers_large_group_in_slices() -> None:
     stage, members = all_in()
     parts = slices(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NOT_COORDINATOR)))
     told = [r.message.error_code for part in parts for r in part.replies]
@@ -104,7 +104,7 @@ def test_an_assignment_that_is_refused_is_told_in_slices() -> None:
     assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
-def test_who_does_not_sync_in_time_is_dropped_in_slices() -> None:
+def test_sync_timeout_removes_members_of_large_group_in_slices() -> None:
     stage, _ = crowd()
     stage.apply(stage.machine.handle(stage.now, JOIN_IS_OVER))
     parts = slices(stage.machine.handle(stage.now, TimerExpired(("sync", "g"))))
@@ -113,7 +113,7 @@ def test_who_does_not_sync_in_time_is_dropped_in_slices() -> None:
     assert [record.value.generation for part in parts for record in part.records] == [2]  # type: ignore[union-attr]
 
 
-def test_who_did_not_come_back_is_dropped_in_slices() -> None:
+def test_rebalance_timeout_removes_members_of_large_group_in_slices() -> None:
     stage, members = all_in()
     stage.apply(stage.machine.handle(stage.now, WriteResult(sync_of_leader(stage, members), E.NONE)))
     stage.join("again", members[0], version=3)
@@ -123,7 +123,7 @@ def test_who_did_not_come_back_is_dropped_in_slices() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_many_leave_in_slices_and_hear_of_it_together(version: int) -> None:
+def test_leave_group_of_many_members_runs_in_slices_with_one_response(version: int) -> None:
     stage, members = all_in()
     wanted = [leave_group.MemberIdentity(m) for m in [*members, "stranger"]]
     fx = stage.machine.handle(
@@ -136,7 +136,7 @@ def test_many_leave_in_slices_and_hear_of_it_together(version: int) -> None:
     assert stage.group.state is ClassicGroupState.EMPTY
 
 
-def test_before_v3_one_leaves_a_large_group_and_is_told_so() -> None:
+def test_leave_group_before_v3_of_large_group_removes_one_member() -> None:
     stage, members = all_in()
     fx = stage.machine.handle(
         stage.now, GroupRequest("leave", leave_group.LeaveGroupRequest("g", members[0]), 2, "c", "h")
@@ -147,7 +147,7 @@ def test_before_v3_one_leaves_a_large_group_and_is_told_so() -> None:
     assert stage.answers[f"sync-{members[1]}"].error_code == E.REBALANCE_IN_PROGRESS
 
 
-def test_what_a_large_group_reads_is_found_member_by_member() -> None:
+def test_subscribed_topics_of_large_group_are_collected_per_member() -> None:
     stage, _ = all_in()
     for member in stage.group.members.values():
         stage.group.set_protocols(member, [("range", subscription("t"))])
@@ -159,7 +159,7 @@ def test_what_a_large_group_reads_is_found_member_by_member() -> None:
 
 
 @pytest.mark.parametrize("topics", [1, 3])
-def test_positions_go_with_their_topics_at_the_cost_of_the_smaller_number(topics: int) -> None:
+def test_delete_offsets_of_deleted_topics_costs_the_smaller_set(topics: int) -> None:
     stage = GroupShardFixture()
     for number in range(topics):
         commit(stage, f"t{number}")
@@ -180,7 +180,7 @@ def test_positions_go_with_their_topics_at_the_cost_of_the_smaller_number(topics
 
 
 class ParkedRequestsMachine(RegisterStateMachine):
-    """Answers everybody who is parked, one a slice."""
+    """Machine that answers every parked request, one per slice."""
 
     def handle(self, now_ms: int, event: Any) -> Effects[Any]:
         if isinstance(event, WriteResult | ShardLoaded | ShardUnloaded) or not isinstance(event, str):
@@ -188,7 +188,7 @@ class ParkedRequestsMachine(RegisterStateMachine):
         return Effects(continuation=(Effects(replies=[RequestReply(ticket, event)]) for ticket in self.parked))
 
 
-def test_answers_that_go_in_slices_leave_slice_by_slice() -> None:
+def test_replies_in_slices_are_sent_slice_by_slice() -> None:
     house = RegisterRuntime(followed=False)
     house.runtime._machine_of = ParkedRequestsMachine
     start_leading(house)

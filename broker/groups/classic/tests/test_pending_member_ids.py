@@ -1,4 +1,4 @@
-"""Ids that were promised to members who never come: what is kept of them has an end, and who comes is not disturbed."""
+"""Bounds on pending member ids of dynamic members that never join; members that do join are not affected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stage_with_long_sessions() -> GroupShardFixture:
     return GroupShardFixture(max_session_timeout_ms=1_800_000)
 
 
-def test_promised_ids_nobody_uses_are_not_kept_without_end() -> None:
+def test_unused_pending_member_ids_are_bounded() -> None:
     stage = stage_with_long_sessions()
     for number in range(200):
         ask(stage, f"{number}")
@@ -52,7 +52,7 @@ def test_promised_ids_nobody_uses_are_not_kept_without_end() -> None:
     )
 
 
-def test_who_comes_back_with_its_id_is_let_in_whatever_others_ask_for() -> None:
+def test_pending_member_id_of_one_group_survives_requests_in_other_groups() -> None:
     stage = stage_with_long_sessions()
     first = ask(stage, "first", "other", "c")
     for number in range(200):
@@ -63,7 +63,7 @@ def test_who_comes_back_with_its_id_is_let_in_whatever_others_ask_for() -> None:
     assert stage.answers["back"].error_code == ErrorCode.NONE, "one group does not use up what the others may have"
 
 
-def test_a_thousand_consumers_that_come_at_once_all_get_in() -> None:
+def test_thousand_consumers_joining_at_once_all_become_members() -> None:
     stage = stage_with_long_sessions()
     ids = [ask(stage, f"{number}", client="consumer-of-a-service-1") for number in range(1000)]
     stage.wait(1)
@@ -74,7 +74,7 @@ def test_a_thousand_consumers_that_come_at_once_all_get_in() -> None:
     assert stage.machine.classic_groups._pending_member_ids._chars == 0
 
 
-def test_one_that_is_a_member_already_is_not_let_go_for_its_promise() -> None:
+def test_member_is_not_removed_with_its_pending_member_id() -> None:
     stage = stage_with_long_sessions()
     member = ask(stage, "first")
     ask(stage, "back", member=member)
@@ -84,7 +84,7 @@ def test_one_that_is_a_member_already_is_not_let_go_for_its_promise() -> None:
     assert member in stage.machine.classic_groups.groups["g"].members
 
 
-def test_a_promise_is_forgotten_in_time_though_a_group_of_that_name_was_made_anew() -> None:
+def test_pending_member_id_expires_after_group_is_deleted_and_recreated() -> None:
     stage = stage_with_long_sessions()
     ask(stage, "old", client="c")
     stage.apply(stage.machine.handle(stage.now, DeleteGroup("delete", "g")))
@@ -96,7 +96,7 @@ def test_a_promise_is_forgotten_in_time_though_a_group_of_that_name_was_made_ane
     assert stage.machine.classic_groups._pending_member_ids._all == {}
 
 
-def test_a_promise_whose_group_is_deleted_is_forgotten_when_its_time_is_over() -> None:
+def test_pending_member_id_of_deleted_group_expires() -> None:
     stage = stage_with_long_sessions()
     for number in range(20):
         ask(stage, f"{number}", f"g{number}")

@@ -1,4 +1,4 @@
-"""Classic groups under anything: whatever their log holds and whatever clients send, nobody waits for ever."""
+"""Random histories of classic groups: with arbitrary stored records and requests, every request is answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTHING_READ = b"\0\0\0\0"
 
 
 def any_value(rng: random.Random) -> offset_records.GroupMetadataValue:
-    """A group's record as nobody should write it; clients that call themselves an admin tool can."""
+    """Return a group record with arbitrary values, as clients with write access to the topic can produce."""
     rows = [
         offset_records.MemberMetadata(
             *(rng.choice(["a", "b", "", "c"]), rng.choice([None, "i", "k", ""]), "c", "h"),
@@ -50,7 +50,7 @@ class RandomClassicGroupHistory:
         return self.stage.machine.classic_groups.groups
 
     def step(self) -> None:
-        """Time passes, or somebody says something; sometimes what was written is refused."""
+        """Advance the clock or submit an event; refuse some of the writes."""
         rng, stage = self.rng, self.stage
         if rng.random() < 0.3:
             stage.wait(rng.choice([10, 1000, 7000]))
@@ -65,7 +65,7 @@ class RandomClassicGroupHistory:
             assert group.static_member_ids == {m.instance_id: m.id for m in members if m.instance_id is not None}
 
     def event(self) -> Any:
-        """Mostly what a member would say, of itself or of another."""
+        """Return an event mostly as a member would send it, for itself or for another member."""
         rng = self.rng
         ticket = f"t{len(self.asked)}"
         self.asked.append(ticket)
@@ -110,7 +110,7 @@ class RandomClassicGroupHistory:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_whatever_happens_to_groups_all_are_answered_and_members_that_are_silent_go(seed: int) -> None:
+def test_random_operations_answer_every_request_and_expire_silent_members(seed: int) -> None:
     walk = RandomClassicGroupHistory(seed)
     stage = walk.stage
     for name in NAMES if seed % 2 else ():
@@ -125,7 +125,7 @@ def test_whatever_happens_to_groups_all_are_answered_and_members_that_are_silent
     assert [ticket for ticket in walk.asked if ticket not in stage.answers] == []
 
 
-def test_of_a_member_a_record_names_twice_the_last_row_counts() -> None:
+def test_from_record_value_member_listed_twice_last_entry_wins() -> None:
     def row(member: str, instance: str | None, said: bytes) -> offset_records.MemberMetadata:
         return offset_records.MemberMetadata(member, instance, "c", "h", 1, 1, said, b"")
 

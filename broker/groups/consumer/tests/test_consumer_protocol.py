@@ -12,7 +12,7 @@ from ottla.wire.errors import WireError
 
 
 @pytest.mark.parametrize("decode", [consumer_protocol.decode_subscription, consumer_protocol.decode_assignment])
-def test_embedded_metadata_that_no_record_can_hold_is_refused_undecoded(decode: Callable[[bytes], Any]) -> None:
+def test_decode_embedded_metadata_over_record_size_is_refused(decode: Callable[[bytes], Any]) -> None:
     with pytest.raises(WireError, match=f"too large: {consumer_protocol.LARGEST_BYTES + 1} bytes"):
         list(decode(bytes(consumer_protocol.LARGEST_BYTES + 1)))
     list(decode(bytes(100)))

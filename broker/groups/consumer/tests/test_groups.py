@@ -1,4 +1,4 @@
-"""Groups of the new consumer protocol, rule by rule; the numbers are those of the list of facts about coordinators."""
+"""Rules of groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ ROW = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
 T = topic_id_of("t")
 
 
-def test_the_first_member_of_a_group_is_in_epoch_2_and_has_everything() -> None:
-    """162, 165, 166."""
+def test_first_member_joins_at_epoch_2_with_all_partitions() -> None:
     shard = ConsumerGroupShard()
     answer = shard.heartbeat("a", 0)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
@@ -34,20 +33,17 @@ def test_the_first_member_of_a_group_is_in_epoch_2_and_has_everything() -> None:
     assert (group.epoch, group.target_epoch, group.target_computed_ms, group.state) == (2, 2, shard.now, "Stable")
 
 
-def test_a_member_without_an_id_gets_one_from_the_coordinator() -> None:
-    """165, 172."""
+def test_heartbeat_without_member_id_before_v1_returns_generated_id() -> None:
     assert ConsumerGroupShard().heartbeat("", 0, version=0).member_id.startswith("id-")
 
 
-def test_nobody_goes_on_in_a_group_that_is_not_there() -> None:
-    """165."""
+def test_heartbeat_in_unknown_group_returns_group_id_not_found() -> None:
     answer = ConsumerGroupShard().heartbeat("a", 3)
     assert (answer.error_code, answer.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
     assert ConsumerGroupShard().heartbeat("a", -1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_heartbeat_that_says_nothing_new_writes_nothing_and_tells_no_assignment() -> None:
-    """166, 171."""
+def test_unchanged_heartbeat_writes_no_record_and_returns_no_assignment() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
     written = len(shard.log)
@@ -55,8 +51,7 @@ def test_a_heartbeat_that_says_nothing_new_writes_nothing_and_tells_no_assignmen
     assert (answer.member_epoch, answer.assignment, len(shard.log)) == (2, None, written)
 
 
-def test_a_full_request_is_told_what_the_member_has() -> None:
-    """171."""
+def test_full_heartbeat_returns_current_assignment() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
     rows = [ROW(T, [0])]
@@ -67,8 +62,7 @@ def test_a_full_request_is_told_what_the_member_has() -> None:
         assert shard.heartbeat("a", 2, **rest).assignment is None
 
 
-def test_what_a_client_calls_itself_is_written_even_where_nothing_else_changed() -> None:
-    """166."""
+def test_heartbeat_with_new_client_id_writes_member_record() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
     written = len(shard.log)
@@ -78,8 +72,8 @@ def test_what_a_client_calls_itself_is_written_even_where_nothing_else_changed()
     assert (member.client_id, member.client_host, member.rebalance_timeout_ms) == ("other", "/10.0.0.1", 30_000)
 
 
-def test_partitions_are_given_up_before_they_are_given() -> None:
-    """173: UNREVOKED keeps its epoch, UNRELEASED goes ahead and waits."""
+def test_partitions_are_revoked_before_they_are_assigned() -> None:
+    """UNREVOKED keeps its epoch, UNRELEASED goes ahead and waits."""
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
     new = shard.heartbeat("b", 0)
@@ -115,16 +109,15 @@ def test_partitions_are_given_up_before_they_are_given() -> None:
         (1, [ROW(T, [0])], ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
-def test_a_member_speaks_in_its_epoch_or_has_missed_the_last_answer(epoch: int, owned: Any, code: int) -> None:
-    """167: a's epoch is 3, its last 2; it has 0 to 2."""
+def test_heartbeat_epoch_must_be_current_or_previous_with_owned_partitions(epoch: int, owned: Any, code: int) -> None:
+    """A's epoch is 3, its last 2; it has 0 to 2."""
     shard, _, _ = two_reconciled_members()
     member = shard.consumer.members["a"]
     assert (member.epoch, member.previous_epoch) == (3, 2)
     assert shard.heartbeat("a", epoch, topic_partitions=owned).error_code == code
 
 
-def test_a_member_that_joins_again_is_brought_to_its_target() -> None:
-    """167."""
+def test_rejoin_with_epoch_0_returns_target_assignment() -> None:
     shard, a, _ = two_reconciled_members()
     a.epoch = 0
     written = len(shard.log)
@@ -132,16 +125,15 @@ def test_a_member_that_joins_again_is_brought_to_its_target() -> None:
     assert shard.records(written) == []
 
 
-def test_a_group_that_is_full_takes_nobody_new() -> None:
-    """165."""
+def test_heartbeat_in_full_group_returns_group_max_size_reached() -> None:
     shard = ConsumerGroupShard(max_size=1)
     assert shard.heartbeat("a", 0).error_code == 0
     assert shard.heartbeat("b", 0).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert shard.heartbeat("a", 0).error_code == 0
 
 
-def test_who_reads_other_topics_makes_a_new_epoch() -> None:
-    """168, 173: what was dropped is taken away at once."""
+def test_changed_subscription_bumps_group_epoch() -> None:
+    """What was dropped is taken away at once."""
     shard = ConsumerGroupShard({"t": 2, "u": 2})
     shard.heartbeat("a", 0)
     answer = shard.heartbeat("a", 2, subscribed_topic_names=["u"])
@@ -151,8 +143,7 @@ def test_who_reads_other_topics_makes_a_new_epoch() -> None:
     assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (3, {"u": [0, 1]})
 
 
-def test_a_topic_that_grows_is_seen_with_the_next_heartbeat() -> None:
-    """168, 181."""
+def test_topic_with_new_partitions_is_assigned_at_next_heartbeat() -> None:
     shard = ConsumerGroupShard({"t": 2})
     shard.heartbeat("a", 0)
     shard.heartbeat("a", 2)
@@ -163,8 +154,7 @@ def test_a_topic_that_grows_is_seen_with_the_next_heartbeat() -> None:
     assert shard.heartbeat("a", 3).member_epoch == 3
 
 
-def test_a_topic_that_was_touched_but_is_the_same_makes_no_epoch() -> None:
-    """168."""
+def test_topic_metadata_without_change_bumps_no_epoch() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0)
     shard.image({"t": 6})
@@ -173,8 +163,7 @@ def test_a_topic_that_was_touched_but_is_the_same_makes_no_epoch() -> None:
     assert len(shard.log) == written
 
 
-def test_a_target_has_its_time_before_the_next() -> None:
-    """169."""
+def test_target_assignment_is_computed_at_most_once_per_interval() -> None:
     shard = ConsumerGroupShard(assignment_interval_ms=1_000)
     shard.heartbeat("a", 0)
     shard.now += 999
@@ -185,8 +174,7 @@ def test_a_target_has_its_time_before_the_next() -> None:
     assert shard.heartbeat("b", 2).member_epoch == 3
 
 
-def test_a_groups_own_settings_hold_and_are_moved_into_the_nodes_bounds() -> None:
-    """169, 188."""
+def test_group_configs_are_clamped_to_broker_bounds() -> None:
     shard = ConsumerGroupShard()
     shard.image({"t": 6}, consumer_heartbeat_interval_ms="7000", consumer_session_timeout_ms="99999")
     assert shard.heartbeat("a", 0).heartbeat_interval_ms == 7000
@@ -198,8 +186,8 @@ def test_a_groups_own_settings_hold_and_are_moved_into_the_nodes_bounds() -> Non
     assert "a" not in shard.consumer.members
 
 
-def test_the_assignor_most_members_name_is_taken() -> None:
-    """169: range gives 0 and 1 of each topic to the first, uniform deals them out."""
+def test_assignor_named_by_most_members_is_used() -> None:
+    """Range gives 0 and 1 of each topic to the first, uniform deals them out."""
     shard = ConsumerGroupShard({"t": 3, "u": 3})
     both = {"subscribed_topic_names": ["t", "u"]}
     a, b = ConsumerMemberClient(shard, "a", **both, server_assignor="range"), ConsumerMemberClient(shard, "b", **both)
@@ -209,8 +197,7 @@ def test_the_assignor_most_members_name_is_taken() -> None:
     assert shard.consumer.preferred_assignor() == "range"
 
 
-def test_who_leaves_is_forgotten_and_the_rest_goes_on() -> None:
-    """172, 177."""
+def test_leave_removes_member_and_reassigns_its_partitions() -> None:
     shard, a, b = two_reconciled_members()
     written = len(shard.log)
     answer = shard.heartbeat("b", -1)
@@ -224,8 +211,7 @@ def test_who_leaves_is_forgotten_and_the_rest_goes_on() -> None:
     assert shard.heartbeat("b", -1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_session_ends_where_nobody_beats() -> None:
-    """176."""
+def test_session_timeout_removes_member_without_heartbeats() -> None:
     shard, a, _ = two_reconciled_members()
     shard.wait(40_000)
     a.beat()
@@ -235,8 +221,7 @@ def test_a_session_ends_where_nobody_beats() -> None:
     assert shard.consumer.state == "Empty"
 
 
-def test_who_does_not_give_up_in_its_time_is_given_up() -> None:
-    """176."""
+def test_rebalance_timeout_removes_member_that_does_not_revoke() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, rebalance_timeout_ms=10_000)
     shard.heartbeat("b", 0)
@@ -248,8 +233,7 @@ def test_who_does_not_give_up_in_its_time_is_given_up() -> None:
     assert "a" not in shard.consumer.members
 
 
-def test_who_gives_up_in_its_time_is_kept() -> None:
-    """176."""
+def test_rebalance_timeout_keeps_member_that_revoked() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, rebalance_timeout_ms=10_000)
     shard.heartbeat("b", 0)
@@ -259,8 +243,7 @@ def test_who_gives_up_in_its_time_is_kept() -> None:
     assert "a" in shard.consumer.members
 
 
-def test_a_shard_that_is_read_again_has_the_same_groups_and_new_timers() -> None:
-    """174, 176."""
+def test_shard_loaded_restores_groups_and_arms_timers() -> None:
     shard, _, _ = two_reconciled_members()
     shard.heartbeat("c", 0)
     shard.heartbeat("a", 3)
@@ -284,8 +267,7 @@ def test_a_shard_that_is_read_again_has_the_same_groups_and_new_timers() -> None
     assert not again.consumer.members
 
 
-def test_a_partition_that_was_taken_over_is_not_freed_by_whoever_had_it() -> None:
-    """175."""
+def test_partition_owner_epoch_is_not_cleared_by_previous_owner() -> None:
     group = ConsumerGroup("g")
     group.update(ConsumerGroupMember("a", epoch=2, assigned={T: {0: 2}}))
     group.update(ConsumerGroupMember("b", epoch=3, assigned={T: {0: 3}}))
@@ -298,8 +280,7 @@ def test_a_partition_that_was_taken_over_is_not_freed_by_whoever_had_it() -> Non
 # ------------------------------------------------------------------ regular expressions
 
 
-def test_a_regular_expression_is_resolved_beside_the_heartbeats() -> None:
-    """179."""
+def test_subscribed_regex_is_resolved_outside_heartbeats() -> None:
     shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1, "xfoo-3": 1})
     a = ConsumerMemberClient(shard, "a", subscribed_topic_regex="foo-.*")
     first = a.beat()
@@ -317,8 +298,7 @@ def test_a_regular_expression_is_resolved_beside_the_heartbeats() -> None:
     assert shard.records(written) == ["-8a", "-7a", "-5a", "-16", "3"]
 
 
-def test_a_pattern_re2_would_not_take_is_refused() -> None:
-    """179."""
+def test_subscribed_regex_invalid_in_re2_is_refused() -> None:
     shard = ConsumerGroupShard()
     for bad in ("a**", "(", r"(a)\1", "(?=a)", r"\pL{1000}", "\ud800"):
         assert shard.heartbeat("a", 0, subscribed_topic_regex=bad).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -326,8 +306,7 @@ def test_a_pattern_re2_would_not_take_is_refused() -> None:
     assert shard.heartbeat("a", 0, subscribed_topic_regex="").error_code == 0
 
 
-def test_new_topics_are_found_ten_seconds_after_the_last_search_at_the_earliest() -> None:
-    """179."""
+def test_subscribed_regex_is_refreshed_at_most_every_ten_seconds() -> None:
     shard = ConsumerGroupShard({"foo-1": 1})
     a = ConsumerMemberClient(shard, "a", subscribed_topic_regex="foo-.*")
     reconcile_members(a)
@@ -341,8 +320,7 @@ def test_new_topics_are_found_ten_seconds_after_the_last_search_at_the_earliest(
     assert a.owned == {"foo-1": [0], "foo-2": [0]}
 
 
-def test_a_member_finds_only_topics_it_may_describe() -> None:
-    """179."""
+def test_subscribed_regex_matches_only_topics_the_member_may_describe() -> None:
     shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1})
     request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         "g", "a", 0, None, None, 30_000, None, "foo-.*", None, []
@@ -352,8 +330,7 @@ def test_a_member_finds_only_topics_it_may_describe() -> None:
     assert shard.consumer.resolved_regexes["foo-.*"].topics == {"foo-2"}
 
 
-def test_a_member_that_takes_up_an_expression_that_is_resolved_makes_an_epoch() -> None:
-    """168, 179."""
+def test_member_adopting_resolved_regex_bumps_epoch() -> None:
     shard = ConsumerGroupShard({"foo-1": 1, "foo-2": 1, "t": 1})
     a, b = ConsumerMemberClient(shard, "a", subscribed_topic_regex="foo-.*"), ConsumerMemberClient(shard, "b")
     reconcile_members(a)

@@ -1,4 +1,4 @@
-"""What members of the older protocol say is anybody's word: a group that becomes a consumer group does not trust it."""
+"""Validation of classic members' metadata when a classic group becomes a consumer group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMAGE = image_of({"t": 6})
 
 
 def stored(shard: ConsumerGroupShard, *shares: list[int], topics: tuple[str, ...] = ("t",)) -> list[str]:
-    """A stable classic group whose leader has given these shares; the members' ids."""
+    """Store a stable classic group with these shares as the leader's assignment; return the member ids."""
     names = [f"old-{number}" for number in range(len(shares))]
     rows = [
         offset_records.MemberMetadata(
@@ -46,7 +46,7 @@ def stored(shard: ConsumerGroupShard, *shares: list[int], topics: tuple[str, ...
         (([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [10, 11, 12, 13, 14, 15, 16]), "partitions there are not"),
     ],
 )
-def test_an_assignment_that_does_not_come_out_even_is_an_error_and_the_group_stays(
+def test_upgrade_with_inconsistent_assignment_returns_error_and_keeps_group(
     shares: tuple[list[int], ...], why: str
 ) -> None:
     shard = ConsumerGroupShard()
@@ -60,7 +60,7 @@ def test_an_assignment_that_does_not_come_out_even_is_an_error_and_the_group_sta
 
 
 @pytest.mark.parametrize("number", [6, 2**31 - 1, -1, -7])
-def test_a_partition_that_is_not_there_is_an_error_also_where_members_want_different_topics(number: int) -> None:
+def test_upgrade_with_nonexistent_partition_in_assignment_returns_error(number: int) -> None:
     shard = ConsumerGroupShard({"t": 6, "u": 1})
     stored(shard, [0, 1, number], topics=("t",))
     answer = ConsumerMemberClient(shard, "new", subscribed_topic_names=["u"]).beat()
@@ -68,7 +68,7 @@ def test_a_partition_that_is_not_there_is_an_error_also_where_members_want_diffe
     assert (shard.log, "g" in shard.machine.classic_groups.groups) == ([], True)
 
 
-def test_a_first_protocol_that_cannot_be_read_is_an_error_of_that_member_alone() -> None:
+def test_sync_of_member_with_undecodable_protocol_fails_only_that_member() -> None:
     shard = ConsumerGroupShard()
     names = stored(shard, [0, 1, 2], [3, 4, 5])
     ConsumerMemberClient(shard, "new").beat()
@@ -81,8 +81,8 @@ def test_a_first_protocol_that_cannot_be_read_is_an_error_of_that_member_alone()
 
 
 @pytest.mark.parametrize("many", [3, RECORDS_PER_STEP + 1])
-def test_a_member_in_a_state_nobody_knows_is_fenced_however_large_its_group_is(many: int) -> None:
-    """It stands so in a log; the target of a large group is computed in slices."""
+def test_heartbeat_of_member_in_unknown_state_returns_fenced_member_epoch(many: int) -> None:
+    """The state is read from the log; the target of a large group is computed in slices."""
     shard = ConsumerGroupShard({"t": many})
     for number in range(many):
         shard.heartbeat(f"m{number}", 0)

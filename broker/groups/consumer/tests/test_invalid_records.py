@@ -1,4 +1,4 @@
-"""Consumer groups whose records no coordinator wrote: what cannot be done is answered, and the group goes on."""
+"""Consumer groups loaded from records that no coordinator writes: requests are answered and the group continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METADATA = b"\x00\x00" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
 
 
 def shard_of(*protocols: list[str], **more: str) -> ConsumerGroupShard:
-    """A shard with a group of members who support these classic protocols, and one of the consumer protocol: "new"."""
+    """Return a shard with a group of members with these classic protocols, and "new" of the consumer protocol."""
     shard = ConsumerGroupShard()
     records = [cr.epoch_record("g", 5, 0), cr.target_assignment_epoch_record("g", 5, 0)]
     for number, names in enumerate(protocols):
@@ -46,7 +46,7 @@ def shard_of(*protocols: list[str], **more: str) -> ConsumerGroupShard:
 
 
 def leave(shard: ConsumerGroupShard) -> None:
-    """The session of the last member of the consumer protocol is over."""
+    """Expire the session of the last member of the consumer protocol."""
     shard.apply(shard.machine.handle(shard.now, TimerExpired(("consumer-session", "g", "new"))))
 
 
@@ -60,7 +60,7 @@ def test_downgrade_of_members_without_a_common_protocol_leaves_a_consumer_group(
         assert shard.consumer.epoch == 6
 
 
-def test_downgrade_takes_a_protocol_that_a_record_names_twice_once() -> None:
+def test_downgrade_with_protocol_listed_twice_counts_it_once() -> None:
     shard = shard_of(["a", "a", "b"], ["b"])
     leave(shard)
     group = shard.machine.classic_groups.groups["g"]
@@ -72,7 +72,7 @@ def test_sync_of_a_member_without_a_protocol_is_a_server_error() -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_heartbeat_where_members_want_an_assignor_that_does_not_exist_is_a_server_error() -> None:
+def test_heartbeat_with_unknown_assignor_returns_unknown_server_error() -> None:
     shard = shard_of(assignor="sticky-from-a-newer-version")
     assert shard.heartbeat("other", 0).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "other" not in shard.consumer.members

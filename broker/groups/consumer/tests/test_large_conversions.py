@@ -1,4 +1,4 @@
-"""Large groups that change their kind: in slices, all or nothing as far as is decided, and nobody is forgotten."""
+"""Conversion of large groups between protocols: in slices, all or nothing until decided, with every member answered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def beat(epoch: int = 0, **fields: Any) -> GroupRequest:
 
 
 def classic(count: int = MANY, partitions: int = MANY) -> tuple[ConsumerGroupShard, list[str]]:
-    """A stable classic group of so many, who share "t"."""
+    """Store a stable classic group of ``count`` members subscribed to "t"."""
     shard = ConsumerGroupShard({"t": partitions})
     return shard, stored(shard, *([number] for number in range(count)))
 
@@ -39,7 +39,7 @@ def parts(fx: GroupEffects) -> list[GroupEffects]:
 
 
 def apply(shard: ConsumerGroupShard, fx: GroupEffects) -> int:
-    """Have it done; gives the most records of a slice."""
+    """Apply the effects; return the largest number of records in a slice."""
     most = 0
     for part in filter(None, chain([fx], fx.continuation or ())):
         most = max(most, len(part.records))
@@ -54,7 +54,7 @@ def converted(count: int = MANY) -> tuple[ConsumerGroupShard, list[str]]:
     return shard, names
 
 
-def test_a_large_classic_group_is_converted_in_slices_and_everybody_is_in_it() -> None:
+def test_upgrade_of_large_classic_group_runs_in_slices_with_all_members() -> None:
     shard, names = classic()
     most = apply(shard, shard.machine.handle(shard.now, beat()))
     assert most <= MOST_AT_ONCE
@@ -67,13 +67,13 @@ def test_a_large_classic_group_is_converted_in_slices_and_everybody_is_in_it() -
     assert (again.members, again.target, again.epoch) == (group.members, group.target, group.epoch)
 
 
-def test_a_few_are_converted_at_once() -> None:
+def test_upgrade_of_small_classic_group_runs_at_once() -> None:
     shard, _ = classic(20, 20)
     fx = shard.machine.handle(shard.now, beat())
     assert (fx.continuation, len(fx.records) > 60) == (None, True)
 
 
-def test_whoever_waits_for_the_large_classic_group_hears_once() -> None:
+def test_upgrade_answers_pending_joins_of_large_classic_group_once() -> None:
     shard, names = classic()
     group = shard.machine.classic_groups.groups["g"]
     group.transition_to(ClassicGroupState.PREPARING_REBALANCE, shard.now)
@@ -94,20 +94,20 @@ def test_whoever_waits_for_the_large_classic_group_hears_once() -> None:
         ({"server_assignor": "uniform"}, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_is_refused_is_refused_before_anything_is_written(fields: dict[str, Any], code: ErrorCode) -> None:
-    """The second: what the leader gave does not come out even."""
+def test_upgrade_refused_writes_no_record(fields: dict[str, Any], code: ErrorCode) -> None:
+    """Second case: the leader's assignment is inconsistent."""
     shard, _ = classic(MANY, MANY if code is ErrorCode.INVALID_REGULAR_EXPRESSION else 6)
     fx = shard.machine.handle(shard.now, beat(**{**JOINS, **fields}))
     assert fx.continuation is not None
     written = map(len, (part.records for part in filter(None, fx.continuation)))
-    with pytest.raises(ProtocolError) as caught:  # the shard tells those whose answers stand beside it
+    with pytest.raises(ProtocolError) as caught:  # the shard answers the requests in the effects' own replies
         assert not any(written)
     assert (caught.value.code, fx.records) == (code, [])
     assert [reply.pending_request for reply in fx.replies] == ["beat-0"]
     assert "g" in shard.machine.classic_groups.groups
 
 
-def test_a_large_group_goes_back_in_slices_and_is_asked_to_come_together() -> None:
+def test_downgrade_of_large_group_runs_in_slices_and_starts_rebalance() -> None:
     shard, names = converted()
     most = apply(shard, shard.machine.handle(shard.now, beat(-1)))
     assert most <= MOST_AT_ONCE
@@ -119,7 +119,7 @@ def test_a_large_group_goes_back_in_slices_and_is_asked_to_come_together() -> No
 
 
 @pytest.mark.parametrize("count", [20, MANY])
-def test_where_somebodys_words_cannot_be_read_it_stays_and_goes_on_without(count: int) -> None:
+def test_downgrade_with_undecodable_member_metadata_keeps_consumer_group(count: int) -> None:
     shard, names = converted(count)
     member = shard.consumer.members[names[-1]]
     assert member.classic_metadata is not None
@@ -131,8 +131,8 @@ def test_where_somebodys_words_cannot_be_read_it_stays_and_goes_on_without(count
 
 
 @pytest.mark.parametrize("strangers", [1, 600])
-def test_very_many_leave_at_once_and_the_next_epoch_is_written_first(strangers: int) -> None:
-    """Whatever is lost of the rest when the node dies, those who stay get a new target."""
+def test_leave_of_many_members_writes_next_epoch_first(strangers: int) -> None:
+    """Remaining members get a new target even when the broker dies before the rest is written."""
     shard, names = converted()
     gone = names[: MANY - 1]
     rows = [leave_group.MemberIdentity(name) for name in [*gone, *["nobody"] * strangers]]
@@ -148,7 +148,7 @@ def test_very_many_leave_at_once_and_the_next_epoch_is_written_first(strangers: 
 
 
 @pytest.mark.parametrize("strangers", [0, 600])
-def test_the_last_of_the_new_protocol_is_taken_out_by_an_administrator(strangers: int) -> None:
+def test_leave_of_last_consumer_member_by_administrator_downgrades_group(strangers: int) -> None:
     shard, names = converted(20)
     rows = [leave_group.MemberIdentity("new"), *[leave_group.MemberIdentity("nobody")] * strangers]
     fx = shard.machine.handle(

@@ -1,4 +1,4 @@
-"""A member may name very many topics, most of which there are not: what is counted of them, and what it costs."""
+"""Cost and accounting of subscriptions to many, mostly nonexistent topics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def one_by_one(names: SubscriptionCounts, topics: frozenset[str], by_name: int, 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_topics_are_counted_together_as_one_by_one(seed: int) -> None:
+def test_adjust_subscription_counts_equals_counting_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
     ours: SubscriptionCounts = {}
     theirs: SubscriptionCounts = {}
@@ -60,12 +60,12 @@ def test_topics_are_counted_together_as_one_by_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("names", [["b", "a", "B"], ["\u00e9", "e", "f"], ["\uffff", "\U00010000", "a"], []])
-def test_texts_are_sorted_as_java_sorts_them(names: list[str]) -> None:
+def test_sort_strings_orders_by_utf16_as_java(names: list[str]) -> None:
     assert iteration_order.sort_strings(names) == sorted(names, key=lambda text: text.encode("utf-16-be"))
 
 
 @pytest.mark.parametrize("more", [0, 50])
-def test_the_hash_of_topics_does_not_hang_on_names_there_are_none_for(more: int) -> None:
+def test_hash_of_topics_ignores_nonexistent_names(more: int) -> None:
     topics = GroupTopicMetadata(image_of({"t": 3, "u": 1, "v": 2}))
     wanted = frozenset(["t", "u", *(f"none-{number}" for number in range(more))])
     assert topics.hash_of(wanted) == topics.hash_of(["u", "t"])
@@ -88,8 +88,8 @@ def calls_of(work: Any) -> int:
     return calls
 
 
-def test_a_name_costs_no_call_of_python_when_it_is_decided_on_nor_when_it_is_replayed() -> None:
-    ConsumerGroupShard().heartbeat("a", 0)  # what is loaded with the first
+def test_subscribed_name_costs_no_python_call_on_decision_or_replay() -> None:
+    ConsumerGroupShard().heartbeat("a", 0)  # loads the lazily imported modules
     shard = ConsumerGroupShard()
     names = ["t", *(f"none-{number}" for number in range(MANY))]
     joins = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
@@ -110,7 +110,7 @@ def test_a_name_costs_no_call_of_python_when_it_is_decided_on_nor_when_it_is_rep
 
 
 @pytest.mark.parametrize("letters", ["abc", "aé\uffff\U00010000"])
-def test_very_many_texts_are_put_in_order_step_by_step(letters: str) -> None:
+def test_sort_strings_in_steps_sorts_many_strings_stepwise(letters: str) -> None:
     rng = random.Random(letters)
     texts = {
         "".join(rng.choices(letters, k=rng.randint(1, 12))) for _ in range(3 * iteration_order.MAX_SORTED_PER_STEP)
@@ -134,7 +134,7 @@ def joining(names: Any, member: str = "a") -> consumer_group_heartbeat.ConsumerG
     )
 
 
-def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() -> None:
+def test_sorted_names_are_kept_and_encoded_like_unsorted() -> None:
     plain, ordered = ConsumerGroupShard(), ConsumerGroupShard()
     names = iteration_order.JavaSortedStrings(["a", "b", "t"])
     told = [
@@ -150,7 +150,7 @@ def test_names_that_are_in_order_are_written_as_others_and_kept_as_they_are() ->
 
 
 class HashCountingName(str):
-    """A name that counts how often it is looked for in a table."""
+    """Name that counts how often it is hashed."""
 
     __slots__ = ()
     times = 0
@@ -160,7 +160,7 @@ class HashCountingName(str):
         return super().__hash__()
 
 
-def test_a_step_over_very_many_names_looks_at_its_own_and_not_at_all_before() -> None:
+def test_check_subscription_step_does_not_rescan_earlier_names() -> None:
     names: list[str] = [
         HashCountingName(f"none-{number}") for number in range(10 * iteration_order.MAX_SORTED_PER_STEP)
     ]
@@ -175,7 +175,7 @@ def test_a_step_over_very_many_names_looks_at_its_own_and_not_at_all_before() ->
 
 
 def named(node: GroupCoordinatorNode, names: list[str], each_ms: float = 5) -> Any:
-    """The answer to a member that names these, each step of which takes so long."""
+    """Return the response to a heartbeat subscribing to these names, when every step takes a full slice."""
     out: list[Any] = []
 
     async def story() -> None:
@@ -196,7 +196,7 @@ def named(node: GroupCoordinatorNode, names: list[str], each_ms: float = 5) -> A
 SOME = ["t", *(f"none-{number}" for number in range(MANY))]
 
 
-def test_very_many_names_are_taken_in_step_by_step() -> None:
+def test_heartbeat_with_many_names_runs_in_steps() -> None:
     node = served()
     assert named(node, SOME + SOME[::-1]).error_code == 0
     member = node.groups.shard_for("g").machine.find_consumer_group("g").members["a"]  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ def test_very_many_names_are_taken_in_step_by_step() -> None:
     assert list(member.assigned)
 
 
-def test_names_that_do_not_fit_into_a_record_are_refused_before_they_are_put_in_order() -> None:
+def test_heartbeat_with_names_over_record_size_is_refused_before_sorting() -> None:
     node = served()
     end = node.replica.log.log_end_offset
     assert (
@@ -213,13 +213,13 @@ def test_names_that_do_not_fit_into_a_record_are_refused_before_they_are_put_in_
     assert node.replica.log.log_end_offset == end
 
 
-def test_of_very_many_names_all_must_be_allowed() -> None:
+def test_heartbeat_with_many_names_authorizes_each_name() -> None:
     node = served()
     forbidding(node, "none-1234")
     assert named(node, SOME).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_very_many_names_of_a_member_of_a_share_group_are_taken_in_step_by_step() -> None:
+def test_share_group_heartbeat_with_many_names_runs_in_steps() -> None:
     node = served()
     node.stage.hosted.image = replace(node.stage.hosted.image, features={"share.version": 1})
     answers: list[Any] = []
@@ -238,7 +238,7 @@ def test_very_many_names_of_a_member_of_a_share_group_are_taken_in_step_by_step(
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 @pytest.mark.parametrize("differ", [False, True])
-def test_a_target_of_very_many_topics_is_computed_in_slices_whoever_wants_which(assignor: str, differ: bool) -> None:
+def test_target_assignment_of_many_topics_is_computed_in_slices(assignor: str, differ: bool) -> None:
     topics = [f"t{number}" for number in range(MANY)]
     group = ConsumerGroup("g")
     for number in range(16):

@@ -1,4 +1,4 @@
-"""Groups that change between the older and the newer protocol while members are in them; numbers of the facts."""
+"""Conversion of groups between the classic and the consumer protocol with active members."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def said(owned: list[int] | None = None, topics: tuple[str, ...] = ("t",), versi
 
 
 class ClassicMemberClient:
-    """A member of the older protocol that follows: it comes back when told so, and says what it has."""
+    """Client of the classic protocol that rejoins when it is asked to and sends its owned partitions."""
 
     def __init__(
         self, shard: ConsumerGroupShard, instance: str | None = None, topics: tuple[str, ...] = ("t",)
@@ -79,7 +79,7 @@ class ClassicMemberClient:
         return answer
 
     def beat(self) -> int:
-        """A heartbeat, and what follows from it."""
+        """Send a heartbeat and follow its result."""
         answer = self.shard.call(old.HeartbeatRequest("g", self.generation, self.name, self.instance), 4)
         code: int = answer.error_code
         if code == E.REBALANCE_IN_PROGRESS:
@@ -90,12 +90,12 @@ class ClassicMemberClient:
 
 
 def classic_group(count: int = 2) -> tuple[ConsumerGroupShard, list[ClassicMemberClient]]:
-    """A stable classic group; its members share the six partitions of "t"."""
+    """Return a stable classic group with members that share the six partitions of "t"."""
     shard = ConsumerGroupShard()
     members = [ClassicMemberClient(shard) for _ in range(count)]
     for member in members:
         member.join()
-        member.join()  # with the id it was given
+        member.join()  # with the assigned member id
     for member in members:
         member.join()
     leader = shard.machine.classic_groups.groups["g"]
@@ -111,8 +111,7 @@ def classic_group(count: int = 2) -> tuple[ConsumerGroupShard, list[ClassicMembe
     return shard, members
 
 
-def test_a_classic_group_becomes_a_consumer_group_when_a_member_of_the_new_protocol_joins() -> None:
-    """190."""
+def test_consumer_heartbeat_converts_classic_group_to_consumer_group() -> None:
     shard, (a, b) = classic_group()
     generation, written = a.generation, len(shard.log)
     new = ConsumerMemberClient(shard, "new")
@@ -140,8 +139,7 @@ def test_a_classic_group_becomes_a_consumer_group_when_a_member_of_the_new_proto
     ("settings", "code"),
     [({"allows_upgrade": False}, E.GROUP_ID_NOT_FOUND), ({"max_size": 1}, E.GROUP_ID_NOT_FOUND)],
 )
-def test_a_classic_group_stays_where_it_may_not_change(settings: dict[str, Any], code: int) -> None:
-    """189, 190."""
+def test_upgrade_disabled_or_over_max_size_keeps_classic_group(settings: dict[str, Any], code: int) -> None:
     shard, (a, _) = classic_group()
     shard.machine.consumer_groups.settings = shard.machine.consumer_groups.settings._replace(**settings)
     assert shard.heartbeat("new", 0).error_code == code
@@ -149,8 +147,7 @@ def test_a_classic_group_stays_where_it_may_not_change(settings: dict[str, Any],
 
 
 @pytest.mark.parametrize("wrong", ["type", "words", "user data"])
-def test_a_classic_group_stays_where_it_cannot_be_understood(wrong: str) -> None:
-    """190."""
+def test_upgrade_with_undecodable_metadata_keeps_classic_group(wrong: str) -> None:
     shard, (a, _) = classic_group()
     group = shard.machine.classic_groups.groups["g"]
     if wrong == "type":
@@ -165,8 +162,7 @@ def test_a_classic_group_stays_where_it_cannot_be_understood(wrong: str) -> None
     assert len(shard.log) == written
 
 
-def test_who_waits_for_the_next_generation_is_told_to_come_again() -> None:
-    """190."""
+def test_upgrade_answers_pending_join_rebalance_in_progress() -> None:
     shard, (a, b) = classic_group()
     protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
     shard.send("waits", j.JoinGroupRequest("g", 10_000, 30_000, a.name, None, "consumer", protocols), 9)
@@ -176,8 +172,7 @@ def test_who_waits_for_the_next_generation_is_told_to_come_again() -> None:
     assert b.name in shard.consumer.members
 
 
-def test_a_member_of_the_older_protocol_joins_a_consumer_group() -> None:
-    """191."""
+def test_classic_member_joins_consumer_group() -> None:
     shard = ConsumerGroupShard()
     new = ConsumerMemberClient(shard, "new")
     reconcile_members(new)
@@ -206,8 +201,7 @@ def test_a_member_of_the_older_protocol_joins_a_consumer_group() -> None:
         ({"protocols": []}, {}),
     ],
 )
-def test_a_member_of_the_older_protocol_may_be_refused(fields: dict[str, Any], settings: dict[str, Any]) -> None:
-    """191."""
+def test_classic_member_join_is_refused_when_incompatible(fields: dict[str, Any], settings: dict[str, Any]) -> None:
     shard = ConsumerGroupShard(**settings)
     shard.heartbeat("new", 0)
     answer = ClassicMemberClient(shard).join(**fields)
@@ -215,8 +209,8 @@ def test_a_member_of_the_older_protocol_may_be_refused(fields: dict[str, Any], s
     assert answer.error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_new_member_of_the_older_protocol_has_an_id_as_kafka_makes_them_for_these_groups() -> None:
-    """190: 22 letters, not a UUID's 36 behind the client's id, as classic groups have them."""
+def test_classic_member_id_in_consumer_group_is_base64_uuid() -> None:
+    """An id has 22 letters here; in classic groups the client id and a UUID of 36."""
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
     protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
@@ -225,8 +219,7 @@ def test_a_new_member_of_the_older_protocol_has_an_id_as_kafka_makes_them_for_th
     assert (answer.error_code, answer.member_id) == (E.MEMBER_ID_REQUIRED, "AAECAwQFBgcICQoLDA0ODw")
 
 
-def test_members_of_the_older_protocol_have_one_they_all_speak() -> None:
-    """191."""
+def test_classic_members_must_share_a_protocol() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
     ClassicMemberClient(shard).enter()
@@ -236,7 +229,7 @@ def test_members_of_the_older_protocol_have_one_they_all_speak() -> None:
 
 
 def mixed() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ClassicMemberClient]:
-    """A consumer group of one member of each protocol."""
+    """Return a consumer group with one member of each protocol."""
     shard = ConsumerGroupShard()
     new, a = ConsumerMemberClient(shard, "new"), ClassicMemberClient(shard)
     reconcile_members(new)
@@ -250,8 +243,7 @@ def mixed() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ClassicMemberClie
     return shard, new, a
 
 
-def test_calls_of_the_older_protocol_name_the_right_member_and_generation() -> None:
-    """192."""
+def test_classic_requests_check_member_and_generation() -> None:
     shard, new, a = mixed()
 
     def beat(name: str, generation: int) -> int:
@@ -267,8 +259,7 @@ def test_calls_of_the_older_protocol_name_the_right_member_and_generation() -> N
         assert shard.call(sync, 5).error_code == code
 
 
-def test_a_member_of_the_older_protocol_has_its_rebalance_timeout_to_come_back() -> None:
-    """192."""
+def test_classic_member_rebalance_timeout_removes_it() -> None:
     shard, new, a = mixed()
     shard.heartbeat("third", 0)
     new.beat()
@@ -281,8 +272,7 @@ def test_a_member_of_the_older_protocol_has_its_rebalance_timeout_to_come_back()
     assert a.name not in shard.consumer.members
 
 
-def test_a_member_of_the_older_protocol_must_sync_in_time_and_has_its_own_session() -> None:
-    """191, 192."""
+def test_classic_member_sync_timeout_uses_its_own_session_timeout() -> None:
     shard = ConsumerGroupShard()
     new, a = ConsumerMemberClient(shard, "new"), ClassicMemberClient(shard)
     reconcile_members(new)
@@ -293,8 +283,7 @@ def test_a_member_of_the_older_protocol_must_sync_in_time_and_has_its_own_sessio
     assert a.name not in shard.consumer.members, "its session is 10 seconds"
 
 
-def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_leaves() -> None:
-    """193."""
+def test_leave_of_last_consumer_member_downgrades_group() -> None:
     shard, _, a = mixed()
     epoch, written = shard.consumer.epoch, len(shard.log)
     assert shard.heartbeat("new", -1).error_code == 0
@@ -317,8 +306,7 @@ def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_leaves() -
     assert shard.restart().machine.classic_groups.groups["g"].state is ClassicGroupState.STABLE
 
 
-def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_is_given_up() -> None:
-    """193."""
+def test_session_timeout_of_last_consumer_member_downgrades_group() -> None:
     shard, _, a = mixed()
     for _ in range(9):
         assert a.beat() == 0
@@ -328,8 +316,7 @@ def test_the_group_goes_back_when_the_last_member_of_the_new_protocol_is_given_u
 
 
 @pytest.mark.parametrize("settings", [{"allows_downgrade": False}, {}])
-def test_a_group_that_may_not_go_back_stays(settings: dict[str, Any]) -> None:
-    """193."""
+def test_downgrade_disabled_or_over_max_size_keeps_consumer_group(settings: dict[str, Any]) -> None:
     shard, _, a = mixed()
     if settings:
         shard.machine.consumer_groups.settings = shard.machine.consumer_groups.settings._replace(**settings)
@@ -339,8 +326,7 @@ def test_a_group_that_may_not_go_back_stays(settings: dict[str, Any]) -> None:
     assert set(shard.consumer.members) == {a.name}
 
 
-def test_a_static_member_that_comes_back_in_the_older_protocol_takes_the_group_with_it() -> None:
-    """193."""
+def test_static_member_replaced_by_classic_member_downgrades_group() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0, instance_id="i")
     a = ClassicMemberClient(shard, "i")
@@ -355,8 +341,8 @@ def test_a_static_member_that_comes_back_in_the_older_protocol_takes_the_group_w
     assert a.beat() == 0
 
 
-def test_a_static_member_of_the_older_protocol_comes_back_in_the_new_one() -> None:
-    """178: it need not have left before."""
+def test_static_classic_member_is_replaced_by_consumer_member() -> None:
+    """The old instance need not have left before."""
     shard, new, a = mixed()
     static = ClassicMemberClient(shard, "i")
     static.join()
@@ -368,8 +354,7 @@ def test_a_static_member_of_the_older_protocol_comes_back_in_the_new_one() -> No
     assert new.beat().error_code == 0
 
 
-def test_several_members_leave_at_once_in_one_epoch() -> None:
-    """177, 192."""
+def test_leave_group_of_several_members_bumps_epoch_once() -> None:
     shard, new, a = mixed()
     b = ClassicMemberClient(shard, "i")
     b.join()
@@ -387,8 +372,7 @@ def test_several_members_leave_at_once_in_one_epoch() -> None:
     assert new.owned == {"t": [0, 1, 2, 3, 4, 5]}
 
 
-def test_a_member_of_the_older_protocol_goes_on_in_the_new_one() -> None:
-    """165, 190."""
+def test_classic_member_continues_with_consumer_protocol() -> None:
     shard, _, a = mixed()
     rows = [hb.ConsumerGroupHeartbeatRequestTopicPartitions(T, a.owned)]
     answer = shard.heartbeat(a.name, a.generation, topic_partitions=rows)

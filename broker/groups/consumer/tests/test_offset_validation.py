@@ -1,4 +1,4 @@
-"""Positions of consumer groups, and how such groups end; the numbers are those of the list of facts."""
+"""Offset commits to consumer groups, and the deletion and expiration of these groups."""
 
 from __future__ import annotations
 
@@ -38,16 +38,15 @@ def commit(shard: ConsumerGroupShard, member: str, epoch: int, partition: int = 
         ("", -1, 0, 9, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_positions_are_committed_in_the_members_epoch_or_since_it_has_the_partition(
+def test_offset_commit_requires_member_epoch_or_assignment_epoch(
     member: str, epoch: int, partition: int, version: int, code: int
 ) -> None:
-    """183: a has 0 to 2 since epoch 2, b 3 to 5 since 3."""
+    """Member a owns 0 to 2 since epoch 2, b owns 3 to 5 since 3."""
     shard, _, _ = two_reconciled_members()
     assert commit(shard, member, epoch, partition, version) == code
 
 
-def test_anybody_commits_to_a_group_without_members() -> None:
-    """183."""
+def test_offset_commit_to_group_without_members_needs_no_member() -> None:
     shard, _, _ = two_reconciled_members()
     shard.heartbeat("a", -1)
     shard.heartbeat("b", -1)
@@ -55,8 +54,7 @@ def test_anybody_commits_to_a_group_without_members() -> None:
     assert "g" not in shard.machine.classic_groups.groups
 
 
-def test_a_group_with_members_is_not_deleted_and_one_without_goes_with_everything() -> None:
-    """186."""
+def test_delete_group_with_members_is_refused_and_without_removes_all_records() -> None:
     shard, _, _ = two_reconciled_members()
     commit(shard, "a", 3)
     shard.apply(shard.machine.handle(shard.now, DeleteGroup("no", "g")))
@@ -70,15 +68,13 @@ def test_a_group_with_members_is_not_deleted_and_one_without_goes_with_everythin
     assert shard.machine.find_consumer_group("g") is None
 
 
-def test_positions_of_topics_somebody_reads_are_not_deleted() -> None:
-    """185, 186."""
+def test_delete_offsets_of_subscribed_topics_is_refused() -> None:
     shard, _, _ = two_reconciled_members()
     shard.apply(shard.machine.handle(shard.now, DeleteOffsets("x", "g", [("t", 0), ("u", 0)])))
     assert shard.answers["x"] == {"t"}
 
 
-def test_positions_nobody_reads_and_groups_without_members_are_forgotten_after_their_time() -> None:
-    """185."""
+def test_offsets_and_empty_group_expire_after_retention() -> None:
     shard, _, _ = two_reconciled_members()
     commit(shard, "a", 3)
     again = shard.restart()
@@ -92,8 +88,7 @@ def test_positions_nobody_reads_and_groups_without_members_are_forgotten_after_t
     assert not again.machine.offsets.groups()
 
 
-def test_a_simple_consumers_group_becomes_a_consumer_group() -> None:
-    """184, 189."""
+def test_group_of_simple_consumer_becomes_consumer_group() -> None:
     shard = ConsumerGroupShard()
     assert commit(shard, "", -1) == 0
     assert "g" in shard.machine.classic_groups.groups

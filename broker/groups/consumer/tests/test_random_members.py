@@ -1,4 +1,4 @@
-"""Members of consumer groups that come, go, forget, rename and want other things: what must hold after each step."""
+"""Random histories of consumer group members, with invariants checked after each step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNOWN = {
 
 
 class SlowConsumerMember(ConsumerMemberClient):
-    """A member that takes its time to give up what it is told to: it says once more that it has it."""
+    """Member that revokes slowly: it reports the partitions as owned once more before it gives them up."""
 
     def __init__(self, shard: ConsumerGroupShard, name: str, **joining: object) -> None:
         super().__init__(shard, name, **joining)
@@ -40,7 +40,7 @@ class SlowConsumerMember(ConsumerMemberClient):
         return [row(topic_id_of(topic), [n for t, n in both if t == topic]) for topic in sorted(topics)]
 
     def slowly(self, **fields: Any) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
-        """A heartbeat after which it still has, for one more, what it was told to give up."""
+        """Send a heartbeat that still reports revoked partitions as owned once."""
         before = dict(self.owned) if self.epoch else {}
         answer = self.beat(**fields)
         kept = {topic: [n for n in numbers if n not in self.owned.get(topic, ())] for topic, numbers in before.items()}
@@ -49,7 +49,7 @@ class SlowConsumerMember(ConsumerMemberClient):
 
 
 class RandomConsumerGroupHistory:
-    """A group, those who are in it, and one step after the other."""
+    """Consumer group with random members, advanced step by step."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -77,15 +77,15 @@ class RandomConsumerGroupHistory:
         who = rng.choice(self.followers) if self.followers else None
         if who is None or (what < 0.08 and len(self.followers) < 7):
             self.enter()
-        elif what < 0.12:  # it leaves, and may be back
+        elif what < 0.12:  # the member leaves and may rejoin
             away = rng.choice([-1, -2]) if "instance_id" in who.joining else -1
             shard.heartbeat(who.name, away, instance_id=who.joining.get("instance_id"))
             self.followers.remove(who)
-        elif what < 0.15:  # it dies
+        elif what < 0.15:  # the member dies
             self.followers.remove(who)
-        elif what < 0.18:  # it forgets everything
+        elif what < 0.18:  # the member loses its state
             who.epoch = 0
-        elif what < 0.22:  # an answer is lost
+        elif what < 0.22:  # a response is lost
             before = who.epoch, dict(who.owned), dict(who.lingering)
             self.beat(who)
             who.epoch, who.owned, who.lingering = before
@@ -113,7 +113,7 @@ class RandomConsumerGroupHistory:
         self.holds()
 
     def holds(self) -> None:
-        """No partition has two owners, nor two that are to have it; nothing in memory is not in the log."""
+        """Check that no partition has two owners or two targets, and that memory equals the log."""
         group = self.shard.machine.find_consumer_group("g")
         if group is None:
             return
@@ -137,7 +137,7 @@ class RandomConsumerGroupHistory:
             assert member.epoch <= group.target_epoch
 
     def settle(self) -> None:
-        """Faults are over: who is left beats, the others' sessions end, and everything that is wanted is read."""
+        """Stop the faults: members send heartbeats or expire, and all subscribed topics are assigned."""
         for _ in range(40):
             for follower in list(self.followers):
                 self.beat(follower)
@@ -154,8 +154,7 @@ class RandomConsumerGroupHistory:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_partition_ever_has_two_owners_and_a_group_comes_to_rest(seed: int) -> None:
-    """173, 175."""
+def test_random_members_never_share_a_partition_and_group_becomes_stable(seed: int) -> None:
     walk = RandomConsumerGroupHistory(seed)
     for _ in range(120):
         walk.step()

@@ -1,4 +1,4 @@
-"""Static members of consumer groups, rule by rule; the numbers are those of the list of facts about coordinators."""
+"""Rules of static members of consumer groups."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ ROW = consumer_group_heartbeat.ConsumerGroupHeartbeatRequestTopicPartitions
 T = topic_id_of("t")
 
 
-def test_a_static_member_comes_back_to_what_it_had() -> None:
-    """178."""
+def test_static_member_rejoin_gets_previous_assignment() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, instance_id="i")
     shard.heartbeat("b", 0)
@@ -41,8 +40,7 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     assert shard.heartbeat("x", -1, instance_id="i").error_code == 0
 
 
-def test_a_static_member_that_stays_away_is_given_up() -> None:
-    """178."""
+def test_static_member_that_stays_away_is_removed_at_session_timeout() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("a", 0, instance_id="i")
     shard.heartbeat("a", -2, instance_id="i")
@@ -50,8 +48,7 @@ def test_a_static_member_that_stays_away_is_given_up() -> None:
     assert not shard.consumer.members
 
 
-def test_a_static_member_that_wants_other_topics_now_makes_an_epoch() -> None:
-    """178."""
+def test_static_member_rejoin_with_other_subscription_bumps_epoch() -> None:
     shard = ConsumerGroupShard({"t": 2, "u": 2})
     shard.heartbeat("a", 0, instance_id="i")
     shard.heartbeat("a", -2, instance_id="i")

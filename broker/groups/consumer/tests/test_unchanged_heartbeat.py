@@ -1,4 +1,4 @@
-"""A heartbeat of which nothing follows is answered in a short way: it must say what the long way says."""
+"""Fast path for heartbeats without a change: its result must equal that of the full path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ short = beats.answer_unchanged_heartbeat
 
 
 class ComparedHeartbeats:
-    """The long way beside the short one, wherever that is gone."""
+    """Runs the full path beside the fast path on every heartbeat the fast path takes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken = 0
@@ -51,7 +51,7 @@ class ComparedHeartbeats:
 
 
 @pytest.mark.parametrize("seed", range(100, 112))
-def test_the_short_way_says_what_the_long_way_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_path_result_equals_full_path(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     both, walk = ComparedHeartbeats(monkeypatch), RandomConsumerGroupHistory(seed)
     if seed % 3:
         monkeypatch.setattr(walk, "wishes", lambda: {"subscribed_topic_names": ["a1", "b1"]})
@@ -70,7 +70,7 @@ def is_short(shard: ConsumerGroupShard, monkeypatch: pytest.MonkeyPatch, **field
     return both.taken == 1
 
 
-def test_a_member_at_rest_that_says_nothing_new_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_heartbeat_of_stable_member_takes_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     shard, a, _ = two_reconciled_members()
     assert is_short(shard, monkeypatch)
     assert is_short(shard, monkeypatch, topic_partitions=a.topic_partitions())
@@ -94,12 +94,12 @@ SAYS_MORE = [
 
 
 @pytest.mark.parametrize("fields", SAYS_MORE)
-def test_whoever_says_more_goes_the_long_way(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_with_further_fields_takes_full_path(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     shard, _, _ = two_reconciled_members()
     assert not is_short(shard, monkeypatch, **fields)
 
 
-def test_a_static_member_at_rest_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_heartbeat_of_stable_static_member_takes_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     shard, _, _ = two_reconciled_members()
     shard.heartbeat("b", -1)
     a, b = ConsumerMemberClient(shard, "a", instance_id="i"), ConsumerMemberClient(shard, "b", instance_id="j")
@@ -109,28 +109,28 @@ def test_a_static_member_at_rest_goes_the_short_way(monkeypatch: pytest.MonkeyPa
     assert not is_short(shard, monkeypatch, instance_id="j")
 
 
-def test_where_there_is_something_new_for_a_member_it_goes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_with_news_for_the_member_takes_full_path(monkeypatch: pytest.MonkeyPatch) -> None:
     shard, _, _ = two_reconciled_members()
-    shard.image({"t": 8})  # its topic has grown
+    shard.image({"t": 8})  # its topic has more partitions
     assert not is_short(shard, monkeypatch)
     shard, _, _ = two_reconciled_members()
-    shard.heartbeat("b", -1)  # somebody has left
+    shard.heartbeat("b", -1)  # a member has left
     assert not is_short(shard, monkeypatch)
     shard, a, _ = two_reconciled_members()
-    shard.heartbeat("c", 0)  # somebody has come, and a has to give something up
+    shard.heartbeat("c", 0)  # a member has joined, and a has partitions to revoke
     a.beat(topic_partitions=None)
     assert shard.consumer.members["a"].revoking
     assert not is_short(shard, monkeypatch)
 
 
-def test_a_group_with_regular_expressions_goes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_in_group_with_regexes_takes_full_path(monkeypatch: pytest.MonkeyPatch) -> None:
     shard, _, _ = two_reconciled_members()
     shard.heartbeat("c", 0, subscribed_topic_regex="t.*", subscribed_topic_names=[])
     assert shard.consumer.subscribed_regex_counts
     assert not is_short(shard, monkeypatch)
 
 
-def test_the_short_way_keeps_a_groups_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_path_uses_group_configs(monkeypatch: pytest.MonkeyPatch) -> None:
     shard, _, _ = two_reconciled_members()
     shard.image(shard.topics, consumer_session_timeout_ms="50000", consumer_heartbeat_interval_ms="7000")
     assert shard.machine.consumer_groups.topics.image.config(RESOURCE_GROUP, "g")
@@ -140,8 +140,8 @@ def test_the_short_way_keeps_a_groups_own_settings(monkeypatch: pytest.MonkeyPat
     assert answer.heartbeat_interval_ms == 7_000
 
 
-def test_a_beat_at_rest_costs_few_steps() -> None:
-    """Very many members beat again and again: what grows with the group's or member's size has no place in it."""
+def test_unchanged_heartbeat_costs_at_most_40_calls() -> None:
+    """Heartbeats are frequent: their cost must not grow with the size of the group or of the member."""
     shard, _, _ = two_reconciled_members()
     epoch = shard.consumer.members["a"].epoch
     call = GroupRequest(

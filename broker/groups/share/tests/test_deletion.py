@@ -1,4 +1,4 @@
-"""A share group is deleted: nothing that the persister remembers of it outlives it, or is missing where it stays."""
+"""Deletion of share groups: persisted share state is deleted with the group, and kept where the group is kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ U = topic_id_of("u")
 
 
 class ShareGroupDeletionFixture(Groups):
-    """The share group "g", the share coordinator's own machine beside it, and DeleteGroups between them."""
+    """Share group "g", the machine of the share coordinator beside it, and DeleteGroups between them."""
 
     def __init__(self, topics: dict[str, int]) -> None:
         super().__init__(topics)
@@ -45,7 +45,7 @@ class ShareGroupDeletionFixture(Groups):
         return fx.replies[0].message
 
     def begin(self) -> None:
-        """Have the persister begin what was asked for last, and tell the group."""
+        """Have the persister initialize what was requested last, and complete the initialization in the group."""
         done = [
             self.persister(
                 state_machine.InitializeShareState(None, SharePartitionKey("g", topic, number), self.group.epoch, -1)
@@ -75,7 +75,7 @@ class ShareGroupDeletionFixture(Groups):
         return ticket
 
     def delete(self) -> int:
-        """DeleteGroups of "g": its error code."""
+        """Delete "g"; return the error code."""
         groups = SimpleNamespace(shard_for=lambda _: SimpleNamespace(machine=self.machine), submit=self._submit)
         shares = SimpleNamespace(delete_state=self.delete_state)
         context: Any = SimpleNamespace(
@@ -90,12 +90,12 @@ class ShareGroupDeletionFixture(Groups):
 
     @property
     def remembered(self) -> list[bytes]:
-        """The topics of which the persister knows something."""
+        """Return the topics with state in the persister."""
         return [key.topic_id for key in self.states.states.by_key]
 
 
 def shared(*names: str) -> ShareGroupDeletionFixture:
-    """A group in a later epoch, without members, that has shared these topics."""
+    """Return a group without members in a later epoch that has share state for these topics."""
     stage = ShareGroupDeletionFixture(dict.fromkeys(names, 1))
     for number in range(4):
         stage.beat("m1", 0, list(names))
@@ -107,26 +107,26 @@ def shared(*names: str) -> ShareGroupDeletionFixture:
 
 
 def read_again(stage: ShareGroupDeletionFixture, *names: str) -> dict[str, list[int]] | None:
-    """What a member gets of a group of that name that is made anew."""
+    """Return the partitions that a member of a new group with the same id reads."""
     stage.beat("m9", 0, list(names))
     stage.begin()
     return assignment_by_letter(stage.beat("m9", stage.group.members["m9"].epoch).assignment)
 
 
-def test_what_could_not_be_forgotten_before_goes_with_the_group() -> None:
+def test_delete_group_retries_pending_offset_deletions() -> None:
     stage = shared("t", "u")
-    stage.ask(partial(offset_changes.delete_offsets, group_id="g", topics=["u"]))  # and the persister cannot be reached
+    stage.ask(partial(offset_changes.delete_offsets, group_id="g", topics=["u"]))  # and the persister is not reachable
     assert (list(stage.group.initialized), list(stage.group.deleting)) == ([T], [U])
     assert stage.delete() == ErrorCode.NONE
     assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
     assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
 
 
-def test_what_was_on_its_way_to_a_state_goes_with_the_group() -> None:
+def test_delete_group_deletes_state_being_initialized() -> None:
     stage = shared("t")
     stage.image({"t": 1, "u": 1})
     stage.beat("m1", 0, ["t", "u"])
-    # nobody has heard of it
+    # the group is not notified
     stage.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1))
     stage.beat("m1", -1)
     assert stage.delete() == ErrorCode.NONE
@@ -134,7 +134,7 @@ def test_what_was_on_its_way_to_a_state_goes_with_the_group() -> None:
     assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
 
 
-def test_whoever_joins_while_it_is_deleted_gets_partitions_that_have_a_state() -> None:
+def test_delete_group_joined_meanwhile_returns_non_empty_and_reinitializes_state() -> None:
     stage = shared("t")
     stage.meanwhile = lambda: stage.beat("m2", 0, ["t"])
     assert stage.delete() == ErrorCode.NON_EMPTY_GROUP
@@ -146,7 +146,7 @@ def test_whoever_joins_while_it_is_deleted_gets_partitions_that_have_a_state() -
     assert (stage.remembered, stage.group.deleting) == ([T], {})
 
 
-def test_a_state_that_was_begun_before_the_deletion_and_told_of_during_it_does_not_count() -> None:
+def test_delete_group_ignores_initialization_completed_during_deletion() -> None:
     stage = ShareGroupDeletionFixture({"t": 1})
     stage.beat("m1", 0, ["t"])
     stage.beat("m1", -1)
@@ -160,7 +160,7 @@ def test_a_state_that_was_begun_before_the_deletion_and_told_of_during_it_does_n
     assert stage.group.initialized == {}
 
 
-def test_where_the_persister_cannot_forget_the_group_stays_and_says_what_is_left() -> None:
+def test_delete_group_persister_error_keeps_group_with_deleting_topics() -> None:
     stage = shared("t")
     stage.refusal = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert stage.delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -178,20 +178,20 @@ def test_where_the_persister_cannot_forget_the_group_stays_and_says_what_is_left
     assert stage.remembered == []
 
 
-def test_nothing_is_forgotten_of_a_group_with_members() -> None:
+def test_delete_group_with_members_deletes_no_state() -> None:
     stage = shared("t")
     stage.beat("m2", 0, ["t"])
     assert stage.delete() == ErrorCode.NON_EMPTY_GROUP
     assert (stage.remembered, list(stage.group.initialized)) == ([T], [T])
 
 
-def test_nothing_is_altered_while_it_is_deleted_and_what_stays_may_be_altered_later() -> None:
+def test_alter_offsets_during_group_deletion_is_refused_and_later_accepted() -> None:
     stage = shared("t")
     alter = partial(offset_changes.alter_offsets, group_id="g", topics={"t": frozenset([0])})
 
     def meanwhile() -> None:
         answer = stage.ask(alter)
-        if isinstance(answer, offset_changes.ShareOffsetsToAlter):  # then the persister begins it
+        if isinstance(answer, offset_changes.ShareOffsetsToAlter):  # then the persister initializes it
             stage.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
 
     stage.meanwhile = meanwhile
@@ -206,8 +206,8 @@ def test_nothing_is_altered_while_it_is_deleted_and_what_stays_may_be_altered_la
     assert stage.ask(alter).partitions == {T: frozenset([0])}
 
 
-def test_what_is_begun_anew_while_its_topic_is_forgotten_is_not_shared_without_a_state() -> None:
-    """Each step of both is in order; only the group hears of the beginning after it was asked for the deletion."""
+def test_topic_reinitialized_during_offset_deletion_is_not_shared_without_state() -> None:
+    """Each step of both is in order; only the group learns of the initialization after the deletion was requested."""
     stage = shared("t")
     stage.image({"t": 2})
     altered = stage.ask(partial(offset_changes.alter_offsets, group_id="g", topics={"t": frozenset([1])}))
@@ -226,8 +226,8 @@ def test_what_is_begun_anew_while_its_topic_is_forgotten_is_not_shared_without_a
     assert read_again(stage, "t") == {"t": [0, 1]}
 
 
-def test_of_very_many_partitions_none_is_begun_behind_the_deletion_of_its_group() -> None:
-    """No more than `MAX_CONCURRENT` are begun at once: the others would come when the deletion is over."""
+def test_delete_group_stops_queued_initializations() -> None:
+    """At most `MAX_CONCURRENT` are initialized at once: the others would follow after the deletion."""
     node = ShareGroupNode()
     numbers, known = range(2 * MAX_CONCURRENT + 1), set[SharePartitionKey]()
 

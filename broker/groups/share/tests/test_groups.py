@@ -1,4 +1,4 @@
-"""Share groups rule by rule (C-208 to C-212): membership, epochs, which partitions go to whom and when."""
+"""Rules of share groups (C-208 to C-212): membership, epochs and assignment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SESSION_MS = 45_000
 
 
 class ShareGroupShard(ConsumerGroupShard):
-    """A shard with the share group "g", whose partitions get their state when the test says so."""
+    """Shard with the share group "g"; the test completes the initialization of share state."""
 
     def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
         super().__init__(topics)
@@ -33,7 +33,7 @@ class ShareGroupShard(ConsumerGroupShard):
         self.asked: list[dict[bytes, frozenset[int]]] = []
 
     def beat(self, member: str, epoch: int, names: list[str] | None = None, group: str = "g", **more: Any) -> Any:
-        """A heartbeat: its answer, or the code it was refused with."""
+        """Send a heartbeat; return its response or error code."""
         request = share_group_heartbeat.ShareGroupHeartbeatRequest(
             group, member, epoch, subscribed_topic_names=names, **more
         )
@@ -55,12 +55,12 @@ class ShareGroupShard(ConsumerGroupShard):
         return self.answers.get(ticket)
 
     def ready(self, *, done: bool = True) -> None:
-        """What was asked for last has got its state, or could not get it."""
+        """Complete or fail the initialization that was requested last."""
         places = self.asked.pop()
         self.ask(lambda groups, ticket, _: groups.on_initialized(ticket, "g", places, done=done))
 
     def joined(self, member: str = "m1") -> int:
-        """A member whose partitions are ready and assigned; gives its epoch."""
+        """Add a member with initialized and assigned partitions; return its epoch."""
         self.beat(member, 0, ["t"])
         self.ready()
         self.now += 5_000
@@ -74,7 +74,7 @@ class ShareGroupShard(ConsumerGroupShard):
         return group
 
 
-def test_the_first_heartbeat_makes_the_group_and_assigns_nothing_yet() -> None:
+def test_first_heartbeat_creates_group_without_assignment() -> None:
     stage = ShareGroupShard()
     answer = stage.beat("m1", 0, ["t"])
     assert (answer.member_epoch, assignment_by_letter(answer.assignment), answer.heartbeat_interval_ms) == (
@@ -87,7 +87,7 @@ def test_the_first_heartbeat_makes_the_group_and_assigns_nothing_yet() -> None:
     assert stage.group.state == "Stable"
 
 
-def test_partitions_are_assigned_once_they_have_their_state() -> None:
+def test_partitions_are_assigned_when_their_state_is_initialized() -> None:
     stage = ShareGroupShard()
     stage.beat("m1", 0, ["t"])
     stage.ready()
@@ -102,7 +102,7 @@ def test_partitions_are_assigned_once_they_have_their_state() -> None:
     assert (stage.kinds, answer.assignment) == ([], None), "nothing has changed"
 
 
-def test_a_target_waits_for_its_time() -> None:
+def test_target_assignment_waits_for_assignment_interval() -> None:
     stage = ShareGroupShard()
     stage.beat("m1", 0, ["t"])
     stage.ready()
@@ -113,7 +113,7 @@ def test_a_target_waits_for_its_time() -> None:
     assert stage.beat("m1", 2).member_epoch == 3
 
 
-def test_members_share_and_all_get_as_much() -> None:
+def test_partitions_are_distributed_evenly_among_members() -> None:
     stage = ShareGroupShard({"t": 2})
     stage.joined()
     stage.beat("m2", 0, ["t"])
@@ -144,7 +144,7 @@ def test_members_share_and_all_get_as_much() -> None:
         ("it joins again", 0, 3),
     ],
 )
-def test_a_member_speaks_of_its_epoch(rule: str, epoch: int, expected: Any) -> None:
+def test_heartbeat_epoch_must_be_current_previous_or_0(rule: str, epoch: int, expected: Any) -> None:
     stage = ShareGroupShard()
     stage.joined()
     answer = stage.beat("m1", epoch, ["t"] if epoch == 0 else None)
@@ -153,7 +153,7 @@ def test_a_member_speaks_of_its_epoch(rule: str, epoch: int, expected: Any) -> N
         assert assignment_by_letter(answer.assignment) == {"t": [0, 1, 2, 3, 4, 5]}
 
 
-def test_who_is_nobody_is_told_so() -> None:
+def test_heartbeat_of_unknown_group_or_member_returns_error() -> None:
     stage = ShareGroupShard()
     assert stage.beat("m1", 1) is ErrorCode.GROUP_ID_NOT_FOUND
     assert stage.beat("m1", -1) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -162,14 +162,14 @@ def test_who_is_nobody_is_told_so() -> None:
     assert stage.beat("m2", -1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_has_so_many_members_and_those_may_go_on() -> None:
+def test_join_over_max_size_is_refused_and_members_continue() -> None:
     stage = ShareGroupShard(max_size=1)
     stage.joined()
     assert stage.beat("m2", 0, ["t"]) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert stage.beat("m1", 3).member_epoch == 3
 
 
-def test_a_member_leaves_and_the_group_stays() -> None:
+def test_leave_of_last_member_keeps_empty_group() -> None:
     stage = ShareGroupShard()
     stage.joined()
     answer = stage.beat("m1", -1)
@@ -180,7 +180,7 @@ def test_a_member_leaves_and_the_group_stays() -> None:
     assert stage.beat("m1", 0, ["t"]).member_epoch == 5
 
 
-def test_a_session_that_is_over_removes_the_member() -> None:
+def test_session_timeout_removes_member() -> None:
     stage = ShareGroupShard()
     stage.joined()
     stage.now += SESSION_MS
@@ -188,7 +188,7 @@ def test_a_session_that_is_over_removes_the_member() -> None:
     assert stage.group.members == {}
 
 
-def test_other_topics_are_another_epoch_and_lose_what_is_not_wanted_any_more() -> None:
+def test_changed_subscription_bumps_epoch_and_removes_unsubscribed_topics() -> None:
     stage = ShareGroupShard({"t": 2, "u": 1})
     stage.joined()
     stage.now += 5_000
@@ -200,7 +200,7 @@ def test_other_topics_are_another_epoch_and_lose_what_is_not_wanted_any_more() -
     assert assignment_by_letter(stage.beat("m1", 4).assignment) == {"u": [0]}
 
 
-def test_partitions_that_come_are_shared_too() -> None:
+def test_new_partitions_are_initialized_and_assigned() -> None:
     stage = ShareGroupShard({"t": 1})
     stage.joined()
     stage.image({"t": 3})
@@ -212,7 +212,7 @@ def test_partitions_that_come_are_shared_too() -> None:
     assert assignment_by_letter(stage.beat("m1", 4).assignment) == {"t": [0, 1, 2]}
 
 
-def test_what_cannot_get_its_state_is_asked_for_again() -> None:
+def test_failed_initialization_is_requested_again() -> None:
     stage = ShareGroupShard()
     stage.beat("m1", 0, ["t"])
     stage.ready(done=False)
@@ -221,7 +221,7 @@ def test_what_cannot_get_its_state_is_asked_for_again() -> None:
     assert stage.asked == [{T: frozenset(range(6))}]
 
 
-def test_what_nobody_hears_of_is_asked_for_again_after_a_while() -> None:
+def test_unanswered_initialization_is_requested_again_after_30_seconds() -> None:
     stage = ShareGroupShard()
     stage.beat("m1", 0, ["t"])
     stage.now += 29_999
@@ -232,7 +232,7 @@ def test_what_nobody_hears_of_is_asked_for_again_after_a_while() -> None:
     assert len(stage.asked) == 2
 
 
-def test_topics_that_go_are_forgotten() -> None:
+def test_deleted_topics_are_removed_from_group() -> None:
     stage = ShareGroupShard()
     stage.joined()
     event = TopicMetadataChanged(image_of({}, 9), frozenset({"t"}), False, {"t": T})
@@ -243,7 +243,7 @@ def test_topics_that_go_are_forgotten() -> None:
     assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (4, {})
 
 
-def test_an_id_belongs_to_one_kind_of_group() -> None:
+def test_group_id_of_other_group_type_is_refused() -> None:
     stage = ShareGroupShard()
     stage.heartbeat("c1", 0, rebalance_timeout_ms=1, topic_partitions=[], subscribed_topic_names=["t"])
     assert stage.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -253,7 +253,7 @@ def test_an_id_belongs_to_one_kind_of_group() -> None:
     assert isinstance(answer, ProtocolError)
 
 
-def test_an_id_is_a_classic_groups_from_its_first_record_on() -> None:
+def test_group_id_with_uncommitted_classic_record_is_refused() -> None:
     stage = ShareGroupShard()
     stage.commits = False
     stage.join("c1", version=3)
@@ -264,7 +264,7 @@ def test_an_id_is_a_classic_groups_from_its_first_record_on() -> None:
     assert (stage.answers["c1"].error_code, stage.machine.find_share_group("g")) == (0, None)
 
 
-def test_a_classic_group_whose_first_record_was_given_up_can_be_deleted() -> None:
+def test_classic_group_with_refused_record_can_be_deleted() -> None:
     stage = ShareGroupShard()
     stage.commits = False
     stage.join("c1", version=3)
@@ -275,7 +275,7 @@ def test_a_classic_group_whose_first_record_was_given_up_can_be_deleted() -> Non
     assert stage.beat("m1", 0, ["t"]).member_epoch == 2
 
 
-def test_who_waits_for_a_classic_group_that_is_a_share_group_by_then_is_refused() -> None:
+def test_pending_classic_join_of_group_that_became_share_group_is_refused() -> None:
     stage = ShareGroupShard()
     stage.commits = False
     stage.join("c1", version=3)
@@ -286,7 +286,7 @@ def test_who_waits_for_a_classic_group_that_is_a_share_group_by_then_is_refused(
     assert ("g" in stage.machine.classic_groups.groups, list(stage.group.members)) == (False, ["m1"])
 
 
-def test_a_session_that_is_too_short_is_refused_whatever_kind_its_group_is_of() -> None:
+def test_join_group_short_session_is_refused_before_group_type_check() -> None:
     stage = ShareGroupShard()
     stage.joined()
     for session_timeout_ms, code in (
@@ -298,7 +298,7 @@ def test_a_session_that_is_too_short_is_refused_whatever_kind_its_group_is_of() 
         assert code in (getattr(answer, "error_code", None), getattr(answer, "code", None))
 
 
-def test_only_a_group_without_members_is_deleted_with_all_it_had() -> None:
+def test_delete_group_only_without_members_removes_group() -> None:
     stage = ShareGroupShard()
     stage.joined()
     stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
@@ -309,7 +309,7 @@ def test_only_a_group_without_members_is_deleted_with_all_it_had() -> None:
     assert stage.machine.find_share_group("g") is None
 
 
-def test_everything_is_there_again_after_a_restart() -> None:
+def test_shard_loaded_restores_share_groups_and_timers() -> None:
     stage = ShareGroupShard()
     stage.joined()
     stage.beat("m2", 0, ["t"])
@@ -327,7 +327,7 @@ def test_everything_is_there_again_after_a_restart() -> None:
     assert set(again._armed) >= {("share-session", "g", "m1"), ("share-session", "g", "m2")}
 
 
-def test_a_target_of_very_many_partitions_is_computed_in_slices() -> None:
+def test_target_assignment_of_many_partitions_is_computed_in_slices() -> None:
     stage = ShareGroupShard({"t": 4_000})
     epoch = stage.joined()
     stage.now += 5_000

@@ -1,4 +1,4 @@
-"""Streams groups beside everything else (C-234, C-244, C-246): positions, other kinds of groups, the log."""
+"""Streams groups beside offsets, other group types and the log (C-234, C-244, C-246)."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ from ottla.wire.messages import consumer_group_heartbeat, join_group, sync_group
         ("", -1, 9, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_positions_are_committed_in_the_members_epoch_or_since_it_has_the_task(
+def test_offset_commit_requires_member_epoch_or_task_epoch(
     member: str, epoch: int, version: int, code: ErrorCode
 ) -> None:
-    """244."""
     stage, a, _ = two_reconciled_threads()
     assert a.epoch == 3
     assert commit(stage, member, epoch, version) == code
@@ -62,8 +61,7 @@ def commit(
     return stage.answers[ticket]
 
 
-def test_a_task_that_is_being_given_up_may_still_be_committed() -> None:
-    """244."""
+def test_offset_commit_of_task_being_revoked_is_accepted() -> None:
     stage = StreamsGroupShard()
     a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
     a.beat()
@@ -75,7 +73,7 @@ def test_a_task_that_is_being_given_up_may_still_be_committed() -> None:
     assert commit(stage, "a", 1, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_positions_of_topics_that_are_read_stay() -> None:
+def test_delete_offsets_of_subscribed_topics_is_refused() -> None:
     stage, a, b = two_reconciled_threads()
     commit(stage, "a", 3)
     event = DeleteOffsets("d1", "g", [("t", 0), ("u", 0)])
@@ -88,8 +86,7 @@ def test_positions_of_topics_that_are_read_stay() -> None:
     assert not stage.machine.offsets.has_offset("g", "t", 0)
 
 
-def test_a_group_goes_with_all_its_records_once_nobody_is_in_it() -> None:
-    """246."""
+def test_delete_group_without_members_writes_all_tombstones() -> None:
     stage = StreamsGroupShard()
     stage.beat("a", 0)
     commit(stage, "a", 2)
@@ -107,7 +104,7 @@ def test_a_group_goes_with_all_its_records_once_nobody_is_in_it() -> None:
     assert delete("d3") == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_without_members_goes_with_its_last_position() -> None:
+def test_empty_group_expires_with_its_last_offset() -> None:
     stage = StreamsGroupShard()
     stage.beat("a", 0)
     commit(stage, "a", 2)
@@ -120,8 +117,7 @@ def test_a_group_without_members_goes_with_its_last_position() -> None:
 # ---------------------------------------------------------------------- other kinds
 
 
-def test_who_is_of_another_kind_is_refused_while_somebody_is_in_the_group() -> None:
-    """234."""
+def test_join_of_other_group_type_is_refused() -> None:
     stage, _, _ = two_reconciled_threads()
     answer = stage.call(join_group.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", []), 9)
     assert answer.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -137,8 +133,7 @@ def test_who_is_of_another_kind_is_refused_while_somebody_is_in_the_group() -> N
     assert stage.call(beat).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "nor is an empty one taken over"
 
 
-def test_an_empty_streams_group_makes_room_for_a_classic_member() -> None:
-    """234."""
+def test_empty_streams_group_is_replaced_by_classic_member() -> None:
     stage = StreamsGroupShard(initial_rebalance_delay_ms=3_000)
     stage.beat("a", 0)
     stage.beat("a", -1)
@@ -150,8 +145,7 @@ def test_an_empty_streams_group_makes_room_for_a_classic_member() -> None:
     assert not stage.machine.streams_groups.delayed_groups
 
 
-def test_an_empty_classic_group_makes_room_and_one_with_members_does_not() -> None:
-    """234."""
+def test_only_empty_classic_group_is_replaced_by_streams_member() -> None:
     stage = StreamsGroupShard()
     commit(stage, "", -1)
     stage.beat("a", 0)
@@ -164,7 +158,7 @@ def test_an_empty_classic_group_makes_room_and_one_with_members_does_not() -> No
     assert (answer.code, answer.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a streams group.")
 
 
-def test_a_consumer_group_is_not_taken_over() -> None:
+def test_consumer_group_is_not_replaced() -> None:
     stage = StreamsGroupShard()
     stage.heartbeat("m", 0)
     assert stage.beat("a", 0).code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -176,7 +170,7 @@ def test_a_consumer_group_is_not_taken_over() -> None:
 
 
 def restarted(stage: StreamsGroupShard) -> StreamsGroupShard:
-    """The same log, read by another shard."""
+    """Return a shard loaded from the same log."""
     again = StreamsGroupShard(dict(stage.topics))
     again.settings = stage.settings
     again.machine = GroupStateMachine(stage.settings)
@@ -190,7 +184,7 @@ def restarted(stage: StreamsGroupShard) -> StreamsGroupShard:
     return again
 
 
-def test_another_node_goes_on_where_the_first_one_was() -> None:
+def test_shard_loaded_restores_streams_group_and_sessions() -> None:
     stage = StreamsGroupShard()
     a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
     a.beat()
@@ -211,7 +205,7 @@ def test_another_node_goes_on_where_the_first_one_was() -> None:
     assert again.group.state == "Empty", "sessions run here too"
 
 
-def test_a_member_that_was_giving_up_when_the_node_changed_has_its_time_again() -> None:
+def test_shard_loaded_arms_rebalance_timeout_of_revoking_member() -> None:
     stage = StreamsGroupShard()
     a, b = StreamsThreadClient(stage, "a", rebalance_timeout_ms=10_000), StreamsThreadClient(stage, "b")
     a.beat()
@@ -224,7 +218,7 @@ def test_a_member_that_was_giving_up_when_the_node_changed_has_its_time_again() 
     assert "a" not in again.group.members
 
 
-def test_records_about_what_is_not_there_are_passed_over() -> None:
+def test_replay_of_records_of_unknown_groups_and_members_is_ignored() -> None:
     stage, _, _ = two_reconciled_threads()
     machine = restarted(stage).machine
     for number, raw in enumerate([*reversed(stage.log), *((key, None) for key, _ in stage.log)]):
@@ -233,7 +227,7 @@ def test_records_about_what_is_not_there_are_passed_over() -> None:
         machine.replay(number, record)
 
 
-def test_targets_of_a_large_group_are_written_in_slices_and_the_member_is_answered_once() -> None:
+def test_target_of_large_group_is_written_in_slices_with_one_response() -> None:
     stage = StreamsGroupShard({"t": 1_500})
     threads = [StreamsThreadClient(stage, f"m{number}", f"p{number % 40}") for number in range(300)]
     for thread in threads:
@@ -245,7 +239,7 @@ def test_targets_of_a_large_group_are_written_in_slices_and_the_member_is_answer
     assert stage.group.state == "Stable"
 
 
-def test_a_repartition_topic_is_read_by_the_subtopology_behind_it() -> None:
+def test_repartition_topic_is_read_by_downstream_subtopology() -> None:
     stage = StreamsGroupShard({"t": 2, "r": 2})
     chain = topology(subtopology("0", "t", sinks=("r",)), subtopology("1", repartition=(internal("r"),)))
     a = StreamsThreadClient(stage, "a", topology=chain)
@@ -255,8 +249,7 @@ def test_a_repartition_topic_is_read_by_the_subtopology_behind_it() -> None:
     assert commit(stage, "a", a.epoch - 1, topic="r") == ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_a_group_that_was_deleted_waits_anew() -> None:
-    """242, 246."""
+def test_deleted_group_waits_initial_rebalance_delay_again() -> None:
     stage = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
     stage.beat("a", 0)
     stage.beat("a", -1)
@@ -273,8 +266,7 @@ def test_a_group_that_was_deleted_waits_anew() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "passes"), [(5, True), (4, True), (3, True), (2, False)])
-def test_what_is_given_up_counts_since_it_was_got(epoch: int, passes: bool) -> None:
-    """244."""
+def test_offset_commit_of_revoking_task_counts_epoch_of_its_assignment(epoch: int, passes: bool) -> None:
     group = StreamsGroupShard().machine.streams_groups.get_or_create_group("g", GroupEffects())
     group.topology = from_request(topology(subtopology("0", "t")))
     group.update(StreamsGroupMember("m", epoch=5, revoking=TasksTupleWithEpochs({"0": {1: 3}})))

@@ -1,4 +1,4 @@
-"""Topologies beside the topics there are (C-240): tasks, internal topics, and what is wrong."""
+"""Topologies configured from topic metadata (C-240): tasks, internal topics and errors."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def seen(topics: dict[str, int], *rows: streams_group_heartbeat.Subtopology) -> 
 
 
 def shape(configured: ConfiguredTopology) -> tuple[dict[str, int], dict[str, int]]:
-    """Tasks by subtopology, and the partitions of topics that are to be made."""
+    """Return the tasks by subtopology, and the partition counts of topics to create."""
     tasks = {name: one.task_count for name, one in (configured.subtopologies or {}).items()}
     return tasks, {name: topic.partitions for name, topic in configured.missing_internal_topics.items()}
 
 
-def test_there_are_as_many_tasks_as_the_largest_source_has_partitions() -> None:
+def test_task_count_is_partition_count_of_largest_source() -> None:
     configured = seen({"a": 3, "b": 5}, subtopology("0", "a", "b"), subtopology("1", "a"))
     assert configured.is_ready
     assert shape(configured) == ({"0": 5, "1": 3}, {})
 
 
-def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
+def test_missing_source_topics_detail_lists_at_most_three() -> None:
     configured = seen({"b": 1}, subtopology("0", "d", "a"), subtopology("1", "e", "c", "b"))
     assert configured.problem == (
         StreamsGroupStatus.MISSING_SOURCE_TOPICS,
@@ -45,7 +45,7 @@ def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
     ("rows", "tasks", "made"),
     [
         ((subtopology("0", "a", changelogs=("s",)),), {"0": 3}, {"s": 3}),
-        (  # as many as the writers' largest source
+        (  # as many partitions as the writers' largest source
             (
                 subtopology("0", "a", "b", sinks=("r",)),
                 subtopology("1", repartition=(internal("r"),), changelogs=("s",)),
@@ -58,7 +58,7 @@ def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
             {"0": 3, "1": 7},
             {"r": 7},
         ),
-        (  # a chain that stands the wrong way round
+        (  # a chain in reverse order
             (
                 subtopology("0", repartition=(internal("r2"),)),
                 subtopology("1", repartition=(internal("r1"),), sinks=("r2",)),
@@ -67,7 +67,7 @@ def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
             {"0": 5, "1": 5, "2": 5},
             {"r1": 5, "r2": 5},
         ),
-        (  # joined with a topic of the application's own
+        (  # joined with a source topic
             (
                 subtopology("0", "a", sinks=("r",)),
                 subtopology("1", "b", repartition=(internal("r"),), together=(([0], [0]),)),
@@ -84,7 +84,7 @@ def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
             {"0": 3, "1": 5, "2": 5},
             {"r1": 5, "r2": 5},
         ),
-        (  # joined with one whose number is fixed
+        (  # joined with one that has a fixed number of partitions
             (
                 subtopology("0", "a", sinks=("r1", "r2")),
                 subtopology("1", repartition=(internal("r1", 4), internal("r2")), together=(([], [0, 1]),)),
@@ -95,7 +95,7 @@ def test_missing_sources_are_named_in_order_three_at_the_most() -> None:
         ((), {}, {}),
     ],
 )
-def test_internal_topics_are_as_large_as_what_they_are_made_from(
+def test_internal_topics_get_partition_count_of_their_sources(
     rows: tuple[streams_group_heartbeat.Subtopology, ...], tasks: dict[str, int], made: dict[str, int]
 ) -> None:
     configured = seen({"a": 3, "b": 5}, *rows)
@@ -103,7 +103,7 @@ def test_internal_topics_are_as_large_as_what_they_are_made_from(
     assert (configured.problem is not None) == bool(made)
 
 
-def test_what_is_missing_is_to_be_made_with_the_settings_that_were_said() -> None:
+def test_missing_internal_topics_carry_requested_configs() -> None:
     row = streams_group_heartbeat.Subtopology(
         "0",
         ["a"],
@@ -144,7 +144,7 @@ def test_what_is_missing_is_to_be_made_with_the_settings_that_were_said() -> Non
         ),
     ],
 )
-def test_topics_that_cannot_be_read_together_are_told(
+def test_incorrectly_partitioned_topics_are_reported(
     topics: dict[str, int], rows: tuple[streams_group_heartbeat.Subtopology, ...], detail: str
 ) -> None:
     assert seen(topics, *rows).problem == (StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
@@ -176,7 +176,7 @@ LOOPS = (
         ((subtopology("0", "a"), subtopology("0", "a")), ErrorCode.UNKNOWN_SERVER_ERROR, None),
     ],
 )
-def test_topologies_that_make_no_sense_are_refused(
+def test_invalid_topologies_are_refused(
     rows: tuple[streams_group_heartbeat.Subtopology, ...], code: ErrorCode, message: str | None
 ) -> None:
     with pytest.raises(ProtocolError) as refused:
@@ -184,15 +184,15 @@ def test_topologies_that_make_no_sense_are_refused(
     assert (refused.value.code, refused.value.message) == (code, message)
 
 
-def test_more_tasks_than_can_be_dealt_out_in_time_are_refused() -> None:
+def test_topology_with_more_than_20000_tasks_is_refused() -> None:
     many = [subtopology(str(number), "a") for number in range(201)]
     with pytest.raises(ProtocolError, match="20100 tasks"):
         seen({"a": 100}, *many)
     assert seen({"a": 99}, *many).is_ready
 
 
-def test_a_long_chain_the_wrong_way_round_takes_no_longer_than_one_the_right_way() -> None:
-    """Kafka goes round by round: here each subtopology is looked at once for each topic it reads."""
+def test_reverse_ordered_chain_is_resolved_in_linear_time() -> None:
+    """Kafka resolves in rounds: here each subtopology is visited once for each topic it reads."""
     count = 1_000
     chain = [
         subtopology(f"{number:04}", repartition=(internal(f"r{number + 1}"),), sinks=(f"r{number}",))
@@ -204,15 +204,14 @@ def test_a_long_chain_the_wrong_way_round_takes_no_longer_than_one_the_right_way
     } == {3}
 
 
-def test_two_topologies_are_the_same_whatever_the_order_of_their_parts() -> None:
-    """239."""
+def test_has_same_content_ignores_order_of_subtopologies() -> None:
     one, other = subtopology("0", "a"), subtopology("1", "b", changelogs=("s",))
     assert from_request(topology(one, other)).has_same_content(from_request(topology(other, one)))
     assert not from_request(topology(one)).has_same_content(from_request(topology(one, epoch=1)))
     assert not from_request(topology(one)).has_same_content(from_request(topology(subtopology("0", "b"))))
 
 
-def test_a_topology_knows_what_it_reads_and_what_it_needs() -> None:
+def test_topology_lists_sources_and_required_topics() -> None:
     known: StreamsTopology = from_request(
         topology(
             subtopology("0", "a", sinks=("r",)), subtopology("1", "b", repartition=(internal("r"),), changelogs=("s",))
@@ -222,14 +221,14 @@ def test_a_topology_knows_what_it_reads_and_what_it_needs() -> None:
     assert known.required_topics == {"a", "b", "r", "s"}
 
 
-def test_a_topology_with_an_epoch_below_zero_is_refused() -> None:
+def test_topology_with_negative_epoch_is_refused() -> None:
     with pytest.raises(ProtocolError) as refused:
         from_request(topology(subtopology("0", "a"), epoch=-1))
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def round_by_round(rows: list[streams_group_records.Subtopology], sizes: dict[str, int]) -> dict[str, int] | None:
-    """Kafka's own way to the sizes of repartition topics; None where there is no way."""
+    """Return repartition topic sizes by Kafka's rounds, or None where they cannot be resolved."""
     out: dict[str, int] = {}
     while True:
         waits = moved = False
@@ -249,7 +248,7 @@ def round_by_round(rows: list[streams_group_records.Subtopology], sizes: dict[st
             return None
 
 
-def test_sizes_are_those_that_kafka_finds_round_by_round() -> None:
+def test_repartition_topic_counts_equals_kafkas_rounds() -> None:
     sizes = {"a": 2, "b": 3, "c": 7}
     looked = 0
     for seed in range(1_000):

@@ -1,4 +1,4 @@
-"""Streams groups rule by rule (C-238 to C-246): membership, epochs, who does what and when, what members are told."""
+"""Rules of streams groups (C-238 to C-246): membership, epochs, tasks and statuses."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def refused(answer: Any) -> ErrorCode:
     return code
 
 
-def test_the_first_member_makes_the_group_and_does_everything() -> None:
-    """239: the order of the records."""
+def test_first_member_creates_group_and_gets_all_tasks() -> None:
+    """Order of the records."""
     stage = StreamsGroupShard()
     answer = stage.beat("a", 0)
     assert stage.kinds == ["19", "23", "17", "21", "20", "22"]
@@ -41,8 +41,7 @@ def test_the_first_member_makes_the_group_and_does_everything() -> None:
     assert stage.group.configs == {"num.standby.replicas": "0"}
 
 
-def test_a_beat_that_brings_nothing_new_writes_nothing() -> None:
-    """245."""
+def test_unchanged_heartbeat_writes_no_record() -> None:
     stage = StreamsGroupShard()
     a = StreamsThreadClient(stage, "a")
     a.beat()
@@ -51,8 +50,7 @@ def test_a_beat_that_brings_nothing_new_writes_nothing() -> None:
     assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (None, None, None)
 
 
-def test_members_hand_tasks_over_giving_up_first() -> None:
-    """243."""
+def test_tasks_are_revoked_before_they_are_assigned() -> None:
     stage = StreamsGroupShard()
     a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
     a.beat()
@@ -84,8 +82,7 @@ def test_members_hand_tasks_over_giving_up_first() -> None:
         ({"client_tags": []}, False),
     ],
 )
-def test_any_change_of_what_a_member_says_of_itself_is_a_new_epoch(change: dict[str, Any], bumps: bool) -> None:
-    """239."""
+def test_changed_member_metadata_bumps_epoch(change: dict[str, Any], bumps: bool) -> None:
     stage = StreamsGroupShard()
     a = StreamsThreadClient(stage, "a")
     a.beat()
@@ -95,8 +92,7 @@ def test_any_change_of_what_a_member_says_of_itself_is_a_new_epoch(change: dict[
     assert ("19" in stage.kinds) == bumps
 
 
-def test_a_change_of_the_topics_or_of_the_standbys_is_a_new_epoch() -> None:
-    """239."""
+def test_changed_topics_or_standby_count_bumps_epoch() -> None:
     stage = StreamsGroupShard({"t": 2, "log": 2})
     a, b = StreamsThreadClient(stage, "a", topology=STATEFUL), StreamsThreadClient(stage, "b", topology=STATEFUL)
     reconcile_threads(a, b)
@@ -115,8 +111,7 @@ def test_a_change_of_the_topics_or_of_the_standbys_is_a_new_epoch() -> None:
     assert not set(a.standby["0"]) & set(a.active["0"])
 
 
-def test_the_first_topology_holds() -> None:
-    """239."""
+def test_stale_or_changed_topology_returns_status_or_error() -> None:
     stage = StreamsGroupShard({"t": 2, "u": 1})
     first = topology(subtopology("0", "t"), epoch=3)
     stage.beat("a", 0, topology=first)
@@ -131,8 +126,7 @@ def test_the_first_topology_holds() -> None:
     assert "d" not in stage.group.members
 
 
-def test_internal_topics_are_to_be_made_and_nothing_is_done_until_they_are() -> None:
-    """240, 242."""
+def test_missing_internal_topics_are_requested_and_tasks_wait_for_them() -> None:
     stage = StreamsGroupShard({"t": 2})
     a = StreamsThreadClient(stage, "a", topology=STATEFUL)
     answer = a.beat()
@@ -147,8 +141,7 @@ def test_internal_topics_are_to_be_made_and_nothing_is_done_until_they_are() -> 
     assert stage.group.validated_epoch == 0
 
 
-def test_a_group_whose_source_goes_gives_everything_up() -> None:
-    """240, 242."""
+def test_missing_source_topic_revokes_all_tasks() -> None:
     stage = StreamsGroupShard({"t": 2})
     a = StreamsThreadClient(stage, "a")
     reconcile_threads(a)
@@ -160,8 +153,7 @@ def test_a_group_whose_source_goes_gives_everything_up() -> None:
     assert a.active == {"0": [0, 1]}
 
 
-def test_an_empty_group_waits_for_its_first_members() -> None:
-    """242."""
+def test_empty_group_waits_initial_rebalance_delay() -> None:
     stage = StreamsGroupShard({"t": 2}, initial_rebalance_delay_ms=3_000)
     a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
     answer = a.beat()
@@ -183,8 +175,8 @@ def test_an_empty_group_waits_for_its_first_members() -> None:
     assert sorted(a.active["0"] + b.active["0"]) == [0, 1]
 
 
-def test_where_nobody_has_looked_at_the_topology_the_next_heartbeat_computes_the_target() -> None:
-    """242: what the first heartbeat found is not kept, as the group was only just being made."""
+def test_initial_rebalance_delay_without_validated_topology_assigns_at_heartbeat() -> None:
+    """The topology of the first heartbeat is not kept, as the group was being created."""
     stage = StreamsGroupShard({"t": 2}, initial_rebalance_delay_ms=3_000)
     a = StreamsThreadClient(stage, "a")
     a.beat()
@@ -195,8 +187,7 @@ def test_where_nobody_has_looked_at_the_topology_the_next_heartbeat_computes_the
     assert a.active == {"0": [0, 1]}
 
 
-def test_a_target_stands_for_the_assignment_interval() -> None:
-    """242."""
+def test_target_assignment_waits_for_assignment_interval() -> None:
     stage = StreamsGroupShard({"t": 2}, assignment_interval_ms=1_000)
     a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
     a.beat()
@@ -221,15 +212,16 @@ def test_a_target_stands_for_the_assignment_interval() -> None:
         ("a", 0, {}, None),
     ],
 )
-def test_epochs_are_checked(member: str, epoch: int, fields: dict[str, Any], code: ErrorCode | None) -> None:
-    """244."""
+def test_heartbeat_epoch_must_match_member_epoch(
+    member: str, epoch: int, fields: dict[str, Any], code: ErrorCode | None
+) -> None:
     stage, _, _ = two_reconciled_threads()
     answer = stage.beat(member, epoch, **fields)
     assert getattr(answer, "code", None) == code
 
 
-def test_a_member_that_missed_an_answer_may_speak_in_its_last_epoch() -> None:
-    """244: as long as it claims no more than it has."""
+def test_heartbeat_with_previous_epoch_and_owned_tasks_is_accepted() -> None:
+    """Accepted as long as it claims no more tasks than it has."""
     stage = StreamsGroupShard()
     a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
     a.beat()
@@ -257,16 +249,14 @@ def test_a_member_that_missed_an_answer_may_speak_in_its_last_epoch() -> None:
         ({"0": [-1]}, "Task -1 for subtopology 0 is invalid. Number of tasks for this subtopology: 6"),
     ],
 )
-def test_tasks_that_do_not_exist_are_refused(tasks: dict[str, list[int]], message: str) -> None:
-    """244."""
+def test_heartbeat_with_nonexistent_tasks_is_refused(tasks: dict[str, list[int]], message: str) -> None:
     stage, a, _ = two_reconciled_threads()
     answer = a.beat(active_tasks=to_task_ids(tasks))
     assert (answer.code, answer.message) == (ErrorCode.INVALID_REQUEST, message)
     assert len(stage.group.members) == 2
 
 
-def test_groups_that_are_not_there_and_groups_that_are_full() -> None:
-    """238."""
+def test_heartbeat_of_unknown_or_full_group_returns_error() -> None:
     stage = StreamsGroupShard(max_size=1)
     answer = stage.beat("a", 5)
     assert (answer.code, answer.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Streams group g not found.")
@@ -277,8 +267,7 @@ def test_groups_that_are_not_there_and_groups_that_are_full() -> None:
         assert refused(stage.beat(name, 0)) is ErrorCode.GROUP_MAX_SIZE_REACHED, "also a member that it knows"
 
 
-def test_a_member_that_leaves_or_falls_silent_is_replaced() -> None:
-    """245, 246."""
+def test_leave_and_session_timeout_reassign_tasks() -> None:
     stage, _, b = two_reconciled_threads()
     answer = stage.beat("a", -1)
     assert stage.kinds == ["-22", "-21", "-19", "17"]
@@ -291,8 +280,7 @@ def test_a_member_that_leaves_or_falls_silent_is_replaced() -> None:
     assert stage.group.state == "Empty"
 
 
-def test_a_member_that_does_not_give_up_in_its_time_is_given_up() -> None:
-    """243."""
+def test_rebalance_timeout_removes_member_that_does_not_revoke() -> None:
     stage = StreamsGroupShard()
     a, b = StreamsThreadClient(stage, "a", rebalance_timeout_ms=10_000), StreamsThreadClient(stage, "b")
     a.beat()
@@ -300,7 +288,7 @@ def test_a_member_that_does_not_give_up_in_its_time_is_given_up() -> None:
     a.beat()
     for _ in range(9):
         stage.wait(1_000)
-        stage.beat("a", a.epoch)  # says nothing of its tasks
+        stage.beat("a", a.epoch)  # reports no tasks
         b.beat()
     assert "a" in stage.group.members
     stage.wait(1_000)
@@ -309,8 +297,7 @@ def test_a_member_that_does_not_give_up_in_its_time_is_given_up() -> None:
     assert sorted(b.active["0"]) == [0, 1, 2, 3, 4, 5]
 
 
-def test_who_wants_the_application_to_end_is_heard_by_all_until_nobody_is_left() -> None:
-    """245."""
+def test_shutdown_application_status_is_sent_until_group_is_empty() -> None:
     stage, a, b = two_reconciled_threads()
     answer = a.beat(shutdown_application=True)
     why = "Streams group member a encountered a fatal error and requested a shutdown for the entire application."
@@ -328,8 +315,7 @@ def test_who_wants_the_application_to_end_is_heard_by_all_until_nobody_is_left()
     assert c.status == []
 
 
-def test_endpoints_are_told_to_members_that_do_not_know_the_last_change() -> None:
-    """245."""
+def test_endpoints_are_sent_to_members_with_older_endpoint_epoch() -> None:
     stage = StreamsGroupShard({"t": 2, "u": 1})
     joining = {"topology": topology(subtopology("0", "t", "u"))}
     a = StreamsThreadClient(
@@ -356,7 +342,7 @@ def test_endpoints_are_told_to_members_that_do_not_know_the_last_change() -> Non
     assert {topic.topic: topic.partitions for topic in row.active_partitions} == {"t": [0, 1], "u": [0]}
 
 
-def test_endpoints_of_topics_that_are_gone_do_not_fail_the_heartbeat() -> None:
+def test_endpoints_of_deleted_topics_are_left_out() -> None:
     stage = StreamsGroupShard({"t": 2})
     a = StreamsThreadClient(
         stage, "a", user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("host-a", 1)
@@ -368,22 +354,19 @@ def test_endpoints_of_topics_that_are_gone_do_not_fail_the_heartbeat() -> None:
     assert (row.active_partitions, answer.status[0].status_code) == ([], StreamsGroupStatus.MISSING_SOURCE_TOPICS)
 
 
-def test_where_nobody_has_an_endpoint_there_is_nothing_to_tell() -> None:
-    """245."""
+def test_group_without_endpoints_has_endpoint_epoch_0() -> None:
     stage, _, _ = two_reconciled_threads()
     assert stage.group.endpoint_epoch == 0
 
 
-def test_a_member_with_nothing_to_do_has_its_record_all_the_same() -> None:
-    """239."""
+def test_member_without_tasks_has_current_assignment_record() -> None:
     stage = StreamsGroupShard({"t": 1})
     stage.beat("a", 0)
     stage.beat("b", 0)
     assert stage.kinds == ["19", "17", "21", "20", "22"]
 
 
-def test_who_comes_after_the_first_has_gone_does_not_wait_anew() -> None:
-    """242."""
+def test_initial_rebalance_delay_is_not_restarted_by_later_member() -> None:
     stage = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
     stage.beat("a", 0)
     stage.beat("a", -1)

@@ -1,4 +1,4 @@
-"""How a member of a streams group follows its target (C-243), row by row."""
+"""Reconciliation of a streams group member with its target assignment (C-243), case by case."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ STANDBY = StreamsGroupMember("s", process_id="p", assigned=TasksTupleWithEpochs(
 @pytest.mark.parametrize(
     ("member", "target", "owned", "others", "state", "epoch", "has", "gives"),
     [
-        (me(9), active(1), None, (), S, 9, (), ()),  # there already
+        (me(9), active(1), None, (), S, 9, (), ()),  # already reconciled
         (me(), active(1), None, (), S, 9, (1,), ()),
         (me(assigned=held(1, 2)), active(1), None, (), R, 5, (1,), (2,)),
         (me(assigned=held(1, 2)), active(1), active(1, 2), (), R, 5, (1,), (2,)),
-        (me(assigned=held(1, 2)), active(1, 3), active(1), (), S, 9, (1, 3), ()),  # it has given up already
+        (me(assigned=held(1, 2)), active(1, 3), active(1), (), S, 9, (1, 3), ()),  # already revoked
         (me(), active(1, 7), EMPTY_TASKS, (OTHER,), L, 9, (1,), ()),
         (me(), active(7), EMPTY_TASKS, (OTHER,), L, 9, (), ()),
-        (me(), active(7), EMPTY_TASKS, (STANDBY,), L, 9, (), ()),  # its own process stands by for it
+        (me(), active(7), EMPTY_TASKS, (STANDBY,), L, 9, (), ()),  # a standby task of its own process
         (me(state=R, revoking=held(2)), active(1), None, (), R, 5, (), (2,)),
         (me(state=R, revoking=held(2)), active(1), active(2), (), R, 5, (), (2,)),
         (me(state=R, revoking=held(2)), active(1), EMPTY_TASKS, (), S, 9, (1,), ()),
-        (me(state=R, assigned=held(3), revoking=held(2)), active(1), active(3), (), R, 6, (), (3,)),  # one step more
+        (me(state=R, assigned=held(3), revoking=held(2)), active(1), active(3), (), R, 6, (), (3,)),  # one step further
         (me(9, state=L), active(7), None, (OTHER,), L, 9, (), ()),
         (me(9, state=L), active(7), None, (), S, 9, (7,), ()),
     ],
 )
-def test_a_member_takes_its_next_step(
+def test_reconcile_member_returns_next_state(
     member: StreamsGroupMember,
     target: TasksTuple,
     owned: TasksTuple | None,
@@ -77,7 +77,7 @@ def test_a_member_takes_its_next_step(
     assert tuple(moved.revoking.active.get("0", ())) == gives
 
 
-def test_what_stays_keeps_its_epoch_and_what_is_new_has_the_targets() -> None:
+def test_reconcile_keeps_epoch_of_kept_tasks_and_stamps_new_ones() -> None:
     moved = reconcile(me(assigned=held(1, since=3)), StreamsMemberTarget(9, active(1, 2), active(1)), group())
     assert moved.assigned.active == {"0": {1: 3, 2: 9}}
     assert moved.previous_epoch == 5
@@ -87,13 +87,13 @@ def test_what_stays_keeps_its_epoch_and_what_is_new_has_the_targets() -> None:
     ("others", "free"),
     [
         ((), True),
-        ((OTHER,), True),  # active elsewhere: another process may stand by
+        ((OTHER,), True),  # active elsewhere: another process may have a standby
         ((StreamsGroupMember("a", process_id="p", assigned=held(7)),), False),
         ((STANDBY,), False),
         ((StreamsGroupMember("s", process_id="q", assigned=TasksTupleWithEpochs({}, {"0": F({7})})),), True),
     ],
 )
-def test_a_standby_task_is_free_once_the_own_process_has_it_in_no_role(
+def test_standby_task_is_assigned_when_own_process_has_no_role_in_it(
     others: tuple[StreamsGroupMember, ...], free: bool
 ) -> None:
     moved = reconcile(me(), StreamsMemberTarget(9, TasksTuple({}, {"0": F({7})}), EMPTY_TASKS), group(*others))
@@ -101,7 +101,7 @@ def test_a_standby_task_is_free_once_the_own_process_has_it_in_no_role(
     assert moved.state is (S if free else L)
 
 
-def test_a_member_in_a_state_nobody_knows_must_come_with_nothing() -> None:
+def test_member_in_unknown_state_must_rejoin_without_tasks() -> None:
     strange = me(state=StreamsMemberState(99))
     for owned in (None, active(1)):
         with pytest.raises(ProtocolError) as refused:
@@ -113,7 +113,7 @@ def test_a_member_in_a_state_nobody_knows_must_come_with_nothing() -> None:
     assert (moved.state, moved.epoch) == (S, 9)
 
 
-def test_a_process_that_took_a_task_over_keeps_it_when_the_other_lets_go() -> None:
+def test_process_id_of_reassigned_task_is_kept_when_old_owner_releases() -> None:
     """``StreamsGroup.removeTaskProcessIds`` takes away only its own."""
     both = group(OTHER)
     both.update(StreamsGroupMember("n", process_id="p", assigned=held(7)))

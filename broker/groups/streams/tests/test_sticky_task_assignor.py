@@ -1,5 +1,6 @@
-"""The sticky assignor of streams groups, and the heap it rests on (C-205 to C-207); beside Kafka's own class it
-stands in compat_tests.
+"""Sticky assignor of streams groups and its heap (C-205 to C-207).
+
+compat_tests compare it with Kafka's own class.
 """
 
 from __future__ import annotations
@@ -33,8 +34,7 @@ def new(**process_of: str) -> dict[str, AssignmentMemberSpec]:
     return {name: AssignmentMemberSpec(process, EMPTY_TASKS) for name, process in process_of.items()}
 
 
-def test_the_vector_of_kafkas_own_class() -> None:
-    """248."""
+def test_assign_sticky_equals_vector_of_kafkas_assignor() -> None:
     out = dealt(new(alpha="p1", delta="p2", beta="p1", gamma="p2"), TWO, 1)
     assert {name: (flat(target.active), flat(target.standby)) for name, target in out.items()} == {
         "alpha": ("0_0 1_0", "1_1"),
@@ -44,8 +44,7 @@ def test_the_vector_of_kafkas_own_class() -> None:
     }
 
 
-def test_tasks_stay_where_they_are() -> None:
-    """205."""
+def test_assign_sticky_keeps_previous_active_tasks() -> None:
     before = dealt(new(a="p1", b="p2"))
     after = dealt({name: AssignmentMemberSpec(process, before[name]) for name, process in (("a", "p1"), ("b", "p2"))})
     assert after == before
@@ -61,8 +60,7 @@ def test_tasks_stay_where_they_are() -> None:
     assert sorted(len(flat(target.active).split()) for target in third.values()) == [2, 2, 3]
 
 
-def test_who_stood_by_for_a_task_gets_it() -> None:
-    """205."""
+def test_assign_sticky_prefers_previous_standby() -> None:
     stood_by = TasksTuple({}, {"1": frozenset({0, 1, 2})}, {})
     out = dealt(
         {"a": AssignmentMemberSpec("p1", EMPTY_TASKS), "b": AssignmentMemberSpec("p2", stood_by)},
@@ -71,8 +69,7 @@ def test_who_stood_by_for_a_task_gets_it() -> None:
     assert flat(out["b"].active) == "1_0 1_1"
 
 
-def test_no_process_has_a_task_twice_and_replicas_without_a_place_are_left_out() -> None:
-    """206."""
+def test_assign_sticky_places_each_task_once_per_process() -> None:
     out = dealt(new(a="p1", b="p1", c="p2"), {"1": SubtopologySpec(3, is_stateful=True)}, 2)
     for members in (("a", "b"), ("c",)):
         tasks = [task for name in members for tasks in out[name][:2] for task in flat(tasks).split()]
@@ -80,13 +77,12 @@ def test_no_process_has_a_task_twice_and_replicas_without_a_place_are_left_out()
     assert not flat(dealt(new(a="p1"), {"0": SubtopologySpec(3, is_stateful=True)}, 1)["a"].standby)
 
 
-def test_what_stores_nothing_has_no_standbys() -> None:
-    """206."""
+def test_assign_sticky_stateless_tasks_have_no_standby() -> None:
     out = dealt(new(a="p1", b="p2"), {"0": SubtopologySpec(4, is_stateful=False)}, 1)
     assert not any(target.standby for target in out.values())
 
 
-def test_many_tasks_are_dealt_out_in_steps() -> None:
+def test_assign_sticky_many_tasks_yields_between_steps() -> None:
     steps = assign_sticky(StreamsGroupSpec(new(a="p1", b="p2"), {"0": SubtopologySpec(1_000, is_stateful=True)}, 1))
     assert sum(1 for _ in steps) > 1_000
 
@@ -100,7 +96,6 @@ def test_many_tasks_are_dealt_out_in_steps() -> None:
         ("a1", "a"),
     ],
 )
-def test_equals_leave_the_queue_in_the_order_of_javas_heap(ranks: str, out: str) -> None:
-    """207."""
+def test_java_priority_queue_orders_equal_elements_as_java(ranks: str, out: str) -> None:
     queue = JavaPriorityQueue(lambda text: float(text[1:]), ranks.split())
     assert " ".join(queue.poll()[0] for _ in range(len(queue))) == out
