@@ -32,7 +32,7 @@ def pauses_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class PutInSlice:
-    """An event whose one record is written in a slice, with a reply of that slice."""
+    """Event with one record and one reply, both written in a slice."""
 
     def __init__(self, ticket: Any, slice_ticket: Any) -> None:
         self.pending_request = ticket
@@ -40,7 +40,7 @@ class PutInSlice:
 
 
 def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, PendingBrokerRequest]:
-    """A shard whose record takes so many steps to be encoded, and an event that writes one."""
+    """Return a shard with a record that is encoded in ``STEPS`` steps, and an event that writes one."""
     house = start_leading(RegisterRuntime(followed=False))
     encode = house.shard._serde.encode
 
@@ -64,7 +64,7 @@ def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, P
     return house, house.runtime.submit(0, lambda ticket: PutInSlice(ticket, slice_ticket)), slice_ticket
 
 
-def test_record_is_appended_once_it_is_encoded_in_steps() -> None:
+def test_record_encoded_in_steps_is_appended_after_last_step() -> None:
     house, whole, of_slice = start_with_slow_encoding()
 
     async def story() -> None:
@@ -78,7 +78,7 @@ def test_record_is_appended_once_it_is_encoded_in_steps() -> None:
     with_runtime(house, story)
 
 
-def test_shard_unloaded_while_a_record_is_encoded_writes_nothing_and_answers_everything() -> None:
+def test_shard_unloaded_while_record_is_encoded_writes_none_and_answers_all() -> None:
     house, whole, of_slice = start_with_slow_encoding()
 
     async def story() -> None:
@@ -93,7 +93,7 @@ def test_shard_unloaded_while_a_record_is_encoded_writes_nothing_and_answers_eve
     with_runtime(house, story)
 
 
-def test_record_that_cannot_be_encoded_raises_where_its_batch_is_built() -> None:
+def test_encode_records_error_is_raised_while_batch_is_built() -> None:
     house = start_leading(RegisterRuntime(followed=False))
 
     def fail(record: Pair) -> Any:

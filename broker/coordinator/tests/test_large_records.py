@@ -28,7 +28,7 @@ MANY = 20_000
 
 
 class RecordedStateMachine:
-    """A state machine that remembers its records."""
+    """State machine that keeps the replayed records."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -43,7 +43,7 @@ def raw(kind: int, key: Any, version: int, value: Any) -> tuple[bytes, bytes]:
 
 
 def replayed(serde: Any, key: bytes, value: bytes, headers: Any = ()) -> tuple[list[Any], list[int]]:
-    """Replay a record; return what the state machine got, and the work of each step."""
+    """Replay a record; return the records that the state machine received, and the work of each step."""
     batch, log = r.build_batch([r.NewRecord(key, value, headers=headers)]), RecordedStateMachine()
     steps = list(record_batches.replay_batch(log, serde, parse_header(batch), batch))  # type: ignore[arg-type]
     return log.records, steps
@@ -132,22 +132,20 @@ def test_large_record_of_an_unknown_type_is_skipped(serde: Any) -> None:
 
 
 @pytest.mark.parametrize("serde", [GROUPS, TRANSACTIONS, SHARE_STATE])
-def test_large_record_without_a_type_is_an_error(serde: Any) -> None:
+def test_large_record_without_a_type_raises_wire_error(serde: Any) -> None:
     with pytest.raises(WireError):
         replayed(serde, b"", bytes(record_batches.LARGE_VALUE_BYTES))
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_large_record_that_is_cut_off_is_an_error(name: str) -> None:
+def test_truncated_large_record_raises_wire_error(name: str) -> None:
     serde, (key, value) = LARGE[name]
     with pytest.raises(WireError):
         replayed(serde, key, value[:-20_000])
 
 
 @pytest.mark.parametrize(("length", "count", "is_read"), [(4, 200_000, True), (1, 400_000, False), (0, 900_000, False)])
-def test_record_of_a_megabyte_is_read_unless_its_elements_are_hardly_there(
-    length: int, count: int, *, is_read: bool
-) -> None:
+def test_record_with_more_elements_than_its_bytes_allow_is_refused(length: int, count: int, *, is_read: bool) -> None:
     names = ["n" * length] * count
     key, value = raw(
         16,
@@ -162,7 +160,7 @@ def test_record_of_a_megabyte_is_read_unless_its_elements_are_hardly_there(
             replayed(GROUPS, key, value)
 
 
-def test_position_of_the_oldest_key_with_a_large_value_is_replayed() -> None:
+def test_offset_commit_of_version_0_key_with_large_value_is_replayed() -> None:
     key, value = raw(
         0,
         offset_records.LegacyOffsetCommitKey("g", "t", 1),
@@ -173,7 +171,7 @@ def test_position_of_the_oldest_key_with_a_large_value_is_replayed() -> None:
     assert records == [GROUPS.decode(key, value)]
 
 
-def test_headers_of_a_record_of_a_coordinator_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_headers_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     key, value = raw(
         2, offset_records.GroupMetadataKey("g"), 3, offset_records.GroupMetadataValue("consumer", 1, None, None, 5, [])
     )

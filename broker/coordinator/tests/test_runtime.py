@@ -1,4 +1,4 @@
-"""The runtime of coordinators: leadership that comes and goes, logs that are read."""
+"""Coordinator runtime: elections, resignations and loading of logs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ottla.wire.record_batch import records as r
 # ---------------------------------------------------------------------- leadership
 
 
-def test_what_is_parked_or_held_is_answered_when_leadership_goes() -> None:
+def test_resignation_answers_parked_and_pending_requests_not_coordinator() -> None:
     house = start_leading(RegisterRuntime())
     parked, held = house.runtime.submit(0, ParkRequest), house.put(("a", "1"))
     promised = house.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
@@ -45,7 +45,7 @@ def test_what_is_parked_or_held_is_answered_when_leadership_goes() -> None:
     house.runtime.on_resignation(house.replica)
 
 
-def test_a_new_epoch_of_the_same_leader_disturbs_nobody() -> None:
+def test_election_in_new_epoch_of_same_leader_keeps_shard() -> None:
     house = start_leading(RegisterRuntime())
     parked = house.runtime.submit(0, ParkRequest)
     house.runtime.on_election(house.replica)
@@ -53,7 +53,7 @@ def test_a_new_epoch_of_the_same_leader_disturbs_nobody() -> None:
     assert len(house.machines) == 1
 
 
-def test_a_new_epoch_of_the_same_leader_lets_answers_go_that_wait_for_nobody_any_more() -> None:
+def test_election_in_new_epoch_answers_requests_committed_by_smaller_isr() -> None:
     house = start_leading(RegisterRuntime())
     held = house.put(("a", "1"))
     assert held.answer is None
@@ -65,7 +65,7 @@ def test_a_new_epoch_of_the_same_leader_lets_answers_go_that_wait_for_nobody_any
     assert held.answer == "put"
 
 
-def test_another_log_under_the_same_name_is_another_coordinator() -> None:
+def test_election_of_other_log_of_same_partition_replaces_shard() -> None:
     house = start_leading(RegisterRuntime(followed=False))
     parked = house.runtime.submit(0, ParkRequest)
     old = house.replica
@@ -75,14 +75,14 @@ def test_another_log_under_the_same_name_is_another_coordinator() -> None:
     assert house.put().answer == "put", "resigning the old one does not touch the new"
 
 
-def test_who_does_not_lead_does_not_coordinate() -> None:
+def test_submit_without_election_returns_not_coordinator() -> None:
     house = RegisterRuntime()
     assert code_of(house.put()) is E.NOT_COORDINATOR
     start_leading(house).replica.resign()
     assert code_of(house.put()) is E.NOT_COORDINATOR
 
 
-def test_other_topics_are_none_of_its_business() -> None:
+def test_election_of_other_topics_is_ignored() -> None:
     house = RegisterRuntime()
     house.runtime.on_election(house.stage.hosted.host("other"))
     assert list(house.runtime) == []
@@ -95,7 +95,7 @@ def test_shards_are_listed_by_partition() -> None:
     assert [shard.replica.partition for shard in house.runtime] == [0, 1, 2]
 
 
-def test_a_closed_connection_is_told_to_the_machine_while_somebody_waits() -> None:
+def test_disconnect_is_reported_to_machine_only_for_unanswered_requests() -> None:
     house = start_leading(RegisterRuntime())
     parked, answered = house.runtime.submit(0, ParkRequest), house.put()
     house.runtime.on_disconnect(0, "k", answered)
@@ -109,12 +109,12 @@ def test_a_closed_connection_is_told_to_the_machine_while_somebody_waits() -> No
 
 
 @pytest.mark.parametrize("asks", [True, False])
-def test_an_append_that_moves_the_high_watermark_lets_earlier_answers_go_too(*, asks: bool) -> None:
+def test_append_advancing_high_watermark_completes_earlier_requests_first(*, asks: bool) -> None:
     house = start_leading(RegisterRuntime())
     replica, now_ms = house.replica, house.env.now_ms()
     replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, replica.leader_epoch, 9), now_ms)
     follower = replica.state.followers[2]
-    follower.caught_up_ms, follower.end_offset = now_ms, 0  # outside the ISR, and waited for as it is so close
+    follower.caught_up_ms, follower.end_offset = now_ms, 0  # outside the ISR, and waited for as it has almost caught up
     first = house.put(("a", "1"))
     assert first.answer is None
     replica._isr = replica._isr._replace(is_eligible=lambda broker, epoch: False)
@@ -125,14 +125,14 @@ def test_an_append_that_moves_the_high_watermark_lets_earlier_answers_go_too(*, 
     assert first.answer == "put", "in the order they were asked in, and not after the write timeout"
 
 
-def test_very_many_that_hang_on_records_are_let_go_one_by_one() -> None:
+def test_commit_completes_many_pending_writes() -> None:
     house = start_leading(RegisterRuntime())
     asked = [house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")])) for _ in range(1000)]
     house.commit()
     assert {ticket.answer for ticket in asked} == {("settled", E.NONE)}
 
 
-def test_what_an_append_has_committed_only_in_part_lets_go_as_much() -> None:
+def test_append_committed_in_part_completes_requests_up_to_high_watermark() -> None:
     house = start_leading(RegisterRuntime())
     first = house.put(("a", "1"))
     real = house.replica
@@ -151,7 +151,7 @@ def test_what_an_append_has_committed_only_in_part_lets_go_as_much() -> None:
 # ---------------------------------------------------------------------- loading
 
 
-def test_a_log_is_replayed_to_its_end_before_anybody_is_served() -> None:
+def test_load_replays_log_to_its_end_before_serving_requests() -> None:
     house = RegisterRuntime(followed=False)
     house.write(*(b"k%d" % n for n in range(5)), b"unknown")
     house.write(b"k3", value=None)
@@ -168,7 +168,7 @@ def test_a_log_is_replayed_to_its_end_before_anybody_is_served() -> None:
     with_runtime(house, story)
 
 
-def test_what_is_not_committed_is_replayed_too_and_readers_wait_for_it() -> None:
+def test_load_replays_uncommitted_records_and_reads_wait_for_their_commit() -> None:
     house = RegisterRuntime()
     house.write(b"k")
     start_leading(house)
@@ -184,7 +184,7 @@ def test_what_is_not_committed_is_replayed_too_and_readers_wait_for_it() -> None
 
 
 @pytest.mark.parametrize("sizes", [(1, 40), (40, 1)])
-def test_loading_lets_others_have_the_loop(sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_yields_to_event_loop_between_slices(sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "REPLAY_SLICE_BYTES", 1000)
     house = RegisterRuntime(followed=False)
     key, value = sizes
@@ -206,7 +206,7 @@ def test_loading_lets_others_have_the_loop(sizes: tuple[int, int], monkeypatch: 
     assert 12 <= len(seen) <= 80
 
 
-def test_batches_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_reads_batches_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "READ_BYTES", 700)
     house = RegisterRuntime(followed=False)
     house.write(*(b"k%d" % n for n in range(50)))
@@ -222,7 +222,7 @@ def test_batches_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(700 <= size < 800 for size in sizes[:-1])
 
 
-def test_standing_up_goes_in_slices_too() -> None:
+def test_shard_loaded_event_runs_in_slices() -> None:
     house = RegisterRuntime(followed=False)
     house.slow_start = 5
     house.write(b"k")
@@ -241,9 +241,7 @@ def test_standing_up_goes_in_slices_too() -> None:
 
 
 @pytest.mark.parametrize("key", [b"bad", None])
-def test_a_record_that_does_not_parse_fails_its_shard_and_no_other(
-    key: bytes | None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_undecodable_record_fails_only_its_shard(key: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     house.write(b"k", key, b"never")
     start_leading(house)
@@ -262,7 +260,7 @@ def test_a_record_that_does_not_parse_fails_its_shard_and_no_other(
     assert sum("Failed to load metadata from state-0" in record.message for record in caplog.records) == 1
 
 
-def test_a_failed_shard_is_read_anew_when_it_is_led_anew() -> None:
+def test_failed_shard_is_loaded_again_at_next_election() -> None:
     house = RegisterRuntime(followed=False)
     house.write(b"bad")
     start_leading(house)
@@ -278,7 +276,7 @@ def test_a_failed_shard_is_read_anew_when_it_is_led_anew() -> None:
 
 
 class _UnreadableReplica:
-    """A replica whose log cannot be read so many times."""
+    """Replica that fails to be read a given number of times."""
 
     def __init__(self, real: Any, *errors: OSError) -> None:
         self._real = real
@@ -300,7 +298,7 @@ class _UnreadableReplica:
         return self._real.log.segments.batches(at)  # type: ignore[no-any-return]
 
 
-def test_a_log_that_cannot_be_read_for_want_of_descriptors_is_tried_again() -> None:
+def test_load_read_error_for_want_of_descriptors_is_retried() -> None:
     house = RegisterRuntime(followed=False)
     house.write(b"k")
     house.runtime.on_election(_UnreadableReplica(house.replica, OSError(24, "too many"), OSError(24, "too many")))  # type: ignore[arg-type]
@@ -315,7 +313,7 @@ def test_a_log_that_cannot_be_read_for_want_of_descriptors_is_tried_again() -> N
     assert len(house.failures) == 2
 
 
-def test_a_log_that_cannot_be_read_is_told_and_serves_nobody() -> None:
+def test_load_read_error_fails_shard_and_reports_log_directory() -> None:
     house = RegisterRuntime(followed=False)
     house.write(b"k")
     house.runtime.on_election(_UnreadableReplica(house.replica, OSError(5, "gone")))  # type: ignore[arg-type]
@@ -328,7 +326,7 @@ def test_a_log_that_cannot_be_read_is_told_and_serves_nobody() -> None:
     with_runtime(house, story)
 
 
-def test_leadership_may_go_while_a_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resignation_during_load_stops_it_and_next_election_loads_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "REPLAY_SLICE_BYTES", 100)
     house = RegisterRuntime(followed=False)
     house.write(*(b"k%d" % n for n in range(50)))

@@ -1,4 +1,4 @@
-"""Turns of a shard: what is answered when, what goes in slices, what fails."""
+"""Events of a shard: order of responses, slices and failures."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from ottla.jobs.state_machine import RECORDS_PER_STEP
 from ottla.log.log_config import LogConfig
 from ottla.wire.errors import ErrorCode, ProtocolError
 
-# ---------------------------------------------------------------------- a turn
+# ---------------------------------------------------------------------- an event
 
 
-def test_an_answer_leaves_at_the_high_watermark_and_not_before() -> None:
+def test_response_is_sent_when_high_watermark_reaches_its_records() -> None:
     house = start_leading(RegisterRuntime())
     first, second = house.put(("a", "1")), house.put(("b", "2"))
     assert house.machine.values == {"a": "1", "b": "2"}, "replayed behind the append"
@@ -46,12 +46,12 @@ def test_an_answer_leaves_at_the_high_watermark_and_not_before() -> None:
     assert house.timers._armed == {}, "nobody is watched any more"
 
 
-def test_alone_in_the_isr_an_answer_leaves_at_once() -> None:
+def test_response_without_followers_is_sent_at_once() -> None:
     assert start_leading(RegisterRuntime(followed=False)).put(("a", "1")).answer == "put"
 
 
 @pytest.mark.behaviour("C-102")
-def test_an_answer_without_records_waits_for_what_was_written_before() -> None:
+def test_response_without_records_waits_for_earlier_records() -> None:
     house = start_leading(RegisterRuntime())
     house.put(("a", "1"))
     look = house.put()
@@ -61,7 +61,7 @@ def test_an_answer_without_records_waits_for_what_was_written_before() -> None:
     assert house.put().answer == "put"
 
 
-def test_what_hangs_on_nothing_is_answered_in_the_same_turn() -> None:
+def test_unconditional_reply_is_sent_before_records_are_committed() -> None:
     house = start_leading(RegisterRuntime())
     house.put(("a", "1"))
     assert house.runtime.submit(0, lambda t: PutAndCount(t, [])).answer == "1 values", "nothing is committed"
@@ -71,7 +71,7 @@ def test_what_hangs_on_nothing_is_answered_in_the_same_turn() -> None:
     )
 
 
-def test_who_hangs_on_nothing_may_hear_of_the_loading_itself() -> None:
+def test_unconditional_reply_to_shard_loaded_is_sent_at_once() -> None:
     house = RegisterRuntime()
     house.greeted = PendingBrokerRequest()
     assert start_leading(house).shard.state is CoordinatorState.ACTIVE
@@ -79,7 +79,7 @@ def test_who_hangs_on_nothing_may_hear_of_the_loading_itself() -> None:
 
 
 @pytest.mark.behaviour("C-108")
-def test_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
+def test_base_sequence_of_batches_is_configurable() -> None:
     house = start_leading(RegisterRuntime(followed=False, base_sequence=-1))
     house.put(("a", "1"))
     assert {h.base_sequence for h, _ in house.replica.log.segments.batches(0)} == {-1}
@@ -101,7 +101,7 @@ def test_the_base_sequence_of_a_batch_is_the_topics_own() -> None:
         (E.REBALANCE_IN_PROGRESS, E.REBALANCE_IN_PROGRESS),
     ],
 )
-def test_what_a_client_hears_of_a_refused_append(error: ErrorCode, heard: ErrorCode) -> None:
+def test_append_error_is_mapped_to_client_error(error: ErrorCode, heard: ErrorCode) -> None:
     assert to_client_error(error) is heard
     house = start_leading(RegisterRuntime())
     house.shard.replica = failing_replica(house, ProtocolError(error))
@@ -109,7 +109,7 @@ def test_what_a_client_hears_of_a_refused_append(error: ErrorCode, heard: ErrorC
     assert house.machine.values == {}, "nothing was replayed, so nothing is rolled back"
 
 
-def test_a_failed_disk_is_told_and_answered() -> None:
+def test_append_os_error_reports_log_directory_and_answers_not_coordinator() -> None:
     house = start_leading(RegisterRuntime())
     error = OSError(5, "gone")
     house.shard.replica = failing_replica(house, error)
@@ -117,7 +117,7 @@ def test_a_failed_disk_is_told_and_answered() -> None:
     assert house.failures == [(error, house.replica.log)]
 
 
-def test_a_failed_disk_that_takes_the_partition_along_answers_each_once() -> None:
+def test_append_os_error_unloading_shard_answers_each_request_once() -> None:
     house = start_leading(RegisterRuntime())
     parked = house.runtime.submit(0, ParkRequest)
     held = house.put(("a", "1"))
@@ -131,7 +131,7 @@ def test_a_failed_disk_that_takes_the_partition_along_answers_each_once() -> Non
     assert [type(e) for e in house.machine.heard].count(ShardUnloaded) == 1
 
 
-def test_what_hangs_on_a_record_is_handed_back_when_it_is_committed() -> None:
+def test_write_result_is_delivered_when_record_is_committed() -> None:
     house = start_leading(RegisterRuntime())
     ticket = house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
     assert ticket.answer is None
@@ -139,7 +139,7 @@ def test_what_hangs_on_a_record_is_handed_back_when_it_is_committed() -> None:
     assert ticket.answer == ("settled", E.NONE)
 
 
-def test_what_hangs_on_a_record_hears_that_it_was_refused() -> None:
+def test_write_result_of_refused_append_has_error() -> None:
     house = start_leading(RegisterRuntime())
     house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
     ticket = house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
@@ -147,7 +147,7 @@ def test_what_hangs_on_a_record_hears_that_it_was_refused() -> None:
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
-def test_write_timeout_ends_at_its_time_though_the_wall_clock_is_set(step_ms: int) -> None:
+def test_write_timeout_uses_monotonic_clock(step_ms: int) -> None:
     house = start_leading(RegisterRuntime())
 
     async def story() -> None:
@@ -168,7 +168,7 @@ def test_write_timeout_ends_at_its_time_though_the_wall_clock_is_set(step_ms: in
 
 
 @pytest.mark.behaviour("C-105")
-def test_after_the_write_timeout_nobody_waits_and_the_record_stays() -> None:
+def test_write_timeout_answers_requests_and_keeps_record() -> None:
     house = start_leading(RegisterRuntime())
 
     async def story() -> None:
@@ -191,7 +191,7 @@ def test_after_the_write_timeout_nobody_waits_and_the_record_stays() -> None:
     with_runtime(house, story)
 
 
-def test_nobody_is_given_up_whose_record_was_committed_in_time() -> None:
+def test_write_timeout_does_not_apply_to_committed_records() -> None:
     house = start_leading(RegisterRuntime())
 
     async def story() -> None:
@@ -207,7 +207,7 @@ def test_nobody_is_given_up_whose_record_was_committed_in_time() -> None:
     with_runtime(house, story)
 
 
-def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused() -> None:
+def test_many_records_are_split_into_batches_and_oversized_record_is_refused() -> None:
     house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=500)))
     assert house.put(*((f"k{n}", "v" * 50) for n in range(20))).answer == "put"
     batches = list(house.replica.log.segments.batches(0))
@@ -222,7 +222,7 @@ def test_many_records_are_cut_into_batches_and_one_that_is_too_large_is_refused(
 
 
 @pytest.mark.parametrize(("pair", "batches"), [(("k" * 79, "v" * 0), 1), (("k" * 30, "v" * 50), 2)])
-def test_a_batch_may_be_as_large_as_is_allowed(pair: Pair, batches: int) -> None:
+def test_batch_may_have_exactly_max_message_bytes(pair: Pair, batches: int) -> None:
     limit = 61 + 2 * (21 + 79)
     house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=limit)))
     house.put(pair, pair)
@@ -236,7 +236,7 @@ def test_records_are_replayed_at_their_offsets() -> None:
     assert house.machine.offsets == [0, 1, 2, 3, 4]
 
 
-def test_what_is_queued_is_worked_off_in_slices_too() -> None:
+def test_queued_events_are_processed_in_slices() -> None:
     house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
@@ -253,7 +253,7 @@ def test_what_is_queued_is_worked_off_in_slices_too() -> None:
 
 
 @pytest.mark.behaviour("C-106")
-def test_a_log_that_went_on_without_its_coordinator_is_read_anew() -> None:
+def test_log_appended_by_another_writer_reloads_shard() -> None:
     house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
@@ -274,7 +274,7 @@ def test_a_log_that_went_on_without_its_coordinator_is_read_anew() -> None:
 # ---------------------------------------------------------------------- reading
 
 
-def test_what_was_read_is_told_once_it_is_committed() -> None:
+def test_read_barrier_completes_when_earlier_records_are_committed() -> None:
     house = start_leading(RegisterRuntime())
     assert house.shard.read_barrier() is None
     house.put(("a", "1"))
@@ -286,7 +286,7 @@ def test_what_was_read_is_told_once_it_is_committed() -> None:
     assert house.shard.read_barrier() is None
 
 
-def test_a_reader_hears_that_the_coordinator_went() -> None:
+def test_read_barrier_of_unloaded_shard_returns_not_coordinator() -> None:
     house = start_leading(RegisterRuntime())
     house.put(("a", "1"))
     ticket = house.shard.read_barrier()
@@ -298,7 +298,7 @@ def test_a_reader_hears_that_the_coordinator_went() -> None:
 # ---------------------------------------------------------------------- slices
 
 
-def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() -> None:
+def test_long_event_runs_in_slices_and_later_events_wait() -> None:
     house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
@@ -328,7 +328,7 @@ def test_what_is_long_goes_in_slices_and_what_comes_meanwhile_waits_behind_it() 
     with_runtime(house, story)
 
 
-def test_less_than_a_slice_goes_at_once() -> None:
+def test_event_shorter_than_a_slice_completes_at_once() -> None:
     house = start_leading(RegisterRuntime(followed=False))
     assert house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP - 1)).answer == "done"
     assert house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP)).answer is None, (
@@ -336,7 +336,7 @@ def test_less_than_a_slice_goes_at_once() -> None:
     )
 
 
-def test_slices_stop_where_one_is_refused() -> None:
+def test_append_error_in_a_slice_stops_the_event() -> None:
     house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
@@ -353,7 +353,7 @@ def test_slices_stop_where_one_is_refused() -> None:
     with_runtime(house, story)
 
 
-def test_a_refusal_in_the_middle_is_what_they_all_are_told() -> None:
+def test_event_error_in_a_slice_is_returned_and_written_records_stay() -> None:
     house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
@@ -371,7 +371,7 @@ def test_a_refusal_in_the_middle_is_what_they_all_are_told() -> None:
     with_runtime(house, story)
 
 
-def test_a_shard_that_goes_in_the_middle_answers_what_is_long_and_what_is_queued() -> None:
+def test_shard_unloaded_between_slices_answers_long_and_queued_events() -> None:
     house = start_leading(RegisterRuntime(followed=False))
 
     async def story() -> None:
@@ -392,7 +392,7 @@ def test_a_shard_that_goes_in_the_middle_answers_what_is_long_and_what_is_queued
     with_runtime(house, story)
 
 
-def test_what_is_asked_before_the_tasks_run_is_done_when_they_do() -> None:
+def test_event_submitted_before_tasks_start_is_processed_later() -> None:
     house = start_leading(RegisterRuntime(followed=False))
     long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
 

@@ -1,4 +1,4 @@
-"""What goes on in a shard beside its requests: timers, turns that take long, and what comes after its end."""
+"""Background work of a shard: timers, long events and work that ends after the shard was unloaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.broker.tests.coordinator_runtime_fixture import (
 from ottla.jobs.state_machine import RECORDS_PER_STEP, CancelTimer, ScheduleTimer
 
 
-def test_timers_fire_as_armed_last_and_not_when_cancelled() -> None:
+def test_timers_fire_at_latest_deadline_and_not_when_cancelled() -> None:
     house = start_leading(RegisterRuntime(followed=False))
     now = house.env.now_ms()
 
@@ -37,7 +37,7 @@ def test_timers_fire_as_armed_last_and_not_when_cancelled() -> None:
     with_runtime(house, story)
 
 
-def test_a_timer_that_was_set_anew_while_it_stood_in_the_queue_does_not_fire() -> None:
+def test_timer_rescheduled_while_its_event_is_queued_does_not_fire() -> None:
     house = start_leading(RegisterRuntime(followed=False))
     now = house.env.now_ms()
 
@@ -56,7 +56,7 @@ def test_a_timer_that_was_set_anew_while_it_stood_in_the_queue_does_not_fire() -
     with_runtime(house, story)
 
 
-def test_a_shard_that_goes_takes_its_timers_along() -> None:
+def test_shard_unloaded_cancels_its_timers() -> None:
     house = start_leading(RegisterRuntime())
     house.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), 0)))
     house.put(("a", "1"))
@@ -65,7 +65,7 @@ def test_a_shard_that_goes_takes_its_timers_along() -> None:
     assert house.timers._armed == {}
 
 
-def test_who_reads_where_the_shard_went_meanwhile_asks_elsewhere_and_its_successor_is_left_alone() -> None:
+def test_read_barrier_of_unloaded_shard_leaves_its_successor_alone() -> None:
     house = start_leading(RegisterRuntime())
     old = house.shard
 
@@ -88,12 +88,12 @@ def test_who_reads_where_the_shard_went_meanwhile_asks_elsewhere_and_its_success
     with_runtime(house, story)
 
 
-def test_events_that_take_long_let_others_run_in_between() -> None:
+def test_long_events_yield_to_event_loop() -> None:
     house = start_leading(RegisterRuntime(followed=False))
     turns = [0]
     clock = [0.0]
 
-    def ticking() -> float:  # every look at the clock costs a millisecond
+    def ticking() -> float:  # every reading of the clock costs a millisecond
         clock[0] += 1.0
         return clock[0]
 

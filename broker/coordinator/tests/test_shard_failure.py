@@ -38,7 +38,7 @@ pytestmark = pytest.mark.invalid_state
 
 
 def fails_on(house: RegisterRuntime, method: str, when: Callable[..., bool], error: Exception | None = None) -> None:
-    """Have the state machines of a house raise in ``handle`` or ``replay`` where ``when`` is true of the arguments."""
+    """Have the state machines raise in ``handle`` or ``replay`` where ``when`` is true of the arguments."""
 
     class Failing(RegisterStateMachine):
         def handle(self, now_ms: int, event: Any) -> Any:
@@ -65,7 +65,7 @@ def fails_on(house: RegisterRuntime, method: str, when: Callable[..., bool], err
 
 
 def run(house: RegisterRuntime, story: Callable[[], Awaitable[None]]) -> None:
-    """Run a story with both partitions led."""
+    """Run a scenario with both partitions led."""
     for number in (1, 0):
         house.runtime.on_election(house.stage.hosted.replicas["state", number])
 
@@ -77,7 +77,7 @@ def run(house: RegisterRuntime, story: Callable[[], Awaitable[None]]) -> None:
     with_runtime(house, main)
 
 
-def test_shard_whose_event_raises_answers_server_error_and_is_loaded_again() -> None:
+def test_event_that_raises_answers_unknown_server_error_and_reloads_shard() -> None:
     house = RegisterRuntime(partitions=2)
     fails_on(house, "handle", lambda event: isinstance(event, PutPairs) and ("x", "1") in event.pairs)
 
@@ -98,7 +98,7 @@ def test_shard_whose_event_raises_answers_server_error_and_is_loaded_again() -> 
     run(house, story)
 
 
-def test_shard_that_fails_again_is_loaded_again_after_a_longer_pause() -> None:
+def test_repeated_failure_reloads_shard_with_growing_backoff() -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     house.write(b"k")
     fails_on(house, "handle", lambda event: isinstance(event, PutPairs) and bool(event.pairs))
@@ -118,7 +118,7 @@ def test_shard_that_fails_again_is_loaded_again_after_a_longer_pause() -> None:
     run(house, story)
 
 
-def test_record_that_cannot_be_replayed_after_its_append_fails_the_shard() -> None:
+def test_replay_error_after_append_fails_shard() -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     fails_on(house, "replay", lambda record: record[0] == "x")
 
@@ -133,7 +133,7 @@ def test_record_that_cannot_be_replayed_after_its_append_fails_the_shard() -> No
 
 
 @pytest.mark.parametrize("method", ["replay", "handle"])
-def test_shard_that_cannot_be_loaded_answers_not_coordinator(method: str) -> None:
+def test_shard_failed_in_load_answers_not_coordinator(method: str) -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     house.write(b"x")
 
@@ -152,7 +152,7 @@ def test_shard_that_cannot_be_loaded_answers_not_coordinator(method: str) -> Non
 
 
 @pytest.mark.parametrize("error", [IndexError("an impossible slice"), WireError("bytes of a member that do not parse")])
-def test_slice_that_raises_fails_the_shard_and_answers_what_waits(error: Exception) -> None:
+def test_slice_that_raises_fails_shard_and_answers_pending_requests(error: Exception) -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     fails_on(house, "slice", lambda _: True, error)
 
@@ -166,7 +166,7 @@ def test_slice_that_raises_fails_the_shard_and_answers_what_waits(error: Excepti
     run(house, story)
 
 
-def test_timer_that_raises_fails_the_shard_and_not_the_node() -> None:
+def test_timer_event_that_raises_fails_only_its_shard() -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     fails_on(house, "handle", lambda event: isinstance(event, TimerExpired))
 
@@ -182,7 +182,7 @@ def test_timer_that_raises_fails_the_shard_and_not_the_node() -> None:
     run(house, story)
 
 
-def test_shard_whose_end_raises_as_well_is_closed() -> None:
+def test_shard_unloaded_event_that_raises_closes_shard() -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     fails_on(
         house,
@@ -203,7 +203,7 @@ def test_shard_whose_end_raises_as_well_is_closed() -> None:
 @pytest.mark.parametrize(
     "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
 )
-def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_load(codec: CompressionType) -> None:
+def test_batch_decompressing_above_limit_fails_the_load(codec: CompressionType) -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     for size, state in ((MAX_BATCH_BYTES // 2, CoordinatorState.ACTIVE), (MAX_BATCH_BYTES, CoordinatorState.FAILED)):
         raw = records.build_batch([records.NewRecord(b"k", bytes(size), 1)], codec=codec)
@@ -217,10 +217,10 @@ def test_batch_that_decompresses_to_more_than_a_coordinator_writes_fails_the_loa
 
 
 @pytest.mark.parametrize("delta", [1, 63, -1, -64])
-def test_record_whose_offset_is_not_in_its_batch_fails_the_load(delta: int) -> None:
+def test_record_with_offset_outside_its_batch_fails_the_load(delta: int) -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     raw = bytearray(records.build_batch([records.NewRecord(b"k", b"v", 1)]))
-    at = HEADER_BYTES + 3  # behind its size, its attributes and its time: one byte each
+    at = HEADER_BYTES + 3  # after its size, attributes and timestamp delta of one byte each
     assert raw[at] == 0
     raw[at] = delta << 1 if delta >= 0 else (~delta << 1) + 1
     house.replica.append(bytearray(pack_batch(parse_header(raw), bytes(raw[HEADER_BYTES:]))), 1, AppendOrigin.CLIENT)
@@ -231,7 +231,7 @@ def test_record_whose_offset_is_not_in_its_batch_fails_the_load(delta: int) -> N
     run(house, story)
 
 
-def test_shard_whose_load_fails_between_slices_fires_no_timer() -> None:
+def test_load_failed_between_slices_fires_no_timer() -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     house.write(b"x")
 
@@ -257,7 +257,7 @@ def test_shard_whose_load_fails_between_slices_fires_no_timer() -> None:
 
 
 @pytest.mark.parametrize("in_slices", [False, True])
-def test_record_that_cannot_be_replayed_leaves_no_reply_of_its_event_unanswered(in_slices: bool) -> None:
+def test_replay_error_answers_all_replies_of_its_event(in_slices: bool) -> None:
     house = RegisterRuntime(followed=False, partitions=2)
     fails_on(house, "replay", lambda record: record[0] == "x")
 
@@ -302,7 +302,7 @@ def test_continuation_of_shard_unloaded_during_pause_is_not_resumed() -> None:
     run(house, story)
 
 
-def test_open_tickets_keeps_only_those_without_an_answer() -> None:
+def test_unanswered_requests_keeps_only_open_requests() -> None:
     open_tickets, waiting = UnansweredRequests(), [PendingBrokerRequest() for _ in range(3)]
     for ticket in waiting:
         open_tickets.add(ticket)

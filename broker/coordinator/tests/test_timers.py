@@ -1,4 +1,4 @@
-"""One heap of timers, in virtual time."""
+"""Heap of timers, in virtual time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.broker.tests.handler_fixture import VirtualEnv, run_virtual
 
 
 class RecordingTimers:
-    """Timers that note when they fired, in milliseconds since the start."""
+    """Timers that record when they fired, in milliseconds since the start."""
 
     def __init__(self) -> None:
         self.env: Any = VirtualEnv()
@@ -37,7 +37,7 @@ class RecordingTimers:
         return [(key, round(at)) for key, at in self.fired]
 
 
-def test_timers_fire_when_they_are_due_the_earliest_first() -> None:
+def test_timers_fire_in_order_of_deadline() -> None:
     watch = RecordingTimers()
 
     async def story() -> None:
@@ -50,7 +50,7 @@ def test_timers_fire_when_they_are_due_the_earliest_first() -> None:
     assert fired[2:] == [("early", 1_000), ("late", 90_000)]
 
 
-def test_arming_again_moves_a_timer_either_way() -> None:
+def test_arm_again_moves_timer_earlier_or_later() -> None:
     watch = RecordingTimers()
 
     async def story() -> None:
@@ -66,7 +66,7 @@ def test_arming_again_moves_a_timer_either_way() -> None:
     assert watch.run(story) == [("earlier", 2_000), ("other", 5_000), ("later", 6_500)]
 
 
-def test_a_cancelled_timer_does_not_fire_and_may_be_armed_again() -> None:
+def test_cancelled_timer_does_not_fire_and_can_be_armed_again() -> None:
     watch = RecordingTimers()
 
     async def story() -> None:
@@ -80,7 +80,7 @@ def test_a_cancelled_timer_does_not_fire_and_may_be_armed_again() -> None:
     assert watch.run(story) == [("b", 3_000)]
 
 
-def test_what_was_cancelled_does_not_fill_the_heap() -> None:
+def test_cancelled_timers_are_removed_from_heap() -> None:
     watch = RecordingTimers()
 
     async def story() -> None:
@@ -107,7 +107,7 @@ def test_what_was_cancelled_does_not_fill_the_heap() -> None:
     watch.run(story)
 
 
-def test_a_timer_may_arm_another_as_it_fires() -> None:
+def test_timer_callback_may_arm_another_timer() -> None:
     watch = RecordingTimers()
 
     async def story() -> None:
@@ -117,12 +117,12 @@ def test_a_timer_may_arm_another_as_it_fires() -> None:
     assert watch.run(story) == [("second", 1_500)]
 
 
-def test_very_many_that_are_due_at_once_let_others_run_in_between() -> None:
+def test_many_due_timers_yield_to_event_loop() -> None:
     watch = RecordingTimers()
     turns: list[int] = []
     clock = [0.0]
 
-    def ticking() -> float:  # every look at the clock costs a tenth of a millisecond
+    def ticking() -> float:  # every reading of the clock costs a tenth of a millisecond
         clock[0] += 0.1
         return clock[0]
 
@@ -139,8 +139,8 @@ def test_very_many_that_are_due_at_once_let_others_run_in_between() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "moved to earlier"])
-def test_a_timer_that_is_not_due_any_more_does_not_keep_its_key(how: str) -> None:
-    """A key may hold a name of 32 KiB that a client has chosen, and the old time may be half an hour away."""
+def test_cancelled_or_moved_timer_releases_its_key(how: str) -> None:
+    """A key may hold a name of 32 KiB chosen by a client, and the old deadline may be half an hour away."""
 
     class Key:
         pass
