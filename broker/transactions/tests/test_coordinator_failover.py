@@ -1,4 +1,4 @@
-"""Transactions whose coordinator moves, whose time is over."""
+"""Transactions with a coordinator that moves, transaction timeouts, and expiration of transactional ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.wire.errors import ErrorCode
 
 
 @pytest.mark.behaviour("C-119")
-def test_what_was_decided_is_carried_on_with_when_it_cannot_be_lost() -> None:
+def test_new_coordinator_sends_markers_when_prepared_state_is_committed() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
     node.end(A, commits=True)
@@ -46,7 +46,7 @@ def test_what_was_decided_is_carried_on_with_when_it_cannot_be_lost() -> None:
 
 
 @pytest.mark.behaviour("C-119")
-def test_so_is_an_abort_of_nothing_and_a_change_of_producer_ids() -> None:
+def test_new_coordinator_completes_empty_abort() -> None:
     node = TransactionCoordinatorNode(followed=True)
     node.init()
     node.commit_log()
@@ -63,7 +63,7 @@ def test_so_is_an_abort_of_nothing_and_a_change_of_producer_ids() -> None:
 
 
 @pytest.mark.behaviour("C-140")
-def test_markers_of_a_partition_that_moved_away_are_not_sent() -> None:
+def test_markers_are_not_sent_after_resignation() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
 
@@ -78,7 +78,7 @@ def test_markers_of_a_partition_that_moved_away_are_not_sent() -> None:
 
 
 @pytest.mark.behaviour("C-118")
-def test_whoever_waits_when_it_moves_is_told_to_look_elsewhere() -> None:
+def test_resignation_answers_pending_request_not_coordinator() -> None:
     node = TransactionCoordinatorNode(followed=True)
     ticket = node.init()
     node.transactions.on_resignation(node.replica)
@@ -91,7 +91,7 @@ def test_whoever_waits_when_it_moves_is_told_to_look_elsewhere() -> None:
 
 @pytest.mark.behaviour("C-137")
 @pytest.mark.parametrize("level", [1, 2])
-def test_what_is_open_for_too_long_is_aborted(level: int) -> None:
+def test_transaction_timeout_aborts_with_bumped_epoch(level: int) -> None:
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0)
 
@@ -108,7 +108,7 @@ def test_what_is_open_for_too_long_is_aborted(level: int) -> None:
 
 
 @pytest.mark.behaviour("C-137")
-def test_a_refused_abort_is_tried_at_the_next_look() -> None:
+def test_refused_timeout_abort_is_retried_at_next_check() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
 
@@ -124,7 +124,7 @@ def test_a_refused_abort_is_tried_at_the_next_look() -> None:
 
 
 @pytest.mark.behaviour("C-137")
-def test_what_is_open_is_aborted_though_its_id_belongs_elsewhere_since_there_are_more_partitions() -> None:
+def test_transaction_timeout_works_after_partition_count_of_topic_changed() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     machine = node.machine
@@ -141,7 +141,7 @@ def test_what_is_open_is_aborted_though_its_id_belongs_elsewhere_since_there_are
 
 
 @pytest.mark.behaviour("C-124")
-def test_a_transaction_in_two_phases_is_left_alone() -> None:
+def test_two_phase_commit_transaction_never_times_out() -> None:
     node = TransactionCoordinatorNode()
     node.init(timeout=2**31 - 1)
     node.add(A, 0)
@@ -154,7 +154,7 @@ def test_a_transaction_in_two_phases_is_left_alone() -> None:
 
 
 @pytest.mark.behaviour("C-138")
-def test_ids_nobody_uses_are_forgotten() -> None:
+def test_idle_transactional_id_expires_with_tombstone() -> None:
     node = TransactionCoordinatorNode(transactional_id_expiration_ms="7200000")
     node.init("idle")
     node.init("open")
@@ -174,7 +174,7 @@ def test_ids_nobody_uses_are_forgotten() -> None:
 
 
 @pytest.mark.behaviour("C-138")
-def test_a_refused_tombstone_forgets_nothing() -> None:
+def test_refused_expiration_tombstone_keeps_transactional_id() -> None:
     node = TransactionCoordinatorNode(transactional_id_expiration_ms="1000")
     node.init()
 

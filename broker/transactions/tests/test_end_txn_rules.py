@@ -1,4 +1,4 @@
-"""Whether a transaction may end: the tables of EndTxn, row by row; each names the fact it is."""
+"""Decision tables of EndTxn by state and version, row by row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def meant(word: str) -> Any:
 
 @pytest.mark.behaviour("C-131")
 @pytest.mark.parametrize("line", CLASSIC.strip().splitlines())
-def test_the_table_of_version_1(line: str) -> None:
+def test_end_txn_version_1_decision_by_state(line: str) -> None:
     title, abort, commit = line.split()
     known = txn(STATES_BY_NAME[title])
     assert verdict(end_txn_rules.decide_without_epoch_bump, known, 10, 4, commits=False) == meant(abort)
@@ -65,7 +65,7 @@ CompleteCommit  48    go   done  48
 
 @pytest.mark.behaviour("C-132")
 @pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
-def test_the_table_of_version_2(line: str) -> None:
+def test_end_txn_version_2_decision_by_state(line: str) -> None:
     title, abort_retry, abort, commit_retry, commit = line.split()
     known = txn(STATES_BY_NAME[title])
     rule = end_txn_rules.decide_with_epoch_bump
@@ -84,7 +84,7 @@ def test_the_table_of_version_2(line: str) -> None:
 
 @pytest.mark.behaviour("C-132")
 @pytest.mark.parametrize("line", WITH_BUMP.strip().splitlines())
-def test_a_retry_from_before_the_epochs_were_used_up(line: str) -> None:
+def test_end_txn_version_2_retry_with_exhausted_epoch_of_previous_producer_id(line: str) -> None:
     title, abort_retry, _, commit_retry, _ = line.split()
     state = STATES_BY_NAME[title]
     known = txn(state, epoch=0, previous_producer_id=9)

@@ -1,6 +1,4 @@
-"""Very many transactions whose fate is known at once: they time out together, or their coordinator moves; and large
-ones.
-"""
+"""Very many transactions that end at once by timeout or failover, and large transactions."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ A_TURN = 200
 
 
 def written(node: TransactionCoordinatorNode, state: TransactionState, *numbers: int, committed: bool = True) -> None:
-    """The log has as many transactions in a state, long over time, and is read."""
+    """Append ``MANY`` transactions in a state, long past their timeout, and load the log."""
     parts = frozenset(("t", number) for number in numbers)
     items = []
     for number in range(MANY):
@@ -48,11 +46,11 @@ def written(node: TransactionCoordinatorNode, state: TransactionState, *numbers:
 
 
 def letters(node: TransactionCoordinatorNode) -> int:
-    """Transactions whose markers are to be sent, and were not looked at yet."""
+    """Return the transactions with markers that are queued and not yet assigned to a request."""
     return len(node.transactions._markers._inbox)
 
 
-def test_of_those_that_time_out_together_a_few_are_looked_at_in_one_turn() -> None:
+def test_timeout_of_many_transactions_is_processed_in_slices() -> None:
     node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.ONGOING, 0)
 
@@ -69,7 +67,7 @@ def test_of_those_that_time_out_together_a_few_are_looked_at_in_one_turn() -> No
     run(node, story)
 
 
-def test_of_those_that_a_coordinator_takes_over_too() -> None:
+def test_failover_of_many_transactions_is_processed_in_slices() -> None:
     node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.PREPARE_ABORT, 0)
     machine = state_machine_of(next(iter(node.transactions._runtime)))
@@ -97,7 +95,7 @@ def test_of_those_that_a_coordinator_takes_over_too() -> None:
     assert {txn.state for txn in machine._transactions.values()} == {S.COMPLETE_ABORT}
 
 
-def test_where_the_log_refuses_the_end_of_some_the_others_are_not_forgotten() -> None:
+def test_completion_refused_for_some_transactions_is_retried_for_all() -> None:
     node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.PREPARE_ABORT, committed=False)
 
@@ -121,7 +119,7 @@ def test_where_the_log_refuses_the_end_of_some_the_others_are_not_forgotten() ->
     run(node, story)
 
 
-def test_the_partitions_of_one_transaction_go_in_several_requests_where_they_are_many(
+def test_partitions_of_one_transaction_are_split_into_several_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(marker_sender, "MAX_PARTITIONS_PER_REQUEST", 2)

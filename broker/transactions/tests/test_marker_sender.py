@@ -1,4 +1,4 @@
-"""Markers of transactions, sent until each partition has answered for good."""
+"""Transaction markers, sent until each partition has a final result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from ottla.wire.messages.write_txn_markers import (
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_a_partition_that_cannot_take_its_marker_is_asked_again(code: ErrorCode) -> None:
+def test_marker_retriable_error_is_retried_for_that_partition(code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     node.codes["t", 1] = [code, code]
@@ -60,7 +60,7 @@ def test_a_partition_that_cannot_take_its_marker_is_asked_again(code: ErrorCode)
 
 @pytest.mark.behaviour("C-141")
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
-def test_somebody_newer_ends_it_for_good(code: ErrorCode) -> None:
+def test_marker_fenced_error_stops_completion(code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
     node.codes["t", 0] = [code]
@@ -76,7 +76,7 @@ def test_somebody_newer_ends_it_for_good(code: ErrorCode) -> None:
 
 @pytest.mark.behaviour("C-141")
 @pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
-def test_who_cannot_know_markers_needs_none(code: ErrorCode) -> None:
+def test_marker_unsupported_by_partition_counts_as_written(code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
     node.codes["t", 0] = [code]
@@ -90,7 +90,7 @@ def test_who_cannot_know_markers_needs_none(code: ErrorCode) -> None:
 
 
 @pytest.mark.behaviour("C-141")
-def test_a_leader_that_does_not_answer_is_asked_again_for_ever() -> None:
+def test_marker_request_without_response_is_retried_every_second() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
     node.silent = True
@@ -107,7 +107,7 @@ def test_a_leader_that_does_not_answer_is_asked_again_for_ever() -> None:
 
 
 @pytest.mark.behaviour("C-140")
-def test_a_topic_that_is_gone_needs_no_marker() -> None:
+def test_marker_of_deleted_topic_is_not_sent() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     image = node.stage.hosted.image
@@ -123,7 +123,7 @@ def test_a_topic_that_is_gone_needs_no_marker() -> None:
 
 
 @pytest.mark.behaviour("C-142")
-def test_the_last_record_is_written_again_where_it_is_refused() -> None:
+def test_refused_completion_record_is_written_again() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
 
@@ -141,7 +141,7 @@ def test_the_last_record_is_written_again_where_it_is_refused() -> None:
 
 
 @pytest.mark.behaviour("C-139")
-def test_markers_of_several_transactions_go_together() -> None:
+def test_markers_of_several_transactions_are_batched() -> None:
     node = TransactionCoordinatorNode()
     node.takes_s = 1.0
     for number, name in enumerate("xyz"):
@@ -160,7 +160,7 @@ def test_markers_of_several_transactions_go_together() -> None:
 
 
 class RemoteLeaderConnection:
-    """The way to a broker elsewhere, which leads nothing any more."""
+    """Connection to another broker that leads no partition any more."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[Any] = []
@@ -193,7 +193,7 @@ class SilentLeaderConnection(RemoteLeaderConnection):
 
 
 def led_by(node: TransactionCoordinatorNode, broker: int) -> None:
-    """Another broker leads the topic from now on."""
+    """Make another broker the leader of the topic."""
     image = node.stage.hosted.image
     topic = image.topics["t"]
     parts = {number: replace(part, leader=broker) for number, part in topic.partitions.items()}
@@ -201,7 +201,7 @@ def led_by(node: TransactionCoordinatorNode, broker: int) -> None:
 
 
 @pytest.mark.behaviour("C-140")
-def test_a_leader_that_moves_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marker_of_moved_partition_is_sent_to_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     node, far = TransactionCoordinatorNode(), RemoteLeaderConnection(monkeypatch)
     node.transactions = node.coordinator(
         node.around._replace(address=lambda broker: ("far", 9) if broker == 2 else None)
@@ -228,7 +228,7 @@ def test_a_leader_that_moves_is_looked_for_again(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.behaviour("C-140")
-def test_who_waits_for_a_leader_that_is_gone_looks_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marker_waiting_for_removed_leader_is_sent_to_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     node, far, there = TransactionCoordinatorNode(), SilentLeaderConnection(monkeypatch), {2}
     node.transactions = node.coordinator(
         node.around._replace(address=lambda broker: ("far", 9) if broker in there else None)

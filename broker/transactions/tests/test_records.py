@@ -47,14 +47,14 @@ GOLDEN = [
 @pytest.mark.behaviour("C-114")
 @pytest.mark.parametrize(("name", "txn", "value"), GOLDEN, ids=[f"{x[0]} {x[1].state.state_name}" for x in GOLDEN])
 @pytest.mark.parametrize("level", [1, 2])
-def test_records_are_kafkas_byte_by_byte(name: str, txn: TransactionMetadata, value: str, level: int) -> None:
+def test_transaction_records_equal_kafkas_bytes(name: str, txn: TransactionMetadata, value: str, level: int) -> None:
     raw = bytes.fromhex(KEYS[name]), bytes.fromhex(value)
     assert decode(*raw) == TransactionRecord(name, txn)
     assert encode(TransactionRecord(name, txn), level) == raw
 
 
 @pytest.mark.behaviour("C-114")
-def test_at_level_0_what_older_brokers_do_not_know_is_left_out() -> None:
+def test_encode_at_transaction_version_0_omits_flexible_fields() -> None:
     txn = TransactionMetadata(2, 1, 60000, S.PREPARE_COMMIT, T, 5, 6, 2, 9, 0, client_transaction_version=2)
     key, value = encode(TransactionRecord("jtx", txn), 0)
     assert value is not None
@@ -66,13 +66,13 @@ def test_at_level_0_what_older_brokers_do_not_know_is_left_out() -> None:
 
 
 @pytest.mark.behaviour("C-113")
-def test_the_last_epoch_is_not_in_the_record() -> None:
+def test_encode_omits_last_producer_epoch() -> None:
     txn = TransactionMetadata(2, 1, 60000, S.EMPTY, frozenset(), -1, 6, 2, last_producer_epoch=0)
     again = decode(*encode(TransactionRecord("jtx", txn), 2))
     assert again == TransactionRecord("jtx", txn._replace(last_producer_epoch=-1))
 
 
-def test_a_tombstone_has_a_key_and_no_value() -> None:
+def test_encode_and_decode_tombstone_has_no_value() -> None:
     raw = bytes.fromhex(JAVA), None
     assert encode(TransactionRecord("jtx", None), 2) == raw
     assert decode(*raw) == TransactionRecord("jtx", None)
@@ -89,7 +89,7 @@ def test_a_tombstone_has_a_key_and_no_value() -> None:
         (JAVA, "0002" + GOLDEN[0][2][4:]),
     ],
 )
-def test_what_a_newer_broker_may_have_written_is_skipped(key: str, value: str) -> None:
+def test_decode_record_of_newer_version_returns_none(key: str, value: str) -> None:
     assert decode(bytes.fromhex(key), bytes.fromhex(value)) is None
 
 
@@ -104,7 +104,7 @@ def test_what_a_newer_broker_may_have_written_is_skipped(key: str, value: str) -
         (bytes.fromhex(JAVA), bytes.fromhex(GOLDEN[0][2]).replace(b"\x60\x00\x00", b"\x60\x09\x00")),
     ],
 )
-def test_what_does_not_parse_is_told(key: bytes | None, value: bytes | None) -> None:
+def test_decode_invalid_record_raises_wire_error(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(WireError):
         decode(key, value)
 
@@ -124,7 +124,7 @@ def test_what_does_not_parse_is_told(key: bytes | None, value: bytes | None) -> 
     ],
     ids=str,
 )
-def test_decode_of_a_value_no_coordinator_writes_is_an_error(field: dict[str, int]) -> None:
+def test_decode_value_no_coordinator_writes_raises_wire_error(field: dict[str, int]) -> None:
     txn = TransactionMetadata(2, 1, 60000, S.PREPARE_COMMIT, T, 5, 6, 2, 9, client_transaction_version=2)._replace(
         **field
     )  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The coordinator of transactions on a real log, in virtual time: what is answered when, what is told whom."""
+"""Transaction coordinator on a real log, in virtual time: responses and markers by state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxn
 # ---------------------------------------------------------------------- InitProducerId
 
 
-def test_a_producer_begins_and_goes_on() -> None:
+def test_init_producer_id_allocates_and_bumps_epoch() -> None:
     node = TransactionCoordinatorNode()
     assert node.init().answer == A
     assert node.init().answer == (FIRST_ID, 1)
@@ -37,7 +37,7 @@ def test_a_producer_begins_and_goes_on() -> None:
 
 
 @pytest.mark.behaviour("C-113")
-def test_after_a_move_a_retry_is_fenced() -> None:
+def test_init_producer_id_retry_after_failover_returns_producer_fenced() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     assert node.init(expected=A).answer == (FIRST_ID, 1)
@@ -52,7 +52,7 @@ def test_after_a_move_a_retry_is_fenced() -> None:
 
 
 @pytest.mark.behaviour("C-123")
-def test_without_a_producer_id_nothing_is_known_of_the_new_one() -> None:
+def test_init_producer_id_without_id_block_returns_coordinator_load_in_progress() -> None:
     node = TransactionCoordinatorNode()
     node.ids.remaining = 0
     assert response_of(node.init()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -63,7 +63,7 @@ def test_without_a_producer_id_nothing_is_known_of_the_new_one() -> None:
 
 @pytest.mark.behaviour("C-120")
 @pytest.mark.parametrize(("level", "epochs"), [(0, (1, 1)), (1, (1, 1)), (2, (1, 1))])
-def test_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs: tuple[int, int]) -> None:
+def test_init_producer_id_with_ongoing_transaction_fences_and_aborts_it(level: int, epochs: tuple[int, int]) -> None:
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0, version=level)
 
@@ -81,11 +81,11 @@ def test_row_15_who_is_in_the_middle_is_fenced_first(level: int, epochs: tuple[i
     assert states(node)[1:4] == [("x", S.ONGOING, 0), ("x", S.PREPARE_ABORT, 1), ("x", S.COMPLETE_ABORT, 1)]
 
 
-# ---------------------------------------------------------------------- on its way
+# ---------------------------------------------------------------------- pending transitions
 
 
 @pytest.mark.behaviour("C-112")
-def test_while_something_is_on_its_way_everybody_comes_again() -> None:
+def test_pending_transition_returns_concurrent_transactions() -> None:
     node = TransactionCoordinatorNode(followed=True)
     first = node.init()
     assert first.answer is None
@@ -107,7 +107,7 @@ def test_while_something_is_on_its_way_everybody_comes_again() -> None:
 
 
 @pytest.mark.behaviour("C-117")
-def test_what_the_log_refuses_changes_nothing() -> None:
+def test_append_error_leaves_transaction_unchanged() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
     well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -120,7 +120,7 @@ def test_what_the_log_refuses_changes_nothing() -> None:
 
 
 @pytest.mark.behaviour("C-117")
-def test_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_at_once() -> None:
+def test_append_below_min_isr_returns_coordinator_not_available_at_once() -> None:
     node = TransactionCoordinatorNode(followed=True, min_isr=2)
     start_transaction(node, 0)
     node.commit_log()
@@ -138,7 +138,7 @@ def test_while_too_few_are_in_sync_nothing_is_written_and_that_is_told_at_once()
 
 @pytest.mark.behaviour("C-122")
 @pytest.mark.parametrize("level", [1, 2])
-def test_a_fence_the_log_refused_is_no_reason_to_bump_twice(level: int) -> None:
+def test_fence_refused_by_log_is_retried_with_same_epoch(level: int) -> None:
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0)
     well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -149,7 +149,7 @@ def test_a_fence_the_log_refused_is_no_reason_to_bump_twice(level: int) -> None:
     assert states(node)[-1] == ("x", S.PREPARE_ABORT, 1)
 
 
-def test_what_is_written_and_not_yet_for_good_is_waited_for_again() -> None:
+def test_write_timeout_keeps_transition_pending_until_commit() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
 
@@ -170,12 +170,12 @@ def test_what_is_written_and_not_yet_for_good_is_waited_for_again() -> None:
     run(node, story)
 
 
-# ---------------------------------------------------------------------- the way of a transaction
+# ---------------------------------------------------------------------- stages of a transaction
 
 
 @pytest.mark.behaviour("C-133")
 @pytest.mark.parametrize(("commits", "title"), [(True, "COMMIT"), (False, "ABORT")])
-def test_the_answer_comes_before_the_markers(commits: bool, title: str) -> None:
+def test_end_txn_response_precedes_markers(commits: bool, title: str) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 2)
 
@@ -205,7 +205,7 @@ def test_the_answer_comes_before_the_markers(commits: bool, title: str) -> None:
 
 
 @pytest.mark.behaviour("C-131")
-def test_version_1_answers_nothing_new_and_takes_the_same_for_a_retry() -> None:
+def test_end_txn_version_1_returns_no_ids_and_accepts_retry() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, version=0)
 
@@ -226,7 +226,7 @@ def test_version_1_answers_nothing_new_and_takes_the_same_for_a_retry() -> None:
 
 
 @pytest.mark.behaviour("C-134")
-def test_an_abort_of_nothing_is_complete_at_once() -> None:
+def test_end_txn_abort_without_partitions_completes_at_once() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     assert node.end(A, commits=False).answer == (FIRST_ID, 1)
@@ -236,7 +236,7 @@ def test_an_abort_of_nothing_is_complete_at_once() -> None:
     assert response_of(node.end((FIRST_ID, 2), commits=True)) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_who_is_unknown_or_somebody_else_is_told_so() -> None:
+def test_unknown_or_wrong_producer_id_returns_error() -> None:
     node = TransactionCoordinatorNode()
     assert response_of(node.end(A, commits=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert response_of(node.add(A, 0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -248,7 +248,7 @@ def test_who_is_unknown_or_somebody_else_is_told_so() -> None:
 
 
 @pytest.mark.behaviour("C-127")
-def test_partitions_that_are_there_are_not_written_again() -> None:
+def test_add_partitions_already_present_writes_no_record() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     count = len(states(node))
@@ -258,7 +258,7 @@ def test_partitions_that_are_there_are_not_written_again() -> None:
     assert node.seen().partitions == {("t", 0), ("t", 1), ("t", 2)}
 
 
-def test_what_hangs_on_a_record_read_but_not_yet_for_good_waits_for_it() -> None:
+def test_add_partitions_read_but_not_committed_waits_for_commit() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
 

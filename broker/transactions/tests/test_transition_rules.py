@@ -1,4 +1,4 @@
-"""The rules of transactions by themselves, row by row; each names the fact it is."""
+"""Rules of transaction state transitions, row by row."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PREPARE_EPOCH_FENCE: ONGOING
 
 @pytest.mark.behaviour("C-111")
 @pytest.mark.parametrize("line", LEGAL.strip().splitlines())
-def test_which_state_may_follow_which(line: str) -> None:
+def test_valid_previous_states_of_each_state(line: str) -> None:
     name, _, before = line.partition(":")
     allowed = {S[x] for x in before.split()}
     assert VALID_PREVIOUS_STATES[S[name]] == allowed
@@ -66,7 +66,7 @@ def test_which_state_may_follow_which(line: str) -> None:
                 txn(state).transition_to(S[name])
 
 
-def test_states_are_named_as_users_know_them() -> None:
+def test_state_names_equal_kafkas() -> None:
     titles = [
         "Empty",
         "Ongoing",
@@ -83,7 +83,7 @@ def test_states_are_named_as_users_know_them() -> None:
 
 
 @pytest.mark.behaviour("C-113")
-def test_a_transition_remembers_the_producer_id_it_was_prepared_under() -> None:
+def test_transition_to_ongoing_records_previous_producer_id() -> None:
     assert txn(S.EMPTY, pid=10, previous_producer_id=3).transition_to(S.ONGOING).previous_producer_id == 10
 
 
@@ -116,7 +116,9 @@ def begin(known: TransactionMetadata, expected: Any) -> Any:
         ("x", 1, ErrorCode.NONE),
     ],
 )
-def test_rows_2_and_5(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
+def test_init_producer_id_invalid_transactional_id_or_timeout_returns_error(
+    transactional_id: str, timeout_ms: int, code: ErrorCode
+) -> None:
     assert init_producer_id.check_request(transactional_id, timeout_ms, 900_000) is code
 
 
@@ -155,13 +157,13 @@ ROWS: list[Row] = [
 @pytest.mark.behaviour("C-120")
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 @pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
-def test_rows_6_to_14(row: Row, state: TransactionState) -> None:
+def test_init_producer_id_in_idle_state_by_expected_producer_id_and_epoch(row: Row, state: TransactionState) -> None:
     _, known, expected, outcome = row
     assert begin(known._replace(state=state, start_ms=1_000), expected) == outcome
 
 
 @pytest.mark.behaviour("C-123")
-def test_without_a_producer_id_the_exhausted_one_stays() -> None:
+def test_init_producer_id_with_exhausted_epoch_and_no_ids_raises() -> None:
     with pytest.raises(ProtocolError) as caught:
         init_producer_id.prepare_init_producer_id(txn(epoch=LAST), None, 7_000, NOW, none_left)
     assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -195,13 +197,15 @@ def check(known: TransactionMetadata | None, pid: int, epoch: int) -> ErrorCode:
         (txn(S.EMPTY), 10, 4, ErrorCode.NONE),
     ],
 )
-def test_who_may_add(known: TransactionMetadata | None, pid: int, epoch: int, code: ErrorCode) -> None:
+def test_add_partitions_check_returns_error_by_state_and_producer(
+    known: TransactionMetadata | None, pid: int, epoch: int, code: ErrorCode
+) -> None:
     assert check(known, pid, epoch) is code
 
 
 @pytest.mark.behaviour("C-128")
 @pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
-def test_a_transaction_begins_with_its_first_partition(state: TransactionState) -> None:
+def test_add_partitions_in_idle_state_starts_transaction(state: TransactionState) -> None:
     after = add_partitions.prepare_add_partitions(txn(state), ONE, 2, NOW)
     assert after is not None
     assert (after.state, after.start_ms, after.last_update_ms, after.client_transaction_version) == (
@@ -214,7 +218,7 @@ def test_a_transaction_begins_with_its_first_partition(state: TransactionState) 
 
 
 @pytest.mark.behaviour("C-128")
-def test_what_is_open_keeps_its_beginning_and_gets_more() -> None:
+def test_add_partitions_to_ongoing_transaction_keeps_start_time() -> None:
     after = add_partitions.prepare_add_partitions(
         txn(S.ONGOING, client_transaction_version=2), frozenset({("t", 1)}), 0, NOW
     )
@@ -224,12 +228,12 @@ def test_what_is_open_keeps_its_beginning_and_gets_more() -> None:
 
 
 @pytest.mark.behaviour("C-127")
-def test_what_has_all_of_them_already_is_not_written_again() -> None:
+def test_add_partitions_already_present_returns_none() -> None:
     assert add_partitions.prepare_add_partitions(txn(S.ONGOING), ONE, 2, NOW) is None
     assert add_partitions.prepare_add_partitions(txn(S.COMPLETE_COMMIT), frozenset(), 2, NOW) is not None
 
 
-# ---------------------------------------------------------------------- what a transaction becomes
+# ---------------------------------------------------------------------- transitions at the end of a transaction
 
 
 def verdict(
@@ -243,7 +247,7 @@ def verdict(
 
 @pytest.mark.behaviour("C-131")
 @pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
-def test_a_decision_of_version_1_leaves_the_epoch(commits: bool, state: TransactionState) -> None:
+def test_prepare_end_version_1_keeps_epoch(commits: bool, state: TransactionState) -> None:
     after = end_transitions.prepare_abort_or_commit(
         txn(S.ONGOING, last_producer_epoch=3, client_transaction_version=2), NOW, commits=commits
     )
@@ -259,7 +263,7 @@ def test_a_decision_of_version_1_leaves_the_epoch(commits: bool, state: Transact
 
 @pytest.mark.behaviour("C-132")
 @pytest.mark.parametrize(("commits", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
-def test_a_decision_of_version_2_takes_the_next_epoch(commits: bool, state: TransactionState) -> None:
+def test_prepare_end_version_2_bumps_epoch(commits: bool, state: TransactionState) -> None:
     after = end_transitions.prepare_abort_or_commit_with_epoch_bump(txn(S.ONGOING), NOW, none_left, commits=commits)
     assert (after.state, after.producer_id, after.producer_epoch, after.last_producer_epoch) == (state, 10, 5, 4)
     assert (after.start_ms, after.last_update_ms, after.client_transaction_version, after.next_producer_id) == (
@@ -280,7 +284,7 @@ def test_a_decision_of_version_2_takes_the_next_epoch(commits: bool, state: Tran
         (LAST + 1, False, LAST + 1, 99),
     ],
 )
-def test_used_up_epochs_bring_another_id_after_the_markers(
+def test_prepare_end_with_exhausted_epoch_allocates_new_producer_id(
     epoch: int,
     commits: bool,
     marked: int,
@@ -297,7 +301,7 @@ def test_used_up_epochs_bring_another_id_after_the_markers(
 
 
 @pytest.mark.behaviour("C-132")
-def test_without_an_id_for_later_nothing_is_decided() -> None:
+def test_prepare_end_with_exhausted_epoch_and_no_ids_raises() -> None:
     with pytest.raises(ProtocolError):
         end_transitions.prepare_abort_or_commit_with_epoch_bump(
             txn(S.ONGOING, epoch=LAST), NOW, none_left, commits=True
@@ -306,7 +310,7 @@ def test_without_an_id_for_later_nothing_is_decided() -> None:
 
 @pytest.mark.behaviour("C-134")
 @pytest.mark.parametrize("state", sorted(IDLE_STATES), ids=lambda s: s.state_name)
-def test_an_abort_of_nothing_begins_now(state: TransactionState) -> None:
+def test_prepare_abort_without_partitions_starts_now(state: TransactionState) -> None:
     after = end_transitions.prepare_abort_or_commit_with_epoch_bump(txn(state), NOW, fresh, commits=False)
     assert (after.start_ms, after.partitions, after.producer_epoch) == (NOW, frozenset(), 5)
 
@@ -315,14 +319,14 @@ def test_an_abort_of_nothing_begins_now(state: TransactionState) -> None:
 @pytest.mark.parametrize(
     ("before", "state"), [(S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)]
 )
-def test_what_is_complete_keeps_when_it_began(before: TransactionState, state: TransactionState) -> None:
+def test_prepare_complete_keeps_start_time(before: TransactionState, state: TransactionState) -> None:
     done = end_transitions.prepare_complete(txn(before, client_transaction_version=2), NOW)
     assert (done.state, done.partitions, done.start_ms, done.last_update_ms) == (state, frozenset(), 1_000, NOW)
     assert (done.producer_id, done.producer_epoch, done.client_transaction_version) == (10, 4, 2)
 
 
 @pytest.mark.behaviour("C-122")
-def test_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once() -> None:
+def test_fence_version_1_bumps_epoch_once() -> None:
     after = end_transitions.prepare_fence_producer_epoch(
         txn(S.ONGOING, last_producer_epoch=3), NOW, none_left, bumps=False
     )
@@ -341,7 +345,7 @@ def test_a_fence_of_version_1_takes_the_next_epoch_into_the_record_once() -> Non
 
 
 @pytest.mark.behaviour("C-135")
-def test_a_fence_of_version_2_bumps_once() -> None:
+def test_fence_version_2_bumps_epoch_once() -> None:
     after = end_transitions.prepare_fence_producer_epoch(txn(S.ONGOING), NOW, none_left, bumps=True)
     assert (after.state, after.producer_epoch, after.last_producer_epoch, after.client_transaction_version) == (
         S.PREPARE_ABORT,

@@ -1,4 +1,7 @@
-"""How coordinators elsewhere are asked: C-151. Source: ``AddPartitionsToTxnManager.java`` (apache/kafka 4.3.1)."""
+"""Verification of transactions with remote coordinators: C-151.
+
+Source: ``AddPartitionsToTxnManager.java`` (apache/kafka 4.3.1).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ Work = Callable[
 
 
 class RemoteTransactionCoordinator:
-    """A coordinator at broker 2: each question takes a second."""
+    """Coordinator at broker 2; each request takes a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, highest: int = 5) -> None:
         stage = HandlerFixture()
@@ -93,7 +96,7 @@ class RemoteTransactionCoordinator:
 
 
 def told(elsewhere: RemoteTransactionCoordinator, *questions: tuple[str, int]) -> dict[int, Any]:
-    """Answers by number of the question; they come one after the other, all while the first is under way."""
+    """Return the results by index of the request; later requests are made in order while the first is under way."""
     out: dict[int, Any] = {}
 
     async def one(number: int, name: str, epoch: int) -> None:
@@ -110,7 +113,7 @@ def told(elsewhere: RemoteTransactionCoordinator, *questions: tuple[str, int]) -
     return out
 
 
-def test_one_question_is_under_way_and_what_comes_meanwhile_goes_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_made_while_one_is_under_way_are_batched(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     names = [("a", 0), ("b", 0), ("c", 0), ("d", 0)]
     assert told(elsewhere, *names) == dict.fromkeys(range(4), ErrorCode.NONE)
@@ -118,7 +121,7 @@ def test_one_question_is_under_way_and_what_comes_meanwhile_goes_together(monkey
     assert elsewhere.most == 1
 
 
-def test_what_is_too_much_for_one_request_goes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verification_batch_over_maximum_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "MAX_PARTITIONS_PER_REQUEST", 2)
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     names = [(name, 0) for name in "abcdef"]
@@ -127,7 +130,7 @@ def test_what_is_too_much_for_one_request_goes_with_the_next(monkeypatch: pytest
     assert elsewhere.most == 1
 
 
-def test_an_answer_is_looked_through_once_however_many_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verification_response_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     looked_through = []
 
@@ -159,7 +162,7 @@ NEWER = [
 
 @pytest.mark.behaviour("C-151")
 @pytest.mark.parametrize(("questions", "answers", "sent"), NEWER, ids=str)
-def test_of_one_id_the_newest_question_counts(
+def test_newest_request_of_a_transactional_id_replaces_older_ones(
     questions: list[tuple[str, int]], answers: dict[int, ErrorCode], sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
@@ -167,7 +170,7 @@ def test_of_one_id_the_newest_question_counts(
     assert elsewhere.requests == [[("a", 0)], [("b", sent)]]
 
 
-def test_each_transaction_hears_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_transaction_gets_its_own_result(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     elsewhere.says = lambda x: ErrorCode.PRODUCER_FENCED if x.transactional_id == "b" else ErrorCode.NONE
     assert told(elsewhere, ("x", 0), ("a", 0), ("b", 0)) == {
@@ -178,23 +181,21 @@ def test_each_transaction_hears_its_own_answer(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), WireError("no answer")], ids=str)
-def test_a_coordinator_that_cannot_be_reached_is_asked_again_by_the_producer(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_coordinator_returns_network_exception(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     elsewhere.says = lambda x: error if x.transactional_id == "a" else ErrorCode.NONE
     assert told(elsewhere, ("a", 0), ("b", 0)) == {0: ErrorCode.NETWORK_EXCEPTION, 1: ErrorCode.NONE}
 
 
 @pytest.mark.behaviour("C-151")
-def test_one_too_old_to_be_asked_confirms_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coordinator_without_verification_version_confirms_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch, highest=3)
     assert told(elsewhere, ("a", 0)) == {0: ErrorCode.NONE}
     assert elsewhere.requests == []
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_without_a_coordinator_there_is_nobody_to_ask(*, fenced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_coordinator_returns_coordinator_not_available(*, fenced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     if fenced:
         elsewhere.image.brokers[2].fenced = True
@@ -203,7 +204,7 @@ def test_without_a_coordinator_there_is_nobody_to_ask(*, fenced: bool, monkeypat
     assert told(elsewhere, ("a", 0)) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-def test_who_gives_up_while_it_sends_leaves_the_way_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_verification_does_not_block_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
 
     async def main() -> Any:
@@ -215,8 +216,8 @@ def test_who_gives_up_while_it_sends_leaves_the_way_free(monkeypatch: pytest.Mon
     assert elsewhere.requests == [[("a", 0)], [("b", 0)]]
 
 
-def test_a_coordinator_that_is_gone_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its host may be cut off, and answer nothing for half a minute: the producer asks again, and somebody else."""
+def test_verification_ends_when_coordinator_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator's host may be isolated for half a minute: the producer retries at another broker."""
     elsewhere = RemoteTransactionCoordinator(monkeypatch)
     elsewhere.takes_s = 1000.0
     out: list[dict[Any, ErrorCode]] = []
