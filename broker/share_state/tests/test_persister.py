@@ -1,4 +1,4 @@
-"""Calls about one share partition: asked again in the order they came in, and not at all once they were overtaken."""
+"""Persister requests of one share partition: retried in their order, and dropped once superseded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY, OTHER = SharePartitionKey("g", b"t" * 16, 0), SharePartitionKey("g", b"t" *
 
 
 class FakeShareCoordinator:
-    """Answers as it is told to; what it has taken is by start offset."""
+    """Share coordinator with scripted results; it keeps the start offsets of accepted writes."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
@@ -59,7 +59,7 @@ def story(*answers: Callable[[], Awaitable[None]]) -> FakeShareCoordinator:
     return made
 
 
-def test_what_is_asked_again_is_not_overtaken() -> None:
+def test_write_retried_keeps_order_of_later_writes() -> None:
     coordinator = story(is_on_its_way, is_good)
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_what_is_asked_again_is_not_overtaken() -> None:
     assert not coordinator.persister._calls
 
 
-def test_calls_keep_the_order_they_were_made_in_whoever_runs_first() -> None:
+def test_writes_keep_the_order_of_their_calls() -> None:
     coordinator = story()
 
     async def run(call: Awaitable[None]) -> None:
@@ -95,7 +95,7 @@ def test_calls_keep_the_order_they_were_made_in_whoever_runs_first() -> None:
     assert not coordinator.persister._calls
 
 
-def test_what_was_overtaken_is_not_asked_again() -> None:
+def test_superseded_write_is_not_retried() -> None:
     go = trio.Event()
 
     async def is_lost() -> None:
@@ -117,7 +117,7 @@ def test_what_was_overtaken_is_not_asked_again() -> None:
     assert coordinator.failed == [1]
 
 
-def test_who_waits_for_others_that_fail_does_not_wait_as_long_for_each() -> None:
+def test_writes_queued_behind_failing_writes_share_their_backoff() -> None:
     coordinator, took_s = story(*[is_on_its_way] * 1_000), list[float]()
 
     async def main() -> None:
@@ -128,7 +128,7 @@ def test_who_waits_for_others_that_fail_does_not_wait_as_long_for_each() -> None
         took_s.append(trio.current_time())
         coordinator.answers = [*[is_on_its_way] * 4, is_good, *[is_on_its_way] * 4, is_good]
         async with trio.open_nursery() as nursery:
-            for start in (31, 32):  # the first is heard at last: the other has all its tries
+            for start in (31, 32):  # the first succeeds at last: the other has all its attempts
                 nursery.start_soon(coordinator.write, start)
                 await trio.testing.wait_all_tasks_blocked()
 
@@ -139,7 +139,7 @@ def test_who_waits_for_others_that_fail_does_not_wait_as_long_for_each() -> None
 
 
 class RemoteShareCoordinatorNode:
-    """A node whose share coordinator is at broker 2, which gives these answers, one after the other."""
+    """Node with its share coordinator at broker 2, which returns these responses in order."""
 
     node_id = 1
 
@@ -158,7 +158,7 @@ class RemoteShareCoordinatorNode:
         return self.answers.pop(0)
 
     def write(self) -> ErrorCode:
-        """What comes of a write."""
+        """Return the result of a write."""
 
         async def story() -> ErrorCode:
             try:
@@ -177,11 +177,11 @@ def told(*codes: int) -> write_share_group_state.WriteShareGroupStateResponse:
     )
 
 
-def test_an_error_nobody_knows_here_is_an_unknown_one() -> None:
+def test_write_unknown_error_code_returns_unknown_server_error() -> None:
     assert RemoteShareCoordinatorNode(told(30_000)).write() is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_an_answer_that_says_nothing_is_none_and_it_is_asked_again() -> None:
+def test_write_empty_response_is_retried() -> None:
     other = RemoteShareCoordinatorNode(write_share_group_state.WriteShareGroupStateResponse([]), told(), told(0))
     assert other.write() is ErrorCode.NONE
     assert not other.answers

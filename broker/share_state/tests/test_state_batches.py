@@ -1,4 +1,4 @@
-"""Delivery states of neighbouring records as few batches as can say them (C-234)."""
+"""Combination of delivery states of adjacent records into few batches (C-234)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ B = PersisterStateBatch
         ),
     ],
 )
-def test_states_are_combined(
+def test_combine_state_batches_merges_old_and_new(
     rule: str,
     old: list[PersisterStateBatch],
     new: list[PersisterStateBatch],
@@ -84,7 +84,7 @@ def test_states_are_combined(
 
 @pytest.mark.parametrize("count_of", [lambda n: n + 1, lambda n: 300 - n, lambda n: n * 7919 % 97])
 @pytest.mark.parametrize("first_of", [lambda n: 0, lambda n: n])
-def test_combine_of_many_overlapping_batches_takes_each_a_few_times(
+def test_combine_state_batches_of_many_overlaps_is_linear(
     monkeypatch: pytest.MonkeyPatch, count_of: Callable[[int], int], first_of: Callable[[int], int]
 ) -> None:
     pushed = []
@@ -100,7 +100,7 @@ def test_combine_of_many_overlapping_batches_takes_each_a_few_times(
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_combine_gives_each_offset_the_furthest_state(seed: int) -> None:
+def test_combine_state_batches_keeps_most_advanced_state_per_offset(seed: int) -> None:
     rng = random.Random(seed)
 
     def some() -> list[PersisterStateBatch]:

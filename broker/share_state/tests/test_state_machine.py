@@ -1,4 +1,4 @@
-"""What the share coordinator remembers, rule by rule (C-231 to C-235), over records as they are stored."""
+"""Rules of the share coordinator's state (C-231 to C-235), with records encoded as in the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FREE, DONE = 0, 2
 
 
 class ShareStateFixture:
-    """A machine whose records go through bytes, as in a log."""
+    """Share state machine with records that are encoded and decoded, as in a log."""
 
     def __init__(self, updates: int = 2) -> None:
         self.machine = state_machine.ShareStateMachine(
@@ -59,7 +59,7 @@ def code(answer: Any) -> ErrorCode:
     return answer.code
 
 
-def test_a_beginning_is_a_snapshot_that_counts_on() -> None:
+def test_initialize_writes_snapshot_with_next_snapshot_epoch() -> None:
     stage = ShareStateFixture()
     assert stage.begin() is True
     assert (stage.last.snapshot_epoch, stage.last.state_epoch, stage.last.start_offset) == (0, 1, 10)
@@ -73,7 +73,7 @@ def test_a_beginning_is_a_snapshot_that_counts_on() -> None:
     assert stage.read().start_offset == -1
 
 
-def test_updates_come_until_a_snapshot_is_due_and_it_says_everything() -> None:
+def test_write_appends_updates_until_snapshot_with_full_state() -> None:
     stage = ShareStateFixture(updates=2)
     stage.begin()
     stage.write(PersisterStateBatch(10, 19, 1, FREE))
@@ -93,7 +93,7 @@ def test_updates_come_until_a_snapshot_is_due_and_it_says_everything() -> None:
     assert isinstance(stage.last, share_state_records.ShareUpdateValue), "the count begins again"
 
 
-def test_what_is_read_is_all_that_was_written() -> None:
+def test_read_returns_all_written_batches() -> None:
     stage = ShareStateFixture()
     stage.begin()
     stage.write(PersisterStateBatch(10, 19, 1, FREE))
@@ -164,7 +164,7 @@ def test_what_is_read_is_all_that_was_written() -> None:
         ("look at what nobody knows", state_machine.ReadShareStateSummary("t", OTHER), UNINITIALIZED_OFFSET),
     ],
 )
-def test_who_may_write_what(rule: str, event: Any, expected: Any) -> None:
+def test_share_state_requests_are_validated(rule: str, event: Any, expected: Any) -> None:
     stage = ShareStateFixture()
     stage.begin(epoch=5)
     stage.read(leader_epoch=7)
@@ -174,7 +174,7 @@ def test_who_may_write_what(rule: str, event: Any, expected: Any) -> None:
     assert not isinstance(expected, ErrorCode) or len(stage.log) == before, rule
 
 
-def test_a_new_leader_is_written_down_before_it_hears_anything_and_fences_the_old() -> None:
+def test_read_with_new_leader_epoch_writes_it_and_fences_older_epochs() -> None:
     stage = ShareStateFixture()
     stage.begin()
     stage.write(PersisterStateBatch(10, 11, 1, FREE))
@@ -189,7 +189,7 @@ def test_a_new_leader_is_written_down_before_it_hears_anything_and_fences_the_ol
     assert stage.last.leader_epoch == 3, "only a read takes over the leadership"
 
 
-def test_what_is_forgotten_is_gone_and_may_begin_again() -> None:
+def test_delete_writes_tombstone_and_allows_initialization() -> None:
     stage = ShareStateFixture()
     stage.begin(epoch=5)
     stage.do(state_machine.DeleteShareState("t", AT))
@@ -199,7 +199,7 @@ def test_what_is_forgotten_is_gone_and_may_begin_again() -> None:
     assert stage.last.snapshot_epoch == 0
 
 
-def test_topics_that_go_take_their_states_along() -> None:
+def test_deleted_topics_drop_their_states() -> None:
     stage = ShareStateFixture()
     stage.begin()
     stage.begin(OTHER)
@@ -209,7 +209,7 @@ def test_topics_that_go_take_their_states_along() -> None:
     assert not stage.machine.states.by_key
 
 
-def test_the_log_is_needed_from_the_oldest_last_snapshot_on() -> None:
+def test_lowest_needed_offset_is_that_of_oldest_last_snapshot() -> None:
     stage = ShareStateFixture(updates=0)
     assert stage.machine.states.lowest_needed_offset() is None
     stage.begin()  # 0
@@ -225,7 +225,7 @@ def test_the_log_is_needed_from_the_oldest_last_snapshot_on() -> None:
     assert stage.machine.states.lowest_needed_offset() == 5
 
 
-def test_what_nobody_wrote_for_long_gets_a_snapshot_once() -> None:
+def test_idle_state_gets_one_snapshot_after_interval() -> None:
     stage = ShareStateFixture(updates=9)
     assert stage.machine.handle(100, ShardLoaded()).timers[0].deadline_ms == 1100  # type: ignore[union-attr]
     stage.begin()
@@ -243,7 +243,7 @@ def test_what_nobody_wrote_for_long_gets_a_snapshot_once() -> None:
     assert len(stage.log) == 3, "all have one"
 
 
-def test_records_of_other_kinds_are_passed_over_and_broken_ones_are_not() -> None:
+def test_decode_skips_unknown_records_and_raises_on_invalid_ones() -> None:
     assert records.decode(b"\x00\x09key", b"value") is None
     with pytest.raises(WireError):
         records.decode(None, b"")
@@ -253,7 +253,7 @@ def test_records_of_other_kinds_are_passed_over_and_broken_ones_are_not() -> Non
         )
 
 
-def test_only_so_many_batches_are_remembered_however_often_somebody_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_over_maximum_stored_batches_returns_invalid_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.share_state.state_machine.MAX_STORED_SHARE_BATCHES", 5)
     stage = ShareStateFixture(updates=9)
     stage.begin()
@@ -264,7 +264,7 @@ def test_only_so_many_batches_are_remembered_however_often_somebody_writes(monke
     assert code(stage.write(every[5])) is ErrorCode.INVALID_REQUEST
 
 
-def test_decode_of_a_share_record_no_coordinator_writes_is_an_error() -> None:
+def test_decode_share_record_no_coordinator_writes_raises_wire_error() -> None:
     update = records.encode(
         records.ShareRecord(share_state_records.ShareUpdateKey("g", TOPIC, 0), share_state_records.ShareUpdateValue())
     )
