@@ -1,4 +1,4 @@
-"""A record batch may say that it has any number of records: what that costs is bounded by what is said of them."""
+"""Record batches that claim any number of records: their cost is bounded by the acknowledgements of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.broker.share_partitions.share_partition import SharePartition, ShareP
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 MOST = (1 << 31) - 2
-"""So many records a batch may say that it has."""
+"""Number of records that a batch can claim."""
 READ = FetchedOffsets(0, [(0, MOST - 1)])
 
 
@@ -46,12 +46,12 @@ def said(share: SharePartition, first: int, *types: int, last: int | None = None
 
 
 def told(share: SharePartition) -> list[tuple[int, int, RecordState, str, int | None]]:
-    """All runs in flight, with who has them until when; neighbours that are alike may be one or two."""
+    """Return all in-flight runs with member and lock deadline; equal neighbours may be merged or not."""
     runs = (run for batch in share for run in batch.runs(batch.first_offset, batch.last_offset))
     return [(first, last, state.state, state.member_id, state.lock_until_ms) for first, last, state in runs]
 
 
-def test_a_record_of_a_batch_that_says_it_has_two_billion_is_acknowledged_in_little_memory() -> None:
+def test_acknowledge_in_batch_of_two_billion_records_is_cheap() -> None:
     with at_most(64):
         share = taken()
         acknowledgement.complete_changes(share, said(share, 7, acknowledgement.ACCEPT), 0, written=True)
@@ -63,7 +63,7 @@ def test_a_record_of_a_batch_that_says_it_has_two_billion_is_acknowledged_in_lit
         assert share.cut_count == 2
 
 
-def test_who_is_strict_takes_of_a_batch_that_says_it_has_two_billion_in_little_memory() -> None:
+def test_strict_acquire_in_batch_of_two_billion_records_is_cheap() -> None:
     with at_most(64):
         share = SharePartition(0, limits=SharePartitionLimits())
         asked = AcquireRequest("a", 500, 500, is_record_limit_strict=True)
@@ -72,7 +72,7 @@ def test_who_is_strict_takes_of_a_batch_that_says_it_has_two_billion_in_little_m
         assert share.next_fetch_offset() == 1000
 
 
-def test_no_more_fates_are_told_apart_than_can_be_stored_at_once() -> None:
+def test_acknowledgements_over_maximum_cuts_are_refused() -> None:
     share = taken()
     changes = said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * (MAX_SHARE_BATCH_CUTS // 2))
     assert (share.cut_count, len(changes.state_batches())) == (MAX_SHARE_BATCH_CUTS, MAX_SHARE_BATCH_CUTS)
@@ -92,7 +92,7 @@ def test_no_more_fates_are_told_apart_than_can_be_stored_at_once() -> None:
     ], "it goes on"
 
 
-def test_what_is_said_of_very_many_records_is_not_looked_at_to_the_end_where_it_is_too_much() -> None:
+def test_oversized_acknowledgement_is_refused_without_full_scan() -> None:
     share = taken()
     said_of_each = acknowledgement.ShareAcknowledgementBatch(
         0, 3_999_999, bytes([acknowledgement.ACCEPT, acknowledgement.RELEASE]) * 2_000_000
@@ -102,13 +102,13 @@ def test_what_is_said_of_very_many_records_is_not_looked_at_to_the_end_where_it_
     assert share.cut_count == 0
 
 
-def test_what_is_said_of_records_that_are_cut_often_already_is_taken_of_all_of_them_or_of_none(
+def test_acknowledgement_of_cut_records_is_applied_to_all_or_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where no cut is added, none is refused: the records behind the last one looked at must not go with it."""
+    """An acknowledgement without a new cut is not refused: records after the last visited one stay valid."""
     monkeypatch.setattr(acknowledgement, "MAX_SHARE_BATCH_CUTS", 10)
     share = SharePartition(0, limits=SharePartitionLimits())
-    for now in range(12):  # one by one, which is cut by nobody's word
+    for now in range(12):  # one by one, without a cut by an acknowledgement
         acquire_records(
             share, AcquireRequest("a", 1, 1, is_record_limit_strict=True), FetchedOffsets(now, [(0, 19)]), now
         )
@@ -132,12 +132,10 @@ def test_what_is_said_of_records_that_are_cut_often_already_is_taken_of_all_of_t
     ],
 )
 @pytest.mark.parametrize("limit", [1, 5])
-def test_what_another_member_says_touches_nothing_of_a_run_it_does_not_hold(
-    rule: str, kind: int, now_ms: int, limit: int
-) -> None:
+def test_acknowledgement_of_other_member_changes_no_run(rule: str, kind: int, now_ms: int, limit: int) -> None:
     share = SharePartition(0, limits=SharePartitionLimits(max_delivery_count=limit))
     acquire_records(share, AcquireRequest("a", 10, 10), FetchedOffsets(0, [(0, 9)]), 0)
-    # it is no whole batch any more
+    # it is tracked per record from here on
     acknowledgement.complete_changes(share, said(share, 9, acknowledgement.ACCEPT), 10, written=True)
     before = told(share)
     with pytest.raises(ProtocolError) as caught:
@@ -148,10 +146,10 @@ def test_what_another_member_says_touches_nothing_of_a_run_it_does_not_hold(
     assert (told(share), share.delivery_complete_count) == (before, 1), rule
 
 
-def test_neither_where_to_fetch_nor_how_far_it_is_final_is_looked_for_behind_the_first_run_that_tells(
+def test_next_fetch_offset_and_start_offset_scan_stop_at_first_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both are asked of each fetch and each acknowledgement; of a batch there may be thousands of runs."""
+    """Both are needed at each fetch and each acknowledgement; a batch may have thousands of runs."""
     share, made = taken(), list[InFlightRun]()
     acknowledgement.complete_changes(
         share, said(share, 0, *[acknowledgement.RELEASE, acknowledgement.ACCEPT] * 1000), 0, written=True
@@ -171,8 +169,8 @@ def test_neither_where_to_fetch_nor_how_far_it_is_final_is_looked_for_behind_the
     assert (share.start_offset, len(made)) == (2, 3)
 
 
-def test_a_full_window_that_was_given_up_while_its_write_failed_is_passed() -> None:
-    """Nobody holds anything of it: no word and no lock's end would ever move the start on."""
+def test_full_window_archived_while_its_write_fails_is_passed() -> None:
+    """No member holds any of it: neither an acknowledgement nor a lock timeout would move the start offset."""
     share = SharePartition(0, limits=SharePartitionLimits(1, 10, 100))
     acquire_records(share, AcquireRequest("a", 10, 10), FetchedOffsets(0, [(0, 9)]), 0)
     changes = acknowledgement.acknowledge_records(
@@ -182,7 +180,7 @@ def test_a_full_window_that_was_given_up_while_its_write_failed_is_passed() -> N
     assert (share.start_offset, share.can_acquire()) == (10, True)
 
 
-def test_cuts_that_make_no_difference_any_more_are_forgotten() -> None:
+def test_cuts_without_difference_are_merged() -> None:
     share = taken()
     for offset in range(100, 0, -2):
         acknowledgement.complete_changes(share, said(share, offset, acknowledgement.ACCEPT), 0, written=True)
@@ -195,9 +193,9 @@ def test_cuts_that_make_no_difference_any_more_are_forgotten() -> None:
     assert (len(share), share.cut_count, share.start_offset) == (0, 0, MOST)
 
 
-def test_what_is_pending_of_a_run_that_is_cut_meanwhile_is_settled_in_all_its_parts() -> None:
+def test_pending_change_of_run_split_meanwhile_is_completed_in_all_parts() -> None:
     share = taken()
-    said(share, 5, acknowledgement.RENEW)  # it is no whole batch any more
+    said(share, 5, acknowledgement.RENEW)  # it is tracked per record from here on
     changes = said(share, 10, acknowledgement.RELEASE, last=19)
     share.update_log_start_offset(15)
     acknowledgement.complete_changes(share, changes, 0, written=False)
@@ -207,7 +205,7 @@ def test_what_is_pending_of_a_run_that_is_cut_meanwhile_is_settled_in_all_its_pa
     assert all(state.rollback_state is None for state in batch.states())
 
 
-def test_runs_cover_a_batch_without_holes_wherever_it_is_cut() -> None:
+def test_split_runs_cover_batch_without_gaps() -> None:
     rng = random.Random(3)
     batch = InFlightBatch(10, 59, InFlightState(RecordState.AVAILABLE, 0))
     batch.track_offset_states()

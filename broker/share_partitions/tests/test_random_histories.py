@@ -1,4 +1,4 @@
-"""Random stories of a share partition: its runs say of each record what a plain state for each of them would."""
+"""Random histories of a share partition: its runs equal a state kept for each record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlainRecordState:
     member: str = ""
     until: int | None = None
     before: tuple[int, str] | None = None
-    """Where a change of it is being written: what it was."""
+    """State before the change that is being written."""
 
     @property
     def is_final(self) -> bool:
@@ -58,7 +58,7 @@ class PlainRecordState:
 
 
 class PlainSharePartition:
-    """A share partition with a state for each record from the start offset on."""
+    """Share partition with a state for each record from the start offset on."""
 
     def __init__(self, limits: SharePartitionLimits) -> None:
         self.limits = limits
@@ -79,7 +79,7 @@ class PlainSharePartition:
         return offset
 
     def acknowledge(self, member: str, said: Said, now: int) -> list[int] | ErrorCode:
-        """What is pending now, or why nothing is."""
+        """Return the pending changes, or the error code of the refusal."""
         pending: list[int] = []
         for one in said:
             code = self._say(member, one, pending, now)
@@ -113,7 +113,7 @@ class PlainSharePartition:
             self.move_on()
 
     def _is_stuck(self) -> bool:
-        """The window is full, and nobody has anything of it to say a word about."""
+        """Return True when the window is full and no member can acknowledge any of it."""
         over = all(record.state in (DONE, GONE) and record.before is None for record in self.records.values())
         return over and len(self.records) >= self.limits.max_record_locks
 
@@ -129,7 +129,7 @@ class PlainSharePartition:
         return over
 
     def told(self, offsets: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """What is to be written of these."""
+        """Return the state batches to write for these changes."""
         return {offset: (self.records[offset].count, self.records[offset].state) for offset in offsets}
 
 
@@ -138,7 +138,7 @@ def by_record(batches: Iterable[PersisterStateBatch]) -> dict[int, tuple[int, in
 
 
 class RandomSharePartitionHistory:
-    """The same happens to both; after each step they are compared."""
+    """Applies each operation to both models and compares them after it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -149,7 +149,7 @@ class RandomSharePartitionHistory:
         self.pending: list[tuple[acknowledgement.RecordStateChanges, list[int]]] = []
 
     def read(self, offset: int) -> list[tuple[int, int]]:
-        """Some batches of the log, the first of them around this offset."""
+        """Return some batches of the log, the first around this offset."""
         while not self.log or self.log[-1][0] < offset + 60:
             first = self.log[-1][1] + 1 if self.log else 0
             self.log.append((first, first + self.rng.randrange(14)))
@@ -179,7 +179,7 @@ class RandomSharePartitionHistory:
             assert all(model.records[offset].count for offset in new), "whole batches"
 
     def said(self, member: str) -> acknowledgement.ShareAcknowledgementBatch:
-        """A member's word on records in flight: now and then on some that another has, or nobody, or on none."""
+        """Return an acknowledgement, sometimes of records of another member, of free records or outside the window."""
         rng, records = self.rng, self.model.records
         held = [offset for offset, record in records.items() if record.is_of(member)]
         first = rng.choice(held if held and rng.random() < 0.9 else list(records))
@@ -258,7 +258,7 @@ class RandomSharePartitionHistory:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_partition_kept_by_runs_is_one_kept_record_by_record(seed: int) -> None:
+def test_share_partition_with_runs_equals_state_per_record(seed: int) -> None:
     story = RandomSharePartitionHistory(seed)
     steps: list[Callable[[], None]] = [story.acquire, story.acknowledge, story.settle, story.expire, story.release]
     for _ in range(150):

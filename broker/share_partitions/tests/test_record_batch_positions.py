@@ -1,4 +1,4 @@
-"""Which batches of a range of a file are whole: the range ends where its bytes were counted, not where a batch does."""
+"""Complete batches in a file range, which ends at a byte count and not at a batch boundary."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ FIRST, SECOND = batch(0, 3), batch(3, 2)
 
 
 @pytest.mark.parametrize("size", range(len(FIRST), len(FIRST) + len(SECOND) + 1))
-def test_a_batch_that_is_cut_off_anywhere_is_left_out(size: int) -> None:
+def test_find_batches_leaves_out_truncated_batch(size: int) -> None:
     part = part_of(FIRST, SECOND)
     whole = [(0, 2), (3, 4)] if size == len(part) else [(0, 2)]
     assert [one.offsets for one in find_batches(FileSlice(part.file, 0, size), 0, 99)] == whole
 
 
-def test_a_header_that_lies_across_two_windows_is_read() -> None:
+def test_find_batches_reads_header_across_two_windows() -> None:
     value = bytes(WINDOW_BYTES - len(batch(0, 1, b"")) - 20)
     first = batch(0, 1, value)
     assert WINDOW_BYTES - 61 < len(first) < WINDOW_BYTES
@@ -57,16 +57,16 @@ TEN = [batch(base, 5) for base in range(0, 50, 5)]
     ("new_from", "records", "count"),
     [(0, 1, 1), (0, 5, 1), (0, 6, 2), (0, 50, 10), (0, 99, 10), (20, 1, 5), (20, 6, 6), (48, 1, 10), (60, 1, 10)],
 )
-def test_no_more_headers_are_read_than_so_many_records_can_reach(new_from: int, records: int, count: int) -> None:
+def test_find_batches_reads_no_more_headers_than_records_asked_need(new_from: int, records: int, count: int) -> None:
     assert len(find_batches(part_of(*TEN), new_from, records)) == count
 
 
-def test_where_the_range_begins_behind_a_hole_it_is_counted_from_there() -> None:
+def test_find_batches_counts_from_range_start_after_a_gap() -> None:
     assert len(find_batches(part_of(*TEN[4:]), 3, 6)) == 2
 
 
 class MinimalHeaderReadFixture(SharePartitionFixture):
-    """Reads no more headers than it must."""
+    """Reads the minimal number of headers."""
 
     def fetch(
         self, member: str = "a", most: int = 5, size: int = 100, strict: bool = False, upto: int = 49
@@ -83,7 +83,7 @@ class MinimalHeaderReadFixture(SharePartitionFixture):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_handed_out_does_not_hang_on_headers_behind_that(seed: int) -> None:
+def test_acquired_records_do_not_depend_on_later_headers(seed: int) -> None:
     rng = random.Random(seed)
     locks, strict = rng.choice([7, 12, 100]), rng.random() < 0.5
     both = [

@@ -1,4 +1,4 @@
-"""Records of a share partition that go out and come back, rule by rule (C-219 to C-230)."""
+"""Acquisition and acknowledgement of records of a share partition (C-219 to C-230)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILS, WAITS = "fails", "waits"
 
 
 class SharePartitionFixture:
-    """A share partition over a log of batches of five records."""
+    """Share partition over a log of batches of five records."""
 
     def __init__(self, *stored: PersisterStateBatch, start: int = 0, **limits: Any) -> None:
         limits = {"max_delivery_count": 5, "max_record_locks": 100, "lock_duration_ms": LOCK_MS} | limits
@@ -52,7 +52,7 @@ class SharePartitionFixture:
 
     @property
     def states(self) -> str:
-        """The state of each record from the first in flight on: A, acquired, with its delivery count, and so on."""
+        """Return state and delivery count of each record from the first in flight on; A is acquired, D acknowledged."""
         letters = {0: "-", 1: "A", 2: "D", 4: "X"}
         return " ".join(
             f"{letters[batch.state_at(offset).state]}{batch.state_at(offset).delivery_count}"
@@ -73,24 +73,24 @@ def refused(stage: SharePartitionFixture, first: int, last: int, *types: int, me
     return caught.value.code
 
 
-def test_whole_batches_go_out_also_beyond_what_was_asked() -> None:
+def test_acquire_returns_whole_batches_beyond_max_records() -> None:
     stage = SharePartitionFixture()
     assert stage.fetch(most=7) == [AcquiredRange(0, 9, 1)]
     assert stage.share.next_fetch_offset() == 10
 
 
-def test_what_goes_out_is_told_in_pieces_of_the_size_asked() -> None:
+def test_acquire_splits_ranges_at_batch_size() -> None:
     assert SharePartitionFixture().fetch(most=20, size=10) == [AcquiredRange(0, 9, 1), AcquiredRange(10, 19, 1)]
 
 
-def test_who_is_strict_gets_no_more_than_asked_and_the_rest_stays_free() -> None:
+def test_strict_acquire_returns_at_most_max_records() -> None:
     stage = SharePartitionFixture()
     assert stage.fetch(most=3, strict=True) == [AcquiredRange(0, 2, 1)]
     assert stage.states == "A1 A1 A1 -0 -0"
     assert stage.fetch("b", most=3, strict=True) == [AcquiredRange(3, 4, 1), AcquiredRange(5, 5, 1)]
 
 
-def test_members_get_different_records() -> None:
+def test_acquire_gives_members_different_records() -> None:
     stage = SharePartitionFixture()
     assert stage.fetch("a") == [AcquiredRange(0, 4, 1)]
     assert stage.fetch("b") == [AcquiredRange(5, 9, 1)]
@@ -108,7 +108,7 @@ def test_members_get_different_records() -> None:
         ("renewed: still acquired", [acknowledgement.RENEW], "A1 A1 A1 A1 A1", (0, 4, 0)),
     ],
 )
-def test_what_a_member_says_becomes_of_its_records(
+def test_acknowledge_type_determines_next_record_state(
     rule: str, types: list[int], states: str, window: tuple[int, int, int]
 ) -> None:
     stage = SharePartitionFixture()
@@ -127,7 +127,9 @@ def test_what_a_member_says_becomes_of_its_records(
         ("before the start: long done", (-5, -1, 1, "a"), None),
     ],
 )
-def test_only_who_holds_a_record_may_speak_for_it(rule: str, said: tuple[Any, ...], expected: ErrorCode | None) -> None:
+def test_acknowledge_by_member_without_the_record_is_refused(
+    rule: str, said: tuple[Any, ...], expected: ErrorCode | None
+) -> None:
     stage = SharePartitionFixture()
     stage.fetch()
     *numbers, member = said
@@ -137,7 +139,7 @@ def test_only_who_holds_a_record_may_speak_for_it(rule: str, said: tuple[Any, ..
         assert refused(stage, *numbers, member=member) is expected, rule
 
 
-def test_what_is_said_twice_is_refused_the_second_time() -> None:
+def test_acknowledge_twice_is_refused() -> None:
     stage = SharePartitionFixture()
     stage.fetch(most=10)
     stage.say(3, 3, acknowledgement.ACCEPT)
@@ -148,7 +150,7 @@ def test_what_is_said_twice_is_refused_the_second_time() -> None:
     )
 
 
-def test_one_wrong_batch_undoes_the_request() -> None:
+def test_acknowledge_with_one_invalid_batch_changes_no_record() -> None:
     stage = SharePartitionFixture()
     stage.fetch(most=10)
     said = [
@@ -161,7 +163,7 @@ def test_one_wrong_batch_undoes_the_request() -> None:
     assert stage.states == " ".join(["A1"] * 10)
 
 
-def test_what_is_not_written_is_taken_back() -> None:
+def test_acknowledge_write_failure_restores_acquired_state() -> None:
     stage = SharePartitionFixture()
     stage.fetch()
     stage.say(0, 4, 1, 1, 1, 2, 1, how=FAILS)
@@ -170,7 +172,7 @@ def test_what_is_not_written_is_taken_back() -> None:
     assert stage.window == (5, 5, 0)
 
 
-def test_what_is_being_written_holds_the_window_and_goes_to_nobody() -> None:
+def test_pending_write_holds_window_and_records() -> None:
     stage = SharePartitionFixture()
     stage.fetch()
     stage.say(0, 4, acknowledgement.RELEASE, how=WAITS)
@@ -180,7 +182,7 @@ def test_what_is_being_written_holds_the_window_and_goes_to_nobody() -> None:
     assert stage.fetch("b", upto=4) == [AcquiredRange(0, 4, 2)]
 
 
-def test_a_lock_that_is_over_frees_its_records_and_a_renewed_one_lasts() -> None:
+def test_lock_timeout_releases_records_and_renew_extends_it() -> None:
     stage = SharePartitionFixture()
     stage.fetch(most=10)
     stage.now = 60
@@ -192,7 +194,7 @@ def test_a_lock_that_is_over_frees_its_records_and_a_renewed_one_lasts() -> None
     assert acknowledgement.next_lock_expiry_ms(stage.share) == 160
 
 
-def test_a_lock_that_ends_while_its_write_fails_frees_the_record() -> None:
+def test_lock_timeout_during_failed_write_releases_record() -> None:
     stage = SharePartitionFixture()
     stage.fetch()
     stage.say(0, 4, acknowledgement.ACCEPT, how=WAITS)
@@ -201,7 +203,7 @@ def test_a_lock_that_ends_while_its_write_fails_frees_the_record() -> None:
     assert stage.states == "-1 -1 -1 -1 -1"
 
 
-def test_a_member_that_goes_leaves_its_records_to_others() -> None:
+def test_release_acquired_records_makes_them_available() -> None:
     stage = SharePartitionFixture()
     stage.fetch("a")
     stage.fetch("b")
@@ -212,7 +214,7 @@ def test_a_member_that_goes_leaves_its_records_to_others() -> None:
     assert stage.states == "-1 D1 -1 -1 -1 A1 A1 A1 A1 A1"
 
 
-def test_a_record_that_was_delivered_as_often_as_it_may_is_given_up() -> None:
+def test_max_delivery_count_reached_archives_record() -> None:
     stage = SharePartitionFixture(max_delivery_count=2)
     for _ in range(2):
         stage.fetch(upto=4)
@@ -222,7 +224,7 @@ def test_a_record_that_was_delivered_as_often_as_it_may_is_given_up() -> None:
     assert stage.window == (5, 5, 0)
 
 
-def test_records_that_failed_often_go_out_in_ever_smaller_numbers() -> None:
+def test_acquire_reduces_batch_as_delivery_count_approaches_limit() -> None:
     stage = SharePartitionFixture(PersisterStateBatch(0, 15, 3, FREE), max_delivery_count=8)
     assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 14, 4)], "below half of the limit nothing is held back"
     stage = SharePartitionFixture(PersisterStateBatch(0, 15, 4, FREE), max_delivery_count=8)
@@ -233,13 +235,13 @@ def test_records_that_failed_often_go_out_in_ever_smaller_numbers() -> None:
     assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 0, 8)], "at last one alone"
 
 
-def test_nothing_goes_out_with_records_that_failed_often() -> None:
+def test_acquire_separates_records_with_high_delivery_count() -> None:
     stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, FREE), PersisterStateBatch(5, 9, 3, FREE))
     assert stage.fetch(most=50) == [AcquiredRange(0, 4, 2)]
     assert stage.fetch(most=50) == [AcquiredRange(5, 6, 4)]
 
 
-def test_so_many_records_at_most_are_in_flight_but_what_is_free_goes_out_again() -> None:
+def test_max_record_locks_limits_in_flight_records() -> None:
     stage = SharePartitionFixture(max_record_locks=10)
     stage.fetch(most=10)
     assert not stage.share.can_acquire()
@@ -252,31 +254,31 @@ def test_so_many_records_at_most_are_in_flight_but_what_is_free_goes_out_again()
     assert stage.fetch(most=10) == [AcquiredRange(10, 14, 1)]
 
 
-def test_gaps_in_what_is_remembered_are_fetched_as_new() -> None:
+def test_gaps_in_loaded_state_are_acquired_as_new() -> None:
     stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, FREE), PersisterStateBatch(10, 14, 1, DONE))
     assert stage.fetch(most=50) == [AcquiredRange(0, 4, 2), AcquiredRange(5, 9, 1), AcquiredRange(15, 49, 1)]
     assert stage.window == (0, 49, 5)
 
 
-def test_the_window_does_not_move_over_a_gap() -> None:
+def test_start_offset_does_not_pass_a_gap() -> None:
     stage = SharePartitionFixture(PersisterStateBatch(5, 9, 1, DONE))
     assert stage.window == (0, 9, 5)
     assert stage.share.next_fetch_offset() == 0
 
 
-def test_what_is_remembered_as_final_is_passed_at_once() -> None:
+def test_loaded_final_states_advance_start_offset() -> None:
     stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, DONE), PersisterStateBatch(5, 9, 2, FREE))
     assert stage.window == (5, 9, 0)
     assert SharePartitionFixture(PersisterStateBatch(0, 4, 1, DONE)).window == (5, 5, 0)
 
 
 @pytest.mark.parametrize("batch", [PersisterStateBatch(2, 4, 1, FREE), PersisterStateBatch(6, 5, 1, FREE)])
-def test_what_cannot_be_remembered_is_refused(batch: PersisterStateBatch) -> None:
+def test_load_of_invalid_state_batch_raises_invalid_share_state(batch: PersisterStateBatch) -> None:
     with pytest.raises(InvalidShareState):
         SharePartition(5, [batch])
 
 
-def test_what_the_log_lost_is_given_up_but_for_what_a_member_holds() -> None:
+def test_log_start_offset_advance_archives_unacquired_records() -> None:
     stage = SharePartitionFixture()
     stage.fetch()
     stage.fetch()
@@ -291,7 +293,7 @@ def test_what_the_log_lost_is_given_up_but_for_what_a_member_holds() -> None:
     assert stage.window == (10, 10, 0)
 
 
-def test_a_log_that_starts_behind_an_unused_share_moves_it() -> None:
+def test_log_start_offset_after_unused_share_partition_moves_its_window() -> None:
     stage = SharePartitionFixture()
     stage.share.update_log_start_offset(20)
     assert stage.window == (20, 20, 0)
@@ -299,7 +301,7 @@ def test_a_log_that_starts_behind_an_unused_share_moves_it() -> None:
     assert stage.window == (20, 20, 0), "never back"
 
 
-def test_free_records_that_are_no_longer_in_the_log_are_given_up() -> None:
+def test_acquire_archives_records_missing_from_log() -> None:
     stage = SharePartitionFixture()
     stage.fetch(most=10)
     stage.say(0, 9, acknowledgement.RELEASE)
@@ -308,7 +310,7 @@ def test_free_records_that_are_no_longer_in_the_log_are_given_up() -> None:
     assert stage.window == (0, 9, 5)
 
 
-def test_aborted_records_are_seen_by_nobody() -> None:
+def test_acquire_skips_aborted_records() -> None:
     stage = SharePartitionFixture()
     fetched = FetchedOffsets(0, [(0, 4), (5, 9), (10, 14)], aborted_offsets=[(5, 9)])
     assert acquire_records(stage.share, AcquireRequest("a", 50, 50), fetched, 0) == [
@@ -319,7 +321,7 @@ def test_aborted_records_are_seen_by_nobody() -> None:
     assert stage.share.last_batch_at_or_before(7).state_at(7).state is RecordState.ARCHIVED  # type: ignore[union-attr]
 
 
-def test_a_window_full_of_aborted_records_moves_on() -> None:
+def test_window_of_aborted_records_advances() -> None:
     stage = SharePartitionFixture(max_record_locks=10)
     for first in (0, 5):
         assert stage.share.can_acquire()
@@ -329,7 +331,7 @@ def test_a_window_full_of_aborted_records_moves_on() -> None:
     assert stage.fetch() == [AcquiredRange(10, 14, 1)]
 
 
-def test_aborted_records_behind_those_of_a_member_wait_for_its_word() -> None:
+def test_aborted_records_after_acquired_ones_wait_for_acknowledgement() -> None:
     stage = SharePartitionFixture()
     stage.fetch("b")
     assert (
@@ -343,7 +345,7 @@ def test_aborted_records_behind_those_of_a_member_wait_for_its_word() -> None:
     assert stage.window == (10, 10, 0)
 
 
-def test_a_full_window_of_which_the_log_has_nothing_any_more_is_passed() -> None:
+def test_full_window_missing_from_log_is_passed() -> None:
     stage = SharePartitionFixture(max_record_locks=10)
     stage.fetch(most=10)
     acknowledgement.complete_changes(
@@ -357,8 +359,8 @@ def test_a_full_window_of_which_the_log_has_nothing_any_more_is_passed() -> None
     ]
 
 
-def test_an_aborted_batch_that_begins_before_the_start_is_given_up_from_there_on() -> None:
-    """The log, or an administrator, may have set the start inside a batch; nothing of it is in flight before."""
+def test_aborted_batch_across_start_offset_is_archived_from_there() -> None:
+    """The log start or an administrator may set the start offset inside a batch; earlier records are not in flight."""
     stage = SharePartitionFixture(start=3)
     read = FetchedOffsets(3, [(0, 4), (5, 9)], aborted_offsets=[(0, 4)])
     assert acquire_records(stage.share, AcquireRequest("a", 10, 100), read, 0) == [AcquiredRange(5, 9, 1)]
@@ -367,15 +369,15 @@ def test_an_aborted_batch_that_begins_before_the_start_is_given_up_from_there_on
 
 
 @pytest.mark.parametrize("size", [1, 0, -5])
-def test_batches_of_no_size_are_record_batches(size: int) -> None:
-    """Who asks for none, or for fewer, gets no ranges without a record."""
+def test_acquire_with_batch_size_below_two_returns_record_batches(size: int) -> None:
+    """A request for zero or fewer records per range gets no empty range."""
     stage = SharePartitionFixture()
     assert stage.fetch(most=12, size=size) == [AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 1), AcquiredRange(10, 14, 1)]
     assert stage.states == " ".join(["A1"] * 15)
 
 
-def test_neighbours_of_one_fate_are_written_as_one_batch() -> None:
-    """A large batch that is acknowledged record by record would else be more than is written at once."""
+def test_acknowledged_neighbours_of_same_state_are_written_as_one_batch() -> None:
+    """Otherwise a large batch acknowledged record by record would exceed the maximum size of a write."""
     stage = SharePartitionFixture()
     stage.fetch(most=10)
     stage.say(4, 4, acknowledgement.RELEASE)

@@ -1,4 +1,4 @@
-"""A share partition between clock and persister: locks are looked at, failures told, and an old one is quiet."""
+"""Share partition between clock and persister: lock timeouts, reported failures, and closed instances."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = SharePartitionKey("g", b"t" * 16, 0)
 
 
 class FakeTimers:
-    """Timers by key, as the node's are."""
+    """Timers by key, like those of the node."""
 
     def __init__(self, env: SharePartitionLeaderFixture) -> None:
         self._env = env
@@ -142,8 +142,8 @@ def over(
     return house
 
 
-def test_what_a_member_held_when_it_went_is_written_before_whoever_serves_next_reads() -> None:
-    """Tasks run in any order: a successor that read first counted no delivery of what had been handed out."""
+def test_close_writes_released_records_before_successor_reads() -> None:
+    """Tasks run in any order: a successor that read first would miss the deliveries before it."""
 
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared = await house.served()
@@ -157,7 +157,7 @@ def test_what_a_member_held_when_it_went_is_written_before_whoever_serves_next_r
     run_virtual(lambda: SharePartitionLeaderFixture().tell(story))
 
 
-def test_who_holds_what_after_a_failed_write_loses_it_with_the_lock() -> None:
+def test_failed_write_releases_records_at_lock_timeout() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared, go = await house.served(), trio.Event()
 
@@ -171,7 +171,7 @@ def test_who_holds_what_after_a_failed_write_loses_it_with_the_lock() -> None:
         house.keeps = fails
         say(shared, 5, 9)
         await trio.testing.wait_all_tasks_blocked()
-        house.timers.wait(26_000)  # the lock of 0 to 4 is over; what is pending has none that could be seen
+        house.timers.wait(26_000)  # the lock of 0 to 4 has expired; pending records have no visible lock
         go.set()
         await trio.testing.wait_all_tasks_blocked()
         house.keeps = None
@@ -184,7 +184,7 @@ def test_who_holds_what_after_a_failed_write_loses_it_with_the_lock() -> None:
 
 
 @pytest.mark.parametrize("jump_ms", [-600_000, 600_000])
-def test_a_lock_lasts_as_long_as_was_told_wherever_the_wall_clock_is_set_to(jump_ms: int) -> None:
+def test_lock_timeout_uses_monotonic_clock(jump_ms: int) -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared = await house.served()
         take(shared, 0, 4)
@@ -201,7 +201,7 @@ def test_a_lock_lasts_as_long_as_was_told_wherever_the_wall_clock_is_set_to(jump
     over(story)
 
 
-def test_one_that_was_replaced_does_not_take_its_successors_timer() -> None:
+def test_closed_share_partition_leaves_its_successors_timer_alone() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         old, go = await house.served(1), trio.Event()
 
@@ -227,7 +227,7 @@ def test_one_that_was_replaced_does_not_take_its_successors_timer() -> None:
     over(story)
 
 
-def test_whoever_waits_hears_that_the_start_has_moved_on() -> None:
+def test_start_offset_advance_wakes_delayed_fetches() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared, go = await house.served(), trio.Event()
         house.keeps, house.deliveries = go.wait, 1
@@ -252,9 +252,7 @@ def test_whoever_waits_hears_that_the_start_has_moved_on() -> None:
         ((PersisterStateBatch(0, 1 << 40, 1, 0),), "no batch holds as many, and no memory a state for each"),
     ],
 )
-def test_a_state_that_cannot_be_fails_the_share_partition_and_not_the_node(
-    stored: tuple[PersisterStateBatch, ...], why: str
-) -> None:
+def test_invalid_stored_state_fails_only_the_share_partition(stored: tuple[PersisterStateBatch, ...], why: str) -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared = await house.served()
         assert shared.load_error is not None, why
@@ -264,7 +262,7 @@ def test_a_state_that_cannot_be_fails_the_share_partition_and_not_the_node(
     over(story, *stored)
 
 
-def test_a_disk_that_fails_under_the_first_reader_is_told() -> None:
+def test_disk_error_at_first_read_reports_log_directory() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared = await house.served()
         assert shared.load_error is not None
@@ -274,8 +272,8 @@ def test_a_disk_that_fails_under_the_first_reader_is_told() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.CORRUPT_MESSAGE])
-def test_why_no_place_to_begin_is_found_is_told_as_it_is(code: ErrorCode) -> None:
-    """As Kafka's ``ShareFetchUtils.offsetForTimestamp``: by a duration there may be no record as late yet."""
+def test_start_offset_lookup_error_is_returned_unchanged(code: ErrorCode) -> None:
+    """As Kafka's ``ShareFetchUtils.offsetForTimestamp``: with a duration there may be no record of that time yet."""
 
     async def story(house: SharePartitionLeaderFixture) -> None:
         house.begins = ProtocolError(code, "why")
@@ -287,7 +285,7 @@ def test_why_no_place_to_begin_is_found_is_told_as_it_is(code: ErrorCode) -> Non
     over(story, start=-1)
 
 
-def test_a_persister_that_does_not_say_the_state_is_told_in_a_consumers_words() -> None:
+def test_persister_error_at_load_is_mapped_to_consumer_error() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         house.reads = ProtocolError(ErrorCode.NOT_COORDINATOR, "why")
         shared = await house.served()
@@ -297,7 +295,7 @@ def test_a_persister_that_does_not_say_the_state_is_told_in_a_consumers_words() 
     over(story)
 
 
-def test_one_that_is_closed_takes_nothing_and_holds_nothing() -> None:
+def test_closed_share_partition_refuses_requests_and_writes_none() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared = await house.served()
         take(shared, 0, 4)
@@ -312,7 +310,7 @@ def test_one_that_is_closed_takes_nothing_and_holds_nothing() -> None:
     over(story)
 
 
-def test_what_a_member_held_is_written_as_released_and_free_again() -> None:
+def test_release_writes_available_state_and_wakes_delayed_fetches() -> None:
     async def story(house: SharePartitionLeaderFixture) -> None:
         shared = await house.served()
         take(shared, 0, 4)
@@ -340,6 +338,5 @@ def test_what_a_member_held_is_written_as_released_and_free_again() -> None:
         (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_a_consumer_hears_of_the_persisters_refusal(said: ErrorCode, heard: ErrorCode) -> None:
-    """232."""
+def test_persister_error_codes_are_mapped_for_consumers(said: ErrorCode, heard: ErrorCode) -> None:
     assert to_consumer_error(ProtocolError(said)).code is heard

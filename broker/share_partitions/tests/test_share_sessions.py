@@ -1,4 +1,4 @@
-"""Share sessions: epochs, connections, who is told (C-215 to C-217)."""
+"""Share sessions: epochs, connections and notifications (C-215 to C-217)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ShareSessionFixture:
         return None
 
 
-def test_epochs_count_up_and_wrap_to_one() -> None:
+def test_session_epoch_increments_and_wraps_to_one() -> None:
     stage = ShareSessionFixture()
     stage.open("a")
     assert [stage.code("a", epoch) for epoch in (2, 1, 1, 2)] == [
@@ -51,7 +51,7 @@ def test_epochs_count_up_and_wrap_to_one() -> None:
     assert stage.code("a", 1, "other") is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-def test_what_a_member_holds_goes_with_its_connection_and_the_group_with_the_last() -> None:
+def test_disconnect_releases_records_of_member_and_last_closes_group() -> None:
     stage = ShareSessionFixture()
     first, second = stage.open("a"), stage.open("b")
     first.mark_disconnected()
@@ -61,7 +61,7 @@ def test_what_a_member_holds_goes_with_its_connection_and_the_group_with_the_las
     assert len(stage.sessions) == 0
 
 
-def test_a_session_on_a_new_connection_outlives_the_old() -> None:
+def test_session_on_new_connection_survives_disconnect_of_old() -> None:
     stage = ShareSessionFixture()
     old = stage.open("a")
     stage.open("a")
@@ -70,7 +70,7 @@ def test_a_session_on_a_new_connection_outlives_the_old() -> None:
     assert stage.code("a", 1) is None
 
 
-def test_closing_releases_once() -> None:
+def test_session_close_releases_records_once() -> None:
     stage = ShareSessionFixture()
     peer = stage.open("a")
     stage.sessions.close("g", "a")
@@ -78,7 +78,7 @@ def test_closing_releases_once() -> None:
     assert stage.heard == [("g", "a", "1"), ("g",)]
 
 
-def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_more() -> None:
+def test_session_limit_refuses_new_members_and_allows_reopening() -> None:
     stage = ShareSessionFixture(most=2)
     stage.open("a")
     stage.open("b")
@@ -88,8 +88,8 @@ def test_there_are_only_so_many_sessions_and_a_member_that_begins_anew_is_no_mor
     stage.open("b")
 
 
-def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether or not there are such partitions: a client may name what it likes, again and again."""
+def test_total_cached_share_partitions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the partitions exist does not matter: a client may name any, again and again."""
     monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_CACHED_SHARE_PARTITIONS", 3)
     stage = ShareSessionFixture()
     stage.open("a")
@@ -109,7 +109,7 @@ def test_sessions_remember_only_so_many_partitions(monkeypatch: pytest.MonkeyPat
     stage.open("b")
 
 
-def test_a_session_names_only_so_many_partitions_and_may_take_others_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_partitions_are_limited_and_replaceable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_SHARE_SESSION_PARTITIONS", 2)
     stage = ShareSessionFixture()
     stage.open("a")
@@ -127,7 +127,7 @@ def test_a_session_names_only_so_many_partitions_and_may_take_others_for_them(mo
         stage.sessions.open(Peer("h", ("h", 1)), "g", "b", more[:3])
 
 
-def test_answers_name_what_is_new_what_brings_records_and_what_failed() -> None:
+def test_must_include_new_partitions_records_and_errors() -> None:
     stage = ShareSessionFixture()
     stage.open("a")
     session = stage.sessions.continue_session("g", "a", 1)
