@@ -1,7 +1,7 @@
-"""Several brokers joined in memory: their real logs, replicas and fetchers, real Fetches on the way, in virtual time.
+"""Several brokers in memory: real logs, replicas and fetchers, real Fetch messages, in virtual time.
 
-The controller is a few lines: it says what a test wants said, takes ISR changes by the real rule, and elects when a
-test kills somebody.
+The controller is minimal: it commits what a test requests, applies ISR changes by the real rule, and elects a leader
+when a test kills one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ THREAD_WORK_S = 0.001
 
 
 class BrokerStream:
-    """End of a connection whose frames a broker answers."""
+    """End of a connection with frames that a broker answers."""
 
     def __init__(self, brokers: BrokerCluster, here: ReplicatedBroker, there: ReplicatedBroker) -> None:
         self._brokers, self._here, self._there = brokers, here, there
@@ -201,7 +201,7 @@ class ReplicatedBroker:
         self.storage.unlock()
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """To the controller."""
+        """Submit a request to the controller."""
         await trio.sleep(THREAD_WORK_S)
         answer = self.brokers.handle_alter_partition(request, version)
         await trio.sleep(THREAD_WORK_S)
@@ -227,7 +227,7 @@ class ReplicatedBroker:
         return [x.value or b"" for header, raw in self.log.segments.batches() for x in iterate_records(raw, header)]
 
     async def produce(self, *values: bytes, acks: int = -1, timeout_ms: int = 60_000) -> ErrorCode:
-        """A client's batch."""
+        """Append a batch as a client does; return its error code."""
         batch = bytearray(build_batch([NewRecord(None, value, self.env.now_ms()) for value in values]))
         topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])
         peer = Peer("client", ("here", 9092))
@@ -237,7 +237,7 @@ class ReplicatedBroker:
 
 
 class BrokerCluster:
-    """All of them, and the controller."""
+    """All brokers, and the controller."""
 
     def __init__(self, count: int = 3, **settings: str) -> None:
         self.all = {number: ReplicatedBroker(self, number, **settings) for number in range(1, count + 1)}
@@ -278,7 +278,7 @@ class BrokerCluster:
         )
 
     def commit_partition(self, **told: Any) -> None:
-        """The partition is so now: leader epoch and partition epoch go up by themselves."""
+        """Commit a partition state; leader epoch and partition epoch increase by themselves."""
         before = self.image.topics.get("t")
         if before is None:
             members = tuple(self.all)
@@ -299,7 +299,7 @@ class BrokerCluster:
                 broker.applier.publish(image, delta)
 
     def handle_alter_partition(self, request: Any, version: int) -> Any:
-        """An ISR change, by the controller's own rule."""
+        """Handle an ISR change by the controller's own rule."""
         if self.refuses:
             code = self.refuses.pop(0)
             if code == ErrorCode.NOT_CONTROLLER:
@@ -318,7 +318,7 @@ class BrokerCluster:
         self.commit_partition(isr=isr, leader=leader or isr[0], leader_epoch=self.partition().leader_epoch + 1)
 
     def run(self, story: Callable[[], Awaitable[None]]) -> None:
-        """Run a story: all brokers are up, and the partition has its replicas in sync under broker 1."""
+        """Run a scenario: all brokers are up, and the partition has its replicas in sync under broker 1."""
 
         async def main() -> None:
             async with trio.open_nursery() as self.nursery:
@@ -335,7 +335,7 @@ class BrokerCluster:
 
 
 async def wait_until(is_so: Callable[[], bool], within_s: float = 20, every_s: float = 0.005) -> float:
-    """Wait for something; gives how long it took."""
+    """Wait for a condition; return the seconds it took."""
     began = trio.current_time()
     with trio.fail_after(within_s):
         while not is_so():  # noqa: ASYNC110

@@ -50,7 +50,7 @@ APPLIED, RETRY = AlterPartitionOutcome.APPLIED, AlterPartitionOutcome.RETRY
         ),
     ],
 )
-def test_isr_change_is_logged_with_the_words_of_kafka(
+def test_isr_change_is_logged_with_message_of_kafka(
     pending: Any, row: AlterPartitionResponsePartitionData, outcome: Any, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     replica = SimpleNamespace(log=SimpleNamespace(label="t-0"), handle_alter_partition_result=lambda *_: outcome)

@@ -1,4 +1,4 @@
-"""A batch that waits to be committed while its partition moves between directories."""
+"""Delayed produce of a partition that moves between directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = 2
 
 
 def led_by(leader: int, epoch: int) -> TopicImage:
-    """A topic whose partition this node and another one have."""
+    """Return a topic with a replica on this node and one on another."""
     state = PartitionRegistration((NODE_ID, OTHER), (NODE_ID, OTHER), leader, epoch, epoch, (UNASSIGNED,) * 2)
     return TopicImage("t", ID, {0: state})
 
@@ -27,9 +27,9 @@ def append(log: PartitionLog, epoch: int) -> None:
 
 
 async def swapped(ground: LogDirMovesFixture, *, cut: bool) -> DelayedProduce:
-    """A batch appended as the leader; another node leads then, and a copy takes the log's place.
+    """Return a batch appended as the leader; then another node leads, and a future log replaces the log.
 
-    ``cut``: the other leader did not have the batch, and has another one at its offset, which is committed.
+    ``cut``: the other leader did not have the batch, and has committed another one at its offset.
     """
     ground.commit_topics(led_by(NODE_ID, 0))
     await ground.publisher.wait_applied_and_created()
@@ -54,7 +54,7 @@ async def swapped(ground: LogDirMovesFixture, *, cut: bool) -> DelayedProduce:
     return waiting
 
 
-def test_batch_that_was_cut_off_before_a_copy_took_the_logs_place_is_not_acknowledged() -> None:
+def test_delayed_produce_truncated_before_log_swap_is_not_acknowledged() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -65,7 +65,7 @@ def test_batch_that_was_cut_off_before_a_copy_took_the_logs_place_is_not_acknowl
     ground.run(story)
 
 
-def test_batch_whose_log_was_replaced_while_another_node_leads_is_in_doubt() -> None:
+def test_delayed_produce_after_log_swap_on_follower_fails() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Directories that are no partitions of the node: what is left, logged, or removed at a start."""
+"""Directories that are no partitions of the node: left unchanged, logged, or removed at startup."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_load_with_foreign_directories_leaves_and_logs_them(caplog: pytest.LogCa
     assert not ground.replica_manager.has_leftover_future_logs
 
 
-def test_load_with_an_unreadable_directory_of_no_topic_leaves_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_load_with_unreadable_unknown_directory_leaves_it(caplog: pytest.LogCaptureFixture) -> None:
     ground = BrokerStorageFixture()
     made(ground, 0, "t", records=1)
     disk = ground.env.disk
@@ -41,7 +41,7 @@ def test_load_with_an_unreadable_directory_of_no_topic_leaves_it(caplog: pytest.
     assert "'/a/other-7' (left unchanged)" in caplog.text
 
 
-def test_load_where_a_deleted_partition_cannot_be_removed_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_load_with_undeletable_deleted_partition_continues(caplog: pytest.LogCaptureFixture) -> None:
     ground = BrokerStorageFixture()
     made(ground, 0, "t", records=1)
     made(ground, 0, "u")

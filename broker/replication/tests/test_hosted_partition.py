@@ -1,4 +1,4 @@
-"""One partition: what of a leader's own log counts as committed, and what it refuses."""
+"""Hosted partition: high watermark of a leader's own log, and refused appends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SYNCED, UNSYNCED = 30, 12
         pytest.param(1, SYNCED, id="answers wait for the disk: what is known to be on the disk"),
     ],
 )
-def test_what_a_killed_process_left_unsynced_is_no_answer_to_a_batch_sent_again(
+def test_unsynced_records_of_killed_process_are_not_committed_with_flush_messages(
     flush_messages: int, committed: int
 ) -> None:
     memory = memory_disk()
@@ -61,8 +61,8 @@ def test_what_a_killed_process_left_unsynced_is_no_answer_to_a_batch_sent_again(
     assert bool(due) == (committed == SYNCED), "and its sync is asked for at once"
 
 
-def test_follow_without_the_leader_epoch_in_between_forgets_what_followers_said() -> None:
-    """Another broker may have led in it, and a member of its ISR have truncated what it had of this log."""
+def test_follow_without_intermediate_leader_epoch_resets_follower_state() -> None:
+    """Another broker may have led in it, and a member of its ISR may have truncated its copy of this log."""
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -85,7 +85,7 @@ def test_follow_without_the_leader_epoch_in_between_forgets_what_followers_said(
     ground.run(story)
 
 
-def test_an_isr_without_the_slow_commits_and_whoever_waits_for_that_hears_of_it() -> None:
+def test_isr_shrink_advances_high_watermark_and_notifies() -> None:
     ground = BrokerStorageFixture()
     committed: list[int] = []
     ground.replica_manager.on_high_watermark_moved.append(lambda r: committed.append(r.log.high_watermark))
@@ -110,7 +110,7 @@ def test_an_isr_without_the_slow_commits_and_whoever_waits_for_that_hears_of_it(
     ground.run(story)
 
 
-def test_with_followers_an_append_that_commits_tells_those_who_wait_for_that() -> None:
+def test_append_that_commits_wakes_delayed_operations() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -139,7 +139,7 @@ def hosted(**settings: Any) -> HostedPartition:
     ("claimed", "code"),
     [(-1, None), (5, None), (4, E.FENCED_LEADER_EPOCH), (6, E.UNKNOWN_LEADER_EPOCH), (0, E.FENCED_LEADER_EPOCH)],
 )
-def test_a_clients_idea_of_the_leader_epoch(claimed: int, code: E | None) -> None:
+def test_check_epoch_of_client_returns_fenced_or_unknown_leader_epoch(claimed: int, code: E | None) -> None:
     replica = hosted()
     replica.apply_partition_state(NODE_ID, PartitionRegistration((NODE_ID,), (NODE_ID,), NODE_ID, 5, 0), NOW_MS)
     if code is None:
@@ -162,11 +162,11 @@ def test_a_clients_idea_of_the_leader_epoch(claimed: int, code: E | None) -> Non
         ((NODE_ID, 2, 3), (NODE_ID, 2), 3, True),
     ],
 )
-def test_acks_all_is_refused_while_too_few_are_in_sync(
+def test_check_min_isr_returns_not_enough_replicas(
     replicas: tuple[int, ...], isr: tuple[int, ...], least: int, refused: bool
 ) -> None:
     replica = hosted(min_insync_replicas=least)
-    replica.check_min_isr()  # who does not lead refuses otherwise
+    replica.check_min_isr()  # a replica that does not lead refuses otherwise
     replica.apply_partition_state(NODE_ID, PartitionRegistration(replicas, isr, NODE_ID, 5, 0), NOW_MS)
     if not refused:
         replica.check_min_isr()
@@ -176,7 +176,7 @@ def test_acks_all_is_refused_while_too_few_are_in_sync(
     assert caught.value.code is E.NOT_ENOUGH_REPLICAS
 
 
-def test_where_records_must_be_looked_at_only_a_client_is_put_off() -> None:
+def test_append_with_pending_validation_defers_only_clients() -> None:
     replica = hosted(validate_records=True)
     replica.apply_partition_state(NODE_ID, PartitionRegistration((NODE_ID,), (NODE_ID,), NODE_ID, 5, 0), NOW_MS)
     many = r.build_batch([r.NewRecord(b"k", b"v" * 100, NOW_MS) for _ in range(8_000)])
@@ -185,7 +185,7 @@ def test_where_records_must_be_looked_at_only_a_client_is_put_off() -> None:
     assert replica.append(bytearray(many), NOW_MS).last_offset == 7_999
 
 
-def test_a_batch_sent_again_moves_nothing() -> None:
+def test_duplicate_batch_does_not_advance_high_watermark() -> None:
     replica = hosted(flush_messages=1)
     due: list[HostedPartition] = []
     replica._flush_due = due.append
@@ -199,7 +199,7 @@ def test_a_batch_sent_again_moves_nothing() -> None:
     assert replica.log.high_watermark == 1
 
 
-def test_behind_a_sync_under_way_an_append_waits_for_the_next() -> None:
+def test_append_during_sync_waits_for_next_sync() -> None:
     replica = hosted()
     replica.apply_partition_state(NODE_ID, PartitionRegistration((NODE_ID,), (NODE_ID,), NODE_ID, 5, 0), NOW_MS)
     for flushing, committed in ((False, 1), (True, 1)):
@@ -208,7 +208,7 @@ def test_behind_a_sync_under_way_an_append_waits_for_the_next() -> None:
         assert replica.log.high_watermark == committed
 
 
-def test_who_does_not_lead_commits_nothing() -> None:
+def test_advance_high_watermark_without_leadership_returns_false() -> None:
     replica = hosted()
     replica.log.append_as_leader(bytearray(r.build_batch([r.NewRecord(b"k", b"v", NOW_MS)])), 0, NOW_MS)
     assert replica.advance_high_watermark(1, NOW_MS) is False

@@ -1,4 +1,4 @@
-"""Partitions that are to be made: in batches beside the loop, what is asked for first, and never twice."""
+"""Creation of logs: in batches outside the event loop, requested partitions first, each once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.log.tests.log_fixtures import make_batch
 ALL_S = 60.0
 
 
-def test_what_is_wanted_is_made_in_batches_led_and_told_where_it_lies() -> None:
+def test_logs_are_created_in_batches_and_reported_with_directory() -> None:
     ground = BrokerStorageFixture("/a,/b")
 
     async def story() -> None:
@@ -40,7 +40,7 @@ def test_what_is_wanted_is_made_in_batches_led_and_told_where_it_lies() -> None:
     }
 
 
-def test_what_is_asked_for_is_made_before_what_waited_longer() -> None:
+def test_awaited_log_is_created_first() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -56,7 +56,7 @@ def test_what_is_asked_for_is_made_before_what_waited_longer() -> None:
     ground.run(story)
 
 
-def test_whoever_waits_too_long_is_told_so() -> None:
+def test_wait_created_times_out() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -66,7 +66,7 @@ def test_whoever_waits_too_long_is_told_so() -> None:
             [("t", n) for n in range(CREATION_BATCH_SIZE * 3)], THREAD_WORK_S * 1.5
         )
         assert trio.current_time() == pytest.approx(THREAD_WORK_S * 1.5)
-        await ground.log_creator.wait_all_created(1, ALL_S)  # more than one is left: nobody waits for so many
+        await ground.log_creator.wait_all_created(1, ALL_S)  # more than one is left: a wait is for one at most
         assert trio.current_time() == pytest.approx(THREAD_WORK_S * 1.5)
         await ground.log_creator.wait_all_created(CREATION_BATCH_SIZE * 3, ALL_S)
         assert len(ground.hosted()) == CREATION_BATCH_SIZE * 3
@@ -74,7 +74,7 @@ def test_whoever_waits_too_long_is_told_so() -> None:
     ground.run(story)
 
 
-def test_two_workers_share_what_there_is_and_make_nothing_twice() -> None:
+def test_two_workers_create_each_log_once() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -90,7 +90,7 @@ def test_two_workers_share_what_there_is_and_make_nothing_twice() -> None:
     assert len(ground.led) == CREATION_BATCH_SIZE * 4 + 1
 
 
-def test_a_partition_that_changes_while_it_is_made_follows_what_is_true_then() -> None:
+def test_partition_changed_during_creation_has_latest_state() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -109,7 +109,7 @@ def test_a_partition_that_changes_while_it_is_made_follows_what_is_true_then() -
     assert ground.led == [("t", 0)]
 
 
-def test_a_topic_deleted_while_it_is_made_leaves_nothing_but_a_directory_to_remove() -> None:
+def test_topic_deleted_during_creation_leaves_directories_for_deletion() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -118,7 +118,7 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing_but_a_directory_to_remo
         await trio.sleep(THREAD_WORK_S / 2)
         ground.commit_topics(gone=("t",))
         await ground.publisher.wait_applied()
-        assert len(ground.log_creator) == CREATION_BATCH_SIZE  # what a thread is at comes to its end
+        assert len(ground.log_creator) == CREATION_BATCH_SIZE  # the thread completes its batch
         await trio.sleep(1)
         assert len(ground.log_creator) == 0
 
@@ -130,7 +130,7 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing_but_a_directory_to_remo
     assert ground.env.in_threads == 1
 
 
-def test_a_topic_made_again_while_its_namesake_is_made_gets_files_of_its_own() -> None:
+def test_topic_recreated_during_creation_gets_its_own_log() -> None:
     ground = BrokerStorageFixture()
     again = b"again".ljust(16, b"-")
 
@@ -148,7 +148,7 @@ def test_a_topic_made_again_while_its_namesake_is_made_gets_files_of_its_own() -
     assert len(ground.scheduled_deletes) == 1
 
 
-def test_a_directory_that_fails_under_the_making_takes_its_partitions_along_and_no_others() -> None:
+def test_directory_failure_during_creation_takes_only_its_partitions_offline() -> None:
     ground = BrokerStorageFixture("/a,/b")
 
     told: list[tuple[int, bytes]] = []
@@ -164,7 +164,7 @@ def test_a_directory_that_fails_under_the_making_takes_its_partitions_along_and_
         failed = ground.log_dirs.directories[1].id
         assert [x for x in told if x[1] == failed] == [(1, failed), (3, failed)], "others are to lead them"
         assert len(ground.log_creator) == 0
-        ground.commit_topics(led_topic("t", 4, leader_epoch=1))  # told of them again, it does not make them elsewhere
+        ground.commit_topics(led_topic("t", 4, leader_epoch=1))  # a repeated assignment does not create them elsewhere
         await ground.publisher.wait_applied_and_created()
         assert ground.hosted() == {("t", 0), ("t", 2)}
 
@@ -172,7 +172,7 @@ def test_a_directory_that_fails_under_the_making_takes_its_partitions_along_and_
     assert ground.ended == 0
 
 
-def test_what_was_made_in_a_directory_that_failed_meanwhile_does_not_count() -> None:
+def test_log_created_in_directory_that_failed_meanwhile_is_offline() -> None:
     ground = BrokerStorageFixture("/a,/b")
 
     told: list[int] = []
@@ -194,7 +194,7 @@ def test_what_was_made_in_a_directory_that_failed_meanwhile_does_not_count() -> 
     assert ground.replica_manager.offline_partitions == {("t", 1)}
 
 
-def test_short_of_descriptors_it_tries_again_once_a_second_and_says_so_once_a_batch(
+def test_creation_short_of_descriptors_is_retried_and_logged_once_per_batch(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ground = BrokerStorageFixture()
@@ -218,7 +218,7 @@ def test_short_of_descriptors_it_tries_again_once_a_second_and_says_so_once_a_ba
     assert not ground.log_dirs.offline
 
 
-def test_one_that_was_half_made_is_made_again_where_it_was_begun() -> None:
+def test_incomplete_log_is_created_again_in_its_directory() -> None:
     ground = BrokerStorageFixture("/a,/b")
 
     async def story() -> None:
@@ -236,7 +236,7 @@ def test_one_that_was_half_made_is_made_again_where_it_was_begun() -> None:
     assert ("t", 0) in ground.log_dirs.directories[0].logs
 
 
-def test_a_topic_that_has_the_metadata_logs_name_is_not_made_and_goes_without_touching_that_log() -> None:
+def test_topic_named_like_metadata_log_is_not_created() -> None:
     ground = BrokerStorageFixture("/a,/b")
     log = f"/a/{METADATA_TOPIC}-0/00000000000000000000.log"
 
@@ -256,8 +256,8 @@ def test_a_topic_that_has_the_metadata_logs_name_is_not_made_and_goes_without_to
     assert not ground.log_dirs.offline
 
 
-def test_where_records_lie_already_that_partition_is_offline_and_no_directory_is_given_up() -> None:
-    """A deletion was short of memory, and left them there: nothing is wrong with the disk."""
+def test_records_in_log_to_create_take_partition_offline() -> None:
+    """A deletion was short of memory and left them there: the disk has no fault."""
     ground = BrokerStorageFixture("/a")
 
     async def story() -> None:
@@ -278,7 +278,7 @@ def test_where_records_lie_already_that_partition_is_offline_and_no_directory_is
     ground.run(story)
 
 
-def test_at_the_start_what_is_not_found_may_lie_in_a_directory_that_has_failed() -> None:
+def test_log_missing_at_startup_with_offline_directory_is_not_created() -> None:
     ground = BrokerStorageFixture("/a,/b")
     ground.log_dirs.mark_offline(ground.log_dirs.directories[1], OSError(errno.EIO, "gone"))
 
@@ -286,14 +286,14 @@ def test_at_the_start_what_is_not_found_may_lie_in_a_directory_that_has_failed()
         ground.commit_topics(led_topic("t", 1))
         await ground.publisher.wait_applied_and_created()
         assert ground.replica_manager.offline_partitions == {("t", 0)}
-        ground.commit_topics(led_topic("new", 1))  # behind the start, what is new is new
+        ground.commit_topics(led_topic("new", 1))  # after startup, a new partition is new
         await ground.publisher.wait_applied_and_created()
         assert ground.hosted() == {("new", 0)}
 
     ground.run(story)
 
 
-def test_many_that_have_come_are_told_once_for_so_many() -> None:
+def test_log_count_growth_is_reported_per_interval() -> None:
     ground = BrokerStorageFixture()
     grown: list[int] = []
     ground.log_creator.on_log_count_grown = lambda: grown.append(len(ground.hosted()))
@@ -307,13 +307,13 @@ def test_many_that_have_come_are_told_once_for_so_many() -> None:
     assert grown == [GROWTH_NOTIFICATION_INTERVAL, GROWTH_NOTIFICATION_INTERVAL * 2]
 
 
-def test_however_much_of_it_is_not_wanted_any_more_it_goes_on() -> None:
+def test_unwanted_logs_in_queue_are_skipped() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
         ground.commit_topics(led_topic("t", CREATION_BATCH_SIZE * 1100))
         await ground.publisher.wait_applied()
-        # as it is while the applier takes partition after partition away
+        # as it is while the applier removes partition after partition
         ground.replica_manager.image = MetadataImage()
         await trio.sleep(1)
         assert len(ground.log_creator) == 0
@@ -325,7 +325,7 @@ def test_however_much_of_it_is_not_wanted_any_more_it_goes_on() -> None:
     ground.run(story)
 
 
-def test_whoever_waits_for_what_is_not_wanted_any_more_hears_of_it_before_the_others_are_made() -> None:
+def test_wait_created_returns_when_log_is_not_wanted_any_more() -> None:
     ground = BrokerStorageFixture("/a,/b")
     ground.log_dirs.mark_offline(ground.log_dirs.directories[1], OSError(errno.EIO, "gone"))
     gone, away = ("t", CREATION_BATCH_SIZE), ("t", CREATION_BATCH_SIZE + 1)

@@ -1,4 +1,4 @@
-"""The rules of a partition among its replicas, each with the fact it stands for (R-327 to R-338)."""
+"""Rules of a partition's replication state (R-327 to R-338)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nobody(broker: int, broker_epoch: int) -> bool:
 
 
 def leading(replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 3), end: int = 100) -> LeaderState:
-    """Broker 1 leads epoch 5 from ``end`` on."""
+    """Return the state of a leader, broker 1, of epoch 5 from ``end`` on."""
     return LeaderState.start_epoch(1, 5, 7, replicas, CommittedIsr(isr), end, NOW)
 
 
@@ -37,7 +37,7 @@ def watermark(state: LeaderState, log_end: int = 200, *, min_isr: int = 1, now: 
     return state.high_watermark(log_end if own is None else own, log_end, now, LAG_MS, min_isr, eligible)
 
 
-# ---------------------------------------------------------------------- what a fetch says
+# ---------------------------------------------------------------------- follower fetch state
 
 
 CAUGHT_UP = [
@@ -53,7 +53,7 @@ CAUGHT_UP = [
 
 
 @pytest.mark.parametrize(("offset", "end", "before", "last_fetch", "last_end", "expected"), CAUGHT_UP)
-def test_when_a_follower_was_last_caught_up(
+def test_update_fetch_state_sets_caught_up_time(
     offset: int, end: int, before: int, last_fetch: int, last_end: int, expected: int
 ) -> None:
     follower = FollowerReplica(caught_up_ms=before, last_fetch_ms=last_fetch, last_leader_end=last_end)
@@ -66,13 +66,11 @@ def test_when_a_follower_was_last_caught_up(
     ("end", "caught_up", "expected"),
     [(200, 0, True), (199, NOW - LAG_MS, True), (199, NOW - LAG_MS - 1, False), (-1, NOW, True)],
 )
-def test_a_follower_is_caught_up_at_the_end_or_when_it_was_within_the_lag(
-    end: int, caught_up: int, expected: bool
-) -> None:
+def test_is_caught_up_at_log_end_or_within_lag(end: int, caught_up: int, expected: bool) -> None:
     assert FollowerReplica(end, caught_up_ms=caught_up).is_caught_up(NOW, 200, LAG_MS) is expected
 
 
-def test_a_fetch_moves_all_that_is_known_of_its_sender_and_a_stranger_moves_nothing() -> None:
+def test_update_follower_updates_known_replica_and_ignores_others() -> None:
     state = leading()
     follower = state.update_follower(2, 33, 120, 8, 200, NOW + 1)
     assert follower is state.followers[2]
@@ -85,7 +83,7 @@ def test_a_fetch_moves_all_that_is_known_of_its_sender_and_a_stranger_moves_noth
 # ---------------------------------------------------------------------- leadership
 
 
-def test_a_new_epoch_forgets_the_others_and_gives_isr_members_time() -> None:
+def test_start_epoch_resets_followers_and_gives_isr_members_time() -> None:
     state = leading((3, 1, 2), (1, 2))
     assert set(state.followers) == {2, 3}
     assert {i: f.caught_up_ms for i, f in state.followers.items()} == {2: NOW, 3: 0}
@@ -94,8 +92,8 @@ def test_a_new_epoch_forgets_the_others_and_gives_isr_members_time() -> None:
     assert leading((1,), (1,)).followers == {}
 
 
-def test_begin_after_leading_the_epoch_before_keeps_the_ends_of_the_replicas() -> None:
-    """R-329: only a broker that did not lead before knows nothing of the others (`Replica.resetReplicaState`)."""
+def test_start_epoch_after_leading_previous_epoch_keeps_follower_ends() -> None:
+    """R-329: only a broker that did not lead before resets the state of the others (`Replica.resetReplicaState`)."""
     before = leading()
     before.update_follower(2, 33, 150, 8, 150, NOW - 9)
     before.update_follower(3, 44, 120, 7, 150, NOW - 9)
@@ -109,7 +107,7 @@ def test_begin_after_leading_the_epoch_before_keeps_the_ends_of_the_replicas() -
     assert before.followers[2] is not state.followers[2]
 
 
-def test_the_same_epoch_keeps_what_is_known_and_an_older_image_is_ignored() -> None:
+def test_apply_partition_state_in_same_epoch_keeps_followers_and_ignores_older() -> None:
     state = leading()
     state.update_follower(2, -1, 150, 0, 200, NOW)
     assert state.apply_partition_state(8, (1, 2, 4), CommittedIsr((1, 2)))
@@ -143,7 +141,7 @@ HIGH_WATERMARK = [
 
 
 @pytest.mark.parametrize(("ends", "isr", "min_isr", "expected"), HIGH_WATERMARK)
-def test_up_to_where_everything_is_committed(
+def test_high_watermark_is_minimum_end_of_isr(
     ends: dict[int, int], isr: tuple[int, ...], min_isr: int, expected: int | None
 ) -> None:
     state = leading(isr=isr)
@@ -153,14 +151,14 @@ def test_up_to_where_everything_is_committed(
     assert watermark(state, min_isr=min_isr) == expected
 
 
-def test_the_own_copy_counts_only_up_to_its_durable_end() -> None:
+def test_high_watermark_is_limited_by_own_durable_end() -> None:
     state = leading()
     for follower in state.followers.values():
         follower.end_offset = 200
     assert watermark(state, own=130) == 130
 
 
-def test_one_that_is_caught_up_and_may_join_is_waited_for_outside_the_isr() -> None:
+def test_high_watermark_waits_for_caught_up_replica_outside_isr() -> None:
     state = leading(isr=(1, 2))
     state.followers[2].end_offset = 200
     state.followers[3].end_offset = 190
@@ -170,7 +168,7 @@ def test_one_that_is_caught_up_and_may_join_is_waited_for_outside_the_isr() -> N
     assert watermark(state, now=NOW + 1) == 200
 
 
-def test_while_an_isr_change_is_under_way_the_larger_set_counts() -> None:
+def test_high_watermark_uses_maximal_isr_during_change() -> None:
     state = leading(isr=(1, 2))
     state.followers[2].end_offset = 150
     state.followers[3].end_offset = 140
@@ -182,7 +180,7 @@ def test_while_an_isr_change_is_under_way_the_larger_set_counts() -> None:
     assert watermark(state, now=NOW + LAG_MS * 2) == 150
 
 
-def test_a_pending_member_does_not_count_for_the_minimum_before_the_controller_took_it() -> None:
+def test_min_isr_does_not_count_pending_member() -> None:
     state = leading(isr=(1,))
     assert state.is_under_min_isr(2)
     state.isr = PendingExpandIsr(CommittedIsr((1,)), 2)
@@ -204,7 +202,7 @@ def fetched_by_3(state: LeaderState, offset: int, broker_epoch: int = 33) -> Non
     state.update_follower(3, broker_epoch, offset, 0, 200, NOW)
 
 
-def test_a_follower_that_reached_high_watermark_and_epoch_start_is_asked_in() -> None:
+def test_maybe_expand_isr_adds_follower_at_high_watermark_and_epoch_start() -> None:
     state = leading(isr=(1, 2))
     fetched_by_3(state, 120)
     state.followers[2].broker_epoch = 22
@@ -223,7 +221,7 @@ STAYS_OUT = [
 
 
 @pytest.mark.parametrize(("offset", "high_watermark", "what", "may"), STAYS_OUT)
-def test_a_follower_stays_out_unless_everything_is_right(
+def test_maybe_expand_isr_refuses_follower_unless_all_conditions_hold(
     offset: int, high_watermark: int, what: str, may: bool
 ) -> None:
     state = leading(isr=(1, 2, 3) if what == "member" else (1, 2))
@@ -235,7 +233,7 @@ def test_a_follower_stays_out_unless_everything_is_right(
     assert state.isr == before
 
 
-def test_eligibility_is_asked_with_the_epoch_of_its_last_fetch() -> None:
+def test_maybe_expand_isr_checks_eligibility_with_broker_epoch_of_last_fetch() -> None:
     state = leading(isr=(1, 2))
     fetched_by_3(state, 120, broker_epoch=41)
     asked: list[tuple[int, int]] = []
@@ -244,7 +242,7 @@ def test_eligibility_is_asked_with_the_epoch_of_its_last_fetch() -> None:
     assert state.maybe_expand_isr(9, 0, anybody) is None
 
 
-def test_members_behind_for_longer_than_the_lag_are_asked_out_together() -> None:
+def test_maybe_shrink_isr_removes_all_lagging_members_together() -> None:
     state = leading((1, 2, 3, 4), (1, 2, 3, 4))
     state.followers[2].end_offset = 200
     state.followers[2].caught_up_ms = 0
@@ -256,12 +254,12 @@ def test_members_behind_for_longer_than_the_lag_are_asked_out_together() -> None
     assert state.maybe_shrink_isr(NOW + LAG_MS, 300, LAG_MS) is None  # one change at a time
 
 
-def test_the_leader_itself_never_leaves() -> None:
+def test_maybe_shrink_isr_keeps_leader() -> None:
     state = leading(isr=(1,))
     assert state.maybe_shrink_isr(NOW + 10 * LAG_MS, 300, LAG_MS) is None
 
 
-# ---------------------------------------------------------------------- answers
+# ---------------------------------------------------------------------- results of AlterPartition
 
 
 ANSWERS = [
@@ -284,7 +282,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("answer", "expected"), ANSWERS)
-def test_what_the_controllers_answer_makes_of_a_change_under_way(
+def test_alter_partition_result_applies_reverts_or_retries_pending_isr(
     answer: AlterPartitionResult, expected: AlterPartitionOutcome
 ) -> None:
     state = leading(isr=(1, 2))
@@ -298,13 +296,13 @@ def test_what_the_controllers_answer_makes_of_a_change_under_way(
         assert (state.isr, state.partition_epoch) == (pending, 7)
 
 
-def test_an_answer_that_comes_after_the_image_changes_nothing() -> None:
+def test_alter_partition_result_after_image_is_ignored() -> None:
     state = leading(isr=(1, 2))
     assert state.handle_alter_partition_result(AlterPartitionResult(0, 5, 9, (1,))) is AlterPartitionOutcome.IGNORED
     assert (state.isr, state.partition_epoch) == (CommittedIsr((1, 2)), 7)
 
 
-def test_what_a_pending_shrink_asked_for_is_taken_with_its_recovery_state() -> None:
+def test_alter_partition_result_of_shrink_has_recovery_state() -> None:
     state = leading()
     state.isr = PendingShrinkIsr(CommittedIsr((1, 2, 3)), frozenset({3}))
     assert state.isr.requested_isr == (1, 2)
@@ -315,7 +313,7 @@ def test_what_a_pending_shrink_asked_for_is_taken_with_its_recovery_state() -> N
     assert state.isr == CommittedIsr((1, 2), is_recovering=True)
 
 
-def test_delete_records_waits_for_the_lowest_start_of_those_alive() -> None:
+def test_low_watermark_is_lowest_start_of_live_replicas() -> None:
     state = leading()
     state.followers[2].log_start_offset = 10
     state.followers[3].log_start_offset = 4

@@ -1,7 +1,7 @@
-"""Every replica remembers of producers what its log says, whatever has become of it: else a retry is written twice.
+"""Equality of producer state and log on every replica: otherwise a retry is written twice.
 
-Random histories of three replicas: a leader takes batches and their retries, followers take them some at a time, the
-leadership goes round, who has another past is cut, and replicas are restarted after a clean stop or a crash.
+Random histories of three replicas: a leader appends batches and their retries, followers fetch some of them at a time,
+leadership changes, diverged logs are truncated, and replicas restart after a clean shutdown or a crash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STEPS = 300
 
 
 class SimulatedReplica:
-    """A log on a disk of its own."""
+    """Replica with a log on a disk of its own."""
 
     def __init__(self, seed: int) -> None:
         self.memory = memory_disk(seed)
@@ -34,7 +34,7 @@ class SimulatedReplica:
         """Below this only each producer's last batch must be known: a snapshot says no more."""
 
     def restart(self, *, clean: bool) -> None:
-        """Stop, or die, and come back."""
+        """Stop or crash, and start again."""
         if clean:
             self.log.close()
         self.log.close_files()
@@ -43,11 +43,11 @@ class SimulatedReplica:
         self.forgot_from = self.log.log_end_offset
 
     def headers(self) -> list[BatchHeader]:
-        """Of all batches in the log."""
+        """Return the headers of all batches in the log."""
         return [header for header, _ in self.log.segments.batches()]
 
     def check(self) -> None:
-        """Hold what is remembered against the log's own batches, told to a plain dictionary."""
+        """Compare the producer state with one that is rebuilt from the log's batches in a dictionary."""
         told: dict[int, tuple[int, list[BatchMetadata]]] = {}
         for x in self.headers():
             epoch, batches = told.get(x.producer_id, (-1, []))
@@ -64,7 +64,7 @@ class SimulatedReplica:
 
 
 def a_batch_of(pid: int, epoch: int, first: int, count: int) -> bytearray:
-    """A producer's batch, as it is sent."""
+    """Return a producer's batch as it is sent."""
     return make_batch(first, count, producer_id=pid, producer_epoch=epoch, base_sequence=first)
 
 
@@ -79,7 +79,7 @@ class ReplicatedHistory:
         self.log.assign_epoch_start_offset(self.epoch)
 
     def step(self) -> None:
-        """One event, then every replica is looked at."""
+        """Execute one event, then check every replica."""
         what = self.chance.choices(
             [self.write, self.send_again, self.fetch, self.elect, self.restart], [8, 2, 8, 1, 0.5]
         )[0]
@@ -90,11 +90,11 @@ class ReplicatedHistory:
 
     @property
     def log(self) -> PartitionLog:
-        """The leader's."""
+        """Return the leader's log."""
         return self.replicas[self.leader].log
 
     def write(self) -> None:
-        """A producer's next batch after what the leader has of it; sometimes the first of a new epoch."""
+        """Append a producer's next batch; sometimes the first of a new epoch."""
         pid = self.chance.choice(PRODUCERS)
         known = self.log.producers.producers.get(pid)
         epoch, first = (0, 0) if known is None else (known.epoch, known.last_sequence + 1)
@@ -104,7 +104,7 @@ class ReplicatedHistory:
         assert not done.duplicate
 
     def send_again(self) -> None:
-        """A batch that is there: it is known among the last ones, and an older one is refused."""
+        """Append a known batch again: one of the last is recognised as duplicate, an older one is refused."""
         pid = self.chance.choice(PRODUCERS)
         known = self.log.producers.producers.get(pid)
         if known is None:
@@ -125,7 +125,7 @@ class ReplicatedHistory:
         assert self.log.log_end_offset == end
 
     def fetch(self) -> None:
-        """A follower is cut where its past is another, or takes some of the leader's batches."""
+        """Truncate a diverged follower, or append some of the leader's batches to it."""
         number = self.chance.choice([n for n in range(3) if n != self.leader])
         replica, log = self.replicas[number], self.replicas[number].log
         last = log.epochs.latest_epoch()
@@ -143,18 +143,18 @@ class ReplicatedHistory:
             log.append_as_follower(raw, NOW)
 
     def elect(self) -> None:
-        """Any of them may lead next, as after an unclean election."""
+        """Elect any replica, as in an unclean election."""
         self.leader, self.epoch = self.chance.randrange(3), self.epoch + 1
         self.log.assign_epoch_start_offset(self.epoch)
 
     def restart(self) -> None:
-        """After a clean stop or a crash, nothing of its log lost."""
+        """Restart a replica after a clean shutdown or a crash that loses no record."""
         self.chance.choice(self.replicas).restart(clean=self.chance.random() < 0.5)
         self.log.assign_epoch_start_offset(self.epoch)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_replica_remembers_what_its_log_says_of_producers(seed: int) -> None:
+def test_producer_state_of_every_replica_equals_its_log(seed: int) -> None:
     history = ReplicatedHistory(seed)
     for _ in range(STEPS):
         history.step()

@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to (R-340). Source: ``RackAwareReplicaSelector.java`` (apache/kafka 4.3.1)."""
+"""Selection of the replica for a consumer (R-340). Source: ``RackAwareReplicaSelector.java`` (apache/kafka 4.3.1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RACKS = {1: "a", 2: "b", 3: "b", 4: "c", 5: None}
 
 
 def leading(isr: tuple[int, ...], **followers: tuple[int, int, int]) -> LeaderState:
-    """Followers by (end, log start, caught up)."""
+    """Return a leader state with followers by (end, log start, caught up)."""
     known = {
         int(name[1:]): FollowerReplica(end, start, caught_up) for name, (end, start, caught_up) in followers.items()
     }
@@ -46,7 +46,7 @@ SAME = {"b2": (10, 0, 900), "b3": (10, 0, 900)}
         pytest.param("c", (1, 4), {"b4": (5, 5, 900)}, 4, id="exactly"),
     ],
 )
-def test_where_a_consumer_is_sent(
+def test_select_replica_by_rack_isr_and_offsets(
     rack: str, isr: tuple[int, ...], followers: dict[str, tuple[int, int, int]], sent_to: int
 ) -> None:
     assert select_replica(leading(isr, **followers), RACKS, rack, 5, NOW) == sent_to
@@ -61,7 +61,7 @@ def test_where_a_consumer_is_sent(
         (RACK_AWARE_SELECTOR, 11, "a", -1),
     ],
 )
-def test_a_consumer_in_another_rack_is_sent_away_with_nothing_and_at_once(
+def test_fetch_from_other_rack_returns_preferred_replica_without_records(
     selector: str, version: int, rack: str, sent_to: int
 ) -> None:
     stage = HandlerFixture(**({"replica_selector_class": selector} if selector else {}))

@@ -1,4 +1,4 @@
-"""The partitions a node hosts, and how it follows the image."""
+"""Replica manager: hosted partitions and metadata changes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 from ottla.wire.record_batch import records as r
 
-# ---------------------------------------------------------------------- who may ask
+# ---------------------------------------------------------------------- leadership checks
 
 
-def test_what_is_asked_of_a_partition_that_is_not_led_here() -> None:
+def test_leader_lookup_of_other_partition_returns_error_code() -> None:
     ground = BrokerStorageFixture()
 
     def refused(name: str, number: int = 0) -> E:
@@ -62,7 +62,9 @@ def test_what_is_asked_of_a_partition_that_is_not_led_here() -> None:
         (None, False, -1, False),
     ],
 )
-def test_who_may_join_an_isr(fenced: bool | None, leaving: bool, epoch: int, joins: bool) -> None:
+def test_isr_eligibility_requires_unfenced_broker_with_its_epoch(
+    fenced: bool | None, leaving: bool, epoch: int, joins: bool
+) -> None:
     ground = BrokerStorageFixture()
     if fenced is not None:
         record = RegisterBrokerRecord(2, broker_epoch=7, fenced=fenced, in_controlled_shutdown=leaving)
@@ -70,14 +72,14 @@ def test_who_may_join_an_isr(fenced: bool | None, leaving: bool, epoch: int, joi
     assert ground.replica_manager._isr.is_eligible(2, epoch) is joins, "KIP-841, KIP-903"
 
 
-def test_how_long_a_follower_may_lag_is_the_nodes_setting() -> None:
+def test_replica_lag_time_max_ms_sets_isr_lag() -> None:
     assert BrokerStorageFixture(replica_lag_time_max_ms="1234").replica_manager._isr.lag_max_ms == 1234
 
 
 # ---------------------------------------------------------------------- following
 
 
-def test_a_leader_of_the_epoch_before_keeps_what_followers_said_and_one_that_followed_forgets_it() -> None:
+def test_leader_of_next_epoch_keeps_follower_state_and_former_follower_resets_it() -> None:
     """R-329."""
     ground = BrokerStorageFixture()
 
@@ -115,7 +117,7 @@ def test_a_leader_of_the_epoch_before_keeps_what_followers_said_and_one_that_fol
     assert ground.led == [("t", 0)] * 3, "once an epoch"
 
 
-def test_whether_a_leader_is_alone_goes_with_its_replicas() -> None:
+def test_is_sole_replica_follows_replica_set() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -129,7 +131,7 @@ def test_whether_a_leader_is_alone_goes_with_its_replicas() -> None:
     ground.run(story)
 
 
-def test_who_leads_no_more_says_so_to_all_who_wait_and_once() -> None:
+def test_resignation_wakes_delayed_operations_once() -> None:
     ground = BrokerStorageFixture()
     resigned: list[HostedPartition] = []
     ground.replica_manager.on_resigned.append(resigned.append)
@@ -154,7 +156,7 @@ def test_who_leads_no_more_says_so_to_all_who_wait_and_once() -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_partition_that_goes_is_led_no_more_and_whoever_waits_hears_of_it(lost: bool) -> None:
+def test_removed_or_failed_partition_resigns_and_wakes_delayed_operations(lost: bool) -> None:
     ground = BrokerStorageFixture("/a,/b")
     resigned: list[tuple[bool, Any]] = []
     ground.replica_manager.on_resigned.append(lambda r: resigned.append((r.is_leader, r.state)))
@@ -188,7 +190,7 @@ def test_a_partition_that_goes_is_led_no_more_and_whoever_waits_hears_of_it(lost
     ground.run(story)
 
 
-def test_a_directory_that_cannot_be_renamed_for_deletion_is_told() -> None:
+def test_rename_error_at_deletion_takes_directory_offline() -> None:
     ground = BrokerStorageFixture("/a,/b")
 
     async def story() -> None:
@@ -203,7 +205,7 @@ def test_a_directory_that_cannot_be_renamed_for_deletion_is_told() -> None:
 
 
 @pytest.mark.parametrize(("known", "told_of"), [("own", 0), ("other", 1), ("none", 1)])
-def test_the_controller_is_told_where_a_partition_lies_if_it_knows_otherwise(known: str, told_of: int) -> None:
+def test_directory_is_reported_unless_controller_knows_it(known: str, told_of: int) -> None:
     ground = BrokerStorageFixture("/a,/b")
 
     async def story() -> None:
@@ -220,7 +222,7 @@ def test_the_controller_is_told_where_a_partition_lies_if_it_knows_otherwise(kno
     ground.run(story)
 
 
-def test_who_begins_to_lead_counts_what_was_found_before_anybody_hears_of_it() -> None:
+def test_new_leader_recovers_high_watermark_before_listeners_run() -> None:
     ground = BrokerStorageFixture()
     made(ground, 0, "t", records=3)
     load(ground, "t")

@@ -1,4 +1,4 @@
-"""What a node finds in its directories at its start, and which of it it hosts."""
+"""Loading of log directories at startup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.wire.record_batch.records import NewRecord, build_batch
 def made(
     ground: BrokerStorageFixture, directory: int, name: str, *, topic_id: bytes | None = None, records: int = 0
 ) -> None:
-    """A partition an earlier process has left, closed cleanly."""
+    """Create a partition that an earlier process closed cleanly."""
     where = ground.log_dirs.directories[directory]
     log = where.create_partition(name, 0, topic_id or led_topic(name, 1).id, LogConfig(), NOW_MS)
     for _ in range(records):
@@ -33,7 +33,7 @@ def made(
 
 
 def load(ground: BrokerStorageFixture, *names: str) -> None:
-    """The start of a process whose image has these topics."""
+    """Start a process with an image of these topics."""
     topics = {name: led_topic(name, 1) for name in names}
     ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
@@ -47,7 +47,7 @@ def names(ground: BrokerStorageFixture, path: str) -> list[str]:
     return sorted(name for name in ground.env.disk.listdir(path) if "-" in name and "." not in name.split("-")[0])
 
 
-def test_what_lies_there_and_belongs_to_a_topic_is_opened_and_not_led_yet() -> None:
+def test_load_opens_known_partitions_without_leading() -> None:
     ground = BrokerStorageFixture("/a,/b")
     made(ground, 0, "t", records=3)
     made(ground, 1, "u")
@@ -68,7 +68,7 @@ def test_what_lies_there_and_belongs_to_a_topic_is_opened_and_not_led_yet() -> N
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_what_belongs_to_no_topic_is_kept_under_another_name(known: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_load_renames_unknown_topic_id_to_stray(known: bool, caplog: pytest.LogCaptureFixture) -> None:
     ground = BrokerStorageFixture()
     made(ground, 0, "t", topic_id=b"an older topic--", records=1)
     made(ground, 0, "u")
@@ -82,7 +82,7 @@ def test_what_belongs_to_no_topic_is_kept_under_another_name(known: bool, caplog
     assert f"its topic does not exist; renamed to /a/{stray}" in caplog.text
 
 
-def test_a_number_the_topic_does_not_have_is_a_stray_too() -> None:
+def test_load_renames_unknown_partition_number_to_stray() -> None:
     ground = BrokerStorageFixture()
     where = ground.log_dirs.directories[0]
     where.create_partition("t", 1, led_topic("t", 1).id, LogConfig(), NOW_MS).close()
@@ -91,8 +91,8 @@ def test_a_number_the_topic_does_not_have_is_a_stray_too() -> None:
     assert ground.hosted() == set()
 
 
-def test_a_partition_without_a_topic_id_is_a_stray_for_nothing_was_written_to_it_yet() -> None:
-    """The id is on the disk before the first batch; taken for its topic's it could stand beside the real one."""
+def test_load_renames_partition_without_topic_id_to_stray() -> None:
+    """The id is on the disk before the first batch; a log taken for the topic's could stand beside the real one."""
     ground = BrokerStorageFixture("/a,/b")
     made(ground, 0, "t")
     made(ground, 1, "t")
@@ -104,7 +104,7 @@ def test_a_partition_without_a_topic_id_is_a_stray_for_nothing_was_written_to_it
     assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
 
 
-def test_what_was_given_to_others_meanwhile_is_a_stray() -> None:
+def test_load_renames_partition_reassigned_elsewhere_to_stray() -> None:
     ground = BrokerStorageFixture()
     made(ground, 0, "t", records=2)
     known = led_topic("t", 1)
@@ -123,7 +123,7 @@ def test_what_was_given_to_others_meanwhile_is_a_stray() -> None:
     assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
 
 
-def test_a_partition_that_lies_twice_is_no_start() -> None:
+def test_load_duplicate_log_directories_raises_corrupt_file() -> None:
     ground = BrokerStorageFixture("/a,/b")
     made(ground, 0, "t")
     made(ground, 1, "t")
@@ -131,7 +131,7 @@ def test_a_partition_that_lies_twice_is_no_start() -> None:
         load(ground, "t")
 
 
-def test_what_an_earlier_process_was_to_remove_is_removed() -> None:
+def test_load_removes_partitions_marked_for_deletion() -> None:
     ground = BrokerStorageFixture()
     made(ground, 0, "t")
     ground.log_dirs.directories[0].rename_for_deletion("t", 0, "0" * 32)
@@ -139,14 +139,14 @@ def test_what_an_earlier_process_was_to_remove_is_removed() -> None:
     assert [n for n in ground.env.disk.listdir("/a") if n.startswith("t-")] == []
 
 
-def test_a_directory_that_fails_while_it_is_opened_takes_its_partitions_along() -> None:
+def test_load_directory_failure_takes_its_partitions_offline() -> None:
     ground = BrokerStorageFixture("/a,/b")
     made(ground, 0, "t")
     made(ground, 1, "u")
     made(ground, 1, "v")
     opened: dict[str, None] = {}
 
-    def fault(_: str, path: str) -> OSError | None:  # the second of them, whichever that is
+    def fault(_: str, path: str) -> OSError | None:  # the second of them, in either order
         if path.startswith(("/b/u-0/", "/b/v-0/")):
             opened[path[3]] = None
         return OSError(errno.EIO, "injected") if len(opened) > 1 else None
@@ -159,7 +159,7 @@ def test_a_directory_that_fails_while_it_is_opened_takes_its_partitions_along() 
 
 
 @pytest.mark.parametrize(("where", "number"), [("/a", errno.EIO), ("/b", errno.EMFILE)])
-def test_what_the_node_cannot_be_without_or_is_itself_short_of_is_no_start(where: str, number: int) -> None:
+def test_load_failure_of_metadata_directory_or_descriptors_fails_startup(where: str, number: int) -> None:
     ground = BrokerStorageFixture("/a,/b")
     made(ground, int(where == "/b"), "t")
     ground.break_disk(f"{where}/t-0", number)
@@ -167,7 +167,7 @@ def test_what_the_node_cannot_be_without_or_is_itself_short_of_is_no_start(where
         load(ground, "t")
 
 
-def test_very_many_partitions_are_opened_while_others_run() -> None:
+def test_load_of_many_partitions_yields_to_event_loop() -> None:
     ground = BrokerStorageFixture()
     for number in range(60):
         made(ground, 0, f"t{number}")

@@ -19,7 +19,7 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
     return [b"%d" % n for n in range(first, first + count)]
 
 
-def test_acks_all_is_answered_once_every_member_has_it_and_all_have_the_same_bytes() -> None:
+def test_acks_all_is_answered_when_isr_has_identical_records() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -37,7 +37,7 @@ def test_acks_all_is_answered_once_every_member_has_it_and_all_have_the_same_byt
     assert {(key, version) for _, _, key, version in brokers.requests} == {(ApiKey.FETCH, 18)}, "R-311, R-312"
 
 
-def test_a_member_that_is_killed_holds_writes_until_it_is_fenced_and_returns_with_everything() -> None:
+def test_killed_isr_member_blocks_commit_until_fenced_and_catches_up() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -58,8 +58,8 @@ def test_a_member_that_is_killed_holds_writes_until_it_is_fenced_and_returns_wit
     brokers.run(story)
 
 
-def test_what_a_leader_took_before_it_was_relieved_it_acknowledges_once_the_new_one_has_committed_it() -> None:
-    """Told NOT_LEADER_OR_FOLLOWER, a producer would write a second time what lies there already."""
+def test_demoted_leader_acknowledges_records_committed_by_new_leader() -> None:
+    """With NOT_LEADER_OR_FOLLOWER, a producer would write these records a second time."""
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -84,13 +84,13 @@ def test_what_a_leader_took_before_it_was_relieved_it_acknowledges_once_the_new_
     brokers.run(story)
 
 
-def test_after_the_leaders_end_what_was_acknowledged_is_at_the_next_and_what_was_not_is_cut() -> None:
+def test_leader_failure_keeps_acknowledged_records_and_truncates_others() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
         assert await brokers[1].produce(*numbered(3)) is E.NONE
         brokers.cut |= {2, 3}
-        await trio.sleep(1)  # what their fetches wait for comes too late
+        await trio.sleep(1)  # the responses to their pending fetches come too late
         assert await brokers[1].produce(b"lost", acks=1) is E.NONE
         brokers[1].kill()
         brokers.cut.clear()
@@ -108,7 +108,7 @@ def test_after_the_leaders_end_what_was_acknowledged_is_at_the_next_and_what_was
     brokers.run(story)
 
 
-def test_a_member_that_is_too_slow_is_let_go_and_comes_back_once_it_has_everything() -> None:
+def test_slow_isr_member_is_removed_and_rejoins_when_caught_up() -> None:
     brokers = BrokerCluster(replica_lag_time_max_ms="2000")
 
     async def story() -> None:
@@ -127,7 +127,7 @@ def test_a_member_that_is_too_slow_is_let_go_and_comes_back_once_it_has_everythi
 
 
 @pytest.mark.parametrize("members", [2, 3])
-def test_under_min_isr_nothing_is_taken_and_nothing_is_committed(members: int) -> None:
+def test_under_min_isr_refuses_acks_all_and_commits_none(members: int) -> None:
     brokers = BrokerCluster(min_insync_replicas=str(members))
 
     async def story() -> None:
@@ -148,7 +148,7 @@ def test_under_min_isr_nothing_is_taken_and_nothing_is_committed(members: int) -
     brokers.run(story)
 
 
-def test_an_empty_follower_begins_where_the_leaders_log_starts() -> None:
+def test_empty_follower_starts_at_leaders_log_start() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -167,7 +167,7 @@ def test_an_empty_follower_begins_where_the_leaders_log_starts() -> None:
     brokers.run(story)
 
 
-def test_an_empty_follower_begins_with_the_whole_batch_the_leaders_log_starts_within() -> None:
+def test_empty_follower_starts_with_whole_batch_at_leaders_log_start() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -186,7 +186,7 @@ def test_an_empty_follower_begins_with_the_whole_batch_the_leaders_log_starts_wi
     brokers.run(story)
 
 
-def test_a_log_start_that_rises_rises_at_the_followers() -> None:
+def test_log_start_offset_advances_at_followers() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -199,8 +199,8 @@ def test_a_log_start_that_rises_rises_at_the_followers() -> None:
     brokers.run(story)
 
 
-def test_who_leads_on_with_less_has_the_others_cut_to_it() -> None:
-    """Of an unclean election: the leader's log ends before the followers' (R-322), or has another past (R-320)."""
+def test_unclean_leader_truncates_other_replicas() -> None:
+    """After an unclean election the leader's log ends before the followers' (R-322) or diverges (R-320)."""
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -227,7 +227,7 @@ def test_who_leads_on_with_less_has_the_others_cut_to_it() -> None:
     brokers.run(story)
 
 
-def test_leaders_and_followers_change_places_on_one_node() -> None:
+def test_leadership_changes_keep_all_records_on_all_replicas() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -242,10 +242,10 @@ def test_leaders_and_followers_change_places_on_one_node() -> None:
     brokers.run(story)
 
 
-# ---------------------------------------------------------------------- what goes wrong with one partition
+# ---------------------------------------------------------------------- failures of one partition
 
 
-def test_what_a_process_is_only_short_of_is_tried_again() -> None:
+def test_append_short_of_descriptors_is_retried_by_follower() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -267,7 +267,7 @@ def test_what_a_process_is_only_short_of_is_tried_again() -> None:
     brokers.run(story)
 
 
-def test_a_directory_that_fails_under_a_follower_is_told_and_nothing_more_is_asked_for() -> None:
+def test_follower_disk_error_reports_directory_and_stops_fetching() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -280,7 +280,7 @@ def test_a_directory_that_fails_under_a_follower_is_told_and_nothing_more_is_ask
     brokers.run(story)
 
 
-def test_bytes_that_changed_at_the_leader_are_not_taken() -> None:
+def test_corrupt_bytes_of_leader_are_not_appended() -> None:
     brokers = BrokerCluster()
 
     async def story() -> None:
@@ -295,7 +295,7 @@ def test_bytes_that_changed_at_the_leader_are_not_taken() -> None:
     brokers.run(story)
 
 
-def test_with_flush_messages_what_a_follower_has_in_another_directory_by_now_is_synced_there() -> None:
+def test_flush_of_moved_follower_log_syncs_it_in_its_new_directory() -> None:
     brokers = BrokerCluster(log_flush_interval_messages="1")
 
     async def story() -> None:
@@ -316,7 +316,7 @@ def test_with_flush_messages_what_a_follower_has_in_another_directory_by_now_is_
     brokers.run(story)
 
 
-def test_a_disk_that_refuses_a_sync_is_the_one_the_log_has_left_and_it_counts_where_it_lies_now() -> None:
+def test_flush_error_of_moved_log_fails_its_old_directory_only() -> None:
     brokers = BrokerCluster(log_flush_interval_messages="1")
     failed: list[str] = []
 
@@ -342,7 +342,7 @@ def test_a_disk_that_refuses_a_sync_is_the_one_the_log_has_left_and_it_counts_wh
     assert failed == ["/a/t-0"]
 
 
-def test_with_flush_messages_a_follower_asks_beyond_only_what_is_on_its_disk() -> None:
+def test_follower_with_flush_messages_fetches_only_after_sync() -> None:
     brokers = BrokerCluster(log_flush_interval_messages="1")
     synced: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Whatever happens to three brokers, what all in sync acknowledged stays, and in the end all logs are the same."""
+"""Random faults of three brokers: acknowledged records are kept, and all logs become equal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReplicationChaos:
         self.down: set[int] = set()
 
     async def produce(self) -> None:
-        """One client that sends the next record when it knows what became of the last."""
+        """Produce records one by one, each after the result of the last."""
         while True:
             leader, value = self.brokers.leader, b"%d" % self.sent
             self.sent += 1
@@ -38,7 +38,7 @@ class ReplicationChaos:
             await trio.sleep(0.01)
 
     def held(self) -> None:
-        """Nobody counts as committed what a member of the ISR lacks."""
+        """Check that no leader commits a record that a member of the ISR lacks."""
         brokers = self.brokers
         for broker in brokers.all.values():
             state = broker.replica.state if broker.is_up and broker.is_leader else None
@@ -49,7 +49,7 @@ class ReplicationChaos:
                         assert other.log.log_end_offset >= broker.log.high_watermark, (broker.id, member)
 
     async def step(self) -> None:
-        """Something goes wrong, or is mended."""
+        """Cause or repair a fault."""
         brokers, number = self.brokers, self.rng.randrange(1, 4)
         match self.rng.randrange(5):
             case 0 | 1 if number not in self.down and not self.down and len(brokers.partition().isr) > 1:
@@ -84,7 +84,7 @@ class ReplicationChaos:
         for number in self.down:
             brokers[number].start()
         brokers.register()
-        brokers.commit_partition()  # whoever was cut off hears of it now
+        brokers.commit_partition()  # isolated brokers receive the metadata now
         await wait_until(lambda: brokers.leader.is_leader)
         await wait_until(lambda: set(brokers.partition().isr) == {1, 2, 3}, 60)
         while await brokers.leader.produce(b"last") is not E.NONE:  # noqa: ASYNC110
@@ -96,7 +96,7 @@ class ReplicationChaos:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_was_acknowledged_is_kept_and_all_logs_end_the_same(seed: int) -> None:
+def test_random_faults_keep_acknowledged_records_and_equal_logs(seed: int) -> None:
     chaos = ReplicationChaos(seed)
     chaos.brokers.run(chaos.story)
     assert len(chaos.acked) > 30

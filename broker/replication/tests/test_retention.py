@@ -1,4 +1,4 @@
-"""Old segments go: first the new start is noted, then they get other names, and later their files are removed."""
+"""Retention of segments: the log start is checkpointed first, then segments are renamed, later deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLOSES_S = 70.0
 
 
 class RecordedThreads(BackgroundEnv):
-    """Notes what is done in threads."""
+    """Records the work that is run in threads."""
 
     def __init__(self) -> None:
         self.lanes: list[Any] = []
@@ -61,7 +61,7 @@ class RetentionFixture:
         return [name for name in self.disk.listdir(self.log.directory) if name.endswith(ending)]
 
 
-def test_the_start_is_noted_before_a_segment_gets_another_name() -> None:
+def test_log_start_is_checkpointed_before_segments_are_renamed() -> None:
     house = RetentionFixture()
     house.apply_retention()
     assert house.log.log_start_offset == house.log.segments.base_offsets[0] > 0
@@ -72,7 +72,7 @@ def test_the_start_is_noted_before_a_segment_gets_another_name() -> None:
     assert house.names(".log.deleted")
 
 
-def test_where_the_start_cannot_be_noted_nothing_goes() -> None:
+def test_log_start_checkpoint_error_keeps_segments() -> None:
     house = RetentionFixture()
     house.fails = "log-start-offset-checkpoint"
     house.apply_retention()
@@ -80,7 +80,7 @@ def test_where_the_start_cannot_be_noted_nothing_goes() -> None:
     assert len(house.failures) == 1
 
 
-def test_a_first_look_comes_soon_and_then_one_each_interval() -> None:
+def test_retention_runs_after_initial_delay_and_each_interval() -> None:
     house = RetentionFixture()
     looks: list[float] = []
 
@@ -93,7 +93,7 @@ def test_a_first_look_comes_soon_and_then_one_each_interval() -> None:
     assert looks == pytest.approx([INITIAL_RETENTION_DELAY_S, INITIAL_RETENTION_DELAY_S + 300, 630, 930])
 
 
-def test_files_are_removed_in_a_thread_once_their_time_has_come() -> None:
+def test_deleted_segments_are_removed_in_a_thread_after_delay() -> None:
     house = RetentionFixture()
     house.apply_retention()
     before = house.names(".deleted")
@@ -106,7 +106,7 @@ def test_files_are_removed_in_a_thread_once_their_time_has_come() -> None:
     assert not house.failures
 
 
-def test_a_file_that_cannot_be_removed_is_told() -> None:
+def test_segment_removal_error_is_reported() -> None:
     house = RetentionFixture()
     house.apply_retention()
     house.fails = ".deleted"
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_removed_is_told() -> None:
     assert [where for _, where in house.failures] == [house.log]
 
 
-def test_very_many_segments_that_go_let_others_run_in_between() -> None:
+def test_retention_of_many_segments_yields_to_event_loop() -> None:
     house = RetentionFixture()
     clock = [0.0]
 

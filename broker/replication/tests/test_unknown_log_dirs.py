@@ -1,4 +1,4 @@
-"""A replica whose place is none of this node's directories, for its disk was replaced; and one that lies in two."""
+"""Replicas assigned to a directory that this node does not have, as after a disk replacement; duplicate logs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ AT = ("t", 0)
 
 
 def lying(place: bytes, leader: int, **more: Any) -> TopicImage:
-    """A topic with one partition, a copy of which lay in that directory of this node."""
+    """Return a topic with one partition assigned to that directory of this node."""
     made = led_topic("t", 1, replicas=(NODE_ID, OTHER), isr=(OTHER,), leader=leader, **more)
     told = replace(made.partitions[0], directories=(place, b"other".ljust(16, b"-")))
     return replace(made, partitions={0: told})
 
 
-def test_on_a_disk_that_was_replaced_a_copy_is_made_again_and_follows() -> None:
+def test_replica_on_replaced_disk_is_recreated_and_follows() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -42,7 +42,7 @@ def test_on_a_disk_that_was_replaced_a_copy_is_made_again_and_follows() -> None:
 
 
 @pytest.mark.parametrize("leader", [-1, NODE_ID])
-def test_where_nobody_else_leads_no_empty_copy_is_made_for_it_might_be_elected(
+def test_replica_on_replaced_disk_without_other_leader_stays_offline(
     leader: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     ground = BrokerStorageFixture()
@@ -61,7 +61,7 @@ def test_where_nobody_else_leads_no_empty_copy_is_made_for_it_might_be_elected(
     ground.run(story)
 
 
-def test_while_a_directory_has_failed_it_may_lie_there() -> None:
+def test_replica_in_unknown_directory_with_offline_directory_stays_offline() -> None:
     ground = BrokerStorageFixture("/a,/b")
     ground.log_dirs.mark_offline(ground.log_dirs.directories[1], OSError(errno.EIO, "gone"))
 
@@ -76,7 +76,7 @@ def test_while_a_directory_has_failed_it_may_lie_there() -> None:
 
 
 def left(ground: BrokerStorageFixture, directory: int, *epochs: int) -> None:
-    """A log of an earlier process, with a record of each of these leader epochs."""
+    """Create a log of an earlier process, with a record in each of these leader epochs."""
     where = ground.log_dirs.directories[directory]
     log = where.create_partition("t", 0, led_topic("t", 1).id, LogConfig(), NOW_MS)
     for epoch in epochs:
@@ -95,10 +95,10 @@ def left(ground: BrokerStorageFixture, directory: int, *epochs: int) -> None:
         ((), (0,), 1),
     ],
 )
-def test_of_two_copies_the_one_that_is_left_from_before_is_set_aside(
+def test_duplicate_log_with_older_records_is_renamed_to_stray(
     one: tuple[int, ...], other: tuple[int, ...], kept: int
 ) -> None:
-    """Moved away and back, and the power failed: the old directory's new name was not on the disk yet."""
+    """It was moved away and back, and the power failed: the old directory's new name was not on the disk yet."""
     ground = BrokerStorageFixture("/a,/b")
     left(ground, 0, *one)
     left(ground, 1, *other)

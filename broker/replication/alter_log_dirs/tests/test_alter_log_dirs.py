@@ -1,4 +1,4 @@
-"""Partitions move between directories of a node while they are used: what is asked for, and what becomes of it."""
+"""Moves of partitions between log directories of a broker that serves requests (AlterReplicaLogDirs)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.env.env import ThreadPool
 from ottla.wire.errors import ErrorCode as E
 
 
-def test_a_partition_moves_with_its_records_and_the_controller_hears_of_it_first() -> None:
+def test_alter_log_dirs_moves_records_after_controller_assignment() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -50,7 +50,7 @@ def test_a_partition_moves_with_its_records_and_the_controller_hears_of_it_first
     assert [list(d.logs) for d in ground.log_dirs.directories] == [[], [TOPIC_PARTITION], []]
 
 
-def test_it_moves_under_load_of_which_every_answer_waits_for_the_disk() -> None:
+def test_alter_log_dirs_under_load_keeps_high_watermark_on_disk() -> None:
     ground = LogDirMovesFixture(log_flush_interval_messages="1")
 
     async def load() -> None:
@@ -84,7 +84,7 @@ def test_it_moves_under_load_of_which_every_answer_waits_for_the_disk() -> None:
     ground.run_moves(story)
 
 
-def test_more_than_a_piece_is_copied_piece_by_piece_and_others_run_in_between() -> None:
+def test_large_log_is_copied_in_chunks_that_yield_to_event_loop() -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
@@ -98,7 +98,7 @@ def test_more_than_a_piece_is_copied_piece_by_piece_and_others_run_in_between() 
     ground.run_moves(story)
 
 
-def test_what_is_cut_off_meanwhile_does_not_come_back() -> None:
+def test_records_truncated_during_copy_are_not_copied() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -113,7 +113,7 @@ def test_what_is_cut_off_meanwhile_does_not_come_back() -> None:
     ground.run_moves(story)
 
 
-def test_another_directory_gives_the_first_move_up_and_its_own_gives_up_any() -> None:
+def test_alter_to_other_directory_replaces_move_and_to_own_cancels_it() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -139,7 +139,7 @@ def test_another_directory_gives_the_first_move_up_and_its_own_gives_up_any() ->
     assert [ground.directory_names(f"/{x}") for x in "abc"] == [["0"], ["delete"], ["delete"]]
 
 
-def test_back_and_forth() -> None:
+def test_repeated_moves_between_directories_keep_all_records() -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
@@ -160,13 +160,13 @@ def test_back_and_forth() -> None:
         (TOPIC_PARTITION, "/d", E.LOG_DIR_NOT_FOUND),
         (TOPIC_PARTITION, "/b/", E.LOG_DIR_NOT_FOUND),
         (TOPIC_PARTITION, "b", E.LOG_DIR_NOT_FOUND),
-        (TOPIC_PARTITION, "/c", E.INVALID_REPLICA_ASSIGNMENT),  # it is cordoned
+        (TOPIC_PARTITION, "/c", E.INVALID_REPLICA_ASSIGNMENT),  # the directory is cordoned
         (("u", 0), "/b", E.UNKNOWN_TOPIC_OR_PARTITION),
         (("t", 1), "/b", E.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC_PARTITION, "/a", NO_ERROR),
     ],
 )
-def test_what_is_refused(at: tuple[str, int], path: str, wanted: E) -> None:
+def test_alter_log_dirs_invalid_request_returns_error_code(at: tuple[str, int], path: str, wanted: E) -> None:
     ground = LogDirMovesFixture()
     ground.log_dirs.cordon("/c")
 
@@ -177,7 +177,7 @@ def test_what_is_refused(at: tuple[str, int], path: str, wanted: E) -> None:
     ground.run_moves(story)
 
 
-def test_while_a_directory_has_failed_nothing_moves_for_there_may_be_a_copy_in_it() -> None:
+def test_alter_log_dirs_with_offline_directory_returns_kafka_storage_error() -> None:
     ground = LogDirMovesFixture()
     ground.log_dirs.mark_offline(ground.log_dirs.directories[2], OSError(errno.EIO, "gone"))
 
@@ -193,7 +193,7 @@ def test_while_a_directory_has_failed_nothing_moves_for_there_may_be_a_copy_in_i
     ground.run_moves(story)
 
 
-def test_a_replica_that_is_not_here_yet_is_made_where_it_was_wanted() -> None:
+def test_alter_log_dirs_of_unknown_replica_places_its_later_creation() -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
@@ -209,7 +209,7 @@ def test_a_replica_that_is_not_here_yet_is_made_where_it_was_wanted() -> None:
     ground.run_moves(story, made=False)
 
 
-def test_a_topic_that_goes_takes_its_copy_along() -> None:
+def test_deleted_topic_removes_its_future_log() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -225,7 +225,7 @@ def test_a_topic_that_goes_takes_its_copy_along() -> None:
     assert [list(d.logs) for d in ground.log_dirs.directories] == [[], [], []]
 
 
-def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_hears_of_it() -> None:
+def test_target_directory_failure_cancels_move_and_reassigns_current_directory() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -245,7 +245,7 @@ def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_
     ground.run_moves(story)
 
 
-def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_that_it_lay_there() -> None:
+def test_source_directory_failure_takes_replica_offline_and_reassigns_it() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -267,7 +267,7 @@ def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_th
     assert ground.directory_names("/c") == ["future"], "a later start may need it"
 
 
-def test_what_cannot_be_read_does_not_move_and_the_next_one_does(caplog: pytest.LogCaptureFixture) -> None:
+def test_corrupt_records_block_move_until_repaired(caplog: pytest.LogCaptureFixture) -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
@@ -283,7 +283,7 @@ def test_what_cannot_be_read_does_not_move_and_the_next_one_does(caplog: pytest.
     ground.run_moves(story)
 
 
-def test_it_is_not_faster_than_it_may_be() -> None:
+def test_move_rate_is_throttled() -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
@@ -301,7 +301,7 @@ def test_it_is_not_faster_than_it_may_be() -> None:
     ground.run_moves(story)
 
 
-def test_the_log_is_not_compacted_while_it_is_copied() -> None:
+def test_log_is_not_compacted_while_it_moves() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -318,7 +318,7 @@ def test_the_log_is_not_compacted_while_it_is_copied() -> None:
     ground.run_moves(story)
 
 
-def test_a_log_that_cannot_be_opened_now_holds_no_other_move_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_short_of_descriptors_does_not_block_moves(caplog: pytest.LogCaptureFixture) -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
@@ -333,7 +333,7 @@ def test_a_log_that_cannot_be_opened_now_holds_no_other_move_up(caplog: pytest.L
     assert not ground.log_dirs.offline
 
 
-def test_copies_that_wait_for_their_turn_hold_no_files_open() -> None:
+def test_waiting_future_log_holds_no_open_files() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -344,7 +344,7 @@ def test_copies_that_wait_for_their_turn_hold_no_files_open() -> None:
     ground.run_moves(story)
 
 
-def test_a_topic_that_is_made_anew_while_its_copy_is_keeps_its_own_log() -> None:
+def test_topic_recreated_during_future_log_creation_keeps_its_own_log() -> None:
     ground = LogDirMovesFixture(obeys=False)
     in_thread = ground.env.in_thread
 

@@ -1,4 +1,4 @@
-"""Very many partitions that are to move: each step looks at those only whose turn it is."""
+"""Very many moves of partitions: each step examines only the moves that are due."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.wire.record_batch.records import NewRecord, build_batch
 COUNT = 30
 
 
-def test_a_step_asks_of_one_move_whether_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_checks_one_move_for_liveness(monkeypatch: pytest.MonkeyPatch) -> None:
     ground = LogDirMovesFixture(obeys=False)
     asked: list[int] = []
     is_alive = FutureReplicaCopier._is_active
@@ -52,7 +52,7 @@ def test_a_step_asks_of_one_move_whether_it_goes_on(monkeypatch: pytest.MonkeyPa
     ground.run_moves(story, made=False)
 
 
-def test_others_run_while_moves_are_found_to_be_over_with_their_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removal_of_moves_of_deleted_topic_yields_to_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     ground, ended, ran = LogDirMovesFixture(obeys=False), False, 0
     is_alive, clock = FutureReplicaCopier._is_active, [0.0]
 
@@ -84,7 +84,7 @@ def test_others_run_while_moves_are_found_to_be_over_with_their_topic(monkeypatc
     trio.run(story)
 
 
-def test_a_move_that_was_given_up_does_not_come_back_after_a_power_cut() -> None:
+def test_cancelled_move_does_not_return_after_power_failure() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -112,7 +112,7 @@ class SeveralMovesFixture(LogDirMovesFixture):
         self.commit_topics(replace(known, partitions={0: replace(known.partitions[0], directories=(directory_id,))}))
 
     async def make(self, *sizes: int) -> None:
-        """So many pieces are in each."""
+        """Create the topics with so many chunks of records in each."""
         for name in self.names:
             known = led_topic(name, 1)
             told = replace(known.partitions[0], directories=(self.ids[0],))
@@ -132,7 +132,7 @@ class SeveralMovesFixture(LogDirMovesFixture):
         return self.log_dirs.directory_of(self.partition_named(name).log).path == "/b"
 
 
-def test_a_short_move_does_not_wait_for_a_long_one_whose_name_comes_first() -> None:
+def test_short_move_completes_before_long_one_with_earlier_name() -> None:
     ground = SeveralMovesFixture("long", "short")
 
     async def story() -> None:
@@ -147,7 +147,7 @@ def test_a_short_move_does_not_wait_for_a_long_one_whose_name_comes_first() -> N
     ground.run_moves(story, made=False)
 
 
-def test_as_many_are_copied_at_once_as_there_are_directories_and_each_gets_its_turn() -> None:
+def test_one_move_per_directory_is_copied_at_once_in_turn() -> None:
     ground, most = SeveralMovesFixture(*"fedcba"), 0
 
     def under_way() -> list[int]:
@@ -174,7 +174,7 @@ def test_as_many_are_copied_at_once_as_there_are_directories_and_each_gets_its_t
     ground.run_moves(story, made=False)
 
 
-def test_who_waits_for_a_disk_or_for_damage_to_be_mended_keeps_nobody_waiting() -> None:
+def test_moves_blocked_by_corruption_do_not_block_others() -> None:
     ground = SeveralMovesFixture(*"abcdef")
 
     async def story() -> None:
@@ -191,7 +191,7 @@ def test_who_waits_for_a_disk_or_for_damage_to_be_mended_keeps_nobody_waiting() 
 
 
 @pytest.mark.parametrize("records", [0, 20])
-def test_a_log_whose_last_records_were_compacted_away_moves_too(records: int) -> None:
+def test_log_with_compacted_tail_is_moved(records: int) -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -212,12 +212,12 @@ def test_a_log_whose_last_records_were_compacted_away_moves_too(records: int) ->
 
 
 @pytest.mark.parametrize("where", ["-future/partition", "-future/0", "-future/leader-epoch", "/b/recovery-point"])
-def test_a_move_that_cannot_be_begun_now_leaves_nothing_behind(where: str) -> None:
+def test_move_that_fails_at_creation_leaves_no_future_log(where: str) -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
         ground.write(3)
-        # its checkpoints are written before a copy counts
+        # its checkpoints are written before the future log is used
         ground.log_dirs.directories[1].checkpoints._bounds[TOPIC_PARTITION] = 1
         ground.break_disk(where, errno.EMFILE, times=1)
         assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,4 +1,4 @@
-"""Moves that cannot be: what there was of a copy does not come back, and who cannot be copied keeps nobody waiting."""
+"""Failed moves of partitions: no remains of a future log return, and other moves continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.wire.errors import ErrorCode
 
 
 @pytest.mark.parametrize("where", ["-future/0", "-future/leader-epoch"])
-def test_a_copy_that_could_not_be_begun_is_gone_for_good(where: str) -> None:
+def test_future_log_creation_failure_removes_it_durably(where: str) -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
@@ -36,7 +36,7 @@ def test_a_copy_that_could_not_be_begun_is_gone_for_good(where: str) -> None:
     ground.run_moves(story)
 
 
-def test_a_copy_of_a_replica_that_went_meanwhile_is_gone_for_good() -> None:
+def test_future_log_of_replica_removed_meanwhile_is_removed_durably() -> None:
     ground = LogDirMovesFixture()
     in_thread = ground.env.in_thread
 
@@ -57,7 +57,7 @@ def test_a_copy_of_a_replica_that_went_meanwhile_is_gone_for_good() -> None:
     ground.run_moves(story)
 
 
-def test_a_log_whose_bytes_are_gone_when_they_are_read_is_named_and_keeps_nobody_waiting(
+def test_log_with_missing_bytes_is_reported_once_and_others_continue(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ground = SeveralMovesFixture(*"abcdef")
@@ -89,7 +89,7 @@ def test_a_log_whose_bytes_are_gone_when_they_are_read_is_named_and_keeps_nobody
     assert not ground.log_dirs.offline
 
 
-def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_hears_of_it() -> None:
+def test_target_directory_failure_cancels_move_and_reassigns_current_directory() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -109,7 +109,7 @@ def test_where_the_other_directory_fails_the_partition_stays_and_the_controller_
     ground.run_moves(story)
 
 
-def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_that_it_lay_there() -> None:
+def test_source_directory_failure_takes_replica_offline_and_reassigns_it() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -131,7 +131,7 @@ def test_where_its_own_directory_fails_it_is_offline_and_the_controller_hears_th
     assert ground.directory_names("/c") == ["future"], "a later start may need it"
 
 
-def test_a_disk_that_is_short_of_something_is_asked_again() -> None:
+def test_write_error_for_want_of_descriptors_is_retried() -> None:
     ground = LogDirMovesFixture()
 
     async def story() -> None:
@@ -144,7 +144,7 @@ def test_a_disk_that_is_short_of_something_is_asked_again() -> None:
     assert not ground.log_dirs.offline
 
 
-def test_what_a_disk_is_short_of_is_not_waited_for_while_nobody_else_runs() -> None:
+def test_write_error_is_retried_once_a_second() -> None:
     ground = LogDirMovesFixture()
     refused: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What an earlier process left of a move between directories, and what becomes of it at the next start."""
+"""Future logs that a previous process left, and their recovery at startup."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ TAG = "0123456789abcdef" * 2
 
 
 def filled(log: PartitionLog, epochs: tuple[int, ...]) -> None:
-    """A record of each of these leader epochs, and the process ends cleanly."""
+    """Append a record in each of these leader epochs; the process ends cleanly."""
     for epoch in epochs:
         log.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), epoch, NOW_MS)
     log.close()
 
 
 def whole(ground: LogDirMovesFixture, directory: int, *epochs: int) -> None:
-    """A partition's log in a directory."""
+    """Create a partition's log in a directory."""
     where = ground.log_dirs.directories[directory]
     filled(where.create_partition("t", 0, ID, LogConfig(), NOW_MS), epochs)
     where.logs.clear()
 
 
 def copy(ground: LogDirMovesFixture, directory: int, *epochs: int, tag: str = TAG, topic_id: bytes = ID) -> None:
-    """What was being copied into one."""
+    """Create a future log in a directory."""
     where = ground.log_dirs.directories[directory]
     filled(create_future_log(where, "t", 0, topic_id, LogConfig(), NOW_MS, tag), epochs)
 
 
 def start(ground: LogDirMovesFixture, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
-    """The next start, with an image that has the partition in that directory."""
+    """Start again with an image that assigns the partition to that directory."""
     known = led_topic("t", 1, **state)
     told = known.partitions[0]
     told = replace(told, directories=(ground.ids[place],) * len(told.replicas))
@@ -59,7 +59,7 @@ def start(ground: LogDirMovesFixture, place: int, *, there: bool = True, **state
     run_virtual(ground.open)
 
 
-def test_a_copy_goes_on() -> None:
+def test_future_log_is_resumed_at_startup() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 0, 1, 1, 2)
     copy(ground, 1, 1, 1)
@@ -84,22 +84,22 @@ def test_a_copy_goes_on() -> None:
 @pytest.mark.parametrize(
     ("log", "future", "place", "served", "a", "b"),
     [
-        # the controller knows nothing of the copy
+        # the controller has no assignment to the future log's directory
         ((1, 1), (1, 1), 0, "/a", ["0"], ["future"]),
         ((1,), (1, 1), 0, "/a", ["0"], ["future"]),
-        # it knows: where the copy has all it counts, else what it lacks is copied first
+        # it has: the future log is used where it is complete, otherwise the rest is copied first
         ((1, 1), (1, 1), 1, "/b", ["delete"], ["0"]),
         ((1, 1), (1, 1, 2), 1, "/b", ["delete"], ["0"]),
         ((1, 1), (1, 2), 1, "/b", ["delete"], ["0"]),
         ((1, 1), (1,), 1, "/a", ["0"], ["future"]),
         ((1, 2), (1, 1, 1), 1, "/a", ["0"], ["future"]),
-        # there is no log
+        # there is no current log
         (None, (1,), 1, "/b", [], ["0"]),
         (None, (1,), 0, None, [], ["future"]),
         (None, (1,), 2, None, [], ["future"]),
     ],
 )
-def test_which_of_the_two_counts(
+def test_startup_chooses_between_current_and_future_log(
     log: tuple[int, ...] | None, future: tuple[int, ...], place: int, served: str | None, a: list[str], b: list[str]
 ) -> None:
     ground = LogDirMovesFixture()
@@ -119,8 +119,8 @@ def test_which_of_the_two_counts(
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_compacted(*, told: bool) -> None:
-    """One the controller was told of was synced before: there a hole is the work of the cleaner."""
+def test_future_log_with_gaps_is_copied_again_unless_assigned(*, told: bool) -> None:
+    """A future log that the controller assigned was synced before: a gap in it is the work of the cleaner."""
     ground = LogDirMovesFixture()
     whole(ground, 0, 1, 1, 1)
     there = ground.log_dirs.directories[1]
@@ -139,7 +139,7 @@ def test_what_a_copy_lost_in_a_power_cut_it_copies_again_wherever_the_log_is_com
     )
 
 
-def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes() -> None:
+def test_future_log_in_assigned_directory_is_used_and_others_are_deleted() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
@@ -152,7 +152,7 @@ def test_of_two_copies_the_one_the_controller_knows_of_counts_and_the_other_goes
     assert len(ground.scheduled_deletes) == 3
 
 
-def test_a_copy_beside_the_partition_itself_is_of_no_use() -> None:
+def test_future_log_beside_its_current_log_is_deleted() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 1, 1)
     copy(ground, 1)
@@ -162,9 +162,7 @@ def test_a_copy_beside_the_partition_itself_is_of_no_use() -> None:
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_a_copy_of_another_topics_partition_is_kept_under_another_name(
-    there: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_future_log_of_other_topic_id_is_renamed_to_stray(there: bool, caplog: pytest.LogCaptureFixture) -> None:
     ground = LogDirMovesFixture()
     copy(ground, 1, 1, topic_id=b"an older topic--")
     with caplog.at_level(logging.WARNING):
@@ -174,7 +172,7 @@ def test_a_copy_of_another_topics_partition_is_kept_under_another_name(
     assert not ground.log_dirs.directories[1].logs
 
 
-def test_a_copy_that_was_only_just_begun_goes() -> None:
+def test_future_log_without_partition_metadata_is_deleted() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1)
@@ -189,7 +187,7 @@ def torn(ground: LogDirMovesFixture, where: str = "/b") -> None:
     ground.env.disk.open(f"{where}/t-0.{TAG}-future/partition.metadata").truncate(3)
 
 
-def test_a_copy_that_cannot_be_opened_goes_unless_it_is_all_there_is() -> None:
+def test_unreadable_future_log_is_deleted_unless_it_is_the_only_log() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
@@ -203,7 +201,7 @@ def test_a_copy_that_cannot_be_opened_goes_unless_it_is_all_there_is() -> None:
         start(ground, 1)
 
 
-def test_a_directory_that_fails_as_its_copy_is_opened_goes_out_of_service_alone() -> None:
+def test_read_error_of_future_log_takes_its_directory_offline() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
@@ -213,7 +211,7 @@ def test_a_directory_that_fails_as_its_copy_is_opened_goes_out_of_service_alone(
     assert (ground.serving_directory(), ground.replica_manager.future_logs) == ("/a", {})
 
 
-def test_take_up_with_an_unreadable_copy_that_the_controller_does_not_know_of_leaves_it() -> None:
+def test_unreadable_unassigned_future_log_is_left_unchanged() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
@@ -229,7 +227,7 @@ def test_take_up_with_an_unreadable_copy_that_the_controller_does_not_know_of_le
 @pytest.mark.parametrize(
     ("isr", "counts"), [((), False), ((NODE_ID,), False), ((NODE_ID, NODE_ID + 1), True), ((NODE_ID + 1,), True)]
 )
-def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_has(
+def test_future_log_waits_for_offline_directory_unless_isr_has_others(
     isr: tuple[int, ...], counts: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     ground = LogDirMovesFixture()
@@ -244,7 +242,7 @@ def test_a_copy_waits_for_a_failed_directory_where_nobody_else_has_what_the_log_
     assert ("or remove it from log.dirs" in caplog.text) != counts
 
 
-def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_them() -> None:
+def test_future_log_is_used_when_offline_directory_is_removed_from_settings() -> None:
     ground = LogDirMovesFixture()
     there = ground.log_dirs.directories[2]
     made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
@@ -252,7 +250,7 @@ def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_
         made.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
         made.roll(NOW_MS)
     filled(made, (1,))
-    there.disk.unlink(f"{made.directory}/{1:020d}.log")  # nothing of it outlived the cleaner, which got as far as 3
+    there.disk.unlink(f"{made.directory}/{1:020d}.log")  # no batch of it outlived the cleaner, which got as far as 3
     write_offsets(there.disk, f"/c/{CLEANER_OFFSET_CHECKPOINT}", {TOPIC_PARTITION: 3})
     there.load_checkpoints()
     whole(ground, 1, 1, 1, 1, 1, 1)
@@ -267,7 +265,7 @@ def test_a_copy_that_waited_for_a_directory_is_whole_once_that_is_no_more_among_
     assert (again.replica.log.log_end_offset, again.replica.log.segments.base_offsets) == (4, [0, 2, 3])
 
 
-def test_a_copy_that_waits_and_cannot_be_read_is_no_reason_not_to_start() -> None:
+def test_waiting_unreadable_future_log_does_not_fail_startup() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 1, 1, 1)
     copy(ground, 2, 1)
@@ -278,7 +276,7 @@ def test_a_copy_that_waits_and_cannot_be_read_is_no_reason_not_to_start() -> Non
     assert ground.directory_names("/c") == ["future"]
 
 
-def test_a_node_that_is_short_of_descriptors_as_a_copy_is_opened_does_not_start_without_it() -> None:
+def test_future_log_short_of_descriptors_fails_startup() -> None:
     ground = LogDirMovesFixture()
     whole(ground, 0, 1)
     copy(ground, 1, 1)
@@ -288,7 +286,7 @@ def test_a_node_that_is_short_of_descriptors_as_a_copy_is_opened_does_not_start_
     assert ground.log_dirs.offline == {}
 
 
-def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the_loop() -> None:
+def test_future_log_replacing_current_log_does_not_sync_on_event_loop() -> None:
     ground = LogDirMovesFixture()
     where = ground.log_dirs.directories[1]
     log = create_future_log(where, "t", 0, ID, LogConfig(), NOW_MS, TAG)
@@ -304,13 +302,13 @@ def test_a_copy_that_counts_takes_its_place_and_nobody_waits_for_the_disk_on_the
 @pytest.mark.parametrize(
     ("place", "one", "other", "served"),
     [
-        (1, (1, 1), (1, 1), "/b"),  # ended between the two renamings
+        (1, (1, 1), (1, 1), "/b"),  # the process ended between the two renames
         (0, (1, 1), (1, 1), "/a"),
         (1, (1, 1), (1, 1, 2), "/b"),  # the second one was lost with the power
         (1, (1, 1), (1,), "/a"),  # and what was copied last, too
     ],
 )
-def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controller_has_it(
+def test_duplicate_logs_are_resolved_by_newness_and_assignment(
     place: int, one: tuple[int, ...], other: tuple[int, ...], served: str
 ) -> None:
     ground = LogDirMovesFixture()
@@ -321,7 +319,7 @@ def test_of_two_logs_that_nobody_else_has_the_newer_counts_or_where_the_controll
     assert ground.directory_names("/a" if served == "/b" else "/b") == ["stray"]
 
 
-def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_cleanly() -> None:
+def test_kept_future_log_is_synced_at_clean_shutdown() -> None:
     ground = LogDirMovesFixture()
     log = create_future_log(ground.log_dirs.directories[1], "t", 0, ID, LogConfig(), NOW_MS, TAG)
     log.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
@@ -333,12 +331,12 @@ def test_a_copy_that_stays_is_on_the_disk_whole_once_the_process_has_ended_clean
     assert f"/b/t-0.{TAG}-future/00000000000000000000.log" not in unsynced, "the next start believes it"
 
 
-def test_a_copy_that_was_lost_before_it_counted_costs_no_other_copy_its_files() -> None:
-    """Of two copies one counts; its directory fails while how far it is compacted is noted."""
+def test_future_log_lost_at_startup_keeps_the_other_future_log() -> None:
+    """One of two future logs is used; its directory fails while the cleaner offset is written."""
     ground = LogDirMovesFixture()
     copy(ground, 1, 1, 1)
     copy(ground, 2, 1, 1)
-    ground.log_dirs.directories[1].checkpoints.cleaner._is_synced = False  # a power cut might take the file
+    ground.log_dirs.directories[1].checkpoints.cleaner._is_synced = False  # a power failure might lose the file
     ground.break_disk(f"/b/{CLEANER_OFFSET_CHECKPOINT}")
     start(ground, 1)
     assert set(ground.log_dirs.offline) == {"/b"}

@@ -1,4 +1,4 @@
-"""Turns of moves between directories: who is next, and how little is looked at to know it."""
+"""Scheduling of moves between log directories: next move, and cost of finding it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def move(name: str, number: int = 0) -> LogDirMove:
 
 
 class MoveQueue:
-    """Moves by the letters of their names, and whose turn it is."""
+    """Moves by the letters of their names, with the scheduler."""
 
     def __init__(self, names: str) -> None:
         self.turns = MoveScheduler()
@@ -29,18 +29,18 @@ class MoveQueue:
             self.turns.add(self.moves[name])
 
     def next(self, now_ms: float = NOW_MS) -> str:
-        """Who is taken, and not put back yet; nothing where nobody is."""
+        """Return the next ready move, not rescheduled yet; empty where there is none."""
         found = self.turns.next_ready(now_ms, MOST)
         return "" if found is None else found.replica.topic
 
     def after(self, name: str, **now: Any) -> None:
-        """What its turn has made of it."""
+        """Reschedule a move with these fields."""
         for key, value in now.items():
             setattr(self.moves[name], key, value)
         self.turns.reschedule(self.moves[name])
 
     def turn(self, now_ms: float = NOW_MS, **now: Any) -> str:
-        """A whole turn of the next one."""
+        """Take and reschedule the next move."""
         name = self.next(now_ms)
         if name:
             self.after(name, **now)
@@ -50,12 +50,12 @@ class MoveQueue:
         return "".join(self.turn(now_ms, **now) for _ in range(count))
 
 
-def test_new_ones_begin_by_their_names_as_many_as_may_be_and_take_turns() -> None:
+def test_new_moves_start_in_name_order_and_alternate() -> None:
     assert MoveQueue("dbca").turns_of(7) == "abababa"
 
 
 @pytest.mark.parametrize(("why", "gone"), [("asked", {"assignment_sent_ms": 5.0}), ("held up", {"is_blocked": True})])
-def test_who_waits_for_the_controller_or_for_a_disk_makes_room(why: str, gone: dict[str, Any]) -> None:
+def test_blocked_or_unassigned_move_frees_its_slot(why: str, gone: dict[str, Any]) -> None:
     queue = MoveQueue("abcd")
     assert queue.turns_of(2) == "ab"
     assert queue.turn(**gone, not_before_ms=NOW_MS + 10) == "a", why
@@ -63,7 +63,7 @@ def test_who_waits_for_the_controller_or_for_a_disk_makes_room(why: str, gone: d
     assert queue.turns_of(3, NOW_MS + 10) == "acb"
 
 
-def test_who_goes_on_again_counts_again() -> None:
+def test_unblocked_move_takes_its_slot_again() -> None:
     queue = MoveQueue("abc")
     assert queue.turns_of(2) == "ab"
     queue.turn(is_blocked=True)
@@ -73,7 +73,7 @@ def test_who_goes_on_again_counts_again() -> None:
     assert "d" not in queue.turns_of(6)
 
 
-def test_who_was_put_off_is_not_looked_at_before_and_says_when() -> None:
+def test_postponed_move_is_not_ready_before_its_time() -> None:
     queue = MoveQueue("ab")
     assert queue.turns.next_due_ms() == float("inf")
     queue.turn(not_before_ms=NOW_MS + 100)
@@ -91,7 +91,7 @@ def changed(*places: tuple[str, int]) -> MetadataDelta:
     )
 
 
-def test_only_those_of_which_the_controller_was_asked_are_looked_at_when_it_has_spoken() -> None:
+def test_assignment_change_returns_only_moves_awaiting_it() -> None:
     queue = MoveQueue("abc")
     queue.turn(assignment_sent_ms=1.0, not_before_ms=NOW_MS + 900)
     queue.turn()
@@ -100,7 +100,7 @@ def test_only_those_of_which_the_controller_was_asked_are_looked_at_when_it_has_
     assert list(queue.turns.moves_awaiting_assignment(changed(("b", 0), ("a", 1)))) == []
 
 
-def test_who_is_woken_comes_at_once_and_once() -> None:
+def test_woken_move_is_ready_once() -> None:
     queue = MoveQueue("a")
     queue.turn(assignment_sent_ms=1.0, not_before_ms=NOW_MS + 900)
     for _ in range(2):
@@ -112,7 +112,7 @@ def test_who_is_woken_comes_at_once_and_once() -> None:
     assert queue.turn(NOW_MS + 1500) == "a"
 
 
-def test_who_is_woken_while_it_has_its_turn_waits_as_long_as_that_says() -> None:
+def test_move_woken_during_its_step_waits_for_its_new_time() -> None:
     queue = MoveQueue("a")
     assert queue.next() == "a"
     queue.turns.wake(queue.moves["a"])
@@ -121,7 +121,7 @@ def test_who_is_woken_while_it_has_its_turn_waits_as_long_as_that_says() -> None
     assert queue.next(NOW_MS + 5) == "a"
 
 
-def test_a_move_that_is_over_takes_nobodys_place() -> None:
+def test_removed_move_takes_no_slot() -> None:
     queue = MoveQueue("abc")
     queue.turns_of(2)
     assert queue.next() == "a"
@@ -131,7 +131,7 @@ def test_a_move_that_is_over_takes_nobodys_place() -> None:
     assert queue.turns_of(4) == "cbcb"
 
 
-def test_a_move_begun_anew_is_new() -> None:
+def test_move_replaced_by_new_one_starts_as_new() -> None:
     queue = MoveQueue("abc")
     queue.turn(assignment_sent_ms=1.0, not_before_ms=NOW_MS + 1)
     queue.turns_of(2)
@@ -144,7 +144,7 @@ def test_a_move_begun_anew_is_new() -> None:
     assert queue.turn() == "a"
 
 
-def test_a_move_that_is_given_up_and_begun_again_before_its_first_turn_waits_once() -> None:
+def test_move_cancelled_and_added_again_is_queued_once() -> None:
     queue = MoveQueue("abc")
     queue.turns_of(2)
     for _ in range(50):
@@ -156,7 +156,7 @@ def test_a_move_that_is_given_up_and_begun_again_before_its_first_turn_waits_onc
 
 
 class ComparisonCountingTopic(str):
-    """A name that counts how often it is held against another."""
+    """Name that counts its comparisons."""
 
     __slots__ = ()
     count = 0
@@ -172,7 +172,7 @@ class ComparisonCountingTopic(str):
     __hash__ = str.__hash__
 
 
-def test_a_turn_among_very_many_looks_at_a_few() -> None:
+def test_next_ready_among_many_moves_compares_few_names() -> None:
     turns = MoveScheduler()
     for number in range(20_000):
         turns.add(move(ComparisonCountingTopic(f"t{number:05}")))
@@ -181,7 +181,7 @@ def test_a_turn_among_very_many_looks_at_a_few() -> None:
         assert found is not None
         found.assignment_sent_ms, found.not_before_ms = NOW_MS, NOW_MS + 1000
         turns.reschedule(found)
-    for now_ms in (NOW_MS, NOW_MS + 1000):  # half of them have waited long enough then, all at once
+    for now_ms in (NOW_MS, NOW_MS + 1000):  # half of them are due by then, all at once
         ComparisonCountingTopic.count = 0
         found = turns.next_ready(now_ms, MOST if now_ms == NOW_MS else 0)
         assert found is not None

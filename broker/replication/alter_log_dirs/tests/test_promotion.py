@@ -1,4 +1,4 @@
-"""The table of what is next about a copy in another directory (R-342)."""
+"""Decision tables for future logs (R-342)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.broker.replication.alter_log_dirs.promotion import (
     ("near", "told", "asked_ago_ms", "wanted"),
     [
         (False, False, inf, PromotionStep.COPY),
-        (False, False, 0, PromotionStep.COPY),  # what has come since the controller was asked
+        (False, False, 0, PromotionStep.COPY),  # records appended since the controller was asked
         (False, True, 0, PromotionStep.COPY),
         (True, False, inf, PromotionStep.REQUEST_ASSIGNMENT),
         (True, False, 0, PromotionStep.WAIT),
@@ -29,7 +29,9 @@ from ottla.broker.replication.alter_log_dirs.promotion import (
         (True, True, inf, PromotionStep.SWAP),  # an earlier process had asked
     ],
 )
-def test_what_is_next(near: bool, told: bool, asked_ago_ms: float, wanted: PromotionStep) -> None:
+def test_next_promotion_step_by_lag_and_assignment(
+    near: bool, told: bool, asked_ago_ms: float, wanted: PromotionStep
+) -> None:
     assert next_promotion_step(near=near, is_assigned=told, asked_ago_ms=asked_ago_ms) is wanted
 
 
@@ -40,7 +42,7 @@ OLDER, SAME, NEWER = (3, 10), (3, 11), (4, 11)
     ("told", "newness", "current", "wanted"),
     [
         (False, SAME, SAME, FutureLogDecision.RESUME),
-        (False, NEWER, OLDER, FutureLogDecision.RESUME),  # the log was cut; the copy will be
+        (False, NEWER, OLDER, FutureLogDecision.RESUME),  # the current log was truncated; the future log will be
         (False, SAME, None, FutureLogDecision.KEEP),
         (True, SAME, None, FutureLogDecision.PROMOTE),
         (True, SAME, SAME, FutureLogDecision.PROMOTE),
@@ -48,7 +50,7 @@ OLDER, SAME, NEWER = (3, 10), (3, 11), (4, 11)
         (True, OLDER, SAME, FutureLogDecision.RESUME),  # Kafka takes it, and what it lacks is gone
     ],
 )
-def test_what_becomes_of_a_copy_that_was_left(
+def test_decide_future_log_by_assignment_and_newness(
     told: bool, newness: tuple[int, int], current: tuple[int, int] | None, wanted: FutureLogDecision
 ) -> None:
     assert decide_future_log(is_assigned=told, newness=newness, current=current) is wanted
@@ -57,13 +59,13 @@ def test_what_becomes_of_a_copy_that_was_left(
 @pytest.mark.parametrize(
     ("told", "current", "wanted"),
     [
-        (True, None, FutureLogDecision.KEEP),  # Kafka takes it, and what the log had besides is gone
+        (True, None, FutureLogDecision.KEEP),  # Kafka uses it, and further records of the current log are gone
         (True, SAME, FutureLogDecision.PROMOTE),
         (False, None, FutureLogDecision.KEEP),
         (False, SAME, FutureLogDecision.RESUME),
     ],
 )
-def test_a_copy_does_not_count_while_only_a_log_that_may_be_seen_again_has_all(
+def test_decide_future_log_keeps_it_when_only_copy_elsewhere_may_return(
     told: bool, current: tuple[int, int] | None, wanted: FutureLogDecision
 ) -> None:
     assert decide_future_log(is_assigned=told, newness=SAME, current=current, only_here=True) is wanted

@@ -1,4 +1,4 @@
-"""A follower's side of a Fetch, rule by rule (R-310 to R-322): what is asked, in which session, what rows want done."""
+"""Fetch requests and sessions of a follower (R-310 to R-322)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def session(request: FetchRequest | None) -> tuple[int, int]:
     return request.session_id, request.session_epoch
 
 
-def test_the_fields_of_a_followers_fetch() -> None:
+def test_build_fetch_fills_request_fields() -> None:
     """R-313."""
     request = following(A).build_fetch(0)
     assert request is not None
@@ -81,7 +81,7 @@ def test_the_fields_of_a_followers_fetch() -> None:
     assert request.topics[0].partitions[0].high_watermark == 2**63 - 1
 
 
-def test_partitions_of_a_topic_stand_together_however_they_came() -> None:
+def test_build_fetch_groups_partitions_by_topic() -> None:
     request = following(A, C, B).build_fetch(0)
     assert request is not None
     assert [(t.topic_id, [p.partition for p in t.partitions]) for t in request.topics] == [
@@ -90,15 +90,15 @@ def test_partitions_of_a_topic_stand_together_however_they_came() -> None:
     ]
 
 
-def test_nothing_to_fetch_asks_nothing_and_looks_again_a_second_later() -> None:
+def test_build_fetch_without_partitions_returns_none_and_retries_after_1_s() -> None:
     """R-314."""
     nobody = following()
     assert nobody.build_fetch(0) is None
     assert nobody.next_fetch_ms(50) == 1050
 
 
-def test_a_session_names_only_what_changed_and_what_is_gone() -> None:
-    """KIP-227: epochs count up from 1 once the leader gave an id."""
+def test_incremental_fetch_names_changed_and_forgotten_partitions() -> None:
+    """KIP-227: epochs count up from 1 once the leader assigned an id."""
     ours = following(A, B)
     assert session(ours.build_fetch(0)) == (0, 0)
     found = ours.process_response(answer((A, row()), (B, row(1)), session=9), 0)
@@ -115,7 +115,7 @@ def test_a_session_names_only_what_changed_and_what_is_gone() -> None:
     assert ours.process_response(answer((B, row(1)), session=9), 0) == [AppendOutcome(B, b"batches", 90, 12)]
 
 
-def test_session_epochs_wrap_to_one() -> None:
+def test_session_epoch_wraps_to_one() -> None:
     ours = following(A)
     ours.build_fetch(0)
     ours.process_response(answer((A, row()), session=9), 0)
@@ -126,7 +126,7 @@ def test_session_epochs_wrap_to_one() -> None:
         ours.process_response(answer(session=9), 0)
 
 
-def test_a_leader_without_sessions_is_asked_for_everything_each_time() -> None:
+def test_leader_without_sessions_gets_full_requests() -> None:
     ours = following(A, B)
     for _ in range(2):
         request = ours.build_fetch(0)
@@ -137,7 +137,7 @@ def test_a_leader_without_sessions_is_asked_for_everything_each_time() -> None:
 
 
 def open_session(*keys: PartitionKey) -> FollowerFetchState:
-    """Everything in session 9, the second request under way."""
+    """Return a state with all partitions in session 9 and the second request under way."""
     ours = following(*keys)
     ours.build_fetch(0)
     ours.process_response(answer(*((k, row(k[1])) for k in keys), session=9), 0)
@@ -156,10 +156,8 @@ def open_session(*keys: PartitionKey) -> FollowerFetchState:
         (ErrorCode.UNKNOWN_SERVER_ERROR, (9, 0), 20),
     ],
 )
-def test_an_error_over_the_whole_answer_begins_a_session_anew(
-    code: ErrorCode, next_session: tuple[int, int], wait_ms: int
-) -> None:
-    """R-315: a full request under the old id closes what was open; two errors are worth no delay."""
+def test_top_level_error_starts_new_session(code: ErrorCode, next_session: tuple[int, int], wait_ms: int) -> None:
+    """R-315: a full request under the old id closes the open session; two errors need no delay."""
     ours = open_session(A, B)
     assert ours.process_response(answer((A, row()), error=code, session=9), 50) == []
     assert ours.next_fetch_ms(50) == 50 + wait_ms
@@ -169,7 +167,7 @@ def test_an_error_over_the_whole_answer_begins_a_session_anew(
     assert (session(request), asked(request), forgotten(request)) == (next_session, [A, B], [])
 
 
-def test_a_lost_request_delays_everything_and_begins_anew() -> None:
+def test_connection_failure_backs_off_and_starts_new_session() -> None:
     ours, now = open_session(A), 50
     for pause in (20, 40, 80, 160, 320, 640, 1000, 1000):
         ours.on_connection_failure(now)
@@ -182,7 +180,7 @@ def test_a_lost_request_delays_everything_and_begins_anew() -> None:
     assert ours.next_fetch_ms(now) == now + 20, "it had been reached"
 
 
-def test_what_the_leader_does_not_know_yet_is_asked_for_soon_and_then_less_and_less() -> None:
+def test_unknown_leader_epoch_backs_off_exponentially() -> None:
     ours, now = following(A), 0
     for pause in (20, 40, 80, 160, 320, 640, 1000, 1000):
         assert asked(ours.build_fetch(now)) == [A]
@@ -203,14 +201,14 @@ def test_what_the_leader_does_not_know_yet_is_asked_for_soon_and_then_less_and_l
 
 
 @pytest.mark.parametrize("rows", [[A], [A, B, C], []], ids=["too few", "too many", "none"])
-def test_a_full_answer_holds_exactly_what_was_asked(rows: list[PartitionKey]) -> None:
+def test_full_response_with_other_partitions_is_refused(rows: list[PartitionKey]) -> None:
     ours = following(A, B)
     ours.build_fetch(0)
     assert ours.process_response(answer(*((k, row(k[1])) for k in rows), session=9), 0) == []
     assert session(ours.build_fetch(0)) == (0, 0)
 
 
-def test_an_incremental_answer_with_a_stranger_ends_the_session() -> None:
+def test_incremental_response_with_unknown_partition_ends_session() -> None:
     ours = open_session(A)
     assert ours.process_response(answer((A, row()), (C, row()), session=9), 0) == []
     again = ours.build_fetch(0)
@@ -234,8 +232,10 @@ ROWS: list[tuple[PartitionData, list[FetchOutcome], float | None]] = [
 
 
 @pytest.mark.parametrize(("data", "outcomes", "asked_again_ms"), ROWS, ids=lambda x: str(getattr(x, "error_code", "")))
-def test_what_a_row_wants_done(data: PartitionData, outcomes: list[FetchOutcome], asked_again_ms: float | None) -> None:
-    """R-316: what is handed out, or fenced, is not asked again by itself; every other error waits."""
+def test_partition_response_determines_outcome_and_delay(
+    data: PartitionData, outcomes: list[FetchOutcome], asked_again_ms: float | None
+) -> None:
+    """R-316: a row that is handed out or fenced is not requested again by itself; every other error waits."""
     ours = following(A)
     ours.build_fetch(0)
     assert ours.process_response(answer((A, data)), 0) == outcomes
@@ -245,7 +245,7 @@ def test_what_a_row_wants_done(data: PartitionData, outcomes: list[FetchOutcome]
 
 
 @pytest.mark.parametrize("why", ["fenced", "broken"])
-def test_a_fenced_or_broken_partition_is_silent_until_its_leader_epoch_changes(why: str) -> None:
+def test_fenced_or_failed_partition_is_not_fetched_until_new_epoch(why: str) -> None:
     ours = following(A)
     ours.build_fetch(0)
     ours.process_response(
@@ -261,19 +261,19 @@ def test_a_fenced_or_broken_partition_is_silent_until_its_leader_epoch_changes(w
     assert ours.next_fetch_ms(0) == 0
 
 
-def test_while_the_shell_works_there_is_nothing_to_ask() -> None:
+def test_partition_being_appended_is_not_fetched() -> None:
     ours = following(A)
     ours.build_fetch(0)
     ours.process_response(answer((A, row())), 0)
     assert ours.next_fetch_ms(0) == 1000
 
 
-def test_an_incremental_answer_may_tell_of_all_the_session_holds() -> None:
+def test_incremental_response_may_contain_all_session_partitions() -> None:
     ours = open_session(A, B)
     assert len(ours.process_response(answer((A, row()), (B, row(1)), session=9), 0)) == 2
 
 
-def test_a_delayed_partition_leaves_the_session_and_comes_back_as_new() -> None:
+def test_delayed_partition_is_forgotten_and_added_again() -> None:
     """R-314."""
     ours = open_session(A, B)
     ours.process_response(answer(session=9), 0)
@@ -285,8 +285,8 @@ def test_a_delayed_partition_leaves_the_session_and_comes_back_as_new() -> None:
     assert (asked(back), forgotten(back)) == ([B], [])
 
 
-def test_a_row_about_another_offset_or_epoch_or_partition_is_left_out() -> None:
-    """R-315: metadata or a truncation came between."""
+def test_partition_response_for_other_offset_or_epoch_is_ignored() -> None:
+    """R-315: a metadata change or a truncation came between."""
     for change in ("offset", "epoch", "gone"):
         ours = following(A)
         ours.build_fetch(0)
@@ -300,7 +300,7 @@ def test_a_row_about_another_offset_or_epoch_or_partition_is_left_out() -> None:
         assert ours.process_response(answer((A, row())), 0) == []
 
 
-def test_the_same_epoch_again_leaves_the_fetcher_alone() -> None:
+def test_add_partition_in_same_epoch_keeps_fetch_offset() -> None:
     """R-317."""
     ours = following(A)
     ours.add_partition(A, 5, 0, -1, 0)
@@ -334,7 +334,7 @@ def test_the_same_epoch_again_leaves_the_fetcher_alone() -> None:
         "missing here, end",
     ],
 )
-def test_where_a_diverged_log_is_cut(
+def test_compute_truncation_by_leader_and_local_epoch_end(
     leader: tuple[int, int], own: tuple[int, int], log_end: int, cut: OffsetTruncationState
 ) -> None:
     """R-320."""
@@ -343,10 +343,10 @@ def test_where_a_diverged_log_is_cut(
 
 @pytest.mark.parametrize("at_once", [MAX_NEW_PARTITIONS_PER_REQUEST, 2])
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_the_leader_is_told_what_there_is_and_no_more(
+def test_random_changes_keep_leaders_session_equal_to_follower_state(
     seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session that is only told of changes ends where telling everything would, in as many requests as it takes."""
+    """A session with incremental requests ends in the state of full requests, in as many requests as it takes."""
     monkeypatch.setattr("ottla.broker.replication.fetcher.fetch_state.MAX_NEW_PARTITIONS_PER_REQUEST", at_once)
     rng = random.Random(seed)
     keys = [(topic, n) for topic in (TOPIC, OTHER) for n in range(4)]

@@ -1,4 +1,4 @@
-"""A follower of very many partitions: its requests stay small, and the leader is told of all of them all the same."""
+"""Follower of very many partitions: small requests that add up to a session with all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.wire.errors import ErrorCode
 MANY = [(TOPIC, n) for n in range(2003)]
 
 
-def test_very_many_are_named_in_several_requests_and_nothing_is_waited_for_before_the_last() -> None:
+def test_many_new_partitions_are_named_in_several_requests_without_wait() -> None:
     machine = following(*MANY)
     named: list[PartitionKey] = []
     for number, waits in enumerate((0, 0, 500)):
@@ -33,7 +33,7 @@ def test_very_many_are_named_in_several_requests_and_nothing_is_waited_for_befor
     assert named == MANY
 
 
-def test_what_is_in_the_session_is_told_and_forgotten_at_once_however_many_are_new() -> None:
+def test_changed_and_forgotten_partitions_precede_many_new_ones() -> None:
     machine = following(A, B)
     machine.process_response(answer((A, row()), (B, row(1)), session=9), 0)
     machine.build_fetch(0)
@@ -47,7 +47,7 @@ def test_what_is_in_the_session_is_told_and_forgotten_at_once_however_many_are_n
     assert forgotten(request) == [B], "it is being worked on"
 
 
-def test_who_keeps_no_sessions_is_told_of_very_many_at_once() -> None:
+def test_leader_without_sessions_gets_many_partitions_at_once() -> None:
     machine = following(*MANY)
     first = asked(machine.build_fetch(0))
     machine.process_response(answer(*[(key, row(key[1], ErrorCode.UNKNOWN_LEADER_EPOCH)) for key in first]), 0)

@@ -1,4 +1,4 @@
-"""Which fetcher follows a partition, and for how long one lives (R-310, R-317)."""
+"""Assignment of partitions to fetchers, and the lifetime of a fetcher (R-310, R-317)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 
 
-# As `Utils.abs(31 * topic.hashCode() + partition) % count` of a JVM has them.
+# As `Utils.abs(31 * topic.hashCode() + partition) % count` of a JVM gives them.
 @pytest.mark.behaviour("R-310")
 @pytest.mark.parametrize(
     ("topic", "partition", "count", "wanted"),
@@ -36,19 +36,17 @@ from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerR
         ("__consumer_offsets", 0, 4, 3),  # -16741367
         ("__consumer_offsets", 49, 7, 6),
         ("zzzzzz", 5, 7, 6),  # 215480901
-        ("polygenelubricants", 0, 7, 0),  # -2147483648, whose absolute value Java has not
+        ("polygenelubricants", 0, 7, 0),  # -2147483648, without an absolute value in Java
         ("polygenelubricants", 1, 7, 1),
         ("polygenelubricants", 49, 4, 3),
     ],
 )
-def test_a_partition_goes_to_the_fetcher_that_javas_hash_of_it_names(
-    topic: str, partition: int, count: int, wanted: int
-) -> None:
+def test_fetcher_index_equals_hash_of_jvm(topic: str, partition: int, count: int, wanted: int) -> None:
     assert fetcher_index(topic, partition, count) == wanted
 
 
 class FollowingNode(HandlerFixture):
-    """A node whose partitions follow; nobody it could follow is up."""
+    """Node with follower partitions and no reachable leader."""
 
     def __init__(self, **settings: str) -> None:
         super().__init__()
@@ -74,7 +72,7 @@ class FollowingNode(HandlerFixture):
 
     @property
     def running(self) -> list[tuple[int, int]]:
-        """Leaders, each with the number of its fetcher."""
+        """Return (leader, fetcher number) of the running fetchers."""
         return sorted(self.fetchers._fetchers)
 
     def follower(self, name: str, partitions: int = 1) -> Any:
@@ -84,7 +82,7 @@ class FollowingNode(HandlerFixture):
         return [self.hosted.replicas[name, number] for number in range(partitions)]
 
 
-def test_the_settings_say_how_many_there_are_for_a_leader_and_how_long_each_waits() -> None:
+def test_fetcher_count_and_limits_come_from_settings() -> None:
     node = FollowingNode(num_replica_fetchers="4", replica_socket_timeout_ms="4500", replica_fetch_wait_max_ms="123")
     for replica in node.follower("t", 3):
         node.fetchers.add_partition(replica, 2, 3)
@@ -97,7 +95,7 @@ def test_the_settings_say_how_many_there_are_for_a_leader_and_how_long_each_wait
     assert world.metadata_version() == OLDEST_METADATA_VERSION, "where nothing is said"
 
 
-def test_one_that_nobody_needs_any_more_ends_and_leaders_have_their_own() -> None:
+def test_fetcher_without_partitions_is_stopped() -> None:
     node = FollowingNode()
     first, second = node.follower("t", 2)
     node.fetchers.add_partition(first, 2, 3)
@@ -115,7 +113,7 @@ def test_one_that_nobody_needs_any_more_ends_and_leaders_have_their_own() -> Non
     assert node.running == []
 
 
-def test_the_same_again_changes_nothing_and_a_replica_made_anew_takes_the_place_of_the_old() -> None:
+def test_add_partition_again_keeps_fetcher_and_new_replica_replaces_old() -> None:
     node = FollowingNode()
     (replica,) = node.follower("t")
     node.fetchers.add_partition(replica, 2, 3)
@@ -129,7 +127,7 @@ def test_the_same_again_changes_nothing_and_a_replica_made_anew_takes_the_place_
     assert [*node.fetchers._fetchers[2, 0]._partitions.values()] == [anew]
 
 
-def test_they_begin_with_run_whether_known_before_or_after_and_end_with_it() -> None:
+def test_run_starts_all_fetchers_and_stops_them_at_its_end() -> None:
     node = FollowingNode()
     first, second = (node.follower(name)[0] for name in ("t", "u"))
 
@@ -156,7 +154,7 @@ def test_they_begin_with_run_whether_known_before_or_after_and_end_with_it() -> 
 
 @pytest.mark.behaviour("R-317")
 @pytest.mark.parametrize(("epoch", "end"), [(-1, 6), (0, 12), (3, 12)])
-def test_a_log_that_knows_no_epoch_of_its_own_is_believed_up_to_its_high_watermark(epoch: int, end: int) -> None:
+def test_log_without_leader_epochs_is_truncated_to_high_watermark(epoch: int, end: int) -> None:
     node = FollowingNode()
     (replica,) = node.follower("t")
     for _ in range(4):
@@ -167,7 +165,7 @@ def test_a_log_that_knows_no_epoch_of_its_own_is_believed_up_to_its_high_waterma
     assert node.failed == []
 
 
-def test_a_disk_that_does_not_let_a_log_be_cut_is_told_and_nothing_is_followed() -> None:
+def test_truncation_error_reports_log_directory_and_adds_no_partition() -> None:
     node = FollowingNode()
     (replica,) = node.follower("t")
     replica.log.append_as_leader(make_batch(10), -1, NOW_MS)
@@ -178,7 +176,7 @@ def test_a_disk_that_does_not_let_a_log_be_cut_is_told_and_nothing_is_followed()
     assert node.running == []
 
 
-def test_the_follower_throttle_names_the_partition_and_counts_what_comes() -> None:
+def test_follower_throttle_checks_partition_and_records_bytes() -> None:
     node = FollowingNode()
     (replica,) = node.follower("t")
     named: list[tuple[str, int]] = []

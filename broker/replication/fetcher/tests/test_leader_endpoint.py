@@ -1,4 +1,4 @@
-"""What brokers speak with each other, by the level of the metadata and the settings (R-311 to R-313)."""
+"""Protocol between brokers by metadata version and settings (R-311 to R-313)."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from ottla.wire.messages.fetch import FetchRequest
         (30, 18, 11),
     ],
 )
-def test_the_level_of_the_metadata_fixes_the_versions(level: int, fetch: int, list_offsets: int) -> None:
+def test_metadata_version_determines_request_versions(level: int, fetch: int, list_offsets: int) -> None:
     assert (fetch_version(level), list_offsets_version(level)) == (fetch, list_offsets)
 
 
 @pytest.mark.behaviour("R-313")
-def test_each_limit_of_a_fetch_is_a_setting_of_its_own() -> None:
+def test_fetch_limits_come_from_their_settings() -> None:
     names = {"wait.max.ms": 11, "min.bytes": 22, "response.max.bytes": 33, "max.bytes": 44, "backoff.ms": 55}
     config = NodeConfig({f"replica.fetch.{name}": str(value) for name, value in names.items()}, "/a", 1)
     assert fetch_limits_of(config) == ReplicaFetchLimits(
@@ -58,7 +58,7 @@ def test_each_limit_of_a_fetch_is_a_setting_of_its_own() -> None:
 
 
 class SilentStream:
-    """A connection nobody answers on."""
+    """Connection without responses."""
 
     peer, local = "h2", ("h1", 9092)
 
@@ -90,7 +90,7 @@ def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> Node
 
 
 @pytest.mark.behaviour("R-311")
-def test_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answer_is_waited_for_so_long() -> None:
+def test_first_request_is_fetch_without_api_versions_and_times_out() -> None:
     silent = SilentStream()
 
     async def connect(host: str, port: int) -> SilentStream:
@@ -110,7 +110,7 @@ def test_the_first_request_on_a_connection_is_the_fetch_itself_and_its_answer_is
     assert silent.closed
 
 
-def test_a_leader_that_does_not_take_the_connection_is_waited_for_no_longer() -> None:
+def test_connect_timeout_raises_os_error() -> None:
     async def connect(host: str, port: int) -> SilentStream:
         await trio.sleep_forever()
         raise AssertionError
@@ -123,7 +123,7 @@ def test_a_leader_that_does_not_take_the_connection_is_waited_for_no_longer() ->
     run_virtual(story)
 
 
-def test_a_leader_of_whom_no_address_is_known_is_named() -> None:
+def test_leader_without_address_raises_disconnected() -> None:
     async def story() -> None:
         with pytest.raises(Disconnected, match="broker 2"):
             await a_line(None, None).call(FetchRequest(), 18)
@@ -131,7 +131,7 @@ def test_a_leader_of_whom_no_address_is_known_is_named() -> None:
     run_virtual(story)
 
 
-def test_hanging_up_closes_what_is_open() -> None:
+def test_close_closes_the_connection() -> None:
     silent = SilentStream()
 
     async def connect(host: str, port: int) -> SilentStream:

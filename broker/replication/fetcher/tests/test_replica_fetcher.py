@@ -1,6 +1,4 @@
-"""What a follower does beside taking records: how it cuts answers up, how soon it asks, and what it does when nobody
-answers (R-311 to R-322).
-"""
+"""Replica fetcher: split of responses, pace of requests, and unreachable leaders (R-311 to R-322)."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsRequest
 
 
 def a_batch(size_bytes: int, epoch: int = 3) -> bytes:
-    """As much of one as is looked at: its length and its leader epoch."""
+    """Return the header fields that are read: length and leader epoch."""
     return struct.pack(">qii", 0, size_bytes - 12, epoch) + bytes(size_bytes - 16)
 
 
@@ -53,7 +51,7 @@ SMALL, BIG = 100, 100_000
         pytest.param(a_batch(61)[:8] + b"\xff\xff\xff\xff" + bytes(80), [92], id="a negative length"),
     ],
 )
-def test_an_answer_is_taken_in_pieces_of_whole_batches_of_no_later_epoch(raw: bytes, sizes: list[int]) -> None:
+def test_split_batches_returns_whole_batches_up_to_leader_epoch(raw: bytes, sizes: list[int]) -> None:
     assert [len(piece) for piece in split_batches(raw, 3)] == sizes
 
 
@@ -61,7 +59,7 @@ def test_an_answer_is_taken_in_pieces_of_whole_batches_of_no_later_epoch(raw: by
 
 
 class UnansweredFetcher:
-    """A fetcher whose leader answers no request; what it is asked is noted with the time."""
+    """Fetcher with a leader that answers no request; requests are recorded with their time."""
 
     def __init__(self) -> None:
         env: Any = VirtualEnv()
@@ -90,9 +88,7 @@ class UnansweredFetcher:
 
 
 @pytest.mark.parametrize(("known", "waits_s"), [(1, 0.02), (50, 0.02), (99, 0.02), (199, 0.04), (999, 0.2)])
-def test_a_request_without_a_new_partition_is_broken_off_soon_and_later_where_many_are_followed(
-    known: int, waits_s: float
-) -> None:
+def test_fetch_is_cancelled_to_add_a_partition_after_a_delay(known: int, waits_s: float) -> None:
     async def story() -> None:
         slow = UnansweredFetcher()
         slow.follow(*range(known))
@@ -111,10 +107,10 @@ def test_a_request_without_a_new_partition_is_broken_off_soon_and_later_where_ma
     run_virtual(story)
 
 
-# ---------------------------------------------------------------------- nobody answers
+# ---------------------------------------------------------------------- unreachable leaders
 
 
-def test_a_leader_that_cannot_be_reached_is_told_once_until_it_answers_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_leader_is_logged_once_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
     brokers = BrokerCluster(2)
 
     def told() -> int:
@@ -138,8 +134,8 @@ def test_a_leader_that_cannot_be_reached_is_told_once_until_it_answers_again(cap
 
 
 class OutOfRangeScenario:
-    """Broker 2 has nothing, and the leader's log starts behind that: it asks where that lies. What is asked is noted
-    with the time, and fails as often as there are failures.
+    """Broker 2 has an empty log, and the leader's log starts after it: the fetcher requests the leader's offsets.
+    Requests are recorded with their time, and fail as often as there are failures.
     """
 
     def __init__(self, failures: list[Exception]) -> None:
@@ -174,7 +170,7 @@ class OutOfRangeScenario:
 
 @pytest.mark.behaviour("R-322")
 @pytest.mark.parametrize("failure", [OSError("reset"), WireError("nonsense")])
-def test_where_the_leader_does_not_say_where_its_log_lies_everything_asked_of_it_waits(failure: Exception) -> None:
+def test_list_offsets_failure_delays_all_fetches_from_that_leader(failure: Exception) -> None:
     asked = OutOfRangeScenario([failure, failure])
 
     async def story() -> None:
@@ -191,7 +187,7 @@ def test_where_the_leader_does_not_say_where_its_log_lies_everything_asked_of_it
 
 
 @pytest.mark.behaviour("R-322")
-def test_where_the_leader_refuses_to_say_it_only_that_partition_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_list_offsets_error_delays_only_that_partition(caplog: pytest.LogCaptureFixture) -> None:
     asked = OutOfRangeScenario([ProtocolError(E.UNKNOWN_SERVER_ERROR, "no")])
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""What a follower has after an answer it took in part only, or before a sync: it asks from there, and not beyond."""
+"""Fetch offset of a follower after a partly appended response or before a sync."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ END = 8
 
 
 def asked_from(leader: ScriptedLeaderFetcher) -> list[int]:
-    """Where each request that named the partition began."""
+    """Return the fetch offset of each request that named the partition."""
     return [sent.partitions[0].fetch_offset for sent in leader.sent if 0 in sent.partitions]
 
 
 def what_is_there(leader: ScriptedLeaderFetcher, size_bytes: int) -> Callable[[], Awaitable[Any]]:
-    """A leader whose log ends at `END`, a record a batch."""
+    """Return the response of a leader with a log that ends at `END`, one record per batch."""
 
     async def answer() -> ScriptedResponse:
         at = asked_from(leader)[-1]
@@ -62,15 +62,15 @@ def catches_up(leader: ScriptedLeaderFetcher) -> None:
     leader.run(story)
 
 
-def test_damage_in_the_middle_of_an_answer_is_asked_for_again_from_where_the_log_ends() -> None:
-    """Its first batches are in the log: who asked for them again would refuse what comes, and be silent for good."""
+def test_corrupt_batch_in_response_is_fetched_again_from_log_end() -> None:
+    """Its first batches are in the log: a second fetch of them would be refused and stop the follower for good."""
     damaged = bytearray(b"".join(leader_batch(n, size_bytes=100_000) for n in range(END)))
     damaged[-1] ^= 0xFF
     catches_up(following([[partition_data(0, bytes(damaged), high=END)]]))
 
 
 @pytest.mark.parametrize("settings", [{}, {"flush_messages": 1}])
-def test_an_error_that_passes_in_the_middle_of_an_answer_is_one(settings: dict[str, int]) -> None:
+def test_transient_error_in_response_is_retried_from_log_end(settings: dict[str, int]) -> None:
     leader = following([], **settings)
     writes = 0
 
@@ -83,7 +83,7 @@ def test_an_error_that_passes_in_the_middle_of_an_answer_is_one(settings: dict[s
     catches_up(leader)
 
 
-def test_a_sync_that_is_short_of_descriptors_is_made_again_before_anything_is_asked_for() -> None:
+def test_sync_short_of_descriptors_is_retried_before_next_fetch() -> None:
     leader = following([], size_bytes=1, flush_messages=1)
     left = [OSError(errno.EMFILE, "no more")]
 
@@ -97,7 +97,7 @@ def test_a_sync_that_is_short_of_descriptors_is_made_again_before_anything_is_as
     assert set(asked_from(leader)) == {0, END}
 
 
-def test_a_sync_that_fails_for_a_while_is_tried_once_a_second_whatever_else_is_followed() -> None:
+def test_failing_sync_is_retried_once_a_second() -> None:
     leader = ScriptedLeaderFetcher(flush_messages=1)
     leader.log().append_as_follower(leader_batch(0), 0)
     tried: list[float] = []
@@ -126,7 +126,7 @@ def test_a_sync_that_fails_for_a_while_is_tried_once_a_second_whatever_else_is_f
 
 
 def unsynced() -> ScriptedLeaderFetcher:
-    """What a killed process left in the page cache, found by the next one."""
+    """Return a log that a killed process left in the page cache, loaded by the next one."""
     leader = following([], size_bytes=1, flush_messages=1)
     leader.log().append_as_follower(b"".join(leader_batch(n) for n in range(5)), 0)
     found = leader.log()
@@ -135,8 +135,8 @@ def unsynced() -> ScriptedLeaderFetcher:
     return leader
 
 
-def test_what_a_killed_process_left_unsynced_is_on_the_disk_before_it_is_promised() -> None:
-    """Whoever asks for an offset says that it keeps what is before it, where ``flush.messages`` says so."""
+def test_unsynced_log_of_killed_process_is_synced_before_first_fetch() -> None:
+    """A fetch from an offset promises to keep the records before it, where ``flush.messages`` is set."""
     leader = unsynced()
     leader.add_partitions()
 
@@ -150,7 +150,7 @@ def test_what_a_killed_process_left_unsynced_is_on_the_disk_before_it_is_promise
     leader.run(story)
 
 
-def test_nor_is_it_promised_under_another_epoch_that_begins_during_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsynced_log_is_synced_before_fetch_in_a_new_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     leader = unsynced()
     real: Any = leader.env.in_thread
 
@@ -174,7 +174,9 @@ def test_nor_is_it_promised_under_another_epoch_that_begins_during_the_sync(monk
 
 
 @pytest.mark.parametrize("answer", [{"diverging_epoch": EpochEndOffset(2, 3)}, {"error_code": E.OFFSET_OUT_OF_RANGE}])
-def test_while_a_log_is_cut_the_others_are_followed(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncation_of_one_log_does_not_block_other_partitions(
+    answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, **answer), partition_data(1)])
     batch = build_batch([NewRecord(None, b"", 0)] * 5, producer_id=7, producer_epoch=0, base_sequence=0)
     leader.log().append_as_follower(batch, 0)

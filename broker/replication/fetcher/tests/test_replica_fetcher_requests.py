@@ -1,4 +1,4 @@
-"""What a follower asks its leader for, and how soon (R-310 to R-316, R-341)."""
+"""Fetch requests of a follower and their pace (R-310 to R-316, R-341)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.wire.errors import ErrorCode as E
 from ottla.wire.errors import WireError
 from ottla.wire.messages.fetch import ReplicaState
 
-# ---------------------------------------------------------------------- what is sent
+# ---------------------------------------------------------------------- requests
 
 
 @pytest.mark.behaviour("R-313")
@@ -25,9 +25,7 @@ from ottla.wire.messages.fetch import ReplicaState
         (30, 18, -1, ReplicaState(1, 70)),
     ],
 )
-def test_who_asks_is_said_where_the_version_has_it(
-    level: int, version: int, replica_id: int, state: ReplicaState
-) -> None:
+def test_fetch_names_replica_id_by_version(level: int, version: int, replica_id: int, state: ReplicaState) -> None:
     leader = ScriptedLeaderFetcher(level=level)
     leader.add_partitions()
 
@@ -39,7 +37,7 @@ def test_who_asks_is_said_where_the_version_has_it(
     leader.run(story)
 
 
-def test_a_broker_that_registers_again_asks_under_its_new_epoch() -> None:
+def test_fetch_after_broker_registration_has_new_broker_epoch() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions()
 
@@ -52,7 +50,7 @@ def test_a_broker_that_registers_again_asks_under_its_new_epoch() -> None:
     leader.run(story)
 
 
-def test_what_was_written_since_it_is_followed_is_not_asked_for_again() -> None:
+def test_fetch_starts_at_log_end_offset() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions()
     leader.log().append_as_follower(leader_batch(0, 5), 0)
@@ -65,7 +63,7 @@ def test_what_was_written_since_it_is_followed_is_not_asked_for_again() -> None:
     leader.run(story)
 
 
-def test_what_is_followed_no_more_is_forgotten_at_the_leader_but_not_for_a_replica_of_the_past() -> None:
+def test_removed_partition_is_forgotten_unless_replica_was_replaced() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions(0, 1)
 
@@ -87,7 +85,7 @@ def test_what_is_followed_no_more_is_forgotten_at_the_leader_but_not_for_a_repli
     leader.run(story)
 
 
-def test_one_that_is_stopped_before_it_begins_asks_for_nothing() -> None:
+def test_fetcher_stopped_before_run_sends_no_request() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions()
     leader.fetcher.stop()
@@ -99,7 +97,7 @@ def test_one_that_is_stopped_before_it_begins_asks_for_nothing() -> None:
     assert leader.sent == []
 
 
-def test_one_that_is_stopped_asks_for_nothing_more_and_hangs_up() -> None:
+def test_stopped_fetcher_sends_no_request_and_closes_connection() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions()
 
@@ -113,7 +111,7 @@ def test_one_that_is_stopped_asks_for_nothing_more_and_hangs_up() -> None:
 
 
 @pytest.mark.behaviour("R-341")
-def test_who_is_behind_is_held_back_while_too_much_came_of_those_who_may_be() -> None:
+def test_throttled_partitions_are_left_out_while_quota_is_exceeded() -> None:
     leader = ScriptedLeaderFetcher(
         [
             partition_data(0, leader_batch(0), high=9),
@@ -140,11 +138,11 @@ def test_who_is_behind_is_held_back_while_too_much_came_of_those_who_may_be() ->
     leader.run(story)
 
 
-# ---------------------------------------------------------------------- how soon
+# ---------------------------------------------------------------------- pace
 
 
 def in_doubt(leader: ScriptedLeaderFetcher) -> None:
-    """It led, and what it took then lies above its high watermark."""
+    """Make the replica a former leader with records above its high watermark."""
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.replica().end_at_demotion = 5
 
@@ -153,7 +151,7 @@ def waits(leader: ScriptedLeaderFetcher) -> list[int]:
     return [sent.request.max_wait_ms for sent in leader.sent]
 
 
-def test_who_must_know_what_is_committed_asks_every_ten_milliseconds_for_a_second() -> None:
+def test_uncertain_high_watermark_fetches_every_10_ms_for_a_second() -> None:
     leader = ScriptedLeaderFetcher()
     in_doubt(leader)
     leader.add_partitions()
@@ -169,7 +167,7 @@ def test_who_must_know_what_is_committed_asks_every_ten_milliseconds_for_a_secon
     leader.run(story)
 
 
-def test_once_it_knows_it_waits_as_long_as_others() -> None:
+def test_known_high_watermark_restores_max_wait() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, high=3)], [partition_data(0, high=5)])
     in_doubt(leader)
     leader.add_partitions()
@@ -182,7 +180,7 @@ def test_once_it_knows_it_waits_as_long_as_others() -> None:
     leader.run(story)
 
 
-def test_another_partition_in_doubt_has_all_of_them_asked_for_so() -> None:
+def test_uncertain_partition_shortens_wait_of_all_partitions() -> None:
     leader = ScriptedLeaderFetcher()
     in_doubt(leader)
     leader.add_partitions(0, 1)
@@ -197,7 +195,7 @@ def test_another_partition_in_doubt_has_all_of_them_asked_for_so() -> None:
     leader.run(story)
 
 
-def test_with_nobody_to_ask_for_it_looks_again_after_a_second_and_at_once_when_there_is_somebody() -> None:
+def test_fetcher_without_fetchable_partition_checks_after_a_second() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.FENCED_LEADER_EPOCH)])
     leader.add_partitions()
 
@@ -213,7 +211,7 @@ def test_with_nobody_to_ask_for_it_looks_again_after_a_second_and_at_once_when_t
 
 
 @pytest.mark.behaviour("R-316")
-def test_a_refused_row_waits_20_ms_and_twice_as_long_each_time() -> None:
+def test_partition_error_backs_off_from_20_ms_exponentially() -> None:
     leader = ScriptedLeaderFetcher(*([partition_data(0, error_code=E.UNKNOWN_LEADER_EPOCH)] for _ in range(3)))
     leader.add_partitions()
 
@@ -227,7 +225,7 @@ def test_a_refused_row_waits_20_ms_and_twice_as_long_each_time() -> None:
 
 @pytest.mark.behaviour("R-315")
 @pytest.mark.parametrize("failure", [OSError("reset"), WireError("nonsense")])
-def test_without_an_answer_it_hangs_up_waits_and_names_everything_again(failure: Exception) -> None:
+def test_connection_failure_reconnects_with_full_request(failure: Exception) -> None:
     leader = ScriptedLeaderFetcher([partition_data(0), partition_data(1)], failure, failure)
     leader.add_partitions(0, 1)
 
@@ -244,7 +242,7 @@ def test_without_an_answer_it_hangs_up_waits_and_names_everything_again(failure:
     leader.run(story)
 
 
-def test_a_request_that_was_broken_off_for_a_new_partition_is_followed_by_one_that_names_all() -> None:
+def test_fetch_cancelled_for_new_partition_is_followed_by_full_request() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions(0)
 

@@ -1,4 +1,4 @@
-"""What a follower does with each kind of answer (R-316 to R-322, R-339)."""
+"""Handling of each kind of fetch response by a follower (R-316 to R-322, R-339)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
 @pytest.mark.behaviour("R-319")
-def test_records_are_taken_and_the_leaders_offsets_hold_as_far_as_the_log_reaches() -> None:
+def test_response_appends_records_and_leaders_offsets_up_to_log_end() -> None:
     leader = ScriptedLeaderFetcher(
         [partition_data(0, leader_batch(0, 5), high=9, start=2)], [partition_data(0, b"", high=5, start=2)]
     )
@@ -41,11 +41,11 @@ def test_records_are_taken_and_the_leaders_offsets_hold_as_far_as_the_log_reache
     leader.run(story)
 
 
-def test_an_answer_to_what_was_asked_under_an_older_epoch_is_not_taken() -> None:
+def test_response_to_fetch_of_older_epoch_is_ignored() -> None:
     leader = ScriptedLeaderFetcher()
 
     async def meanwhile() -> ScriptedResponse:
-        leader.replica().leader_epoch = 4  # the image was quicker; the fetcher hears of it next
+        leader.replica().leader_epoch = 4  # the image was quicker; the fetcher is notified next
         return [
             partition_data(0, leader_batch(0, 5), high=5),
             partition_data(1, leader_batch(0, 5), high=5),
@@ -69,7 +69,7 @@ def test_an_answer_to_what_was_asked_under_an_older_epoch_is_not_taken() -> None
     leader.run(story)
 
 
-def test_a_partition_that_is_taken_away_between_two_pieces_gets_no_more_of_them() -> None:
+def test_partition_removed_between_chunks_gets_no_further_chunk() -> None:
     pieces = b"".join(leader_batch(n, size_bytes=100_000) for n in range(8))
     leader = ScriptedLeaderFetcher([partition_data(0, pieces, high=8)])
     leader.add_partitions()
@@ -103,7 +103,7 @@ def test_a_partition_that_is_taken_away_between_two_pieces_gets_no_more_of_them(
         pytest.param(leader_batch(5)[:-1] + b"\xff", False, id="changed bytes: asked for again"),
     ],
 )
-def test_what_the_log_refuses(raw: bytes, failed: bool) -> None:
+def test_append_error_fails_or_delays_the_partition(raw: bytes, failed: bool) -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, raw, high=9), partition_data(1)])
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.add_partitions(0, 1)
@@ -119,7 +119,7 @@ def test_what_the_log_refuses(raw: bytes, failed: bool) -> None:
 
 
 @pytest.mark.parametrize(("code", "passing"), [(errno.EMFILE, True), (errno.EIO, False)])
-def test_a_disk_that_refuses_is_told_and_asked_again_only_where_it_may_pass(code: int, passing: bool) -> None:
+def test_append_os_error_is_reported_and_retried_only_when_transient(code: int, passing: bool) -> None:
     leader = ScriptedLeaderFetcher(
         [partition_data(0, leader_batch(0), high=1)], [partition_data(0, leader_batch(0), high=1)]
     )
@@ -139,7 +139,7 @@ def test_a_disk_that_refuses_is_told_and_asked_again_only_where_it_may_pass(code
 
 
 @pytest.mark.behaviour("R-339")
-def test_what_must_be_synced_first_is_asked_beyond_once_it_is() -> None:
+def test_append_is_synced_before_next_fetch_with_flush_messages() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, leader_batch(0), high=0), partition_data(1)], flush_messages=1)
     leader.add_partitions(0, 1)
     in_thread = leader.env.in_thread
@@ -161,7 +161,7 @@ def test_what_must_be_synced_first_is_asked_beyond_once_it_is() -> None:
     leader.run(story)
 
 
-def test_a_sync_that_fails_is_told_and_nothing_more_is_asked_for() -> None:
+def test_sync_os_error_is_reported_and_stops_fetching() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, leader_batch(0), high=0)], flush_messages=1)
     leader.add_partitions()
 
@@ -178,18 +178,18 @@ def test_a_sync_that_fails_is_told_and_nothing_more_is_asked_for() -> None:
     leader.run(story)
 
 
-# ---------------------------------------------------------------------- where the leader's log lies elsewhere
+# ---------------------------------------------------------------------- truncation
 
 
 def woken(leader: ScriptedLeaderFetcher) -> list[Any]:
-    """Who waits at the partition and is told to look again."""
+    """Return the purgatory keys that are woken."""
     heard: list[Any] = []
     leader.replica()._wake = heard.append
     return heard
 
 
 @pytest.mark.behaviour("R-320")
-def test_a_log_that_diverges_is_cut_and_who_waits_there_looks_again() -> None:
+def test_diverging_epoch_truncates_log_and_wakes_delayed_operations() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=EpochEndOffset(2, 3))])
     leader.log().append_as_follower(leader_batch(0, 3, 2) + leader_batch(3, 4, 3), 0)
     leader.add_partitions()
@@ -204,8 +204,8 @@ def test_a_log_that_diverges_is_cut_and_who_waits_there_looks_again() -> None:
     leader.run(story)
 
 
-def test_what_is_known_of_producers_below_a_cut_is_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment of a gibibyte took fifteen seconds in one turn: with any idempotent producer, at each failover."""
+def test_producer_state_below_truncation_is_rebuilt_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment of a gibibyte took fifteen seconds in one step: with any idempotent producer, at each failover."""
     leader = ScriptedLeaderFetcher([partition_data(0, diverging_epoch=EpochEndOffset(2, 3))])
     log = leader.log()
     for first, epoch in ((0, 2), (3, 3)):
@@ -223,7 +223,7 @@ def test_what_is_known_of_producers_below_a_cut_is_told_in_steps(monkeypatch: py
 
 
 CUT_CASES = [
-    # ends here, what the leader says of its end and start -> ends, starts here, how often it was asked
+    # log end here, leader's end and start offsets -> end, start here, number of requests
     pytest.param(5, [(0, 3)], 3, 0, id="the leader's ends sooner: it is cut"),
     pytest.param(5, [(0, 5), (0, 2)], 5, 0, id="at the same offset, and it begins below: tried again as it is"),
     pytest.param(5, [(0, 9), (0, 5)], 5, 0, id="it begins where this one ends: tried again as it is"),
@@ -233,7 +233,7 @@ CUT_CASES = [
 
 @pytest.mark.behaviour("R-322")
 @pytest.mark.parametrize(("ends", "lies", "end", "start"), CUT_CASES)
-def test_where_the_leader_has_nothing_at_the_logs_end(
+def test_offset_out_of_range_truncates_to_leaders_offsets(
     ends: int, lies: list[tuple[int, int]], end: int, start: int
 ) -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
@@ -261,7 +261,7 @@ def test_where_the_leader_has_nothing_at_the_logs_end(
 
 
 @pytest.mark.behaviour("R-322")
-def test_a_leader_that_refuses_to_say_is_asked_again_after_a_second() -> None:
+def test_offset_out_of_range_with_list_offsets_error_is_retried() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.list_offsets_responses = [(E.NOT_LEADER_OR_FOLLOWER, 3)]
@@ -277,7 +277,7 @@ def test_a_leader_that_refuses_to_say_is_asked_again_after_a_second() -> None:
 
 
 @pytest.mark.behaviour("R-322")
-def test_what_is_taken_away_while_the_leader_is_asked_is_left_alone() -> None:
+def test_partition_removed_during_list_offsets_is_left_unchanged() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)])
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.add_partitions()
