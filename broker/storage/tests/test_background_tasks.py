@@ -1,4 +1,4 @@
-"""What goes on behind the requests, in virtual time: scrubbing, throttling, files that come to rest."""
+"""Background tasks in virtual time: scrubbing, throttling and flushing of idle files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 
 
 class BackgroundEnv:
-    """As much of an `Env` as background work needs."""
+    """Part of `Env` that background work needs."""
 
     def now_ms(self) -> int:
         return NOW + int(trio.current_time() * 1000)
@@ -62,7 +62,7 @@ def stage() -> tuple[MemoryDisk, DiskSession, LogDirs, PartitionLog]:
 
 
 def in_virtual_time(work: Callable[[], Awaitable[Any]], for_s: float) -> float:
-    """Run something for so long; gives the virtual seconds that took."""
+    """Run a task for a time; return the virtual seconds it took."""
 
     async def main() -> float:
         with trio.move_on_after(for_s):
@@ -72,7 +72,7 @@ def in_virtual_time(work: Callable[[], Awaitable[Any]], for_s: float) -> float:
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_scrubbing_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
+def test_scrubber_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
     memory, _, storage, log = stage()
     log.flush()
     cold = len(log.segments) - 1
@@ -90,7 +90,7 @@ def test_scrubbing_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
     assert log.segments[2].damaged_ranges[0][0] == 0
 
 
-def test_scrubbing_can_be_turned_off() -> None:
+def test_scrubber_with_rate_0_reads_no_segment() -> None:
     _, _, storage, log = stage()
     log.flush()
     scrubber = Scrubber(cast("Env", BackgroundEnv()), storage, lambda: 0)
@@ -98,7 +98,7 @@ def test_scrubbing_can_be_turned_off() -> None:
     assert scrubber.segments_read == 0
 
 
-def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
+def test_idle_log_is_flushed_once_and_its_files_closed() -> None:
     _, disk, storage, log = stage()
     failures: list[object] = []
     flusher = LogMaintenance(
@@ -118,7 +118,7 @@ def test_what_comes_to_rest_is_synced_once_and_closed() -> None:
     assert not failures
 
 
-def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() -> None:
+def test_checkpoints_are_durable_before_segments_are_removed() -> None:
     memory, disk, storage, log = stage()
     env = cast("Env", BackgroundEnv())
     flusher = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, lambda _: None)
@@ -137,7 +137,7 @@ def test_checkpoints_are_on_the_disk_before_what_they_no_longer_speak_of_goes() 
 
 
 @pytest.mark.parametrize("rate", [1000.0, 50_000.0])
-def test_a_pass_is_held_to_its_rate(rate: float) -> None:
+def test_compaction_pass_is_throttled_to_its_rate(rate: float) -> None:
     _, disk, _, log = stage()
     log.update_config(LogConfig(segment_bytes=2000, index_interval_bytes=200, compact=True))
     found = find_log_to_clean(log, NOW)
@@ -158,7 +158,7 @@ def test_a_pass_is_held_to_its_rate(rate: float) -> None:
     )
 
 
-def test_a_sync_that_a_cut_overtook_is_done_again_before_what_was_written_since_counts() -> None:
+def test_flush_overtaken_by_truncation_is_repeated() -> None:
     _, _, storage, log = stage()
     log.update_config(replace(SETTINGS, flush_messages=1))
     log.flush()

@@ -1,4 +1,4 @@
-"""How far logs are compacted comes to the disk: what is newest counts, and who waits knows that it is there."""
+"""Cleaner checkpoint file: the newest offsets are written, and a writer returns when they are durable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def durable(ground: LogDirMovesFixture) -> bytes:
     return bytes(ground.env.memory.durable_files[PATH].durable)
 
 
-def test_what_changes_while_it_is_written_is_written_too() -> None:
+def test_cleaner_offset_changed_during_write_is_written_too() -> None:
     ground = LogDirMovesFixture()
     in_thread = ground.env.in_thread
 
@@ -44,8 +44,8 @@ def test_what_changes_while_it_is_written_is_written_too() -> None:
     ground.run_moves(story)
 
 
-def test_a_log_that_gets_more_holes_all_the_time_keeps_nobody_waiting() -> None:
-    """As one does that is copied from its leader: what was so when somebody asked is on the disk soon."""
+def test_cleaner_offset_changing_constantly_does_not_block_writer() -> None:
+    """As a log copied from its leader does: the offset of the time of the call is durable soon."""
     ground = LogDirMovesFixture()
     directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
 
@@ -69,7 +69,7 @@ def test_a_log_that_gets_more_holes_all_the_time_keeps_nobody_waiting() -> None:
 
 
 @pytest.mark.parametrize("how", ["others wrote", "cut", "gone"])
-def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -> None:
+def test_cleaner_checkpoint_never_replaces_newer_file(how: str) -> None:
     ground = LogDirMovesFixture()
     directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
     said: list[bytes] = []
@@ -103,7 +103,7 @@ def test_what_is_older_than_what_the_file_says_never_takes_its_place(how: str) -
     ground.run_moves(story)
 
 
-def test_who_comes_second_waits_until_the_disk_has_it() -> None:
+def test_concurrent_cleaner_checkpoint_writers_share_one_write() -> None:
     ground = LogDirMovesFixture()
     directory = ground.log_dirs.directories[0]
     seen: list[bytes] = []
@@ -126,7 +126,7 @@ def test_who_comes_second_waits_until_the_disk_has_it() -> None:
     ground.run_moves(story)
 
 
-def test_what_could_not_be_synced_counts_as_unknown_until_it_is() -> None:
+def test_unsynced_cleaner_checkpoint_is_unknown_until_synced() -> None:
     ground, synced = LogDirMovesFixture(), list[str]()
     directory = ground.log_dirs.directories[0]
 
@@ -153,7 +153,7 @@ def test_what_could_not_be_synced_counts_as_unknown_until_it_is() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_what_was_written_for_a_new_log_alone_is_brought_to_the_disk(when: str) -> None:
+def test_cleaner_checkpoint_written_unsynced_by_log_creation_is_synced(when: str) -> None:
     ground = LogDirMovesFixture()
     directory, in_thread = ground.log_dirs.directories[0], ground.env.in_thread
 
@@ -179,7 +179,7 @@ def test_what_was_written_for_a_new_log_alone_is_brought_to_the_disk(when: str) 
     ground.run_moves(story)
 
 
-def test_nobody_waits_for_the_disk_on_the_loop_while_a_log_moves_that_was_compacted_once() -> None:
+def test_move_of_compacted_log_does_not_sync_on_event_loop() -> None:
     ground, told = LogDirMovesFixture(), list[bytes]()
 
     def noted(directory: str) -> dict[tuple[str, int], int]:
@@ -205,7 +205,7 @@ def test_nobody_waits_for_the_disk_on_the_loop_while_a_log_moves_that_was_compac
     ground.run_moves(story)
 
 
-def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() -> None:
+def test_cleaner_offset_of_future_log_is_durable_before_swap() -> None:
     ground, noted = LogDirMovesFixture(obeys=False), list[bytes]()
 
     def fault(what: str, path: str) -> OSError | None:
@@ -233,8 +233,8 @@ def test_holes_that_came_since_are_noted_before_the_copy_takes_the_logs_place() 
 
 @pytest.mark.parametrize("start", [0, 5])
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_log_is_as_far_compacted_where_it_lies_now_as_it_was_before(start: int, cut: bool) -> None:
-    """A copy begins anew where its log does, and may be cut: it forgets by that how far the log is compacted."""
+def test_swapped_log_keeps_cleaner_offset(start: int, cut: bool) -> None:
+    """A future log starts again where its log does and may be truncated: both reset its cleaner offset."""
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Compaction in the background: what is done with a pass's outcome, and with a pass that fails."""
+"""Log cleaner: results and failures of compaction passes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SET = {
 
 
 class CleanerEnv(BackgroundEnv):
-    """A child process, in which something may happen first."""
+    """Child process with a hook before its work."""
 
     def __init__(self, disk: Any) -> None:
         self._disk = disk
@@ -74,7 +74,7 @@ class CleanerFixture:
         return [record.offset for header, raw in self.log.segments.batches() for record in iterate_records(raw, header)]
 
 
-def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
+def test_clean_dirtiest_compacts_log_and_writes_checkpoint() -> None:
     house = CleanerFixture()
     active = house.log.segments.active.base_offset
     assert house.once() is True
@@ -86,7 +86,7 @@ def test_the_dirtiest_log_is_compacted_and_how_far_is_noted() -> None:
     assert house.once() is False, "nothing is dirty any more"
 
 
-def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleaner_checkpoint_is_synced_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     house = CleanerFixture()
     beside, waited = [False], list[str]()
 
@@ -115,8 +115,8 @@ def test_how_far_it_came_is_brought_to_the_disk_beside_the_loop(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("short", [0, 3])
-def test_how_far_it_came_is_on_the_disk_before_a_new_segment_has_its_name(short: int) -> None:
-    """Recovery takes a hole of which nothing tells for a loss; a process that is short of something waits until not."""
+def test_cleaner_checkpoint_is_durable_before_segments_are_swapped(short: int) -> None:
+    """Recovery takes a gap without checkpoint for a loss; a process short of a resource waits until it is not."""
     house = CleanerFixture()
     disk: Any = house.log.disk
     left, named = [short], list[bytes]()
@@ -134,7 +134,7 @@ def test_how_far_it_came_is_on_the_disk_before_a_new_segment_has_its_name(short:
     assert (left, {*named}) == ([0], {b"0\n1\nt 0 %d\n" % house.log.cleaner_offset})
 
 
-def test_it_looks_each_backoff_and_goes_on_while_there_is_work() -> None:
+def test_cleaner_runs_each_backoff_and_continues_while_logs_are_dirty() -> None:
     house = CleanerFixture()
     in_virtual_time(house.log_cleaner.run, 14.9)
     assert house.env.passes == 0
@@ -142,13 +142,13 @@ def test_it_looks_each_backoff_and_goes_on_while_there_is_work() -> None:
     assert house.env.passes == 1
 
 
-def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
+def test_compaction_of_log_truncated_meanwhile_is_discarded() -> None:
     house = CleanerFixture()
     log = house.log
 
     def cut() -> None:
         log.truncate_to(10, NOW)
-        while log.log_end_offset < 120:  # the same segments, of other records
+        while log.log_end_offset < 120:  # the same segments, with other records
             own = NewRecord(b"k%d" % log.log_end_offset, bytes(100), NOW)
             log.append_as_leader(bytearray(build_batch([own])), 0, NOW)
         log.set_high_watermark(120)
@@ -162,7 +162,7 @@ def test_what_was_made_of_a_log_that_was_cut_meanwhile_is_thrown_away() -> None:
     assert house.log_cleaner.uncleanable_count == 0
 
 
-def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there() -> None:
+def test_log_with_future_log_is_not_compacted() -> None:
     house = CleanerFixture()
     log = house.log
     bases = list(log.segments.base_offsets)
@@ -177,7 +177,7 @@ def test_a_log_that_moves_to_another_directory_stays_as_it_is_until_it_is_there(
     assert house.once() is True
 
 
-def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_copied() -> None:
+def test_move_started_during_segment_swap_keeps_segments() -> None:
     house = CleanerFixture()
     log = house.log
     bases, wait = list(log.segments.base_offsets), house.env.in_thread
@@ -192,7 +192,7 @@ def test_a_move_that_begins_while_names_are_synced_keeps_the_segments_that_are_c
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
 
 
-def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
+def test_log_closed_during_compaction_is_ignored() -> None:
     house = CleanerFixture()
     house.env.before = house.log.set_offline
     assert house.once() is False
@@ -209,7 +209,7 @@ def test_a_log_that_is_gone_when_its_pass_ends_is_left_alone() -> None:
         (OSError(errno.ENOMEM, "short of memory"), False),
     ],
 )
-def test_what_cannot_be_read_is_left_alone_and_what_was_short_is_tried_again(error: Exception, broken: bool) -> None:
+def test_compaction_error_marks_log_uncleanable_unless_transient(error: Exception, broken: bool) -> None:
     house = CleanerFixture()
 
     def fail() -> None:
@@ -223,7 +223,7 @@ def test_what_cannot_be_read_is_left_alone_and_what_was_short_is_tried_again(err
     assert house.env.passes == (1 if broken else 2)
 
 
-def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
+def test_oversized_compressed_batch_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(decompress_records, "__defaults__", (0, 1000))
@@ -247,7 +247,7 @@ def test_that_a_batch_unpacks_to_too_much_to_be_looked_into_is_told_once(
     assert house.log_cleaner.uncleanable_count == 0
 
 
-def test_what_is_remembered_of_a_log_goes_with_it() -> None:
+def test_cleaner_state_of_log_is_garbage_collected() -> None:
     house, log = CleanerFixture(), new_log(memory_disk().session())
     house.log_cleaner._warned_offsets[log] = 1
     house.log_cleaner._uncleanable.add(log)
@@ -257,7 +257,7 @@ def test_what_is_remembered_of_a_log_goes_with_it() -> None:
     assert (gone(), house.log_cleaner.uncleanable_count) == (None, 0)
 
 
-def test_a_pass_that_fails_under_a_cut_says_nothing_of_the_log() -> None:
+def test_compaction_error_of_truncated_log_does_not_mark_it_uncleanable() -> None:
     house = CleanerFixture()
 
     def cut() -> None:
@@ -269,7 +269,7 @@ def test_a_pass_that_fails_under_a_cut_says_nothing_of_the_log() -> None:
     assert house.log_cleaner.uncleanable_count == 0
 
 
-def test_a_disk_that_fails_under_the_exchange_is_told() -> None:
+def test_segment_swap_os_error_is_reported() -> None:
     house = CleanerFixture()
     error = OSError(errno.EIO, "gone")
 
@@ -281,7 +281,7 @@ def test_a_disk_that_fails_under_the_exchange_is_told() -> None:
     assert house.failures == [(error, house.log)]
 
 
-def test_while_very_many_logs_are_looked_at_others_run() -> None:
+def test_selection_among_many_logs_yields_to_event_loop() -> None:
     house = CleanerFixture()
     logs: list[PartitionLog] = [house.log] * 1000
     clock = [0.0]

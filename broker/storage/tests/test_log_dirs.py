@@ -1,6 +1,6 @@
-"""Data directories: whose they are, where the next partition goes, and what fails alone.
+"""Log directories: identity, placement of partitions, and failures.
 
-The metadata directory is the node's own ground (KIP-112, KIP-858; ``KafkaRaftServer.initializeLogDirs``).
+The metadata directory is required (KIP-112, KIP-858; ``KafkaRaftServer.initializeLogDirs``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ME, CLUSTER = 1, "c"
 
 
 class LogDirsFixture:
-    """A disk whose calls fail where a test says so."""
+    """Disk with calls that fail as a test requires."""
 
     def __init__(self) -> None:
         self.memory = MemoryDisk(random.Random(1), lambda: NOW)
@@ -47,7 +47,7 @@ class LogDirsFixture:
         return LogDirs(self.disk, list(paths), metadata)
 
     def begun(self, *paths: str, metadata: str | None = None, node: int = ME, cluster: str = CLUSTER) -> LogDirs:
-        """Directories of a node that has begun."""
+        """Return the initialized directories of a node."""
         storage = self.storage(*paths, metadata=metadata)
         storage.lock()
         identity = storage.identify(node, None) or MetaProperties(cluster, node, self.new_id())
@@ -55,7 +55,7 @@ class LogDirsFixture:
         return storage
 
     def identify(self, *paths: str, metadata: str | None = None, cluster: str | None = None) -> MetaProperties | None:
-        """What the next start makes of directories."""
+        """Identify the directories as the next start does."""
         storage = self.storage(*paths, metadata=metadata)
         return storage.identify(ME, cluster)
 
@@ -65,7 +65,7 @@ def put(storage: LogDirs, at: int, *names: str) -> list[PartitionLog]:
     return [directory.create_partition(name, 0, bytes(16), LogConfig(), NOW) for name in names]
 
 
-# ---------------------------------------------------------------------- which there are
+# ---------------------------------------------------------------------- directories
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,9 @@ def put(storage: LogDirs, at: int, *names: str) -> list[PartitionLog]:
         pytest.param("/m", None, ["/m", "/a", "/b"], id="or one of its own, without partitions"),
     ],
 )
-def test_which_directory_is_the_nodes_ground(metadata: str | None, where: int | None, every: list[str]) -> None:
+def test_metadata_log_dir_defaults_to_first_directory(
+    metadata: str | None, where: int | None, every: list[str]
+) -> None:
     storage = LogDirsFixture().begun("/a", "/b", metadata=metadata)
     assert [d.path for d in storage.directories] == ["/a", "/b"]
     assert storage.metadata.path == (metadata or "/a")
@@ -88,7 +90,7 @@ def test_which_directory_is_the_nodes_ground(metadata: str | None, where: int | 
     assert len({d.id for d in storage._all_directories()}) == len(every), "each has an id of its own"
 
 
-def test_a_directory_somebody_is_in_is_no_place_for_another_node() -> None:
+def test_lock_of_directory_in_use_raises_log_directory_in_use() -> None:
     house = LogDirsFixture()
     house.begun("/a", "/b")
     house.disk = house.memory.session()  # another process
@@ -96,7 +98,7 @@ def test_a_directory_somebody_is_in_is_no_place_for_another_node() -> None:
         house.storage("/a").lock()
 
 
-def test_whoever_goes_lets_every_lock_go() -> None:
+def test_unlock_releases_all_locks() -> None:
     house = LogDirsFixture()
     storage = house.begun("/a", metadata="/m")
     storage.unlock()
@@ -104,15 +106,15 @@ def test_whoever_goes_lets_every_lock_go() -> None:
     assert [d._lock is not None for d in storage._all_directories()] == [True, True]
 
 
-# ---------------------------------------------------------------------- whose they are
+# ---------------------------------------------------------------------- identity
 
 
-def test_new_directories_are_nobodys() -> None:
+def test_identify_new_directories_returns_none() -> None:
     assert LogDirsFixture().identify("/a", "/b") is None
 
 
 @pytest.mark.parametrize("metadata", [None, "/m"])
-def test_the_next_start_finds_whose_they_are(metadata: str | None) -> None:
+def test_identify_returns_stored_identity(metadata: str | None) -> None:
     house = LogDirsFixture()
     storage = house.begun("/a", "/b", metadata=metadata)
     found = house.identify("/a", "/b", metadata=metadata, cluster=CLUSTER)
@@ -120,7 +122,7 @@ def test_the_next_start_finds_whose_they_are(metadata: str | None) -> None:
     assert (found and found.cluster_id, found and found.node_id) == (CLUSTER, ME)
 
 
-def test_a_directory_that_is_added_gets_the_nodes_identity_and_an_id_of_its_own() -> None:
+def test_added_directory_gets_node_identity_and_own_id() -> None:
     house = LogDirsFixture()
     house.begun("/a").unlock()
     storage = house.begun("/a", "/new")
@@ -165,7 +167,9 @@ def _without_ground(house: LogDirsFixture) -> None:
         (_of_another_cluster, "other", "/a belongs to cluster c, not other"),
     ],
 )
-def test_a_directory_that_is_not_this_nodes_is_left_as_it_is(made: Any, cluster: str | None, words: str) -> None:
+def test_directory_of_other_node_or_cluster_raises_mismatch_unchanged(
+    made: Any, cluster: str | None, words: str
+) -> None:
     house = LogDirsFixture()
     made(house)
     before = {path: bytes(file.data) for path, file in house.memory.files.items()}
@@ -175,11 +179,11 @@ def test_a_directory_that_is_not_this_nodes_is_left_as_it_is(made: Any, cluster:
     assert {path: bytes(file.data) for path, file in house.memory.files.items()} == before
 
 
-# ---------------------------------------------------------------------- failing at the start
+# ---------------------------------------------------------------------- failures at startup
 
 
 @pytest.mark.parametrize("step", ["lock", "identify", "begin"])
-def test_one_that_fails_at_the_start_is_left_out_and_the_node_begins_without_it(step: str) -> None:
+def test_directory_failed_at_startup_is_left_out(step: str) -> None:
     house = LogDirsFixture()
     house.begun("/a", "/b").unlock()
     storage = house.storage("/a", "/b")
@@ -205,10 +209,10 @@ def test_one_that_fails_at_the_start_is_left_out_and_the_node_begins_without_it(
         (("/a", "/b"), None, "/a", errno.EIO),
         (("/b",), "/a", "/a", errno.EIO),
         (("/b", "/c"), "/a", "/a", errno.EIO),
-        (("/a", "/b"), None, "/b", errno.EMFILE),  # of which nothing is wrong
+        (("/a", "/b"), None, "/b", errno.EMFILE),  # without any fault
     ],
 )
-def test_without_its_ground_a_node_does_not_begin(
+def test_metadata_directory_failed_at_startup_raises(
     paths: tuple[str, ...], metadata: str | None, fails: str, number: int
 ) -> None:
     house = LogDirsFixture()
@@ -218,7 +222,7 @@ def test_without_its_ground_a_node_does_not_begin(
         house.storage(*paths, metadata=metadata).lock()
 
 
-def test_the_last_directory_with_partitions_cannot_be_lost_either() -> None:
+def test_can_go_offline_is_false_for_metadata_and_last_directory() -> None:
     house = LogDirsFixture()
     storage = house.begun("/b", "/c", metadata="/a")
     assert [storage.can_go_offline(d) for d in (storage.metadata, *storage.directories)] == [False, True, True]
@@ -229,7 +233,7 @@ def test_the_last_directory_with_partitions_cannot_be_lost_either() -> None:
 # ---------------------------------------------------------------------- partitions
 
 
-def test_the_next_partition_goes_where_the_fewest_are_those_on_their_way_counted() -> None:
+def test_select_directory_returns_least_loaded_counting_pending() -> None:
     storage = LogDirsFixture().begun("/a", "/b", "/c")
     a, b, c = storage.directories
     assert storage.select_directory() is a, "the first of equals"
@@ -264,17 +268,17 @@ def test_cordoned_directories_get_no_new_partitions(caplog: pytest.LogCaptureFix
     assert (storage.select_directory(), storage.cordoned_ids) == (c, [])
 
 
-def test_a_log_is_found_with_its_directory() -> None:
+def test_directory_of_returns_directory_of_log() -> None:
     storage = LogDirsFixture().begun("/a", "/b")
     [t], [u] = put(storage, 0, "t"), put(storage, 1, "u")
     assert (storage.directory_of(t), storage.directory_of(u)) == tuple(storage.directories)
     assert storage.logs() == [t, u]
 
 
-# ---------------------------------------------------------------------- failing later
+# ---------------------------------------------------------------------- failures later
 
 
-def test_what_fails_goes_with_its_logs_once() -> None:
+def test_mark_offline_closes_logs_once() -> None:
     storage = LogDirsFixture().begun("/a", "/b")
     [t], lost = put(storage, 0, "t"), put(storage, 1, "u", "v")
     error = OSError(errno.EIO, "gone")
@@ -288,7 +292,7 @@ def test_what_fails_goes_with_its_logs_once() -> None:
 
 
 class FailureRecorder:
-    """Losses of a storage, and who heard of them."""
+    """Failures of the directories, and their notifications."""
 
     def __init__(self, storage: LogDirs) -> None:
         self.ended = 0
@@ -300,7 +304,7 @@ class FailureRecorder:
         self.ended += 1
 
 
-def test_an_error_of_a_log_is_its_directorys_and_told_once() -> None:
+def test_log_error_takes_its_directory_offline_once() -> None:
     storage = LogDirsFixture().begun("/a", "/b")
     [u] = put(storage, 1, "u")
     watch = FailureRecorder(storage)
@@ -311,7 +315,7 @@ def test_an_error_of_a_log_is_its_directorys_and_told_once() -> None:
 
 
 @pytest.mark.parametrize("told_where", [False, True])
-def test_an_error_of_the_ground_ends_the_node_with_the_first_of_them(told_where: bool) -> None:
+def test_metadata_directory_error_ends_node_with_first_error(told_where: bool) -> None:
     storage = LogDirsFixture().begun("/a", "/b")
     watch = FailureRecorder(storage)
     first, second = OSError(errno.EIO, "first"), OSError(errno.EIO, "second")
@@ -320,7 +324,7 @@ def test_an_error_of_the_ground_ends_the_node_with_the_first_of_them(told_where:
     assert (watch.lost, watch.ended, watch.losses.failure) == ([], 1, first)
 
 
-def test_what_is_only_short_ends_nothing_but_where_the_metadata_log_is_at_stake() -> None:
+def test_transient_error_is_ignored_except_for_metadata_log() -> None:
     storage = LogDirsFixture().begun("/a", "/b")
     watch = FailureRecorder(storage)
     short = OSError(errno.EMFILE, "too many open files")
@@ -331,10 +335,10 @@ def test_what_is_only_short_ends_nothing_but_where_the_metadata_log_is_at_stake(
     assert watch.ended == 1
 
 
-# ---------------------------------------------------------------------- the end
+# ---------------------------------------------------------------------- shutdown
 
 
-def test_a_clean_stop_marks_the_ground_last() -> None:
+def test_close_writes_clean_shutdown_file_of_metadata_directory_last() -> None:
     house = LogDirsFixture()
     storage = house.begun("/a", "/b", metadata="/b")
     put(storage, 0, "t")
@@ -346,7 +350,7 @@ def test_a_clean_stop_marks_the_ground_last() -> None:
     assert all(log.closed for log in storage.logs())
 
 
-def test_one_that_fails_at_the_stop_is_left_without_its_mark_and_the_others_get_theirs() -> None:
+def test_close_with_failed_directory_marks_the_others_clean() -> None:
     house = LogDirsFixture()
     storage = house.begun("/a", "/b", "/c")
     put(storage, 1, "u")
@@ -357,7 +361,7 @@ def test_one_that_fails_at_the_stop_is_left_without_its_mark_and_the_others_get_
     assert clean == {"a", "c"}
 
 
-def test_a_ground_that_fails_at_the_stop_is_no_clean_stop() -> None:
+def test_close_with_failed_metadata_directory_raises() -> None:
     house = LogDirsFixture()
     storage = house.begun("/a", "/b")
     house.broken = ("/a",)
@@ -365,7 +369,7 @@ def test_a_ground_that_fails_at_the_stop_is_no_clean_stop() -> None:
         storage.close(5)
 
 
-def test_what_has_failed_is_not_closed() -> None:
+def test_close_skips_offline_directories() -> None:
     house = LogDirsFixture()
     storage = house.begun("/a", "/b")
     storage.mark_offline(storage.directories[1], OSError(errno.EIO, "gone"))
@@ -379,7 +383,7 @@ def test_what_has_failed_is_not_closed() -> None:
     ("epochs", "fails", "told"),
     [((5, 5), (), 5), ((5, 6), (), -1), ((5, None), (), -1), ((None, None), (), -1), ((5, 5), ("/b",), -1)],
 )
-def test_the_epoch_of_a_clean_stop_is_what_all_directories_say(
+def test_clean_shutdown_epoch_requires_agreement_of_all_directories(
     epochs: tuple[int | None, ...], fails: tuple[str, ...], told: int
 ) -> None:
     house = LogDirsFixture()

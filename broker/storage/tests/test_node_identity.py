@@ -1,4 +1,4 @@
-"""Where a node listens, what its directory remembers of that, and which directories it makes by itself."""
+"""Node identity: listener ports, stored identity, and automatic formatting of directories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OTHERS = {"controller.quorum.bootstrap.servers": "two:9093"}
 
 
 class BoundPorts:
-    """A network where some ports are taken, and free ones are given out one after the other."""
+    """Network with some ports in use; free ones are assigned in ascending order."""
 
     def __init__(self, *taken: int) -> None:
         self.taken = set(taken)
@@ -46,7 +46,7 @@ class BoundPorts:
 
 
 class NodeIdentityFixture:
-    """A node's disk, its settings and its network."""
+    """A node's disk, settings and network."""
 
     def __init__(self, values: dict[str, str] | None = None, *taken: int, host: str = "127.0.0.1") -> None:
         self.disk = MemoryDisk(random.Random(1), lambda: 0)
@@ -54,7 +54,7 @@ class NodeIdentityFixture:
         self.ids: Iterator[bytes] = (bytes([7, *n.to_bytes(15, "big")]) for n in itertools.count())
 
     def start(self) -> tuple[NodeConfig, MetaProperties, tuple[ListenerEndpoint, ...]]:
-        """As a node does: listen, look whose the directories are, make them where they are new."""
+        """Start as a node does: listen, identify the directories, and format new ones."""
         config = NodeConfig(self.values, "/data", host=self.host, port=0)
         storage = LogDirs(self.disk.session(), config.data_dirs)
         env: Any = SimpleNamespace(net=self.ports)
@@ -79,7 +79,7 @@ class NodeIdentityFixture:
         return config, identity, quorum.endpoints
 
 
-def test_a_controllers_port_is_chosen_once_and_kept() -> None:
+def test_controller_port_is_chosen_once_and_stored() -> None:
     ground = NodeIdentityFixture()
     _, identity, endpoints = ground.start()
     assert endpoints == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5001),)
@@ -88,14 +88,14 @@ def test_a_controllers_port_is_chosen_once_and_kept() -> None:
     assert again[0].is_standalone
 
 
-def test_where_the_kept_port_is_taken_another_is_chosen() -> None:
+def test_stored_controller_port_in_use_is_replaced() -> None:
     ground = NodeIdentityFixture()
     ground.start()
     ground.ports.taken = {5001}
     assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5003),)
 
 
-def test_a_directory_keeps_its_own_words_for_the_same_place() -> None:
+def test_controller_endpoint_of_directory_is_kept_or_updated() -> None:
     ground = NodeIdentityFixture()
     storage = LogDirs(ground.disk.session(), ["/data"])
     there = (ListenerEndpoint("CONTROLLER", "localhost", 9093),)
@@ -106,7 +106,7 @@ def test_a_directory_keeps_its_own_words_for_the_same_place() -> None:
     assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "10.0.0.5", 9093),), "others are told an address of now"
 
 
-def test_what_a_node_tells_its_directory_is_never_every_address() -> None:
+def test_wildcard_host_is_stored_as_localhost() -> None:
     ground = NodeIdentityFixture(host="0.0.0.0")
     assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "localhost", 5001),)
     voters = read_snapshot_voters(LogDirs(ground.disk.session(), ["/data"]).metadata)
@@ -114,7 +114,7 @@ def test_what_a_node_tells_its_directory_is_never_every_address() -> None:
     assert voters[0].endpoints[0].host == "localhost"
 
 
-def test_a_port_in_the_settings_is_taken_or_refused_whatever_was_before() -> None:
+def test_configured_controller_port_overrides_stored_one() -> None:
     ground = NodeIdentityFixture()
     ground.start()
     ground.values = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:6000"}
@@ -124,7 +124,7 @@ def test_a_port_in_the_settings_is_taken_or_refused_whatever_was_before() -> Non
         ground.start()
 
 
-def test_a_node_formats_itself_only_where_nobody_else_is_named() -> None:
+def test_unformatted_directory_with_other_voters_raises() -> None:
     with pytest.raises(
         LogDirsNotFormatted, match=r"/data is not formatted.*ottla format --cluster-id ID --node-id 1"
     ) as told:
@@ -135,7 +135,7 @@ def test_a_node_formats_itself_only_where_nobody_else_is_named() -> None:
     assert NodeIdentityFixture(own).start()[0].is_standalone
 
 
-def test_a_directory_that_knows_of_other_voters_ends_being_alone() -> None:
+def test_directory_with_other_voters_is_not_standalone() -> None:
     for voters in ((1, 2, 3), ()):
         ground = NodeIdentityFixture()
         storage = LogDirs(ground.disk.session(), ["/data"])
@@ -147,7 +147,7 @@ def test_a_directory_that_knows_of_other_voters_ends_being_alone() -> None:
         assert config.text("offsets.topic.replication.factor") == "3"
 
 
-def test_each_listener_of_the_settings_is_listened_at() -> None:
+def test_every_configured_listener_is_bound() -> None:
     values = {
         "listeners": "IN://127.0.0.1:11,OUT://:12,CONTROLLER://:13,SECOND://:14",
         "controller.listener.names": "SECOND,CONTROLLER",

@@ -1,6 +1,6 @@
-"""Error of a disk while records are on their way to a client: the log directory fails as it does for any other read.
+"""Disk errors while records are sent to a client: the log directory fails as for any other read.
 
-Source: ``LogDirFailureChannel.java`` (4.3.1). Kafka closes the connection only, and logs nothing at its default level.
+Source: ``LogDirFailureChannel.java`` (4.3.1). Kafka closes the connection only, and logs no line at its default level.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, Fetc
 
 
 class ReadingConnection(ClientStream):
-    """A connection that reads ranges of files as they are sent."""
+    """Connection that reads file ranges as they are sent."""
 
     async def send(self, chunks: Sequence[Any]) -> None:
         await super().send([c.read_all() if isinstance(c, FileSlice) else c for c in chunks])
 
 
 class ServedFetch:
-    """A node with two log directories, and a client that fetches from a log in the second."""
+    """Node with two log directories, and a client that fetches from a log in the second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ground = BrokerStorageFixture("/a,/b")
@@ -96,7 +96,7 @@ def test_read_error_for_want_of_memory_fails_no_log_directory(monkeypatch: pytes
     assert not served.storage.offline
 
 
-def test_truncation_while_a_fetch_is_sent_closes_the_connection_only(
+def test_truncation_while_a_fetch_is_sent_closes_only_the_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = ServedFetch(monkeypatch)
