@@ -19,7 +19,7 @@ INVALID_TOKEN_RESPONSE = b'{"status":"invalid_token"}'
 
 
 class KeyFileDisk:
-    """A disk with one file, which changes when the test says so."""
+    """Disk with one file, which a test replaces."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.mtime_ms, self.reads = data, 1, 0

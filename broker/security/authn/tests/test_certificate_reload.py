@@ -1,4 +1,4 @@
-"""Certificates that are set while the node runs (S-307)."""
+"""Certificates configured while the node runs (S-307)."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str
 
 
 @pytest.mark.behaviour("S-307")
-def test_what_is_set_for_a_listener_holds_for_that_one():
+def test_keystore_of_listener_reloads_only_that_listener():
     configs = {OWN: {"listener.name.in.ssl.keystore.location": "second.pem"}}
     assert told(configs, OWN) == (["second.pem"], ["first.pem"])
 
 
 @pytest.mark.behaviour("S-307")
-def test_what_is_set_for_all_brokers_holds_unless_this_one_has_its_own():
+def test_keystore_of_all_brokers_applies_unless_overridden():
     assert told({EVERYONE: {KEY: "all.pem"}}, EVERYONE) == (["all.pem"], ["all.pem"])
     assert told({EVERYONE: {KEY: "all.pem"}, OWN: {KEY: "own.pem"}}, EVERYONE) == (["own.pem"], ["own.pem"])
 
 
 @pytest.mark.parametrize("changed", [(RESOURCE_TOPIC, "1"), (RESOURCE_BROKER, "2")])
-def test_other_changes_read_nothing_again(changed):
+def test_unrelated_config_changes_reload_no_certificate(changed):
     assert told({OWN: {KEY: "own.pem"}}, changed) == ([], [])
 
 
@@ -66,8 +66,8 @@ def test_other_changes_read_nothing_again(changed):
 @pytest.mark.parametrize(
     "error", [InvalidTlsConfig("no usable key"), ValueError("no usable key"), IndexError("no usable key")]
 )
-def test_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
-    """Whatever a store does to who reads it: it is read again at the next start, and the node would never start."""
+def test_invalid_keystore_is_logged_and_former_certificate_kept(caplog, error):
+    """An invalid store must not end the node: it is read again at the next start as well."""
     one, other = ReloadableListener(), ReloadableListener()
     one.refuses = error
     changed = MetadataDelta(configs=frozenset({OWN}))
@@ -89,8 +89,8 @@ def test_what_cannot_be_used_changes_nothing_and_is_told(caplog, error):
 )
 @pytest.mark.parametrize("prefix", ["", "listener.name.in."])
 @pytest.mark.parametrize("whose", [OWN, EVERYONE])
-def test_who_must_show_a_certificate_and_how_it_is_encrypted_stays_as_at_the_start(name, value, prefix, whose):
-    """Else who may alter a broker's settings lets in who shows no certificate."""
+def test_client_auth_and_cipher_settings_are_not_dynamic(name, value, prefix, whose):
+    """Otherwise the right to alter broker configs would admit clients without a certificate."""
     config = NodeConfig(
         {**CONFIG.values, "ssl.client.auth": "required", "listener.name.out.ssl.client.auth": "required"}
     )

@@ -1,4 +1,4 @@
-"""How long tokens are kept, and how often whoever gives them is asked for others."""
+"""Lifetime of client tokens, and rate of requests to the token endpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def given(token: str, expires_in: Any = None) -> bytes:
 
 
 async def gaps(env: Any, provider: JwksProvider, asked: BearerTokenSource, seconds: float) -> list[float]:
-    """Somebody dials 20 times a second, and nobody lets him in: seconds between the provider's requests."""
+    """Return the seconds between requests to the provider, when a client connects 20 times a second in vain."""
     until, first = trio.current_time() + seconds, len(provider.at)
     while trio.current_time() < until:
         with suppress(TokenUnavailable):
@@ -36,7 +36,7 @@ async def gaps(env: Any, provider: JwksProvider, asked: BearerTokenSource, secon
 
 
 IN_TIME = sign_token({"exp": 1_060})
-"""For who believes that it is 1,000 s past 1970."""
+"""Claims for a clock at 1,000 s after 1970."""
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,7 @@ IN_TIME = sign_token({"exp": 1_060})
         ("a.W10.c", "x", 0),
     ],
 )
-def test_a_token_is_shown_until_four_fifths_of_its_time_are_over(
-    token: str, expires_in: Any, good_for_s: float
-) -> None:
+def test_token_is_reused_until_four_fifths_of_its_lifetime(token: str, expires_in: Any, good_for_s: float) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given(token, expires_in))
         asked = BearerTokenSource("http://idp/token", "me", "my-secret")
@@ -73,7 +71,7 @@ def test_a_token_is_shown_until_four_fifths_of_its_time_are_over(
     with_provider(main)
 
 
-def test_who_gives_no_token_is_asked_less_and_less_often() -> None:
+def test_token_endpoint_failure_backs_off_exponentially() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(b"", "401 Unauthorized")
         asked = BearerTokenSource("http://idp/token", "me", "my-secret")
@@ -91,7 +89,7 @@ def test_who_gives_no_token_is_asked_less_and_less_often() -> None:
 
 
 @pytest.mark.parametrize("expires_in", [60, None])
-def test_a_token_that_is_refused_is_asked_for_anew_less_and_less_often(expires_in: int | None) -> None:
+def test_rejected_token_is_refreshed_with_exponential_backoff(expires_in: int | None) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", expires_in))
         asked = BearerTokenSource("http://idp/token", "me", "my-secret")
@@ -106,7 +104,7 @@ def test_a_token_that_is_refused_is_asked_for_anew_less_and_less_often(expires_i
     with_provider(main)
 
 
-def test_a_token_that_is_due_is_shown_as_long_as_no_other_is_to_be_had() -> None:
+def test_token_due_for_refresh_is_used_until_it_expires() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
         asked = BearerTokenSource("http://idp/token", "me", "my-secret")
@@ -124,7 +122,7 @@ def test_a_token_that_is_due_is_shown_as_long_as_no_other_is_to_be_had() -> None
     with_provider(main)
 
 
-def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_be_had() -> None:
+def test_rejected_token_is_kept_for_other_connections_until_replaced() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
         asked = BearerTokenSource("http://idp/token", "me", "my-secret")
@@ -146,7 +144,7 @@ def test_a_token_that_is_refused_is_not_taken_from_others_where_no_other_is_to_b
     with_provider(main)
 
 
-def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() -> None:
+def test_concurrent_logins_use_cached_token_during_refresh() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 100))
         asked, connect, shown = BearerTokenSource("http://idp/token", "me", "my-secret"), env.net.connect, list[str]()
@@ -157,7 +155,7 @@ def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() 
             await trio.sleep_forever()
 
         async def dials() -> None:
-            with trio.move_on_after(1):  # whose peer may be gone by then
+            with trio.move_on_after(1):  # the peer may be gone by then
                 shown.append(await get_token(env, asked))
 
         env.net.connect = nobody
@@ -174,7 +172,7 @@ def test_while_one_waits_for_a_token_that_is_due_the_others_show_what_is_kept() 
 
 
 class RejectingLogin:
-    """The other side of a login that goes wrong."""
+    """Server side of a failing login."""
 
     def __init__(self, code: int, challenge: bytes) -> None:
         self.answers = [SaslHandshakeResponse(0, ["OAUTHBEARER"])]
@@ -188,7 +186,7 @@ class RejectingLogin:
 
 
 @pytest.mark.parametrize(("code", "challenge"), [(58, b""), (0, b"{}")])
-def test_a_token_that_is_not_taken_is_another_one_at_the_next_login(code: int, challenge: bytes) -> None:
+def test_rejected_login_requests_a_new_token(code: int, challenge: bytes) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(given("a.b.c", 3_600))
         asked = BearerTokenSource("http://idp/token", "me", "my-secret")

@@ -1,4 +1,4 @@
-"""Delegation tokens at brokers and controllers: who may ask, what is told, and logins by them (S-331 to S-335)."""
+"""Delegation tokens at brokers and controllers: permissions, descriptions, and logins (S-331 to S-335)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class DelegationTokenNode:
         return response_class(ApiKey(request.SPEC.key))()
 
     def ask(self, request: Any, version: int, listener: str = "LOGIN", who: str = ALICE, token: bool = False) -> Any:
-        """The answer as it reads on the other side."""
+        """Return the response as the client decodes it."""
         if self.rights is not None:
             may = lambda peer, *asked: asked in self.rights  # noqa: E731
             self.services.authorizer = SimpleNamespace(decisions={}, may=may)
@@ -112,7 +112,7 @@ REQUESTS: list[tuple[Any, int]] = [
     *((dd.DescribeDelegationTokenRequest(None), v) for v in (1, 2, 3)),
 ]
 
-# ------------------------------------------------------------------ 333: who may ask at all
+# ------------------------------------------------------------------ 333: listener and principal
 
 
 @pytest.mark.behaviour("S-333")
@@ -131,7 +131,9 @@ REQUESTS: list[tuple[Any, int]] = [
 )
 @pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
 @pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=str)
-def test_who_may_ask(request_: Any, version: int, routes: Any, listener: str, who: str, token: bool, may: bool) -> None:
+def test_token_requests_are_allowed_by_listener_and_principal(
+    request_: Any, version: int, routes: Any, listener: str, who: str, token: bool, may: bool
+) -> None:
     if ApiKey(request_.SPEC.key) not in routes:
         pytest.skip("no controller describes tokens")
     node = DelegationTokenNode(routes=routes)
@@ -143,7 +145,7 @@ def test_who_may_ask(request_: Any, version: int, routes: Any, listener: str, wh
         assert getattr(answer, "issue_timestamp_ms", -1) == -1
 
 
-def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
+def test_forwarded_token_apis_have_a_controller_endpoint() -> None:
     forwarded = [spec for spec in BROKER_APIS.values() if spec.forwarding == FORWARDED_WITH_REQUESTER]
     modules = {spec.endpoint(at_controller=False).handler_module for spec in forwarded}
     assert modules == {"security.delegation_tokens"}
@@ -152,7 +154,7 @@ def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
 
 
 @pytest.mark.behaviour("S-333")
-def test_a_controller_hears_who_asks() -> None:
+def test_controller_receives_principal_of_request() -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
     renew = rd.RenewDelegationTokenRequest(b"x", 1)
     node.ask(renew, 2)
@@ -163,7 +165,7 @@ def test_a_controller_hears_who_asks() -> None:
 
 @pytest.mark.behaviour("S-333")
 @pytest.mark.parametrize(("token", "code"), [(False, 0), (True, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)])
-def test_what_a_broker_passes_on_may_come_in_plain_text_but_not_from_a_token(token: bool, code: int) -> None:
+def test_envelope_on_plaintext_listener_is_allowed_unless_token_authenticated(token: bool, code: int) -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
     request = cd.CreateDelegationTokenRequest()
     principal = bytes(2) + compiler.encode(DefaultPrincipalData("User", "bob", token), 0)
@@ -175,7 +177,7 @@ def test_what_a_broker_passes_on_may_come_in_plain_text_but_not_from_a_token(tok
     assert [x.principal for x in node.asked] == ([] if token else [BOB])
 
 
-def test_where_the_controller_is_here_it_hears_who_asks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_controller_receives_principal_of_request(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = ControllerChannelFixture(monkeypatch)
     stage.local_controller.is_active = True
     stage.local_controller.responses = [cd.CreateDelegationTokenResponse()]
@@ -207,7 +209,9 @@ def test_where_the_controller_is_here_it_hears_who_asks_too(monkeypatch: pytest.
         ([(O.CREATE_TOKENS, R.USER, "carol")], CAROL, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
     ],
 )
-def test_a_token_for_another(rights: Any, owner: str | None, code: int, routes: Any) -> None:
+def test_create_token_for_other_owner_requires_permission(
+    rights: Any, owner: str | None, code: int, routes: Any
+) -> None:
     node = DelegationTokenNode(routes=routes)
     node.rights = set(rights)
     named = [None, None] if owner is None else owner.split(":")
@@ -219,12 +223,12 @@ def test_a_token_for_another(rights: Any, owner: str | None, code: int, routes: 
 
 
 @pytest.mark.behaviour("S-334")
-def test_without_an_authorizer_anybody_may() -> None:
+def test_create_token_for_other_owner_without_authorizer_is_allowed() -> None:
     assert DelegationTokenNode().ask(cd.CreateDelegationTokenRequest("User", "carol"), 3).error_code == 0
 
 
 @pytest.mark.behaviour("S-334")
-def test_renewers_are_users() -> None:
+def test_create_token_with_non_user_renewer_returns_invalid_principal_type() -> None:
     node = DelegationTokenNode()
     answer = node.ask(cd.CreateDelegationTokenRequest(None, None, [cd.CreatableRenewers("Group", "g")]), 3)
     assert (answer.error_code, answer.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, -1)
@@ -236,7 +240,7 @@ def test_renewers_are_users() -> None:
     ("count", "chars", "code"),
     [(1_000, 1, 0), (1_001, 1, ErrorCode.RECORD_LIST_TOO_LARGE), (40, 30_000, ErrorCode.RECORD_LIST_TOO_LARGE)],
 )
-def test_a_token_has_no_more_renewers_than_every_node_can_keep(count: int, chars: int, code: int, routes: Any) -> None:
+def test_create_token_limits_number_and_size_of_renewers(count: int, chars: int, code: int, routes: Any) -> None:
     node = DelegationTokenNode(routes=routes)
     renewers = [cd.CreatableRenewers("User", "x" * chars)] * count
     answer = node.ask(cd.CreateDelegationTokenRequest(None, None, renewers), 3)
@@ -245,14 +249,14 @@ def test_a_token_has_no_more_renewers_than_every_node_can_keep(count: int, chars
 
 
 @pytest.mark.parametrize("routes", [BROKER_APIS, CONTROLLER_APIS], ids=["broker", "controller"])
-def test_an_owner_without_a_type_is_nobodys_mistake_but_the_clients(routes: Any) -> None:
+def test_create_token_owner_without_type_returns_unknown_server_error(routes: Any) -> None:
     answer = DelegationTokenNode(routes=routes).ask(cd.CreateDelegationTokenRequest(None, "carol"), 3)
     assert (answer.error_code, answer.principal_name) == (ErrorCode.UNKNOWN_SERVER_ERROR, "ANONYMOUS")
     assert answer.expiry_timestamp_ms == -1
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_controller_that_is_not_the_active_one_says_so(version: int) -> None:
+def test_inactive_controller_returns_not_controller(version: int) -> None:
     node = DelegationTokenNode(routes=CONTROLLER_APIS)
     node.refusal = ProtocolError(ErrorCode.NOT_CONTROLLER)
     answer = node.ask(cd.CreateDelegationTokenRequest(), version)
@@ -291,7 +295,9 @@ MINE = {"own", "asked", "renews"}
         ([BOB], [(O.DESCRIBE_TOKENS, R.USER, CAROL)], {"renews", "other"}),
     ],
 )
-def test_whose_tokens_are_told(owners: list[str] | None, rights: Any, seen: set[str]) -> None:
+def test_describe_tokens_returns_own_renewable_and_permitted_tokens(
+    owners: list[str] | None, rights: Any, seen: set[str]
+) -> None:
     node = DelegationTokenNode(TOKENS)
     node.rights = set(rights)
     named = None if owners is None else [dd.DescribeDelegationTokenOwner(*x.split(":")) for x in owners]
@@ -300,7 +306,7 @@ def test_whose_tokens_are_told(owners: list[str] | None, rights: Any, seen: set[
 
 @pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(("version", "requester"), [(1, ("", "")), (2, ("", "")), (3, ("User", "admin"))])
-def test_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -> None:
+def test_describe_token_returns_all_fields_by_version(version: int, requester: tuple[str, str]) -> None:
     answer = DelegationTokenNode(TOKENS).ask(dd.DescribeDelegationTokenRequest(None), version)
     row = next(x for x in answer.tokens if x.token_id == "renews")
     assert (row.principal_type, row.principal_name) == ("User", "carol")
@@ -310,14 +316,14 @@ def test_what_is_told_of_a_token(version: int, requester: tuple[str, str]) -> No
     assert [(x.principal_type, x.principal_name) for x in row.renewers] == [("User", "bob"), ("User", "alice")]
 
 
-def test_a_list_of_very_many_owners_is_read_in_slices() -> None:
+def test_describe_tokens_with_many_owners_runs_in_slices() -> None:
     context: Any = SimpleNamespace(image=MetadataImage())
     owners = [dd.DescribeDelegationTokenOwner("User", str(n)) for n in range(1_000)]
     assert sum(1 for _ in _describe_all(context, dd.DescribeDelegationTokenRequest(owners), "a-secret")) == 10
 
 
 @pytest.mark.behaviour("S-331")
-def test_without_a_secret_there_are_no_tokens() -> None:
+def test_describe_tokens_without_secret_key_returns_auth_disabled() -> None:
     node = DelegationTokenNode(TOKENS, delegation_token_secret_key="")
     answer = node.ask(dd.DescribeDelegationTokenRequest(None), 3)
     assert (answer.error_code, answer.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
@@ -327,7 +333,7 @@ def test_without_a_secret_there_are_no_tokens() -> None:
 
 
 class TokenLoginFixture:
-    """A gate, and what the metadata say."""
+    """SASL authenticator with the delegation tokens of a metadata image."""
 
     def __init__(self, *records: Any) -> None:
         self.image = image_of(*records)
@@ -351,7 +357,7 @@ class TokenLoginFixture:
 
 @pytest.mark.behaviour("S-335")
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
-def test_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(mechanism: str) -> None:
+def test_token_login_by_both_scram_mechanisms_ends_at_token_expiry(mechanism: str) -> None:
     made, answer = TokenLoginFixture(a_token("t1", CAROL, ADMIN)).come(mechanism, "t1", token_hmac("a-secret", "t1"))
     assert (answer.error_code, made.principal_name, made.is_delegation_token) == (0, "carol", True)
     assert answer.session_lifetime_ms == 301
@@ -367,14 +373,14 @@ def test_the_owner_comes_with_a_token_by_both_mechanisms_until_it_is_over(mechan
         ("t1", token_hmac("a-secret", "t1"), False),
     ],
 )
-def test_nobody_comes_with_another_hmac_or_as_a_user_of_that_name(token_id: str, password: bytes, token: bool) -> None:
+def test_token_login_with_wrong_hmac_or_user_flag_fails(token_id: str, password: bytes, token: bool) -> None:
     made, answer = TokenLoginFixture(a_token("t1", CAROL, ADMIN)).come(SCRAM_SHA_256, token_id, password, token=token)
     assert (answer.error_code, made.principal_name) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "")
     assert "t1" not in answer.error_message
 
 
 @pytest.mark.behaviour("S-335")
-def test_keys_are_made_once_and_go_with_the_token() -> None:
+def test_scram_keys_of_token_are_cached_and_dropped_with_it() -> None:
     stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
     first = stage.logins.find("t1", SCRAM_SHA_256)
     assert first is not None
@@ -389,7 +395,7 @@ def test_keys_are_made_once_and_go_with_the_token() -> None:
 
 
 @pytest.mark.behaviour("S-335")
-def test_a_renewed_token_lasts_longer_for_who_comes_then() -> None:
+def test_token_login_after_renewal_has_longer_session() -> None:
     stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
     renewed = a_token("t1", CAROL, ADMIN)
     renewed.expiration_timestamp = NOW + 700
@@ -397,7 +403,7 @@ def test_a_renewed_token_lasts_longer_for_who_comes_then() -> None:
     assert stage.come(SCRAM_SHA_512, "t1", token_hmac("a-secret", "t1"))[1].session_lifetime_ms == 1000
 
 
-def test_kept_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_scram_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.security.authn.delegation_token_logins._MAX_CACHED_KEYS", 3)
     monkeypatch.setattr("ottla.client.scram.MIN_ITERATIONS", 1)
     stage = TokenLoginFixture(*(a_token(f"t{n}", CAROL, ADMIN) for n in range(10)))

@@ -1,4 +1,4 @@
-"""Logins by ticket, with a library that says what the test wants. A real KDC's tickets are shown in `compat_tests`."""
+"""GSSAPI logins with a fake library. `compat_tests` use tickets of a real KDC."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAID_NOTHING = b"a ticket, and nothing is told"
 
 
 class FakeSecurityContext:
-    """Takes any ticket but those that say they are bad."""
+    """Accepts any ticket that is not marked as bad."""
 
     is_established = False
     client = ""
@@ -66,7 +66,7 @@ def gate(rules: str = "DEFAULT", *, reauth_ms: int = 0) -> SaslAuthenticator:
 
 
 def talked(made: SaslAuthenticator, *tokens: bytes, now_ms: float = 0.0) -> list[Any]:
-    """A handshake and tokens: what is said to each token."""
+    """Return the results of a handshake and tokens, one for each token."""
     made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI"))[4:]), now_ms)
     out = []
     for token in tokens:
@@ -82,27 +82,27 @@ def told(said: Any) -> Any:
 
 
 @pytest.mark.behaviour("S-320")
-def test_a_ticket_then_silence_then_no_protection():
+def test_gssapi_ticket_empty_token_and_no_protection_completes():
     made = gate()
     assert [told(x) for x in talked(made, b"a ticket", b"", NONE)] == [(0, b"told"), (0, OFFER), (0, b"")]
     assert (made.state, made.principal_name) == (SaslState.COMPLETE, "alice")
 
 
 @pytest.mark.behaviour("S-320")
-def test_where_nothing_is_told_the_offer_comes_with_the_ticket():
+def test_gssapi_without_server_token_sends_offer_with_ticket():
     made = gate()
     assert [told(x) for x in talked(made, SAID_NOTHING, NONE)] == [(0, OFFER), (0, b"")]
     assert made.state is SaslState.COMPLETE
 
 
 @pytest.mark.behaviour("S-320")
-def test_a_ticket_may_take_more_than_one_message():
+def test_gssapi_ticket_may_take_several_tokens():
     assert told(talked(gate(), b"more", b"a ticket")[0]) == (0, b"go on")
 
 
 @pytest.mark.behaviour("S-320")
 @pytest.mark.parametrize("chosen", [NONE, b"sealed \x01\0\0\0bob", b"sealed \x07\0\xff\xff"])
-def test_who_chooses_no_protection_is_the_tickets_owner_whomever_he_names(chosen):
+def test_gssapi_authorization_id_is_ignored_for_ticket_principal(chosen):
     made = gate()
     talked(made, b"a ticket", b"", chosen)
     assert made.principal_name == "alice"
@@ -120,7 +120,7 @@ def test_who_chooses_no_protection_is_the_tickets_owner_whomever_he_names(chosen
         (b"a ticket", b"", b"sealed \x00\0\xff\xff"),
     ],
 )
-def test_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tokens):
+def test_gssapi_failure_is_delayed_and_has_generic_message(tokens):
     *_, said = talked(gate(), *tokens)
     assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert said.response.error_message == (
@@ -131,13 +131,13 @@ def test_what_is_not_good_is_refused_late_and_in_words_that_tell_nothing(tokens)
 
 @pytest.mark.behaviour("S-320")
 @pytest.mark.parametrize("tokens", [(b"a ticket", b"", b"sealed "), (b"a ticket", b"", b"sealed \x01")])
-def test_a_choice_that_is_too_short_ends_it_without_a_word(tokens):
+def test_gssapi_too_short_choice_closes_without_response(tokens):
     *_, said = talked(gate(), *tokens)
     assert (said.response, said.is_delayed, bool(said.failure)) == (None, False, True)
 
 
 @pytest.mark.behaviour("S-309")
-def test_who_has_no_name_is_told_of_success_and_hung_up_on():
+def test_gssapi_principal_without_name_mapping_succeeds_then_closes():
     made = gate("RULE:[2:$1]")
     *_, said = talked(made, b"a ticket", b"", NONE)
     assert told(said) == (0, b"")
@@ -146,7 +146,7 @@ def test_who_has_no_name_is_told_of_success_and_hung_up_on():
 
 
 @pytest.mark.behaviour("S-312")
-def test_where_tokens_travel_raw_the_last_one_is_not_answered():
+def test_gssapi_after_handshake_v0_sends_no_last_token():
     made = gate()
     made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 0, 1, SaslHandshakeRequest("GSSAPI"))[4:]), 0)
     answers = []
@@ -158,7 +158,7 @@ def test_where_tokens_travel_raw_the_last_one_is_not_answered():
 
 
 @pytest.mark.behaviour("S-318")
-def test_the_same_name_may_log_in_again():
+def test_gssapi_reauthentication_with_same_name_succeeds():
     made = gate(reauth_ms=5000)
     talked(made, b"a ticket", b"", NONE)
     *_, said = talked(made, b"a ticket", b"", NONE, now_ms=2000)
@@ -176,7 +176,7 @@ GOOD = {"sasl.enabled.mechanisms": "GSSAPI", KEYS: LINE, SERVICE: "kafka"}
 
 @pytest.fixture
 def library(monkeypatch):
-    """As if the library were there."""
+    """Pretend that the gssapi library is installed."""
     monkeypatch.setattr(kerberos_config, "find_spec", lambda name: name)
 
 
@@ -196,11 +196,11 @@ def library(monkeypatch):
         ({"listener.name.in." + RULES: "RULES"}, [RULES]),
     ],
 )
-def test_a_node_starts_with_what_it_can_keep_to(more, keys):
+def test_gssapi_listener_problems_name_the_setting(more, keys):
     assert [key for key, _ in find_listener_problems({**GOOD, **more}, {"IN": "SASL_PLAINTEXT"})] == keys
 
 
-def test_without_the_library_one_line_says_where_it_comes_from(monkeypatch):
+def test_gssapi_without_library_reports_installation_command(monkeypatch):
     monkeypatch.setattr(kerberos_config, "find_spec", lambda name: None)
     assert [text for _, text in find_listener_problems(GOOD, {"IN": "SASL_PLAINTEXT"})] == [
         "needs the library gssapi: pip install 'ottla[kerberos]'"
@@ -208,7 +208,7 @@ def test_without_the_library_one_line_says_where_it_comes_from(monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/k", "FILE:/k", "file:/k"])
-def test_a_keytab_is_named_as_javas_module_names_it(path):
+def test_parse_keytab_accepts_path_with_and_without_file_prefix(path):
     assert kerberos_config.parse_keytab(LINE.replace("/k", path)) == Keytab("/k", "kafka/h@HERE.ORG")
 
 
@@ -216,7 +216,7 @@ def no_keys(_: Keytab) -> Any:
     raise InvalidKeytab("no such key")
 
 
-def test_keys_are_looked_at_where_tickets_are_taken():
+def test_check_keytab_reads_keys_only_for_gssapi_listeners():
     env: Any = SimpleNamespace(kerberos_acceptor=no_keys)
     with pytest.raises(InvalidKeytab):
         check_keytab(GOOD, "IN", "SASL_SSL", env)
@@ -227,7 +227,7 @@ def test_keys_are_looked_at_where_tickets_are_taken():
 # ------------------------------------------------------------------ a connection
 
 
-def test_tickets_are_looked_at_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gssapi_tokens_are_evaluated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = DispatcherFixture(monkeypatch)
     stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)))
     lanes: list[ThreadPool] = []

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: where keys come from, what settings must say, and tokens at the gate, by the facts' numbers."""
+"""OAUTHBEARER: key sets, settings, and logins."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 
 
 @pytest.mark.behaviour("S-330")
-def test_a_file_that_has_changed_is_read_again() -> None:
+def test_jwks_file_is_read_again_when_it_changes() -> None:
     env = create_env(build_jwks(("a", OTHER)))
     tokens = create_validator(env)
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_a_file_that_has_changed_is_read_again() -> None:
 
 
 @pytest.mark.behaviour("S-330")
-def test_without_its_file_nobody_is_let_in() -> None:
+def test_jwks_file_missing_rejects_all_tokens() -> None:
     with pytest.raises(InvalidToken):
         BrokerJwtValidator(create_requirements(), create_jwks(create_env(), "file:///elsewhere"), lambda: 0).validate(
             sign_token(VALID_CLAIMS)
@@ -66,7 +66,7 @@ def test_without_its_file_nobody_is_let_in() -> None:
 
 
 class JwksProvider:
-    """Publishes keys; counts how often they are asked for."""
+    """Publishes keys and counts the requests for them."""
 
     def __init__(self, env: Any) -> None:
         self.env, self.asked = env, list[bytes]()
@@ -102,7 +102,7 @@ def with_provider(main: Any) -> None:
 
 
 @pytest.mark.behaviour("S-330")
-def test_published_keys_are_fetched_now_and_then_and_for_an_unknown_name_at_once() -> None:
+def test_jwks_endpoint_is_refreshed_periodically_and_for_unknown_key_id() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(build_jwks(("a", RSA)))
         keys = JsonWebKeySet(env, "http://idp/where/keys?are=here", JwksRefresh(600_000, 100, 10_000))
@@ -127,7 +127,7 @@ def test_published_keys_are_fetched_now_and_then_and_for_an_unknown_name_at_once
 
 
 @pytest.mark.behaviour("S-330")
-def test_many_unknown_names_have_it_fetched_once_a_second_at_most() -> None:
+def test_jwks_endpoint_unknown_key_ids_refresh_at_most_once_a_second() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(build_jwks(("a", RSA)))
         keys = create_jwks(env, "http://idp/")
@@ -143,7 +143,7 @@ def test_many_unknown_names_have_it_fetched_once_a_second_at_most() -> None:
 
 
 @pytest.mark.behaviour("S-330")
-def test_where_a_fetch_fails_it_is_tried_again_and_the_keys_stay() -> None:
+def test_jwks_endpoint_failure_keeps_keys_and_retries_with_backoff() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(build_jwks(("a", RSA)))
         keys = JsonWebKeySet(env, "http://idp/", JwksRefresh(60_000, 100, 1_000))
@@ -175,7 +175,7 @@ def test_where_a_fetch_fails_it_is_tried_again_and_the_keys_stay() -> None:
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"a" * (1 << 20), None),
     ],
 )
-def test_a_document_is_fetched_or_cannot_be(answer: bytes, document: bytes | None) -> None:
+def test_http_get_returns_document_or_raises_http_fetch_error(answer: bytes, document: bytes | None) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.answer = answer
         if document is None:
@@ -188,7 +188,7 @@ def test_a_document_is_fetched_or_cannot_be(answer: bytes, document: bytes | Non
     with_provider(main)
 
 
-def test_nobody_there_is_told_as_such() -> None:
+def test_http_get_connection_refused_raises_http_fetch_error() -> None:
     async def run() -> None:
         with pytest.raises(HttpFetchError, match="nobody listens"):
             await http_get(create_env(), "http://idp/x")
@@ -196,7 +196,7 @@ def test_nobody_there_is_told_as_such() -> None:
     in_virtual_time(run)
 
 
-# ------------------------------------------------------------------ settings, and the gate
+# ------------------------------------------------------------------ settings and logins
 
 SETTINGS = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
 PREFIX = "listener.name.in.oauthbearer."
@@ -235,13 +235,13 @@ TAKES = {**SETTINGS, f"{PREFIX}{CALLBACK_HANDLER}": VALIDATOR_HANDLERS[0], f"{PR
         ),
     ],
 )
-def test_tokens_are_taken_only_where_it_is_said_who_checks_them(values: dict[str, str], key: str | None) -> None:
-    """CVE-2026-33557, CVE-2026-110985: where nobody had said by whose keys, none were asked for."""
+def test_oauthbearer_listener_requires_validator_settings(values: dict[str, str], key: str | None) -> None:
+    """CVE-2026-33557, CVE-2026-110985: without a configured key set, no signature was required."""
     found = [x for x, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})]
     assert found == ([] if key is None else [PREFIX + key])
 
 
-def test_without_the_libraries_a_listener_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oauthbearer_without_libraries_reports_installation_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oauthbearer_config, "find_spec", lambda name: None)
     ((key, why),) = find_listener_problems(TAKES, {"IN": "SASL_PLAINTEXT"})
     assert key == PREFIX + CALLBACK_HANDLER
@@ -257,7 +257,7 @@ def gate(env: Any) -> SaslAuthenticator:
 
 
 @pytest.mark.behaviour("S-316")
-def test_a_session_lasts_as_long_as_its_token() -> None:
+def test_oauthbearer_session_lifetime_is_that_of_the_token() -> None:
     async def run() -> None:
         env = create_env(build_jwks(("a", RSA)))
         made, ends_s = gate(env), env.now_ms() // 1000 + 60
@@ -278,7 +278,7 @@ def test_a_session_lasts_as_long_as_its_token() -> None:
 
 
 @pytest.mark.behaviour("S-327")
-def test_a_bad_token_at_the_gate_is_error_58_with_the_json() -> None:
+def test_oauthbearer_invalid_token_returns_json_then_error_58() -> None:
     async def run() -> None:
         made = gate(create_env(build_jwks(("a", RSA))))
         made.handle(handshake("OAUTHBEARER"), 0)

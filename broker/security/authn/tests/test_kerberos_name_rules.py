@@ -1,4 +1,4 @@
-"""Names out of Kerberos principals. `compat_tests` asks Kafka's own class about every pair of these rules and names."""
+"""Names from Kerberos principals. `compat_tests` compare every pair of these rules and names with Kafka's own class."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ CLASSES = [
     ("RULE:[1:$\u0661]", "alice@HERE.ORG", "no name"),
     ("RULE:[\u0661:$1]", "alice@HERE.ORG", "no rule"),
 ]
-"""What a class has in it: in Java only what ASCII has."""
+"""Characters of a regular expression class: in Java those of ASCII only."""
 
 
 def made(rules: str, name: str) -> str:
-    """What comes of it, in the words of the program that asks Kafka."""
+    """Return the result of the rules, as the program that runs Kafka's class prints it."""
     try:
         names = parse_name_rules(rules, REALM)
     except InvalidMappingRule:
@@ -109,25 +109,25 @@ def made(rules: str, name: str) -> str:
         ("", "alice@HERE.ORG", "no name"),
     ],
 )
-def test_rules_make_names(rules, name, wanted):
+def test_name_rules_map_principals_as_kafka(rules, name, wanted):
     assert made(rules, name) == wanted
 
 
 @pytest.mark.behaviour("S-311")
-def test_without_a_default_realm_the_default_rule_fits_a_principal_of_none():
+def test_name_rules_default_without_realm_maps_principal_without_realm():
     assert parse_name_rules("DEFAULT", "")("alice@") == "alice"
 
 
 @pytest.mark.behaviour("S-311")
 @pytest.mark.parametrize(("rules", "name", "wanted"), CLASSES)
-def test_classes_are_asciis_as_javas_are(rules, name, wanted):
+def test_name_rules_character_classes_are_ascii_as_in_java(rules, name, wanted):
     assert made(rules, name) == wanted
 
 
 @pytest.mark.behaviour("S-311")
 @pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "x{1,4294967295}", "(?:" * 5000])
-def test_a_pattern_python_cannot_hold_is_no_rule(pattern):
-    """Neither in a rule for principals, nor in one for the subjects of certificates."""
+def test_name_rules_pattern_invalid_in_python_is_refused(pattern):
+    """Invalid both in a rule for principals and in one for certificate subjects."""
     assert made(f"RULE:[1:$1]s/{pattern}/x/", "alice@HERE.ORG") == "no rule"
     with pytest.raises(InvalidMappingRule):
         parse_mapping_rules(f"RULE:{pattern}/x/")
@@ -135,5 +135,5 @@ def test_a_pattern_python_cannot_hold_is_no_rule(pattern):
 
 @pytest.mark.behaviour("S-311")
 @pytest.mark.parametrize("pattern", ["[a-z&&[^b]]", "[[a]b]", "[a||b]", "(?u)a"])
-def test_a_pattern_that_would_mean_something_else_than_in_java_is_refused(pattern):
+def test_name_rules_pattern_with_other_meaning_in_java_is_refused(pattern):
     assert made(f"RULE:[1:$1]s/{pattern}/x/", "alice@HERE.ORG") == "no rule"

@@ -1,4 +1,4 @@
-"""What listeners ask for, out of settings as they are pasted; names out of certificates."""
+"""Listener security from settings, and principals from certificates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SASL = {"sasl.enabled.mechanisms": "PLAIN", "listener.name.in.plain.sasl.jaas.co
 
 
 @pytest.mark.behaviour("S-301")
-def test_the_listeners_own_setting_wins():
+def test_listener_setting_overrides_general_setting():
     values = {**SASL, "sasl.enabled.mechanisms": "GSSAPI", "listener.name.in.sasl.enabled.mechanisms": "PLAIN"}
     made = build_listener_security(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert made is not None
@@ -29,21 +29,21 @@ def test_the_listeners_own_setting_wins():
 
 
 @pytest.mark.behaviour("S-301")
-def test_a_jaas_line_without_its_mechanism_is_not_the_servers():
+def test_jaas_config_without_mechanism_is_not_used_for_listeners():
     values = {"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": JAAS, "listener.name.in.sasl.jaas.config": JAAS}
     (found,) = find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})
     assert found[0] == "listener.name.in.plain.sasl.jaas.config"
 
 
 @pytest.mark.behaviour("S-316")
-def test_how_long_a_session_lasts_may_be_said_by_mechanism():
+def test_max_reauth_ms_may_be_set_per_mechanism():
     values = {**SASL, "connections.max.reauth.ms": "9", "listener.name.in.plain.connections.max.reauth.ms": "7"}
     made = build_listener_security(values, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert made is not None
     assert made.max_reauth_ms == {"PLAIN": 7}
 
 
-def test_a_door_shows_no_password():
+def test_listener_security_repr_contains_no_password():
     made = build_listener_security(SASL, "IN", "SASL_PLAINTEXT", lambda *_: None)
     assert "secret" not in repr(made)
 
@@ -57,7 +57,7 @@ def test_a_door_shows_no_password():
         ("SASL_SSL", {"listener.name.in.ssl.client.auth": "required"}, "required"),
     ],
 )
-def test_with_a_login_only_the_listeners_own_client_auth_counts(protocol, values, client_auth):
+def test_client_auth_of_sasl_ssl_uses_listener_setting_only(protocol, values, client_auth):
     made = listener_tls(values, "IN", protocol)
     assert made is not None
     assert made.client_auth == client_auth
@@ -79,20 +79,20 @@ def test_with_a_login_only_the_listeners_own_client_auth_counts(protocol, values
         ({}, "SSL", "ssl.keystore.location"),
     ],
 )
-def test_a_node_does_not_start_with_what_it_could_not_keep_to(values, protocol, key):
+def test_unsupported_listener_settings_are_reported(values, protocol, key):
     assert [x for x, _ in find_listener_problems(values, {"IN": protocol})] == [key]
 
 
-def test_no_refusal_shows_a_secret():
+def test_listener_problems_contain_no_secret():
     values = {**SASL, "listener.name.in.plain.sasl.jaas.config": JAAS[:-1], "ssl.keystore.password": "c-secret"}
     assert "secret" not in str(list(find_listener_problems(values, {"IN": "SASL_SSL"})))
 
 
-def test_scram_needs_no_jaas_line():
+def test_scram_listener_needs_no_jaas_config():
     assert list(find_listener_problems({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, {"IN": "SASL_PLAINTEXT"})) == []
 
 
-def test_brokers_log_in_as_the_jaas_line_says():
+def test_inter_broker_login_uses_jaas_config():
     access = build_outbound_access(SASL, "IN", "SASL_PLAINTEXT", "PLAIN")
     assert access.login is not None
     assert (access.login.user, access.login.password) == ("admin", "a-secret")
@@ -115,12 +115,12 @@ SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
         ("RULE:CN=Duke/x/", SUBJECT, None),  # the whole subject must fit
         (r"RULE:^CN=(.*?)\/(.*?),.*$/$2\/$1/", "CN=a/b,O=x", "b/a"),
         ("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L,DEFAULT", SUBJECT, "duke"),
-        (r"RULE:^CN=(\w+)$/$1/", "CN=Müller", None),  # Java's classes have nothing beyond ASCII
+        (r"RULE:^CN=(\w+)$/$1/", "CN=Müller", None),  # Java's classes contain ASCII only
         (r"RULE:^CN=(\d+)$/$1/", "CN=\u0661", None),
         (r"RULE:^CN=(\S+)$/$1/", "CN=a\u2003b", "a\u2003b"),
     ],
 )
-def test_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject, name):
+def test_first_mapping_rule_matching_whole_subject_is_used(rules, subject, name):
     assert parse_mapping_rules(rules)(subject) == name
 
 
@@ -138,6 +138,6 @@ def test_the_first_rule_that_fits_the_whole_subject_names_it(rules, subject, nam
         "RULE:[a-z&&[^b]]*/x/",
     ],
 )
-def test_a_rule_that_cannot_be_read_is_refused(rules):
+def test_invalid_mapping_rule_raises(rules):
     with pytest.raises(InvalidMappingRule):
         parse_mapping_rules(rules)

@@ -1,4 +1,4 @@
-"""OAUTHBEARER as the one who comes: where nodes and commands get their tokens, and that they are let in with them."""
+"""OAUTHBEARER clients: sources of the tokens of nodes and commands, and successful logins with them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def source(**more: str) -> BearerTokenSource:
 
 
 @pytest.mark.parametrize("handler", CALLBACK_HANDLERS)
-def test_a_file_or_an_endpoint_as_a_clients_settings_have_it(handler: str) -> None:
+def test_token_source_is_file_or_endpoint_from_client_settings(handler: str) -> None:
     assert parse_connection_security({**FILE, CALLBACK_HANDLER_KEY: handler}).login == SaslLogin(
         "OAUTHBEARER", "", "", token_source=BearerTokenSource(FILE[TOKEN_ENDPOINT_KEY])
     )
@@ -66,7 +66,7 @@ def test_a_file_or_an_endpoint_as_a_clients_settings_have_it(handler: str) -> No
     assert "secret" not in repr(parse_connection_security(GIVEN))
 
 
-def test_settings_win_over_the_jaas_line_where_the_secret_stood_before() -> None:
+def test_credential_settings_override_jaas_config() -> None:
     jaas = f'{MODULE} clientId="other" clientSecret="other-secret" scope="a b";'
     assert source(**{"sasl.jaas.config": jaas}) == BearerTokenSource("https://idp/token", "me", "my-secret", "a b")
     alone = {k: v for k, v in GIVEN.items() if not k.startswith(CREDENTIALS)}
@@ -75,7 +75,7 @@ def test_settings_win_over_the_jaas_line_where_the_secret_stood_before() -> None
     assert login.token_source == BearerTokenSource("https://idp/token", "other", "other-secret", "a b")
 
 
-def test_what_is_sent_is_encoded_where_that_is_wanted() -> None:
+def test_client_credentials_are_url_encoded_on_request() -> None:
     more = {
         "sasl.oauthbearer.header.urlencode": "true",
         CREDENTIALS + "secret": "a:b c",
@@ -85,7 +85,7 @@ def test_what_is_sent_is_encoded_where_that_is_wanted() -> None:
     assert (made.secret, made.scope) == ("a%3Ab+c", "a%2Fb")
 
 
-def test_whom_to_trust_stands_in_the_jaas_line() -> None:
+def test_token_endpoint_truststore_is_read_from_jaas_config() -> None:
     made = source(**{"sasl.jaas.config": f'{MODULE} ssl.truststore.location="/ca.pem";'})
     assert isinstance(made.tls, TlsConfig)
     assert made.tls.truststore is not None
@@ -104,7 +104,7 @@ def test_whom_to_trust_stands_in_the_jaas_line() -> None:
         ({"sasl.jaas.config": f'{MODULE} clientSecret="a-secret'}, "sasl.jaas.config"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line_without_a_secret(changed: dict[str, str], word: str) -> None:
+def test_invalid_oauthbearer_settings_raise_without_secret(changed: dict[str, str], word: str) -> None:
     with pytest.raises(InvalidSecurityConfig, match=word) as refused:
         parse_connection_security({**GIVEN, **changed})
     assert "a-secret" not in str(refused.value)
@@ -112,7 +112,7 @@ def test_what_cannot_be_is_said_in_one_line_without_a_secret(changed: dict[str, 
 
 
 @pytest.mark.behaviour("S-303")
-def test_brokers_and_controllers_are_reached_with_tokens_where_their_listeners_take_them() -> None:
+def test_inter_broker_and_controller_access_uses_token_source() -> None:
     own = {
         credentials.INTER_BROKER_MECHANISM: "OAUTHBEARER",
         "listener.name.in.oauthbearer.sasl.jaas.config": f"{MODULE};",
@@ -136,7 +136,7 @@ def test_brokers_and_controllers_are_reached_with_tokens_where_their_listeners_t
 
 
 @pytest.mark.parametrize("text", [b"", b"two words", b"\xff", b"a\r\nb"])
-def test_a_file_without_a_token_is_none(text: bytes) -> None:
+def test_token_file_without_valid_token_raises_token_unavailable(text: bytes) -> None:
     async def run() -> None:
         with pytest.raises(TokenUnavailable):
             await get_token(create_env(text), BearerTokenSource(f"file://{PATH}"))
@@ -146,7 +146,7 @@ def test_a_file_without_a_token_is_none(text: bytes) -> None:
     in_virtual_time(run)
 
 
-def test_a_file_is_read_anew_for_each_login() -> None:
+def test_token_file_is_read_for_each_login() -> None:
     async def run() -> None:
         env = create_env(b" first.token.x\n")
         assert await get_token(env, BearerTokenSource(f"file://{PATH}")) == "first.token.x"
@@ -156,7 +156,7 @@ def test_a_file_is_read_anew_for_each_login() -> None:
     in_virtual_time(run)
 
 
-def test_the_endpoint_is_asked_with_the_secret_and_nothing_more() -> None:
+def test_token_endpoint_request_contains_only_credentials_and_scope() -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(b'{"access_token": "a.b.c", "expires_in": 60}')
         asked = BearerTokenSource("http://idp/token?x=y", "me", "my-secret", "read")
@@ -187,7 +187,7 @@ def test_the_endpoint_is_asked_with_the_secret_and_nothing_more() -> None:
         (b"[" * 9_000, "200 OK"),
     ],
 )
-def test_who_gives_no_token_is_told_of_without_a_secret(body: bytes, status: str) -> None:
+def test_token_endpoint_invalid_response_raises_without_secret(body: bytes, status: str) -> None:
     async def main(env: Any, provider: JwksProvider, nursery: trio.Nursery) -> None:
         provider.publish(body, status)
         with pytest.raises(TokenUnavailable) as refused:
@@ -198,7 +198,7 @@ def test_who_gives_no_token_is_told_of_without_a_secret(body: bytes, status: str
     with_provider(main)
 
 
-# ------------------------------------------------------------------ at the gate
+# ------------------------------------------------------------------ logins
 
 TAKES = {
     "sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -209,7 +209,7 @@ TAKES = {
 
 
 @pytest.mark.parametrize("key", [RSA, OTHER], ids=["good", "somebody else's"])
-def test_our_own_client_is_let_in_with_a_good_token(monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
+def test_client_logs_in_with_valid_token_only(monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
     stage = DispatcherFixture(monkeypatch)
     versions = [(ApiKey.SASL_HANDSHAKE, 0, 1), (ApiKey.SASL_AUTHENTICATE, 0, 2), (BEAT, 0, 4)]
     known = [ApiVersion(*x) for x in versions]

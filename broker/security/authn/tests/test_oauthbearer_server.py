@@ -1,4 +1,4 @@
-"""OAUTHBEARER: messages, tokens and keys, by the facts' numbers."""
+"""OAUTHBEARER: messages, tokens and keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ottla.broker.security.authn.tests.token_issuer import EC, OTHER, RSA, build
 
 
 class SingleTokenValidator:
-    """Takes one token."""
+    """Accepts one token."""
 
     def validate(self, token: str) -> OAuthBearerToken:
         if token != "good":
@@ -44,7 +44,7 @@ class SingleTokenValidator:
         initial_message(more="x=1\x01yy=a b\tc\x01"),
     ],
 )
-def test_a_token_is_shown_in_the_first_message(raw: bytes) -> None:
+def test_initial_response_with_valid_token_completes(raw: bytes) -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
     assert exchange.evaluate(raw) == b""
     assert (exchange.is_complete, exchange.authorization_id, exchange.expires_ms) == (True, "alice", 7)
@@ -67,7 +67,7 @@ def test_a_token_is_shown_in_the_first_message(raw: bytes) -> None:
         initial_message("a" * MAX_OAUTHBEARER_MESSAGE_BYTES),
     ],
 )
-def test_anything_else_is_refused_without_a_reason(raw: bytes) -> None:
+def test_invalid_initial_response_fails_without_client_message(raw: bytes) -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
     with pytest.raises(SaslAuthenticationException) as refused:
         exchange.evaluate(raw)
@@ -76,7 +76,7 @@ def test_anything_else_is_refused_without_a_reason(raw: bytes) -> None:
 
 
 @pytest.mark.behaviour("S-326")
-def test_an_authorization_id_is_the_tokens_own_name() -> None:
+def test_authorization_id_other_than_token_principal_fails() -> None:
     with pytest.raises(SaslAuthenticationException) as refused:
         OAuthBearerSaslServer(SingleTokenValidator()).evaluate(initial_message(head="n,a=bob,"))
     assert refused.value.client_message is not None
@@ -88,7 +88,7 @@ def test_an_authorization_id_is_the_tokens_own_name() -> None:
     ("token", "told"),
     [("bad", INVALID_TOKEN_RESPONSE), ("scope", b'{"status":"insufficient_scope", "scope":"[s]"}')],
 )
-def test_a_bad_token_is_refused_in_two_steps(token: str, told: bytes) -> None:
+def test_invalid_token_is_refused_in_two_steps(token: str, told: bytes) -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
     assert exchange.evaluate(initial_message(token)) == told
     assert not exchange.is_complete
@@ -98,14 +98,14 @@ def test_a_bad_token_is_refused_in_two_steps(token: str, told: bytes) -> None:
 
 
 @pytest.mark.behaviour("S-327")
-def test_another_token_may_follow_a_bad_one() -> None:
+def test_valid_token_after_invalid_one_completes() -> None:
     exchange = OAuthBearerSaslServer(SingleTokenValidator())
     exchange.evaluate(initial_message("bad"))
     assert exchange.evaluate(initial_message()) == b""
     assert exchange.is_complete
 
 
-# ------------------------------------------------------------------ 329: what a signed token must say
+# ------------------------------------------------------------------ 329: claims of a signed token
 
 
 @pytest.mark.behaviour("S-329")
@@ -123,7 +123,7 @@ def test_another_token_may_follow_a_bad_one() -> None:
         {"iss": "anybody"},
     ],
 )
-def test_a_token_is_good(more: dict[str, Any]) -> None:
+def test_signed_token_with_valid_claims_is_accepted(more: dict[str, Any]) -> None:
     claims = {**VALID_CLAIMS, **more}
     assert create_validator().validate(sign_token(claims)) == OAuthBearerToken("alice", int(claims["exp"]) * 1000)
 
@@ -152,7 +152,7 @@ def test_a_token_is_good(more: dict[str, Any]) -> None:
         {"aud": "somebody"},
     ],
 )
-def test_a_token_is_not_good(more: dict[str, Any]) -> None:
+def test_signed_token_with_invalid_claims_is_refused(more: dict[str, Any]) -> None:
     claims = {k: v for k, v in {**VALID_CLAIMS, **more}.items() if v is not None}
     with pytest.raises(InvalidToken) as refused:
         create_validator().validate(
@@ -162,7 +162,7 @@ def test_a_token_is_not_good(more: dict[str, Any]) -> None:
 
 
 def raw_signed(claims: dict[str, Any]) -> str:
-    """A token whose name is no text, which the library would not make."""
+    """Sign a token with a name that is no string, which the library would not create."""
     from jwt.api_jws import PyJWS
 
     return PyJWS().encode(json.dumps(claims).encode(), RSA, "RS256", {"kid": "a"})
@@ -187,7 +187,9 @@ def raw_signed(claims: dict[str, Any]) -> str:
         (create_requirements(scope="sc"), {"scope": ""}, True),
     ],
 )
-def test_what_the_settings_ask_of_a_token(wants: JwtRequirements, more: dict[str, Any], is_good: bool) -> None:
+def test_token_requirements_from_settings_are_checked(
+    wants: JwtRequirements, more: dict[str, Any], is_good: bool
+) -> None:
     if is_good:
         assert create_validator(wants=wants).validate(raw_signed({**VALID_CLAIMS, **more})).principal_name == "alice"
     else:
@@ -195,7 +197,7 @@ def test_what_the_settings_ask_of_a_token(wants: JwtRequirements, more: dict[str
             create_validator(wants=wants).validate(raw_signed({**VALID_CLAIMS, **more}))
 
 
-# ------------------------------------------------------------------ 329: by whom it is signed
+# ------------------------------------------------------------------ 329: signing keys
 
 
 @pytest.mark.behaviour("S-329")
@@ -211,7 +213,7 @@ def test_what_the_settings_ask_of_a_token(wants: JwtRequirements, more: dict[str
         (build_jwks(("a", EC)), sign_token(VALID_CLAIMS, EC, "ES256")),
     ],
 )
-def test_a_published_key_signed_it(keys: bytes, token: str) -> None:
+def test_token_signed_by_published_key_is_accepted(keys: bytes, token: str) -> None:
     assert create_validator(keys=keys).validate(token).principal_name == "alice"
 
 
@@ -244,14 +246,14 @@ def test_a_published_key_signed_it(keys: bytes, token: str) -> None:
         (build_jwks(("a", RSA)), "....."),
     ],
 )
-def test_nobody_trusted_signed_it(keys: bytes, token: str) -> None:
-    """CVE-2026-33557: tokens were taken that nobody had signed."""
+def test_token_signed_by_unknown_key_is_refused(keys: bytes, token: str) -> None:
+    """CVE-2026-33557: unsigned tokens were accepted."""
     with pytest.raises(InvalidToken):
         create_validator(keys=keys).validate(token)
 
 
-def test_a_secret_is_no_public_key_in_disguise() -> None:
-    """The old trick: a public key's text taken as the secret of HMAC."""
+def test_hmac_token_keyed_with_public_key_is_refused() -> None:
+    """Known attack: the text of a public key used as the secret of HMAC."""
     head, body, _ = build_unsigned_token(VALID_CLAIMS, "HS256").split(".")
     import hashlib
     import hmac
@@ -265,7 +267,7 @@ def test_a_secret_is_no_public_key_in_disguise() -> None:
         create_validator().validate(f"{head}.{body}.{mac}")
 
 
-def test_many_brackets_are_no_json_and_end_nothing() -> None:
+def test_deeply_nested_token_header_is_refused() -> None:
     from base64 import urlsafe_b64encode
 
     deep = urlsafe_b64encode(b"[" * 20_000).decode()
@@ -295,7 +297,7 @@ def test_many_brackets_are_no_json_and_end_nothing() -> None:
         ({"unsecuredValidatorRequiredScope": "a"}, {}, False),
     ],
 )
-def test_an_unsigned_token(options: dict[str, str], more: dict[str, Any], is_good: bool) -> None:
+def test_unsecured_token_claims_are_validated(options: dict[str, str], more: dict[str, Any], is_good: bool) -> None:
     claims = {k: v for k, v in {**VALID_CLAIMS, **more}.items() if v is not None}
     tokens = UnsecuredJwtValidator(options, lambda: NOW_S * 1000)
     if is_good:
@@ -306,7 +308,7 @@ def test_an_unsigned_token(options: dict[str, str], more: dict[str, Any], is_goo
 
 
 @pytest.mark.behaviour("S-328")
-def test_a_missing_scope_is_told() -> None:
+def test_unsecured_token_without_required_scope_returns_insufficient_scope() -> None:
     with pytest.raises(InvalidToken) as refused:
         UnsecuredJwtValidator({"unsecuredValidatorRequiredScope": "a b"}, lambda: NOW_S * 1000).validate(
             build_unsigned_token(VALID_CLAIMS)
@@ -324,6 +326,6 @@ def test_a_missing_scope_is_told() -> None:
         build_unsigned_token([1]),
     ],
 )
-def test_a_signed_one_or_none_at_all(token: str) -> None:
+def test_signed_or_malformed_token_is_refused_as_unsecured(token: str) -> None:
     with pytest.raises(InvalidToken):
         UnsecuredJwtValidator({}, lambda: NOW_S * 1000).validate(token)

@@ -1,4 +1,4 @@
-"""Sessions of who has logged in: how long they last, and what a login anew may change (S-316 to S-318)."""
+"""Session lifetimes and reauthentication (S-316 to S-318)."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ottla.wire.errors import ErrorCode
 
 
 @pytest.mark.behaviour("S-316")
-def test_without_a_limit_a_session_does_not_end():
+def test_session_without_limit_does_not_expire():
     made = gate()
     assert let_in(made).response.session_lifetime_ms == 0
     assert made.check_session(ApiKey.PRODUCE, 1e12)
 
 
 @pytest.mark.behaviour("S-316")
-def test_the_shorter_of_both_limits_holds():
+def test_session_lifetime_is_minimum_of_limit_and_token():
     made = gate(reauth_ms=200, now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert said.response.session_lifetime_ms == 200
 
 
 @pytest.mark.behaviour("S-316")
-def test_credentials_that_have_expired_give_no_time_at_all():
+def test_expired_credentials_give_zero_session_lifetime():
     made = gate(now_ms=EXPIRES_MS + 1)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert said.response.session_lifetime_ms == 0
@@ -49,14 +49,14 @@ def test_credentials_that_have_expired_give_no_time_at_all():
         (ApiKey.SASL_HANDSHAKE, 5_001.0, False),
     ],
 )
-def test_after_the_deadline_only_a_new_login_is_heard(key, at_ms, lets):
+def test_expired_session_accepts_only_reauthentication(key, at_ms, lets):
     made = gate(reauth_ms=5_000)
     let_in(made)
     assert made.check_session(key, at_ms) is lets
 
 
 @pytest.mark.behaviour("S-317")
-def test_a_login_anew_is_begun_once_a_second():
+def test_reauthentication_is_limited_to_once_a_second():
     made = gate(reauth_ms=5_000)
     let_in(made)
     assert let_in(made, 2_000.0).failure is None
@@ -65,14 +65,14 @@ def test_a_login_anew_is_begun_once_a_second():
 
 
 @pytest.mark.behaviour("S-317")
-def test_without_a_deadline_a_handshake_is_a_request_like_any():
+def test_handshake_without_session_limit_is_passed_on():
     made = gate()
     let_in(made)
     assert made.check_session(ApiKey.SASL_HANDSHAKE, 9e9)
 
 
 @pytest.mark.behaviour("S-316")
-def test_a_login_anew_moves_the_deadline():
+def test_reauthentication_moves_session_deadline():
     made = gate(reauth_ms=5_000)
     let_in(made)
     let_in(made, 3_000.0)
@@ -80,7 +80,7 @@ def test_a_login_anew_moves_the_deadline():
 
 
 @pytest.mark.behaviour("S-318")
-def test_another_mechanism_ends_it_with_the_next_token():
+def test_reauthentication_with_other_mechanism_closes_at_next_token():
     made = gate(reauth_ms=5_000)
     let_in(made)
     said = made.handle(handshake(SCRAM_SHA_256), 2_000.0)
@@ -91,7 +91,7 @@ def test_another_mechanism_ends_it_with_the_next_token():
 
 
 @pytest.mark.behaviour("S-318")
-def test_nobody_becomes_somebody_else_on_the_way():
+def test_reauthentication_with_other_principal_fails():
     made = gate(reauth_ms=5_000)
     let_in(made)
     said = let_in(made, 2_000.0, user="bob", password="bob-secret")
@@ -101,7 +101,7 @@ def test_nobody_becomes_somebody_else_on_the_way():
 
 
 @pytest.mark.behaviour("S-318")
-def test_a_failure_on_the_way_says_that_it_was_one():
+def test_reauthentication_failure_message_names_reauthentication():
     made = gate(reauth_ms=5_000)
     made.handle(handshake(SCRAM_SHA_256), 0)
     client = ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")

@@ -1,4 +1,4 @@
-"""The gate: what is heard before somebody has proved who they are, by the facts' numbers."""
+"""SASL authenticator: requests that are accepted before authentication."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def let_in(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> Any:
     return made.handle(say(plain(**who)), now_ms)
 
 
-# ------------------------------------------------------------------ 312: the order of things
+# ------------------------------------------------------------------ 312: order of requests
 
 
 @pytest.mark.behaviour("S-312")
-def test_versions_then_a_mechanism_then_tokens():
+def test_api_versions_handshake_and_token_complete_authentication():
     made = gate()
     assert made.handle(versions(), 0).response == ApiVersionsResponse()
     told = made.handle(handshake(), 0).response
@@ -93,14 +93,14 @@ def test_versions_then_a_mechanism_then_tokens():
 
 
 @pytest.mark.behaviour("S-312")
-def test_versions_need_not_be_asked_for():
+def test_handshake_without_api_versions_is_accepted():
     made = gate()
     let_in(made)
     assert made.state is SaslState.COMPLETE
 
 
 @pytest.mark.behaviour("S-312")
-def test_versions_are_told_once():
+def test_second_api_versions_request_raises():
     made = gate()
     made.handle(versions(), 0)
     with pytest.raises(WireError):
@@ -109,7 +109,7 @@ def test_versions_are_told_once():
 
 @pytest.mark.behaviour("S-312")
 @pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST])
-def test_a_question_for_versions_that_went_wrong_may_be_asked_again(code):
+def test_api_versions_with_error_may_be_repeated(code):
     made = gate(code=code)
     made.handle(versions(), 0)
     assert made.state is SaslState.INITIAL
@@ -117,7 +117,7 @@ def test_a_question_for_versions_that_went_wrong_may_be_asked_again(code):
 
 
 @pytest.mark.behaviour("S-312")
-def test_a_mechanism_that_is_not_enabled_ends_it_with_the_list_of_those_that_are():
+def test_handshake_unsupported_mechanism_returns_enabled_ones_and_fails():
     said = gate().handle(handshake("GSSAPI"), 0)
     assert said.response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert sorted(said.response.mechanisms) == ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512]
@@ -126,7 +126,7 @@ def test_a_mechanism_that_is_not_enabled_ends_it_with_the_list_of_those_that_are
 
 
 @pytest.mark.behaviour("S-312")
-def test_another_request_between_tokens_is_an_illegal_state_and_the_end():
+def test_handshake_in_exchange_returns_illegal_sasl_state():
     made = gate()
     made.handle(handshake(), 0)
     said = made.handle(handshake(), 0)
@@ -136,7 +136,7 @@ def test_another_request_between_tokens_is_an_illegal_state_and_the_end():
 
 
 @pytest.mark.behaviour("S-312")
-def test_after_the_old_handshake_tokens_travel_raw():
+def test_handshake_v0_is_followed_by_raw_tokens():
     made = gate()
     made.handle(handshake(version=0), 0)
     said = made.handle(memoryview(plain()), 0)
@@ -144,7 +144,7 @@ def test_after_the_old_handshake_tokens_travel_raw():
 
 
 @pytest.mark.behaviour("S-312")
-def test_a_raw_token_that_is_wrong_is_not_answered():
+def test_raw_token_failure_has_no_response():
     made = gate()
     made.handle(handshake(version=0), 0)
     said = made.handle(memoryview(plain(password="x")), 0)
@@ -173,7 +173,7 @@ HEARD = {
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("version", ["low", "high", "unknown"])
-def test_nothing_else_is_heard_in_any_state_before_somebody_is_let_in(state, version):
+def test_other_requests_before_authentication_fail_in_every_state(state, version):
     for key in ApiKey:
         if key in HEARD[state]:
             continue
@@ -194,8 +194,8 @@ def test_nothing_else_is_heard_in_any_state_before_somebody_is_let_in(state, ver
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
-    """F4: legal and illegal frames in any order, torn, longer, with bits changed; one of them is a user's name."""
+def test_random_frames_without_password_never_authenticate(seed):
+    """Legal and illegal frames in any order, truncated, extended or with flipped bits; some name a real user."""
     rng = random.Random(seed)
     client = ScramClient(SCRAM_SHA_256, "alice", "not hers", "client")
     pieces = [bytes(versions()), bytes(handshake()), bytes(handshake(SCRAM_SHA_256)), bytes(handshake("PLAIN", 0))]
@@ -224,7 +224,7 @@ def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
                 break
 
 
-# ------------------------------------------------------------------ 314: what a failure tells
+# ------------------------------------------------------------------ 314: error messages
 
 
 @pytest.mark.behaviour("S-319")
@@ -243,7 +243,7 @@ def test_no_sequence_of_frames_opens_the_gate_without_a_password(seed):
         ),
     ],
 )
-def test_plain_says_which_rule_was_broken(token_bytes, text):
+def test_plain_failure_message_names_broken_rule(token_bytes, text):
     made = gate()
     made.handle(handshake(), 0)
     said = made.handle(say(token_bytes), 0)
@@ -255,7 +255,7 @@ def test_plain_says_which_rule_was_broken(token_bytes, text):
 @pytest.mark.behaviour("S-319")
 @pytest.mark.parametrize("password", ["x", "x" * 12, "x" * 100_000])
 @pytest.mark.parametrize("user", ["alice", "nobody"])
-def test_as_much_is_compared_whoever_is_named_and_whatever_is_sent(user, password, monkeypatch):
+def test_plain_comparison_cost_does_not_depend_on_user_or_password(user, password, monkeypatch):
     compared = []
     compare = hmac.compare_digest
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or compare(a, b))
@@ -267,7 +267,7 @@ def test_as_much_is_compared_whoever_is_named_and_whatever_is_sent(user, passwor
 
 
 @pytest.mark.behaviour("S-319")
-def test_the_user_may_name_himself_as_whom_to_be():
+def test_plain_authorization_id_equal_to_user_is_accepted():
     assert let_in(gate(), as_whom="alice").failure is None
 
 
@@ -281,7 +281,7 @@ def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = S
 
 @pytest.mark.behaviour("S-321")
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
-def test_scram_lets_in_who_knows_the_password(mechanism):
+def test_scram_login_with_correct_password_completes(mechanism):
     made, client = gate(), ScramClient(mechanism, "alice", "alice-secret", "client")
     said = scram_login(made, client, mechanism)
     assert (said.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
@@ -290,19 +290,19 @@ def test_scram_lets_in_who_knows_the_password(mechanism):
 
 @pytest.mark.behaviour("S-322")
 @pytest.mark.parametrize(("user", "password"), [("alice", "x"), ("nobody", "alice-secret")])
-def test_an_unknown_user_and_a_wrong_password_are_told_alike(user, password):
+def test_scram_unknown_user_and_wrong_password_return_same_message(user, password):
     said = scram_login(gate(), ScramClient(SCRAM_SHA_256, user, password, "client"))
     text = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
     assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
 @pytest.mark.behaviour("S-322")
-def test_the_last_message_must_carry_both_nonces():
-    """CVE-2024-56128: a recorded proof would do otherwise."""
+def test_scram_final_message_without_server_nonce_fails():
+    """CVE-2024-56128: otherwise a recorded proof would be accepted."""
     made, client = gate(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(handshake(SCRAM_SHA_256), 0)
     first = made.handle(say(client.first_message()), 0).response.auth_bytes.decode()
-    unproved = "c=biws,r=client"  # with a proof that fits it: who has an old one has that
+    unproved = "c=biws,r=client"  # with a matching proof, as recorded from an earlier login
     signed = f"n=alice,r=client,{first},{unproved}".encode()
     client_key = hmac.digest(SALTED[SCRAM_SHA_256], b"Client Key", "sha256")
     signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
@@ -312,14 +312,14 @@ def test_the_last_message_must_carry_both_nonces():
 
 
 @pytest.mark.behaviour("S-322")
-def test_credentials_of_too_few_iterations_let_nobody_in():
+def test_scram_credential_with_too_few_iterations_fails():
     weak = scram.derive_credential(SCRAM_SHA_256, scram.salted_password(SCRAM_SHA_256, "p", b"s", 100), b"s", 100)
     with pytest.raises(SaslAuthenticationException):
         ScramSaslServer(SCRAM_SHA_256, "n", lambda *_: weak).evaluate(b"n,,n=alice,r=abc")
 
 
-def test_cve_2017_12610_nobody_becomes_somebody_else_by_asking_for_it():
-    """In PLAIN too, above: 319."""
+def test_cve_2017_12610_authorization_id_of_other_user_fails():
+    """The same check of PLAIN is above."""
     made = gate()
     made.handle(handshake(SCRAM_SHA_256), 0)
     said = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)
@@ -327,13 +327,13 @@ def test_cve_2017_12610_nobody_becomes_somebody_else_by_asking_for_it():
     assert "different from username" in said.response.error_message
 
 
-def test_sasl_apis_have_the_versions_of_their_rows_before_authentication():
+def test_sasl_apis_before_authentication_have_versions_of_their_specs():
     served = {key: range(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version + 1) for key in _VERSIONS}
     assert served == _VERSIONS
 
 
 @pytest.mark.behaviour("S-335")
-def test_a_token_lets_its_owner_in_until_it_expires():
+def test_token_login_session_ends_at_token_expiry():
     made = gate(now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert (made.principal_name, made.is_delegation_token, said.response.session_lifetime_ms) == ("owner", True, 300)

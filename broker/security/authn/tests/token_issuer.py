@@ -16,7 +16,7 @@ EC = ec.generate_private_key(ec.SECP256R1())
 
 
 def build_jwks(*keys: tuple[str | None, Any], **more: Any) -> bytes:
-    """A set of public keys by their names; ``more``: what each says of itself besides."""
+    """Return a key set of public keys by id; ``more``: further fields of each key."""
     rows = []
     for name, key in keys:
         kind: Any = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
@@ -27,12 +27,12 @@ def build_jwks(*keys: tuple[str | None, Any], **more: Any) -> bytes:
 
 
 def sign_token(claims: dict[str, Any], key: Any = RSA, algorithm: str = "RS256", kid: str | None = "a") -> str:
-    """A token."""
+    """Return a signed token."""
     return jwt.encode(claims, key, algorithm, {"kid": kid} if kid is not None else {})
 
 
 def build_unsigned_token(claims: Any, alg: str = "none", signature: str = "") -> str:
-    """A token that anybody can make."""
+    """Return a token without a signature."""
     parts = ({"alg": alg}, claims)
     head = ".".join(urlsafe_b64encode(json.dumps(x).encode()).decode().rstrip("=") for x in parts)
     return f"{head}.{signature}"

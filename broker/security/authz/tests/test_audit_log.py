@@ -1,4 +1,4 @@
-"""The audit log: which decisions are told, how they read, and how many of them there can be."""
+"""Audit log: logged decisions, their format, and limits of their number."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AuditClock:
 
 
 class AuditFixture:
-    """An authorizer with rules, who asks, and what was written."""
+    """Authorizer with rules, a client, and the logged lines."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture, level: int, *acls: StandardAcl, is_open: bool = False) -> None:
         self.caplog, self.clock = caplog, AuditClock()
@@ -85,7 +85,7 @@ RULE = (
         ([acl(AclPermissionType.ALLOW, AclOperation.WRITE)], False, "Denied", "DefaultDeny"),
     ],
 )
-def test_a_decision_reads_as_in_kafkas_audit_log(
+def test_audit_line_has_format_of_kafka(
     caplog: pytest.LogCaptureFixture, acls: list[StandardAcl], is_open: bool, said: str, rule: str
 ) -> None:
     stage = AuditFixture(caplog, logging.DEBUG, *acls, is_open=is_open)
@@ -94,14 +94,14 @@ def test_a_decision_reads_as_in_kafkas_audit_log(
     assert stage.lines == [(level, HEAD.format(said, "READ") + TAIL + rule)]
 
 
-def test_what_a_rule_implies_is_told_by_that_rule(caplog: pytest.LogCaptureFixture) -> None:
+def test_audit_line_names_rule_that_implies_the_operation(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.DEBUG, ALLOW)
     assert stage.ask(ApiKey.METADATA, AclOperation.DESCRIBE, ResourceType.TOPIC, "events")
     ((_, line),) = stage.lines
     assert line.endswith(RULE.format("events", "LITERAL", "ALLOW"))
 
 
-def test_a_super_user_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+def test_audit_line_of_super_user_names_super_user_rule(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.DEBUG, acl(AclPermissionType.DENY, AclOperation.ALL, "User:*"))
     assert stage.ask(ApiKey.CREATE_TOPICS, AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster", who="User:admin")
     ((_, line),) = stage.lines
@@ -110,7 +110,7 @@ def test_a_super_user_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
                          "with resourceRefCount = 1 based on rule SuperUser")  # fmt: skip
 
 
-def test_at_info_only_refusals_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_audit_level_info_logs_only_denials(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.INFO, ALLOW)
     assert stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
     assert not stage.ask(ApiKey.ADD_OFFSETS_TO_TXN, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "t")
@@ -132,7 +132,7 @@ def test_at_info_only_refusals_are_told(caplog: pytest.LogCaptureFixture) -> Non
         (ApiKey.DESCRIBE_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, {}, 1),
     ],
 )
-def test_a_look_that_leaves_something_out_refuses_nobody_anything(
+def test_audit_of_filtering_checks_logs_no_denial(
     caplog: pytest.LogCaptureFixture,
     key: ApiKey,
     operation: AclOperation,
@@ -147,7 +147,7 @@ def test_a_look_that_leaves_something_out_refuses_nobody_anything(
     assert len(stage.lines) == count + 1
 
 
-def test_what_comes_again_is_counted_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_decision_is_counted_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.INFO)
     for _ in range(500):
         stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
@@ -158,7 +158,7 @@ def test_what_comes_again_is_counted_and_told_once_a_minute(caplog: pytest.LogCa
     assert [x for _, x in stage.lines] == [again, f"499 times more within a minute: {again}", again]
 
 
-def test_what_came_again_is_told_a_few_lines_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_counts_of_repeated_decisions_are_logged_in_portions(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.INFO)
 
     def ask(number: int) -> int:
@@ -181,7 +181,7 @@ def test_what_came_again_is_told_a_few_lines_at_a_time(caplog: pytest.LogCapture
     assert stage.lines[-1] == ("WARNING", "1 decisions more within a minute were not told")
 
 
-def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_audit_lines_are_limited_per_minute_with_count_of_dropped(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.INFO)
     for number in range(MAX_AUDIT_LINES_PER_MINUTE + 250):
         stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
@@ -195,7 +195,7 @@ def test_a_flood_of_refusals_is_bounded_and_told_in_the_end(caplog: pytest.LogCa
     assert len(stage.lines) == MAX_AUDIT_LINES_PER_MINUTE + 2
 
 
-def test_what_is_allowed_leaves_room_for_what_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_allowed_decisions_use_at_most_half_of_the_limit(caplog: pytest.LogCaptureFixture) -> None:
     stage = AuditFixture(caplog, logging.DEBUG)
     for number in range(MAX_AUDIT_LINES_PER_MINUTE + 250):
         stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}", who="User:admin")
@@ -208,7 +208,7 @@ def test_what_is_allowed_leaves_room_for_what_is_refused(caplog: pytest.LogCaptu
     )
 
 
-def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCaptureFixture) -> None:
+def test_acl_resource_name_is_escaped_and_truncated_in_audit_line(caplog: pytest.LogCaptureFixture) -> None:
     name = "a\nb" + "x" * 900
     stage = AuditFixture(caplog, logging.INFO, acl(AclPermissionType.DENY, AclOperation.READ, name=name))
     stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, name)
@@ -229,7 +229,9 @@ def test_who_makes_a_rule_writes_no_line_of_his_own_either(caplog: pytest.LogCap
         ("x" * 9_000, "x" * MAX_AUDIT_NAME_CHARS + "..."),
     ],
 )
-def test_nobody_writes_lines_of_his_own(caplog: pytest.LogCaptureFixture, text: str, line: str) -> None:
+def test_resource_and_principal_names_are_escaped_in_audit_line(
+    caplog: pytest.LogCaptureFixture, text: str, line: str
+) -> None:
     assert escape_name(text) == line
     stage = AuditFixture(caplog, logging.INFO)
     stage.ask(ApiKey.DESCRIBE_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, text, who=f"User:{text[:200]}")
@@ -238,7 +240,7 @@ def test_nobody_writes_lines_of_his_own(caplog: pytest.LogCaptureFixture, text: 
     assert told.isprintable()
 
 
-def test_it_is_off_unless_it_is_switched_on() -> None:
+def test_audit_log_is_off_by_default() -> None:
     clock: Any = AuditClock()
     assert [AuditLog.from_level(clock, x) is None for x in ("OFF", "off", "INFO", "debug")] == [
         True,
@@ -257,7 +259,7 @@ def test_it_is_off_unless_it_is_switched_on() -> None:
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
-def test_logins_are_told_without_a_secret(
+def test_login_audit_lines_contain_no_secret(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
     node, stage = LineStage(monkeypatch), AuditFixture(caplog, level)

@@ -1,4 +1,4 @@
-"""Who may do what: rows of the rules with the facts' numbers, and random changes against a model that keeps a list."""
+"""Authorization decisions: rows of the rules, and random changes compared with a model that keeps a list."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
         ([acl("x")], AclOperation.READ, "xy", False),
         ([acl("*", prefix=True)], AclOperation.READ, "x", False),
         ([acl(kind=ResourceType.GROUP)], AclOperation.READ, "t", False),
-        # 95: what implies what
+        # 95: implied operations
         *[
             ([acl(operation=o)], AclOperation.DESCRIBE, "t", True)
             for o in (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALL)
@@ -113,7 +113,9 @@ def holding(*rules: StandardAcl, **how: Any) -> Authorizer:
         ([acl(operation=AclOperation.DESCRIBE), acl(deny=True)], AclOperation.DESCRIBE, "t", True),
     ],
 )
-def test_rules_decide(rules: list[StandardAcl], operation: AclOperation, name: str, allowed: bool) -> None:
+def test_acl_rules_decide_by_principal_host_operation_and_name(
+    rules: list[StandardAcl], operation: AclOperation, name: str, allowed: bool
+) -> None:
     for order in (rules, rules[::-1]):
         assert holding(*order).may(AclSubject(), operation, T, name) is allowed
 
@@ -121,7 +123,7 @@ def test_rules_decide(rules: list[StandardAcl], operation: AclOperation, name: s
 @pytest.mark.parametrize(
     ("rules", "allowed"),
     [
-        ([], True),  # 337: nobody said anything about it
+        ([], True),  # 337: no rule matches
         ([acl("other")], True),
         ([acl(who=BOB)], False),
         ([acl("*", who=BOB)], False),
@@ -129,12 +131,12 @@ def test_rules_decide(rules: list[StandardAcl], operation: AclOperation, name: s
         ([acl(who=BOB, deny=True)], False),
     ],
 )
-def test_who_is_let_in_where_nothing_was_said(rules: list[StandardAcl], allowed: bool) -> None:
+def test_allow_if_no_acl_found_applies_only_without_any_acl(rules: list[StandardAcl], allowed: bool) -> None:
     assert holding(*rules, is_open=True).may(AclSubject(), AclOperation.READ, T, "t") is allowed
     assert holding(*rules).may(AclSubject(), AclOperation.READ, T, "t") is False
 
 
-def test_super_users_come_first() -> None:
+def test_super_user_is_allowed_before_any_rule() -> None:
     authorizer = holding(acl(deny=True, operation=AclOperation.ALL), super_users=[ALICE])
     assert authorizer.may(AclSubject(), AclOperation.READ, T, "t")
     assert authorizer.may_any(AclSubject(), AclOperation.READ, T)
@@ -162,17 +164,17 @@ def test_super_users_come_first() -> None:
         ([acl("*", AclOperation.WRITE), acl("a", AclOperation.ALL, deny=True)], True),
     ],
 )
-def test_anything_of_a_kind(rules: list[StandardAcl], allowed: bool) -> None:
+def test_authorize_by_resource_type_requires_an_undominated_allow(rules: list[StandardAcl], allowed: bool) -> None:
     assert holding(*rules).may_any(AclSubject(), AclOperation.WRITE, T) is allowed  # 339
 
 
-def test_a_plain_look_comes_first_where_anything_of_a_kind_is_asked_for() -> None:
+def test_authorize_by_resource_type_checks_literal_operation_first() -> None:
     assert holding(is_open=True).may_any(AclSubject(), AclOperation.WRITE, T)
-    # nothing implies it
+    # no rule implies it
     assert not holding(acl("a", AclOperation.READ)).may_any(AclSubject(), AclOperation.DESCRIBE, T)
 
 
-def test_operations_are_told_as_bits() -> None:
+def test_authorized_operations_are_returned_as_bits() -> None:
     authorizer = holding(
         acl("g", AclOperation.READ, kind=ResourceType.GROUP),
         acl("g", AclOperation.ALTER_CONFIGS, kind=ResourceType.GROUP),
@@ -186,10 +188,10 @@ def test_operations_are_told_as_bits() -> None:
         supported_operation_bits(ResourceType.GROUP),
         supported_operation_bits(ResourceType.CLUSTER),
     )
-    assert told == (3576, 3400, 8096)  # 342: what a real broker without an authorizer says
+    assert told == (3576, 3400, 8096)  # 342: value of a real broker without an authorizer
 
 
-def test_without_an_authorizer_everybody_may() -> None:
+def test_context_without_authorizer_allows_everything() -> None:
     services: Any = SimpleNamespace(authorizer=None, audit=None)
     context = RequestContext(services, Peer("h", ("a", 1)), ApiKey.FETCH, 4, "c", 0, {})
     assert context.may(AclOperation.READ, T, "t")
@@ -206,7 +208,7 @@ def test_without_an_authorizer_everybody_may() -> None:
 
 
 @pytest.mark.parametrize("is_written_down", [False, True])
-def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_written_down: bool) -> None:
+def test_connection_authorization_cache_is_cleared_by_acl_changes(*, is_written_down: bool) -> None:
     rules = acl("t", AclOperation.WRITE, who="User:ANONYMOUS"), acl("u", AclOperation.READ, who="User:ANONYMOUS")
     authorizer, peer = holding(*rules), Peer("h", ("a", 1))
     audit = SimpleNamespace(log_decision=lambda *what, **how: None) if is_written_down else None
@@ -223,7 +225,7 @@ def test_what_a_connection_may_is_kept_with_it_until_the_rules_change(*, is_writ
     assert (authorizer.may_write(context, "t"), authorizer.may_read(context, "u")) == (False, True)
 
 
-def test_no_more_is_kept_than_decisions_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_decisions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.security.authz.authorizer._MAX_DECISIONS", 10)
     authorizer = holding(acl("*", AclOperation.READ, who="User:*"))
     kept = authorizer.allowed_names(AclSubject(), AclOperation.READ, T)
@@ -235,7 +237,7 @@ def test_no_more_is_kept_than_decisions_are(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(authorizer._allowed) <= 10
 
 
-def test_a_code_nobody_knows_is_kept_as_unknown() -> None:
+def test_acl_record_with_unknown_operation_is_kept_as_unknown() -> None:
     rule = acl_from_record(metadata_records.AccessControlEntryRecord(b"i" * 16, 2, "t", 3, ALICE, "*", 99, 3))
     assert rule.operation is AclOperation.UNKNOWN
 
@@ -244,7 +246,7 @@ def test_a_code_nobody_knows_is_kept_as_unknown() -> None:
 
 
 class AclListModel:
-    """The rules as a plain list, and the sentence of S-337 written down."""
+    """Rules as a plain list, decided as S-337 states."""
 
     def __init__(self) -> None:
         self.rules: dict[int, StandardAcl] = {}
@@ -270,8 +272,8 @@ class AclListModel:
         )
 
 
-def test_ten_thousand_changes_decide_as_the_model_does() -> None:
-    """CVE-2024-27309: a rule that was removed took others of its resource along."""
+def test_ten_thousand_random_changes_decide_as_list_model() -> None:
+    """CVE-2024-27309: a removed rule removed others of its resource as well."""
     chance = random.Random(337)
     names = ["a", "ab", "abc", "b", "ba", "*"]
     operations = [
@@ -306,7 +308,7 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
             draft.replay(record(step, rule))
         image = run_to_end(draft.image(step, 1))
         authorizer.publish(image, run_to_end(draft.delta(image)))
-        if step % 500 == 250:  # a restart: from the records a snapshot holds
+        if step % 500 == 250:  # a restart: from the records of a snapshot
             again = ImageBuilder(MetadataImage())
             for told in image_records(image):
                 again.replay(told)
@@ -329,8 +331,8 @@ def test_ten_thousand_changes_decide_as_the_model_does() -> None:
     assert kept > 10
 
 
-def test_one_of_thousands_of_rules_that_name_the_same_is_dropped_without_looking_at_the_others() -> None:
-    """All of them may go with one request, and nobody else is served meanwhile."""
+def test_acl_removal_does_not_compare_rules_of_same_resource() -> None:
+    """All of them may be deleted by one request, and other clients wait meanwhile."""
     compared = []
 
     class Watched(StandardAcl):
@@ -351,8 +353,8 @@ def test_one_of_thousands_of_rules_that_name_the_same_is_dropped_without_looking
     assert compared == []
 
 
-def test_whether_there_is_anything_is_looked_for_once_until_rules_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs a look at every rule there is, for each producer that comes."""
+def test_authorize_by_resource_type_is_cached_until_acls_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs a scan of all rules, for each new producer."""
     asked = []
     look = AclIndex.evaluate_by_resource_type
 

@@ -1,4 +1,4 @@
-"""What a connection holds of its rights, as the handlers of Fetch and Produce use it. Source: ``KafkaApis`` (4.3.1)."""
+"""Cached authorization of a connection in the handlers of Fetch and Produce. Source: ``KafkaApis`` (4.3.1)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AuthorizedConnection:
         self.peer = Peer("127.0.0.1", ("here", 9092))
 
     def drop(self) -> None:
-        """The rules are there no more."""
+        """Remove the rules."""
         draft = ImageBuilder(
             MetadataImage(others={("acl", n.to_bytes(16, "big")): record(n, x) for n, x in enumerate(self._rules)})
         )
@@ -69,7 +69,7 @@ class AuthorizedConnection:
         return row_of(await resolve(produce.handle(context, bringing(("t", 0, bytearray(make_batch(10))))))).error_code
 
     async def ask(self) -> tuple[int, int, int]:
-        """How it may read, follow and write."""
+        """Return the results of a read, a follower fetch and a write."""
         return await self.read(), await self.read(replica=2), await self.write()
 
 
@@ -84,7 +84,7 @@ class AuthorizedConnection:
         ((READ, WRITE, ACTION), (0, THERE, 0)),
     ],
 )
-def test_one_right_is_not_another_on_the_same_connection_however_often_it_asks(
+def test_cached_authorization_of_one_operation_does_not_grant_another(
     rules: tuple[StandardAcl, ...], answers: tuple[int, int, int]
 ) -> None:
     line = AuthorizedConnection(*rules)
@@ -93,7 +93,7 @@ def test_one_right_is_not_another_on_the_same_connection_however_often_it_asks(
     assert run_virtual(line.ask) == (REFUSED, REFUSED, REFUSED)
 
 
-def test_a_fetch_that_waits_gets_nothing_any_more_once_its_rule_is_gone() -> None:
+def test_delayed_fetch_after_acl_removal_returns_authorization_failed() -> None:
     line, told = AuthorizedConnection(READ), list[int]()
 
     async def wait() -> None:
@@ -122,7 +122,7 @@ class Claims:
         self.epoch = 0
 
     async def fetch(self, count: int, replica: int = -1, session: int = 0) -> tuple[set[int], int]:
-        """Fetch partitions of topic t; gives the errors of the rows, or the answer's, and the session's id."""
+        """Fetch partitions of topic t; return the row errors, or the top-level error, and the session id."""
         what = request(*(("t", number, 0) for number in range(count)))
         what.replica_state.replica_id = replica
         what.session_id, what.session_epoch = session, self.epoch
@@ -133,10 +133,10 @@ class Claims:
 
 @pytest.mark.parametrize("throttle", [False, True])
 @pytest.mark.parametrize("most", [2, 10_000])
-def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
+def test_replica_id_without_permission_gets_no_session_and_evicts_none(
     monkeypatch: pytest.MonkeyPatch, most: int, *, throttle: bool
 ) -> None:
-    """A broker's is bound by no number of partitions, and pushes out readers'."""
+    """A broker's session has no limit of partitions, and evicts those of readers."""
     claims = Claims(READ)
     if throttle:
         claims.stage.hosted.leader_quota = SimpleNamespace(bytes_per_second=lambda _: 1)  # type: ignore[assignment]
@@ -146,8 +146,8 @@ def test_who_only_says_that_he_is_a_replica_has_no_session_and_takes_nobodys(
     assert claims.kept.get(reading) is not None
 
 
-def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is kept of so many, and what a follower is told of them counts towards no rate."""
+def test_permission_granted_during_large_fetch_is_consistent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch of so many has no session, and the follower's rows count towards no rate."""
     claims = Claims(READ, ACTION)
     throttle: Any = SimpleNamespace(
         bytes_per_second=lambda _: 1, is_throttled=lambda *_: False, is_exceeded=lambda *_: False
@@ -161,7 +161,7 @@ def test_a_right_that_comes_while_very_many_partitions_are_read_does_no_harm(mon
     assert (codes, session) == ({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, 0)
 
 
-def test_a_brokers_session_grows_no_further_once_it_may_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follower_session_does_not_grow_after_permission_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
     claims = Claims(ACTION)
     _, following = run_virtual(lambda: claims.fetch(1, replica=2))
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 2)

@@ -1,4 +1,4 @@
-"""The table of what every request needs, walked: refused as a whole, by rows, or let through to the handler."""
+"""Permissions of every request: refused as a whole, refused by rows, or passed to the handler."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def resource_rule(key: ApiKey, *, at_controller: bool) -> tuple[ResourceRule, Er
 
 
 class AllowedClient:
-    """A client that may do what is listed."""
+    """Client with the listed permissions."""
 
     def __init__(self, version: int, *rights: Right) -> None:
         self.version = version
@@ -107,11 +107,11 @@ WHOLE = [
 
 
 HAS_ERROR_SINCE = {ApiKey.DESCRIBE_LOG_DIRS: 3, ApiKey.FETCH: 7}
-"""Older answers have no place for it: they say nothing."""
+"""Older responses have no field for the error."""
 
 
 def rows_in(request: Any) -> Any:
-    """A request that says something wherever its answer has errors in rows."""
+    """Fill the rows of a request where its response has errors in rows."""
     module = sys.modules[type(request).__module__]
     for name, field, row in (
         ("topics", "OffsetCommitRequestTopic", lambda x: x("t", ID, [module.OffsetCommitRequestPartition(3)])),
@@ -128,7 +128,7 @@ def rows_in(request: Any) -> Any:
 
 
 @pytest.mark.parametrize(("at_controller", "key", "version"), WHOLE, ids=str)
-def test_what_a_request_needs_as_a_whole(at_controller: bool, key: ApiKey, version: int) -> None:
+def test_request_without_permission_returns_authorization_error(at_controller: bool, key: ApiKey, version: int) -> None:
     request = rows_in(request_class(key)())
     needs = [rule for rule in rules_of(key, at_controller=at_controller) if isinstance(rule, RequestRule)]
     rights = [(n.operation, n.resource, CLUSTER_NAME if n.field is None else getattr(request, n.field)) for n in needs]
@@ -206,7 +206,7 @@ def name_of(row: Any) -> str:
 
 
 @pytest.mark.parametrize(("at_controller", "key"), ROWS, ids=str)
-def test_what_a_request_needs_for_each_thing_it_names(at_controller: bool, key: ApiKey) -> None:
+def test_row_without_permission_returns_authorization_error(at_controller: bool, key: ApiKey) -> None:
     need, layout = resource_rule(key, at_controller=at_controller)
     version = min(SPECS[key].max_version, 9)
     rules = rules_of(key, at_controller=at_controller)
@@ -237,14 +237,14 @@ def test_what_a_request_needs_for_each_thing_it_names(at_controller: bool, key: 
         assert seen[2] is request
 
 
-def test_a_topic_named_by_id_is_judged_by_its_name() -> None:
+def test_topic_id_row_is_authorized_by_topic_name() -> None:
     request = rows_in(request_class(ApiKey.OFFSET_COMMIT)())
     request.topics[0].name = ""
     stranger = type(request.topics[0])("", b"?" * 16, request.topics[0].partitions)
     request.topics.append(stranger)
     seen, handler = handed(empty)
     answer = ask(AllowedClient(10, (AclOperation.READ, ResourceType.GROUP, "")), request, handler, at_controller=False)
-    assert [x.topic_id for x in seen[0].topics] == [b"?" * 16]  # the handler says that nobody knows it
+    assert [x.topic_id for x in seen[0].topics] == [b"?" * 16]  # the handler returns unknown topic id
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert [(x.topic_id, x.partitions[0].error_code) for x in answer.topics] == [(ID, code)]
     ask(
@@ -256,17 +256,17 @@ def test_a_topic_named_by_id_is_judged_by_its_name() -> None:
     assert seen[1] is request
 
 
-def test_an_answer_that_comes_later_gets_its_rows_then() -> None:
+def test_denied_rows_are_added_to_a_later_response() -> None:
     def later(_: Any, request: Any) -> Job[Any]:
         yield None
         return empty(request)
 
     request = naming(ApiKey.CREATE_PARTITIONS, "a", "b", "b")
     answer = ask(AllowedClient(3), request, later, at_controller=True)
-    assert [row.name for row in answer.results] == ["a"]  # what is named twice is wrong in any case
+    assert [row.name for row in answer.results] == ["a"]  # a name given twice is invalid in any case
 
 
-def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
+def test_create_topics_configs_are_returned_only_with_describe_configs() -> None:
     request = naming(ApiKey.CREATE_TOPICS, "a", "b")
     module = sys.modules[type(request).__module__]
 
@@ -309,7 +309,7 @@ def test_a_topic_is_told_with_its_settings_only_to_who_may_see_them() -> None:
         (99, "?", None),
     ],
 )
-def test_settings_belong_to_what_they_are_of(
+def test_config_resources_are_authorized_by_their_type(
     key: ApiKey,
     operation: AclOperation,
     at_controller: bool,
@@ -338,7 +338,7 @@ def test_settings_belong_to_what_they_are_of(
 
 
 @pytest.mark.parametrize("at_controller", [False, True])
-def test_where_a_kind_is_unknown_it_is_not_said_either_what_may_not_be_seen(at_controller: bool) -> None:
+def test_unknown_config_resource_type_returns_no_denied_rows(at_controller: bool) -> None:
     """The handler refuses all of them, as ``ConfigHelper`` does."""
     request: Any = request_class(ApiKey.DESCRIBE_CONFIGS)()
     row_class: Any = sys.modules[type(request).__module__].DescribeConfigsResource
@@ -370,7 +370,9 @@ NAMED, BY_ID, BOTH, UNKNOWN = ("t", ZERO_UUID), (None, ID), ("t", ID), (None, b"
     ],
 )
 @pytest.mark.parametrize("version", [5, 6])
-def test_deletions(rights: list[Right], wanted: tuple[str | None, bytes], told: Any, version: int) -> None:
+def test_delete_topics_hides_names_without_describe_permission(
+    rights: list[Right], wanted: tuple[str | None, bytes], told: Any, version: int
+) -> None:
     request: Any = request_class(ApiKey.DELETE_TOPICS)()
     module = sys.modules[type(request).__module__]
     if version < 6:
