@@ -1,4 +1,4 @@
-"""What tells of everything there is puts it in order in steps: a node may have very many topics, rules, users."""
+"""Listings of all topics, rules or users are sorted in steps: a node may have very many of them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ RULES = MetadataImage(
 
 
 def counted(job: Any) -> tuple[Any, int]:
-    """The result of a job, and how often it may be paused."""
+    """Return the result of a job, and the number of its pauses."""
     pauses = 0
     try:
         while True:
@@ -103,7 +103,7 @@ def asked(handle: Callable[..., Any], image: MetadataImage, request: Any, versio
 
 
 def directory(*partitions: tuple[str, int]) -> Any:
-    """As much of a node as one data directory with such partitions is."""
+    """Return the part of a node with one data directory and these partitions."""
     logs = {at: SimpleNamespace(is_future=False, size_bytes=5) for at in partitions}
     at = SimpleNamespace(path="/a", full_path="/a", logs=logs, disk=SimpleNamespace(usage=lambda path: (1, 1)))
     storage = SimpleNamespace(directories=[at], offline={}, is_cordoned=lambda directory: False)
@@ -111,7 +111,7 @@ def directory(*partitions: tuple[str, int]) -> Any:
 
 
 def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """As much of a coordinator as one open transaction is."""
+    """Return the part of a coordinator with one open transaction."""
     txn = SimpleNamespace(
         state=SimpleNamespace(state_name="Ongoing"),
         timeout_ms=1,
@@ -127,7 +127,7 @@ def transaction(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def all_in_order(monkeypatch: pytest.MonkeyPatch, *what: Any) -> Any:
-    """The answer, which took more steps where fewer things are put in order in each of them."""
+    """Return the response; check that it takes more steps when fewer items are sorted per step."""
     answer, few = asked(*what)
     monkeypatch.setattr(sequences, "SORT_CHUNK", 10)
     again, more = asked(*what)
@@ -140,29 +140,29 @@ EVERYBODY = DescribeClientQuotasRequest([ComponentData("user", 2, None)], False)
 EVERY_RULE = DescribeAclsRequest(1, None, 1, None, None, 1, 1)
 
 
-def test_all_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_client_quotas_sorts_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = all_in_order(monkeypatch, describe_client_quotas.handle, QUOTAS, EVERYBODY, 1)
     assert [row.entity[0].entity_name for row in answer.entries] == sorted(NAMES)
 
 
-def test_all_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_user_scram_credentials_sorts_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     request = DescribeUserScramCredentialsRequest(None)
     answer = all_in_order(monkeypatch, describe_user_scram_credentials.handle, USERS, request, 0)
     assert [row.user for row in answer.results] == sorted(NAMES)
 
 
-def test_all_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_acls_sorts_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = all_in_order(monkeypatch, describe_acls.handle, RULES, EVERY_RULE, 3)
     assert [row.resource_name for row in answer.resources] == sorted(NAMES)
 
 
-def test_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_sorts_topics_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = all_in_order(monkeypatch, metadata.handle, TOPICS, MetadataRequest(None), 12)
     assert [row.name for row in answer.topics] == sorted(NAMES)
 
 
 @pytest.mark.parametrize(("image", "kind"), [(TOPICS, 2), (CLIENTS, 16)], ids=["topics", "client metrics"])
-def test_all_that_have_settings(monkeypatch: pytest.MonkeyPatch, image: MetadataImage, kind: int) -> None:
+def test_list_config_resources_sorts_in_steps(monkeypatch: pytest.MonkeyPatch, image: MetadataImage, kind: int) -> None:
     request = ListConfigResourcesRequest([kind])
     answer = all_in_order(monkeypatch, list_config_resources.handle, image, request, 1)
     assert [(row.resource_name, row.resource_type) for row in answer.config_resources] == [
@@ -170,24 +170,24 @@ def test_all_that_have_settings(monkeypatch: pytest.MonkeyPatch, image: Metadata
     ]
 
 
-def test_all_that_have_settings_are_told_in_steps() -> None:
+def test_list_config_resources_visits_resources_in_steps() -> None:
     _, count = asked(list_config_resources.handle, TOPICS, ListConfigResourcesRequest([2]), 1)
     assert count >= COUNT
 
 
-def test_all_topics_of_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_log_dirs_sorts_topics_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     found = directory(*((name, 0) for name in NAMES))
     answer = all_in_order(monkeypatch, describe_log_dirs.handle, TOPICS, DescribeLogDirsRequest(None), 5, found)
     assert [row.name for row in answer.results[0].topics] == sorted(NAMES)
 
 
-def test_all_partitions_of_a_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_log_dirs_sorts_partitions_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     found = directory(*(("t", number * 7 % COUNT) for number in range(COUNT)))
     answer = all_in_order(monkeypatch, describe_log_dirs.handle, TOPICS, DescribeLogDirsRequest(None), 5, found)
     assert [row.partition_index for row in answer.results[0].topics[0].partitions] == list(range(COUNT))
 
 
-def test_all_partitions_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_transactions_sorts_partitions_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     found = transaction(monkeypatch)
     request = DescribeTransactionsRequest(["x"])
     answer = all_in_order(monkeypatch, describe_transactions.handle, TOPICS, request, 0, found)
@@ -238,7 +238,7 @@ def test_long_fetch_yields_for_repeated_partitions_and_empty_topics(
     assert most <= 2 * PARTITIONS_PER_STEP
 
 
-def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
+def test_partial_request_of_long_alter_configs_is_encoded_in_steps() -> None:
     topics = [AlterConfigsResource(2, f"t{number}", [AlterableConfig("a", "1")]) for number in range(2000)]
     whole = AlterConfigsRequest(topics, True)
     context = HandlerFixture().context(ApiKey.ALTER_CONFIGS, 2)
@@ -250,7 +250,7 @@ def test_part_of_a_long_alter_configs_is_written_in_steps() -> None:
     assert pauses > 10
 
 
-def test_rows_refused_here_stand_behind_those_of_the_controller() -> None:
+def test_locally_refused_rows_follow_those_of_the_controller() -> None:
     rows: list[Any] = response_array(AlterConfigsResponse, 2)
     for number in range(1000):
         rows.append(AlterConfigsResourceResponse(0, None, 2, f"a{number}"))

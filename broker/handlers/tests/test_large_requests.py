@@ -1,4 +1,4 @@
-"""Requests with many rows let others run in between, and a topic asked for twice is answered once."""
+"""Requests with many rows yield to other tasks, and a topic requested twice is answered once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ LONG: dict[str, tuple[ModuleType, ApiKey, int, Message]] = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_request_with_many_rows_takes_turns_and_is_answered_as_at_once(name: str) -> None:
+def test_request_with_many_rows_in_slices_equals_response_at_once(name: str) -> None:
     module, key, version, request = LONG[name]
 
     async def run() -> None:
@@ -90,7 +90,7 @@ def asked(context: RequestContext, topics: list[MetadataRequestTopic]) -> list[A
     return [(row.error_code, row.name) for row in answer.topics]  # type: ignore[union-attr]
 
 
-def test_a_topic_that_is_asked_for_twice_is_answered_once() -> None:
+def test_metadata_topic_named_twice_is_answered_once() -> None:
     async def run() -> None:
         stage = HandlerFixture()
         stage.hosted.host("a")
@@ -104,7 +104,7 @@ def test_a_topic_that_is_asked_for_twice_is_answered_once() -> None:
 
 
 @pytest.mark.behaviour("S-342")
-def test_what_may_be_done_is_told_of_a_topic_that_is_not_there_too() -> None:
+def test_metadata_authorized_operations_are_returned_for_unknown_topics() -> None:
     async def run() -> None:
         stage = HandlerFixture()
         stage.hosted.host("a")
@@ -119,10 +119,10 @@ def test_what_may_be_done_is_told_of_a_topic_that_is_not_there_too() -> None:
     run_virtual(run)
 
 
-# ---------------------------------------------------------------- what is asked for twice, and what must not be lost
+# ---------------------------------------------------------------- repeated items and disconnected clients
 
 
-def test_a_resource_is_described_once_however_often_it_is_asked_for() -> None:
+def test_describe_configs_resource_named_twice_is_described_once() -> None:
     async def run() -> None:
         stage = HandlerFixture()
         stage.hosted.host("a")
@@ -138,7 +138,7 @@ def test_a_resource_is_described_once_however_often_it_is_asked_for() -> None:
     run_virtual(run)
 
 
-def test_a_partition_tells_its_producers_once_however_often_it_is_asked_for() -> None:
+def test_describe_producers_partition_named_twice_is_described_once() -> None:
     async def run() -> None:
         stage = HandlerFixture()
         stage.hosted.host("a", partitions=3)
@@ -162,8 +162,8 @@ def produce_request(count: int, acks: int, *, bad: int = -1, corrupt: int = -1) 
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_all_of_a_long_produce_is_appended_whether_or_not_its_client_stays(acks: int) -> None:
-    """With acks=0 it hangs up as soon as all is sent. What may be given up is the waiting behind the appends."""
+def test_long_produce_of_disconnected_client_is_appended(acks: int) -> None:
+    """With acks=0 the client disconnects when all is sent. Only the wait after the appends may be cancelled."""
 
     async def run() -> None:
         stage = HandlerFixture()
@@ -182,7 +182,7 @@ def test_all_of_a_long_produce_is_appended_whether_or_not_its_client_stays(acks:
     run_virtual(run)
 
 
-def test_a_long_produce_says_of_each_partition_what_a_short_one_says() -> None:
+def test_long_produce_returns_same_rows_as_short_one() -> None:
     async def run() -> None:
         said = []
         for count in (60, 600):
@@ -198,7 +198,7 @@ def test_a_long_produce_says_of_each_partition_what_a_short_one_says() -> None:
     run_virtual(run)
 
 
-def test_of_a_long_produce_with_bytes_that_are_no_batch_nothing_is_appended() -> None:
+def test_long_produce_with_invalid_batch_appends_none() -> None:
     async def run() -> None:
         stage = HandlerFixture()
         stage.hosted.host("t", partitions=50)
@@ -223,7 +223,7 @@ def long_fetch(version: int, *parts: tuple[int, int], epoch: int = -1) -> FetchR
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 16])
-def test_a_very_long_fetch_is_answered_as_a_short_one(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+def test_long_fetch_returns_same_rows_as_short_one(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     async def run() -> None:
         stage = HandlerFixture()
         stage.hosted.host("t", partitions=20)
@@ -242,7 +242,7 @@ def test_a_very_long_fetch_is_answered_as_a_short_one(monkeypatch: pytest.Monkey
     run_virtual(run)
 
 
-def test_a_very_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 10)
 
     async def run() -> None:
@@ -267,7 +267,7 @@ def test_a_very_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_it(m
     run_virtual(run)
 
 
-def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_cached_fetch_partitions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_FETCH_PARTITIONS", 12)
 
     async def run() -> None:
@@ -292,7 +292,7 @@ def test_all_sessions_together_remember_so_much_and_no_more(monkeypatch: pytest.
     run_virtual(run)
 
 
-def test_a_very_long_fetch_waits_as_a_short_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_fetch_waits_for_min_bytes_as_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 10)
 
     async def run() -> None:

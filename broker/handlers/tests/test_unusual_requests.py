@@ -1,4 +1,4 @@
-"""Requests no client sends, answered as a real Kafka 4.3.1 was seen to answer them."""
+"""Requests that no client sends, compared with recorded responses of Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def answered(module: Any, key: ApiKey, version: int, request: Message) -> Any:
     ],
     ids=["room for ids only", "one of them", "no name", "ids count", "ids alone"],
 )
-def test_metadata_is_asked_for_by_names_or_by_ids_not_by_both(
+def test_metadata_topics_with_name_and_id_are_refused_by_version(
     version: int, topics: list[Topic], rows: list[Any]
 ) -> None:
     answer = answered(metadata, ApiKey.METADATA, version, MetadataRequest(topics, False))
@@ -77,7 +77,7 @@ def test_metadata_is_asked_for_by_names_or_by_ids_not_by_both(
     ],
     ids=["not among them", "no partition", "among them", "of all", "of all, no partition"],
 )
-def test_a_cursor_stands_at_a_topic_that_is_asked_for(
+def test_describe_topic_partitions_cursor_must_match_a_topic(
     topics: list[str], cursor: tuple[str, int], rows: list[Any]
 ) -> None:
     at = DescribeTopicPartitionsRequestCursor(*cursor)
@@ -87,7 +87,7 @@ def test_a_cursor_stands_at_a_topic_that_is_asked_for(
     assert answer.next_cursor is None
 
 
-def test_configurations_of_a_kind_nobody_knows_refuse_all_that_is_asked_with_them() -> None:
+def test_describe_configs_unknown_resource_type_refuses_whole_request() -> None:
     asked = [DescribeConfigsResource(3, "x"), DescribeConfigsResource(2, "a", ["retention.ms"])]
     answer = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(asked))
     assert [(row.error_code, row.resource_type, row.configs) for row in answer.results] == [
@@ -108,21 +108,21 @@ def test_configurations_of_a_kind_nobody_knows_refuse_all_that_is_asked_with_the
         (32, "", "Group name must not be empty"),
     ],
 )
-def test_describe_configs_of_a_wrong_resource_name_says_why(kind: int, name: str, message: str) -> None:
+def test_describe_configs_wrong_resource_name_returns_message(kind: int, name: str, message: str) -> None:
     request = DescribeConfigsRequest([DescribeConfigsResource(kind, name)])
     result = answered(describe_configs, ApiKey.DESCRIBE_CONFIGS, 4, request).results[0]
     assert (result.error_code, result.error_message, result.configs) == (E.INVALID_REQUEST, message, [])
 
 
 @pytest.mark.parametrize(("level", "code"), [(-1, E.UNKNOWN_SERVER_ERROR), (0, 0), (1, 0), (2, E.UNKNOWN_SERVER_ERROR)])
-def test_there_are_two_levels_of_isolation(level: int, code: int) -> None:
+def test_list_offsets_unknown_isolation_level_returns_unknown_server_error(level: int, code: int) -> None:
     asked = ListOffsetsTopic("a", [ListOffsetsPartition(0, -1, -1)])
     answer = answered(list_offsets, ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(-1, level, [asked]))
     assert [part.error_code for part in answer.topics[0].partitions] == [code]
 
 
 @pytest.mark.parametrize("field", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
-def test_a_filter_of_rules_that_says_unknown_ends_the_connection_and_a_code_nobody_knows_does_not(field: str) -> None:
+def test_describe_acls_unknown_enum_closes_connection_and_other_code_does_not(field: str) -> None:
     asked = DescribeAclsRequest(2, "a", 3, None, None, 3, 3)
     setattr(asked, field, 0)
     with pytest.raises(WireError, match="UNKNOWN"):

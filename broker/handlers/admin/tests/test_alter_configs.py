@@ -25,7 +25,7 @@ FIXED = "Cannot update these configs dynamically: "
 
 
 class AlterConfigsNode(HandlerFixture):
-    """Broker 1, whose controller answers each resource with the error 41."""
+    """Broker 1 with a controller that answers each resource with error 41."""
 
     def __init__(self) -> None:
         super().__init__(node_id="1")
@@ -120,7 +120,7 @@ def replaced(kind: int, name: str, values: Mapping[str, str | None]) -> ac.Alter
         (replaced(2, "t", {"retention.ms": None}), REQUEST, f"{NULL}retention.ms"),
     ],
 )
-def test_a_resource_is_forwarded_or_refused_as_by_kafkas_broker(resource: Any, code: int, why: str | None) -> None:
+def test_config_resource_is_forwarded_or_refused_as_by_kafka(resource: Any, code: int, why: str | None) -> None:
     node = AlterConfigsNode()
     legacy = isinstance(resource, ac.AlterConfigsResource)
     request: Any = ac.AlterConfigsRequest([resource]) if legacy else ia.IncrementalAlterConfigsRequest([resource])
@@ -128,7 +128,7 @@ def test_a_resource_is_forwarded_or_refused_as_by_kafkas_broker(resource: Any, c
     assert bool(node.forwarded) == (code == FORWARDED)
 
 
-def test_the_frame_of_a_partly_refused_request_holds_what_is_left() -> None:
+def test_partly_refused_request_forwards_remaining_resources() -> None:
     node = AlterConfigsNode()
     bad, good = changed(4, "2"), changed(2, "t", ("retention.ms", SET, "5"))
     rows = node.answers(ia.IncrementalAlterConfigsRequest([bad, good], validate_only=True))
@@ -140,7 +140,7 @@ def test_the_frame_of_a_partly_refused_request_holds_what_is_left() -> None:
     assert sent == ia.IncrementalAlterConfigsRequest([good], validate_only=True)
 
 
-def test_a_resource_that_is_named_twice_is_refused_each_time() -> None:
+def test_resource_named_twice_is_refused_each_time() -> None:
     node = AlterConfigsNode()
     again = changed(2, "t", ("retention.ms", SET, "5"))
     rows = node.answers(ia.IncrementalAlterConfigsRequest([again, again]))

@@ -1,4 +1,4 @@
-"""ApiVersions: what a client says of its software."""
+"""ApiVersions: names of client software."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
         ("a" * (MAX_SOFTWARE_CHARS + 1), False),
     ],
 )
-def test_a_name_is_letters_digits_hyphens_and_dots_and_not_too_many(name: str, is_fine: bool) -> None:
-    """It is looked at before anybody logged in: one of a megabyte would hold up everybody else."""
+def test_client_software_name_is_validated(name: str, is_fine: bool) -> None:
+    """The name is checked before authentication: one of a megabyte would delay all other clients."""
     peer = SimpleNamespace(software_name="unknown", software_version="unknown")
     services = SimpleNamespace(metadata=SimpleNamespace(kraft_version=1), config=NodeConfig())
     context: Any = SimpleNamespace(version=3, peer=peer, image=MetadataImage(), apis={}, services=services)
@@ -40,7 +40,7 @@ def test_a_name_is_letters_digits_hyphens_and_dots_and_not_too_many(name: str, i
 
 
 @pytest.mark.parametrize("listener", [None, "127.0.0.1:9999"])
-def test_clients_are_told_to_push_their_metrics_only_where_there_is_a_metrics_page(listener: str | None) -> None:
+def test_telemetry_apis_are_advertised_only_with_metrics_listener(listener: str | None) -> None:
     config = NodeConfig({} if listener is None else {"ottla.metrics.listener": listener})
     services = SimpleNamespace(metadata=SimpleNamespace(kraft_version=1), config=config)
     context: Any = SimpleNamespace(

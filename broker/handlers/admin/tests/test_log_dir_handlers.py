@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs and DescribeLogDirs: what is asked for, and how a move looks from outside."""
+"""AlterReplicaLogDirs and DescribeLogDirs: responses, and visibility of a move."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def context(ground: LogDirMovesFixture, key: ApiKey) -> RequestContext:
 
 
 async def alter(ground: LogDirMovesFixture, *rows: tuple[str, str, int]) -> list[tuple[str, int, int]]:
-    """Rows of (path, topic, partition); gives (topic, partition, error)."""
+    """Send rows of (path, topic, partition); return (topic, partition, error)."""
     request = AlterReplicaLogDirsRequest(
         [AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(name, [number])]) for path, name, number in rows]
     )
@@ -43,7 +43,7 @@ async def alter(ground: LogDirMovesFixture, *rows: tuple[str, str, int]) -> list
 
 
 async def described(ground: LogDirMovesFixture) -> dict[str, list[tuple[int, int, bool]]]:
-    """By directory: partition, lag, and whether it is a copy."""
+    """Return partition, lag and future flag by directory."""
     answer = await resolve(
         describe_log_dirs.handle(context(ground, ApiKey.DESCRIBE_LOG_DIRS), DescribeLogDirsRequest(None))
     )
@@ -53,7 +53,7 @@ async def described(ground: LogDirMovesFixture) -> dict[str, list[tuple[int, int
     }
 
 
-def test_each_partition_has_its_row_and_the_last_word_counts() -> None:
+def test_alter_replica_log_dirs_returns_row_per_partition_last_path_wins() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:
@@ -65,7 +65,7 @@ def test_each_partition_has_its_row_and_the_last_word_counts() -> None:
     ground.run_moves(story)
 
 
-def test_a_copy_is_a_row_of_its_own_that_says_how_far_behind_it_is() -> None:
+def test_describe_log_dirs_returns_future_log_with_its_lag() -> None:
     ground = LogDirMovesFixture(obeys=False)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""What the controller listener answers, and how it refuses where this node is not the active controller."""
+"""Requests on the controller listener, and their refusal where this node is not the active controller."""
 
 from __future__ import annotations
 
@@ -54,14 +54,18 @@ HERE = {
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
     *(ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS),
-    *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN),  # not to anybody
+    *(
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ),  # not advertised at all
 }
 CREATE = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("a", 1, 1)])
 MADE = create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a", error_message=None)])
 
 
 class FakeQuorum:
-    """The controller in this process: says what it was told to."""
+    """Quorum of this process with scripted responses."""
 
     def __init__(self) -> None:
         self.leader_id = 2
@@ -83,7 +87,7 @@ class FakeQuorum:
 
 
 class ControllerListenerFixture:
-    """A controller listener without connections."""
+    """Controller listener without connections."""
 
     def __init__(self, **settings: str) -> None:
         self.env: Any = VirtualEnv()
@@ -111,7 +115,7 @@ class ControllerListenerFixture:
         self.dispatcher = Dispatcher(services, CONTROLLER_APIS, "CONTROLLER")
 
     def ask(self, request: Any, version: int) -> Any:
-        """The answer as it reads on the other side."""
+        """Return the response as the client decodes it."""
         key = ApiKey(request.SPEC.key)
         frame = memoryview(encode_request(key, version, 5, "7", request)[4:])
 
@@ -138,7 +142,7 @@ SAYING = {
 
 
 def of(key: ApiKey, version: int) -> Any:
-    """A request with something in it where its rows have the errors."""
+    """Return a request with a row wherever its response has errors in rows."""
     match key:
         case ApiKey.CREATE_TOPICS:
             return CREATE
@@ -159,7 +163,7 @@ VERSIONS = [
 # ------------------------------------------------------------------ the table
 
 
-def test_what_is_advertised_is_a_controllers_and_in_the_versions_there_are() -> None:
+def test_advertised_apis_are_controller_apis_with_known_versions() -> None:
     for key, route in CONTROLLER_APIS.items():
         spec = request_spec(key)
         assert "controller" in spec.listeners, key.name
@@ -168,14 +172,14 @@ def test_what_is_advertised_is_a_controllers_and_in_the_versions_there_are() -> 
         assert callable(load_handler(route.endpoint(at_controller=True).handler_module))
 
 
-def test_every_api_of_the_listener_is_served_for_which_kafka_has_a_handler() -> None:
+def test_all_controller_apis_with_a_handler_in_kafka_are_served() -> None:
     advertised = {key for key in ApiKey if "controller" in request_spec(key).listeners}
     without_handler = {ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS}
     assert advertised - set(CONTROLLER_APIS) == without_handler
 
 
 @pytest.mark.parametrize("authorizer", [None, SimpleNamespace(decisions={}, may=lambda *_: True)])
-def test_a_controller_lists_the_acls(authorizer: Any) -> None:
+def test_describe_acls_at_controller_returns_acls(authorizer: Any) -> None:
     listener = ControllerListenerFixture()
     services: Any = listener.dispatcher.services
     services.authorizer, services.audit = authorizer, None
@@ -184,7 +188,7 @@ def test_a_controller_lists_the_acls(authorizer: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_acls_are_not_listed_without_permission(version: int) -> None:
+def test_describe_acls_at_controller_without_permission_is_refused(version: int) -> None:
     listener = ControllerListenerFixture()
     services: Any = listener.dispatcher.services
     services.authorizer, services.audit = SimpleNamespace(decisions={}, may=lambda *_: False), None
@@ -192,11 +196,11 @@ def test_acls_are_not_listed_without_permission(version: int) -> None:
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_whatever_a_broker_passes_on_is_answered_at_a_controller() -> None:
+def test_forwarded_apis_have_a_controller_endpoint() -> None:
     assert {spec.key for spec in API_SPECS if spec.forwarding is not None} < set(CONTROLLER_APIS)
 
 
-def test_the_rest_ends_the_connection() -> None:
+def test_unknown_api_at_controller_closes_connection() -> None:
     with pytest.raises(WireError):
         ControllerListenerFixture().ask(request_class(ApiKey.METADATA)(), 12)
 
@@ -204,9 +208,7 @@ def test_the_rest_ends_the_connection() -> None:
 @pytest.mark.parametrize(
     ("key", "version"), [x for x in VERSIONS if x[0] not in RAFT | HERE | {ApiKey.ENVELOPE}], ids=str
 )
-def test_a_controller_that_is_not_the_active_one_says_so_where_the_api_has_its_errors(
-    key: ApiKey, version: int
-) -> None:
+def test_inactive_controller_returns_not_controller_in_error_fields(key: ApiKey, version: int) -> None:
     listener = ControllerListenerFixture()
     assert run_to_end(contains_error(listener.ask(of(key, version), version), ErrorCode.NOT_CONTROLLER))
     assert listener.quorum.said[-1] == (of(key, version), version)
@@ -216,13 +218,13 @@ def test_a_controller_that_is_not_the_active_one_says_so_where_the_api_has_its_e
     ("leader_id", "text"),
     [(2, "The active controller appears to be node 2."), (-1, "No controller appears to be active.")],
 )
-def test_it_names_the_one_that_is(leader_id: int, text: str) -> None:
+def test_inactive_controller_message_names_active_controller(leader_id: int, text: str) -> None:
     listener = ControllerListenerFixture()
     listener.quorum.leader_id = leader_id
     assert listener.ask(CREATE, 7).topics[0].error_message == text
 
 
-def test_the_active_one_answers_as_its_rules_say() -> None:
+def test_active_controller_returns_its_result() -> None:
     listener = ControllerListenerFixture()
     listener.quorum.answer = MADE
     assert listener.ask(CREATE, 7) == MADE
@@ -232,22 +234,22 @@ def test_the_active_one_answers_as_its_rules_say() -> None:
 
 
 @pytest.mark.behaviour("R-276")
-def test_a_heartbeat_counts_before_it_is_decided() -> None:
+def test_broker_heartbeat_is_recorded_before_it_is_processed() -> None:
     listener = ControllerListenerFixture()
     beat = BrokerHeartbeatRequest(3, 17, 100)
     listener.ask(beat, 2)
-    assert listener.quorum.said == [(3, 17), (3, 17), (beat, 2)]  # by the lease, and by who watches the connection
+    assert listener.quorum.said == [(3, 17), (3, 17), (beat, 2)]  # by the lease, and by the watch of the connection
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 42), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
-def test_topics_are_not_deleted_where_that_is_forbidden(version: int, code: int) -> None:
+def test_delete_topics_with_deletion_disabled_returns_error(version: int, code: int) -> None:
     listener = ControllerListenerFixture(delete_topic_enable="false")
     assert [r.error_code for r in listener.ask(of(ApiKey.DELETE_TOPICS, version), version).responses] == [code]
     assert listener.quorum.said == []
 
 
 @pytest.mark.parametrize("key", sorted(RAFT & set(CONTROLLER_APIS)), ids=lambda key: str(key.name))
-def test_the_quorums_own_requests_go_to_raft_with_the_listener_they_came_in_on(key: ApiKey) -> None:
+def test_raft_requests_are_passed_on_with_their_listener(key: ApiKey) -> None:
     listener = ControllerListenerFixture()
     version = CONTROLLER_APIS[key].max_version
     request, answer = request_class(key)(), response_class(key)()
@@ -259,7 +261,7 @@ def test_the_quorums_own_requests_go_to_raft_with_the_listener_they_came_in_on(k
 
 
 @pytest.mark.behaviour("R-248")
-def test_a_controller_says_what_it_speaks_with_features_from_zero() -> None:
+def test_api_versions_at_controller_returns_versions_and_features() -> None:
     answer = ControllerListenerFixture().ask(ApiVersionsRequest("ottla", "1"), 4)
     assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
         key: (route.min_version, route.max_version) for key, route in CONTROLLER_APIS.items()
@@ -268,7 +270,7 @@ def test_a_controller_says_what_it_speaks_with_features_from_zero() -> None:
     assert told == SUPPORTED_FEATURES
 
 
-def test_a_controller_describes_its_own_settings() -> None:
+def test_describe_configs_at_controller_returns_its_own_configs() -> None:
     asked = dcf.DescribeConfigsRequest([dcf.DescribeConfigsResource(4, "1", ["node.id", "min.insync.replicas"])])
     (row,) = ControllerListenerFixture(min_insync_replicas="2").ask(asked, 4).results
     assert (row.error_code, {c.name: c.value for c in row.configs}["min.insync.replicas"]) == (0, "2")
@@ -283,7 +285,7 @@ def controller(node_id: int, *names: str) -> RegisterControllerRecord:
 
 
 @pytest.mark.parametrize(("leader", "told"), [(2, 2), (1, 1), (3, -1), (9, -1), (-1, -1)])
-def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: int, told: int) -> None:
+def test_describe_cluster_returns_controllers_with_endpoint_of_listener(leader: int, told: int) -> None:
     listener = ControllerListenerFixture()
     listener.image = MetadataImage(
         controllers={1: controller(1, "OTHER", "CONTROLLER"), 3: controller(3, "OTHER"), 2: controller(2, "CONTROLLER")}
@@ -304,5 +306,5 @@ def test_controllers_are_told_where_they_have_an_address_for_who_asks(leader: in
         (0, 1, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_brokers_are_not_told_at_a_controller(version: int, kind: int, code: ErrorCode) -> None:
+def test_describe_cluster_for_brokers_at_controller_is_refused(version: int, kind: int, code: ErrorCode) -> None:
     assert ControllerListenerFixture().ask(DescribeClusterRequest(endpoint_type=kind), version).error_code == code

@@ -1,4 +1,4 @@
-"""Envelopes: what a broker passes on, opened and answered on the controller listener."""
+"""Envelope requests on the controller listener."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def enveloped(request: Any, version: int, **fields: Any) -> EnvelopeRequest:
 
 @pytest.mark.behaviour("R-304")
 @pytest.mark.parametrize("version", [2, 4, 5, 7])
-def test_the_inner_answer_travels_with_its_own_header(version: int) -> None:
+def test_envelope_response_contains_inner_header_and_response(version: int) -> None:
     listener = ControllerListenerFixture()
     listener.quorum.answer = MADE
     answer = listener.ask(enveloped(CREATE, version), 0)
@@ -54,7 +54,7 @@ def test_the_inner_answer_travels_with_its_own_header(version: int) -> None:
     assert listener.quorum.said == [(CREATE, version)]
 
 
-def test_a_large_request_inside_is_taken_apart_in_slices() -> None:
+def test_envelope_with_large_request_is_decoded_in_slices() -> None:
     listener = ControllerListenerFixture()
     listener.quorum.answer = MADE
     many = CreateTopicsRequest([CreatableTopic(f"topic-{n}", 1, 1) for n in range(5_000)])
@@ -77,7 +77,7 @@ def quorum_answer(code: ErrorCode) -> DescribeQuorumResponse:
         (DescribeQuorumRequest(), 2, quorum_answer(ErrorCode.NONE), ErrorCode.NONE),
     ],
 )
-def test_that_this_is_not_the_controller_is_said_by_the_envelope(
+def test_envelope_not_controller_error_is_at_top_level(
     request_: Any, version: int, answer: Any, code: ErrorCode
 ) -> None:
     listener = ControllerListenerFixture()
@@ -123,13 +123,13 @@ def of_raw(raw: bytes) -> EnvelopeRequest:
         "torn",
     ],
 )
-def test_what_is_wrong_with_an_envelope_is_told_by_it(envelope: EnvelopeRequest, code: ErrorCode) -> None:
+def test_invalid_envelope_returns_error_code(envelope: EnvelopeRequest, code: ErrorCode) -> None:
     listener = ControllerListenerFixture()
     assert listener.ask(envelope, 0) == EnvelopeResponse(None, code)
     assert listener.quorum.said == []
 
 
-def test_who_is_inside_is_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_envelope_principal_and_host_are_those_of_inner_request(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     def handle(context: Any, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat, ConsumerGroupDescribe and what the older group APIs say of consumer groups."""
+"""ConsumerGroupHeartbeat, ConsumerGroupDescribe, and classic group APIs for consumer groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROWS = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id_of("t"), [0])]
 
 
 def served(level: int = 1) -> GroupCoordinatorNode:
-    """A node that knows the new protocol, and "t" with three partitions."""
+    """Return a node with the consumer protocol enabled, and "t" with three partitions."""
     node = GroupCoordinatorNode()
     image = replace(node.stage.hosted.image, features={"group.version": level})
     node.stage.hosted.image = image
@@ -52,7 +52,7 @@ def beat(node: GroupCoordinatorNode, version: int = 1, **fields: Any) -> Consume
     return answer
 
 
-def test_a_member_joins_and_has_its_partitions() -> None:
+def test_consumer_group_heartbeat_join_returns_assignment() -> None:
     answer = beat(served())
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
     assert answer.assignment is not None
@@ -61,8 +61,7 @@ def test_a_member_joins_and_has_its_partitions() -> None:
     ]
 
 
-def test_an_id_the_coordinator_makes_is_22_letters_of_base64() -> None:
-    """172."""
+def test_consumer_group_heartbeat_generated_member_id_is_22_base64_chars() -> None:
     name = beat(served(), 0, member_id="").member_id
     assert name is not None
     assert len(name) == 22
@@ -89,13 +88,11 @@ def test_an_id_the_coordinator_makes_is_22_letters_of_base64() -> None:
         (1, {"server_assignor": "range"}, 0),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(version: int, fields: dict[str, Any], code: int) -> None:
-    """164."""
+def test_consumer_group_heartbeat_invalid_fields_return_error(version: int, fields: dict[str, Any], code: int) -> None:
     assert beat(served(), version, **fields).error_code == code
 
 
-def test_where_the_new_protocol_is_switched_off_it_is_an_unknown_version() -> None:
-    """163."""
+def test_consumer_group_apis_disabled_return_unsupported_version() -> None:
     off = served(level=0)
     assert beat(off).error_code == E.UNSUPPORTED_VERSION
     described = off.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))
@@ -106,7 +103,7 @@ def test_where_the_new_protocol_is_switched_off_it_is_an_unknown_version() -> No
 
 
 def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
-    """Nobody may do anything to what has these names."""
+    """Deny all operations on resources with these names."""
     node.stage.services.authorizer = SimpleNamespace(
         decisions={},
         may=lambda peer, operation, resource, name: name not in names,
@@ -114,8 +111,7 @@ def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
     )
 
 
-def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
-    """163."""
+def test_consumer_group_apis_without_permission_return_authorization_error() -> None:
     for name, code in (("g", E.GROUP_AUTHORIZATION_FAILED), ("t", E.TOPIC_AUTHORIZATION_FAILED)):
         node = served()
         forbidding(node, name)
@@ -130,8 +126,7 @@ def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
     assert (row.error_code, row.group_id) == (E.GROUP_AUTHORIZATION_FAILED, "g")
 
 
-def test_a_group_is_described_with_its_members_and_their_targets() -> None:
-    """186, 187."""
+def test_consumer_group_describe_returns_members_and_targets() -> None:
     node = served()
     beat(node, rack_id="r", instance_id="i")
     beat(node, member_id="b")
@@ -150,8 +145,7 @@ def test_a_group_is_described_with_its_members_and_their_targets() -> None:
     assert empty.error_code == E.INVALID_GROUP_ID
 
 
-def test_the_older_apis_know_groups_of_the_new_kind() -> None:
-    """186, 187, 189."""
+def test_classic_group_apis_report_consumer_groups() -> None:
     node = served()
     beat(node)
     listed = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest(types_filter=["Consumer"])).groups
@@ -172,8 +166,7 @@ def test_the_older_apis_know_groups_of_the_new_kind() -> None:
     ("member", "epoch", "code"),
     [(None, -1, 0), ("a", 2, 0), ("a", 1, E.STALE_MEMBER_EPOCH), ("b", 2, E.UNKNOWN_MEMBER_ID)],
 )
-def test_positions_are_read_from_outside_or_in_the_members_epoch(member: str | None, epoch: int, code: int) -> None:
-    """184."""
+def test_offset_fetch_checks_consumer_member_epoch(member: str | None, epoch: int, code: int) -> None:
     node = served()
     beat(node)
     rows = [OffsetCommitRequestPartition(0, 7)]
@@ -185,7 +178,7 @@ def test_positions_are_read_from_outside_or_in_the_members_epoch(member: str | N
     assert [p.committed_offset for t in group.topics for p in t.partitions] == ([7] if code == 0 else [])
 
 
-def test_members_of_the_older_protocol_are_not_known_in_a_group_of_the_new_one() -> None:
+def test_classic_member_requests_to_consumer_group_return_unknown_member_id() -> None:
     node = served()
     beat(node)
     protocols = [JoinGroupRequestProtocol("range", b"meta")]
@@ -203,8 +196,7 @@ def test_members_of_the_older_protocol_are_not_known_in_a_group_of_the_new_one()
     assert node.ask(ApiKey.LEAVE_GROUP, 2, LeaveGroupRequest("g", "b")).error_code == E.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_without_members_goes_over_to_the_older_protocol() -> None:
-    """189."""
+def test_empty_consumer_group_is_replaced_by_classic_member() -> None:
     node = served()
     beat(node)
     beat(node, member_epoch=-1)

@@ -1,4 +1,4 @@
-"""The empty group id, API by API, as a Kafka 4.3.1 node answers it (C-109, C-164)."""
+"""Empty group id in each API, compared with a Kafka 4.3.1 node (C-109, C-164)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ottla.wire.messages import streams_group_heartbeat as streams
     ],
     ids=lambda x: x.name if isinstance(x, ApiKey) else "",
 )
-def test_empty_group_id_is_answered_as_kafka_answers_it(key: ApiKey, request_: Any, code: E) -> None:
+def test_empty_group_id_returns_error_code_of_kafka(key: ApiKey, request_: Any, code: E) -> None:
     node, answers = GroupCoordinatorNode(), []
     features = {"group.version": 1, "share.version": 1, "streams.version": 1}
     node.stage.hosted.image = replace(node.stage.hosted.image, features=features)

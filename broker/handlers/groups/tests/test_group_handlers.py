@@ -1,4 +1,4 @@
-"""Groups: listed, described, deleted, over a real coordinator in virtual time."""
+"""ListGroups, DescribeGroups and DeleteGroups with a real coordinator in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
-def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
+def test_list_groups_filters_by_state_and_type_case_insensitively() -> None:
     node = GroupCoordinatorNode(partitions=3)
     for number in range(20):
         node.commit(f"g{number}")
@@ -46,7 +46,7 @@ def test_groups_are_listed_by_state_and_type_without_regard_to_case() -> None:
         assert len(node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest(states, types)).groups) == count
 
 
-def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed() -> None:
+def test_list_groups_during_load_is_refused_and_heartbeats_succeed() -> None:
     node = GroupCoordinatorNode(led=False)
     batch = build_batch([NewRecord(b"\x00\x63", b"", 1)])
     node.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
@@ -64,7 +64,7 @@ def test_while_a_shard_is_read_groups_are_not_listed_and_heartbeats_are_believed
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x09", b"\x00\x03\xff"])
-def test_a_value_that_does_not_parse_fails_its_shard_and_groups_elsewhere_are_listed(value: bytes) -> None:
+def test_list_groups_with_failed_shard_lists_groups_of_others(value: bytes) -> None:
     node = GroupCoordinatorNode(led=False, partitions=2)
     key = b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x00"
     node.replica.append(bytearray(build_batch([NewRecord(key, value, 1)])), 1, AppendOrigin.COORDINATOR)
@@ -86,7 +86,7 @@ def test_a_value_that_does_not_parse_fails_its_shard_and_groups_elsewhere_are_li
 
 
 def joined(node: GroupCoordinatorNode) -> str:
-    """A group of one in its first generation."""
+    """Return a group with one member in its first generation."""
     protocols = [JoinGroupRequestProtocol("range", b"meta")]
     request = JoinGroupRequest("m", 10_000, 30_000, "", None, "consumer", protocols)
     answer = node.ask(ApiKey.JOIN_GROUP, 3, request)
@@ -94,7 +94,7 @@ def joined(node: GroupCoordinatorNode) -> str:
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0), (6, E.GROUP_ID_NOT_FOUND)])
-def test_groups_are_described_each_once(version: int, code: int) -> None:
+def test_describe_groups_describes_each_group_once(version: int, code: int) -> None:
     node = GroupCoordinatorNode()
     member = joined(node)
     request = DescribeGroupsRequest(["m", "nobody", "m"], include_authorized_operations=True)
@@ -112,7 +112,7 @@ def test_groups_are_described_each_once(version: int, code: int) -> None:
     assert stable.authorized_operations != 3400
 
 
-def test_readers_of_groups_wait_and_give_up_as_readers_of_positions_do() -> None:
+def test_list_and_describe_groups_wait_for_commit_and_time_out() -> None:
     node = GroupCoordinatorNode(followed=True)
 
     async def story() -> None:
@@ -132,7 +132,7 @@ def test_readers_of_groups_wait_and_give_up_as_readers_of_positions_do() -> None
     run(node, story)
 
 
-def test_a_group_whose_name_has_no_room_in_a_record_is_refused() -> None:
+def test_join_group_id_over_record_size_returns_unknown_server_error() -> None:
     node = GroupCoordinatorNode()
     request = JoinGroupRequest("g" * 40_000, 10_000, protocol_type="consumer")
     request.protocols = [JoinGroupRequestProtocol("range", b"meta")]
@@ -141,7 +141,7 @@ def test_a_group_whose_name_has_no_room_in_a_record_is_refused() -> None:
     assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups == []
 
 
-def test_groups_are_deleted_each_with_its_own_answer() -> None:
+def test_delete_groups_returns_result_per_group() -> None:
     node = GroupCoordinatorNode()
     node.commit()
     joined(node)
@@ -168,24 +168,24 @@ def test_groups_are_deleted_each_with_its_own_answer() -> None:
         ("hello", 99162322),
     ],
 )
-def test_a_hash_is_javas(text: str, value: int) -> None:
+def test_java_string_hash_equals_string_hash_code(text: str, value: int) -> None:
     assert java_string_hash(text) == value
 
 
-def test_a_group_belongs_where_the_topic_says_also_at_a_node_that_leads_nothing_of_it() -> None:
-    """Whoever coordinates transactions adds a group's partition to them, and may lead none (C-130)."""
+def test_partition_for_group_uses_topic_partition_count() -> None:
+    """The transaction coordinator adds a group's partition to a transaction, and may lead none of them (C-130)."""
     node = GroupCoordinatorNode(led=False, partitions=3, offsets_topic_num_partitions="50")
     assert node.groups.partition_for("hello") == partition_for_key("hello", 3) != partition_for_key("hello", 50)
 
 
-def test_the_partition_of_a_group_is_kafkas_also_for_the_number_without_a_positive_twin() -> None:
+def test_partition_for_key_handles_minimum_integer_hash() -> None:
     assert partition_for_key("polygenelubricants", 50) == 0
     assert partition_for_key("hello", 50) == 22
     long = "x" * 100_000
     assert partition_for_key(long, 50) == abs(java_string_hash(long)) % 50
 
 
-def test_join_group_with_too_many_assignors_and_sync_group_with_too_many_assignments_are_refused() -> None:
+def test_join_and_sync_group_over_element_limits_are_refused() -> None:
     node = GroupCoordinatorNode()
     many = [JoinGroupRequestProtocol(str(n), b"") for n in range(1001)]
     join = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", many)

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat, StreamsGroupDescribe and what the older group APIs say of streams groups."""
+"""StreamsGroupHeartbeat, StreamsGroupDescribe, and classic group APIs for streams groups."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READS = topology(subtopology("0", "t"))
 
 
 class StreamsHandlersNode(GroupCoordinatorNode):
-    """A node that serves streams groups, and "t" with three partitions; topics to be made are kept."""
+    """Node with streams groups and "t" with three partitions; internal topics to create are recorded."""
 
     def __init__(self, level: int = 1, **settings: str) -> None:
         super().__init__(**settings)
@@ -76,7 +76,7 @@ class StreamsHandlersNode(GroupCoordinatorNode):
         return list(answer.groups)
 
     def allow(self, *denied: tuple[AclOperation, ResourceType, str]) -> None:
-        """Everything is allowed but this."""
+        """Allow everything except these permissions."""
         self.stage.services.authorizer = SimpleNamespace(
             decisions={},
             may=lambda peer, operation, resource, name: (operation, resource, name) not in denied,
@@ -84,13 +84,13 @@ class StreamsHandlersNode(GroupCoordinatorNode):
         )
 
 
-def test_a_member_joins_and_has_its_tasks() -> None:
+def test_streams_group_heartbeat_join_returns_tasks_or_status() -> None:
     answer = StreamsHandlersNode().beat()
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2) or answer.status
     assert answer.active_tasks is not None
 
 
-def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
+def test_streams_group_heartbeat_without_initial_delay_returns_all_tasks() -> None:
     node = StreamsHandlersNode(group_streams_initial_rebalance_delay_ms="0")
     answer = node.beat()
     assert answer.active_tasks is not None
@@ -121,7 +121,7 @@ def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
         ({"standby_tasks": to_task_ids({"0": [0]})}, E.INVALID_REQUEST),
         ({"warmup_tasks": None}, E.INVALID_REQUEST),
         ({"topology": None}, E.INVALID_REQUEST),
-        ({"member_epoch": 1}, E.INVALID_REQUEST),  # only who joins says the topology
+        ({"member_epoch": 1}, E.INVALID_REQUEST),  # only a joining member sends the topology
         ({"member_epoch": 1, "topology": None, "standby_tasks": None}, E.INVALID_REQUEST),
         ({"member_epoch": -2, "topology": None}, E.INVALID_REQUEST),
         ({"member_epoch": -3, "topology": None}, E.INVALID_REQUEST),
@@ -132,8 +132,7 @@ def test_without_a_wait_for_others_a_member_has_its_tasks_at_once() -> None:
         ),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: int) -> None:
-    """237, 238."""
+def test_streams_group_heartbeat_invalid_fields_return_error(fields: dict[str, Any], code: int) -> None:
     assert StreamsHandlersNode().beat(**fields).error_code == code
 
 
@@ -160,20 +159,20 @@ def test_requests_that_make_no_sense_are_refused(fields: dict[str, Any], code: i
         ),
     ],
 )
-def test_topologies_that_cannot_be_are_refused(said: streams_group_heartbeat.Topology, message: str) -> None:
-    """237, 238."""
+def test_streams_group_heartbeat_invalid_topology_returns_error(
+    said: streams_group_heartbeat.Topology, message: str
+) -> None:
     answer = StreamsHandlersNode().beat(topology=said)
     assert answer.error_code == E.STREAMS_INVALID_TOPOLOGY
     assert (answer.error_message or "").startswith(message)
 
 
-def test_more_tasks_than_there_can_be_are_not_even_looked_at() -> None:
+def test_streams_group_heartbeat_over_task_limit_is_refused_early() -> None:
     fields: dict[str, Any] = {"member_epoch": 1, "topology": None, "active_tasks": to_task_ids({"0": [0] * 50_000})}
     assert StreamsHandlersNode().beat(**fields).error_code == E.INVALID_REQUEST
 
 
-def test_where_streams_groups_are_switched_off_it_is_an_unknown_version() -> None:
-    """237."""
+def test_streams_group_apis_disabled_return_unsupported_version() -> None:
     off = StreamsHandlersNode(level=0)
     assert off.beat().error_code == E.UNSUPPORTED_VERSION
     assert off.describe("g")[0].error_code == E.UNSUPPORTED_VERSION
@@ -182,8 +181,7 @@ def test_where_streams_groups_are_switched_off_it_is_an_unknown_version() -> Non
     assert without.beat().error_code == E.UNSUPPORTED_VERSION
 
 
-def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
-    """237."""
+def test_streams_group_heartbeat_without_permission_is_refused() -> None:
     node = StreamsHandlersNode()
     node.allow((AclOperation.READ, ResourceType.GROUP, "g"))
     assert node.beat().error_code == E.GROUP_AUTHORIZATION_FAILED
@@ -196,8 +194,7 @@ def test_groups_and_topics_that_may_not_be_used_are_refused() -> None:
 CREATE_CLUSTER = (AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
 
 
-def test_internal_topics_are_made_as_they_were_asked_for() -> None:
-    """241."""
+def test_missing_internal_topics_are_created_as_requested() -> None:
     node = StreamsHandlersNode()
     node.beat(topology=APP)
     ((topics, quiet_ms),) = node.created
@@ -205,8 +202,7 @@ def test_internal_topics_are_made_as_they_were_asked_for() -> None:
     assert quiet_ms == 10_000, "two heartbeats"
 
 
-def test_who_may_not_make_topics_is_told() -> None:
-    """241."""
+def test_internal_topics_without_create_permission_are_reported() -> None:
     node = StreamsHandlersNode()
     node.allow(CREATE_CLUSTER, (AclOperation.CREATE, ResourceType.TOPIC, "log"))
     status = node.beat(topology=APP).status or []
@@ -218,8 +214,7 @@ def test_who_may_not_make_topics_is_told() -> None:
     assert len(node.created) == 1, "each of the topics is enough"
 
 
-def test_what_could_not_be_made_is_told() -> None:
-    """241."""
+def test_internal_topic_creation_failure_is_reported() -> None:
     node = StreamsHandlersNode()
     node.failures_of["log"] = "no room"
     status = node.beat(topology=APP).status or []
@@ -227,11 +222,10 @@ def test_what_could_not_be_made_is_told() -> None:
     assert detail == "Internal topics are missing: r, log; Creation failed: log (no room)."
 
 
-# ---------------------------------------------------------------------- what is told of a group
+# ---------------------------------------------------------------------- descriptions
 
 
-def test_a_group_is_described_with_its_topology_and_members() -> None:
-    """246."""
+def test_streams_group_describe_returns_topology_and_members() -> None:
     node = StreamsHandlersNode(group_streams_initial_rebalance_delay_ms="0")
     node.beat(
         user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("h", 9),
@@ -249,8 +243,7 @@ def test_a_group_is_described_with_its_topology_and_members() -> None:
     assert member.is_classic is False
 
 
-def test_internal_topics_are_shown_as_large_as_they_are_once_that_is_known() -> None:
-    """246."""
+def test_streams_group_describe_returns_internal_topic_sizes_when_known() -> None:
     node = StreamsHandlersNode()
     node.beat(topology=APP)
     (group,) = node.describe("g")
@@ -275,8 +268,7 @@ def shown(group: DescribedGroup) -> dict[str, int]:
     }
 
 
-def test_groups_that_are_none_or_may_not_be_seen() -> None:
-    """246."""
+def test_streams_group_describe_unknown_or_denied_group_returns_error() -> None:
     node = StreamsHandlersNode()
     node.beat(topology=APP)
     node.commit(group="simple")
@@ -301,8 +293,8 @@ def test_groups_that_are_none_or_may_not_be_seen() -> None:
         ([], ["consumer"], False),
     ],
 )
-def test_the_list_of_groups_has_them(states: list[str], types: list[str], found: bool) -> None:
-    """246: a state of two words is asked for with a line between them."""
+def test_list_groups_includes_streams_groups(states: list[str], types: list[str], found: bool) -> None:
+    """A state of two words has an underscore in a filter."""
     node = StreamsHandlersNode()
     node.beat(topology=APP)
     answer = node.waited(node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest(states, types)))
@@ -310,7 +302,7 @@ def test_the_list_of_groups_has_them(states: list[str], types: list[str], found:
     assert list(answer.groups) == ([row] if found else [])
 
 
-def test_the_older_apis_know_what_it_is() -> None:
+def test_classic_group_apis_report_streams_groups() -> None:
     node = StreamsHandlersNode()
     node.beat()
     (row,) = node.waited(node.ask(ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(["g"]))).groups
@@ -330,8 +322,7 @@ def test_the_older_apis_know_what_it_is() -> None:
     ("member", "epoch", "code"),
     [(None, -1, E.NONE), ("a", 1, E.NONE), ("a", 0, E.STALE_MEMBER_EPOCH), ("x", 1, E.UNKNOWN_MEMBER_ID)],
 )
-def test_positions_are_read_in_the_members_epoch(member: str | None, epoch: int, code: E) -> None:
-    """244."""
+def test_offset_fetch_checks_streams_member_epoch(member: str | None, epoch: int, code: E) -> None:
     node = StreamsHandlersNode()
     assert node.beat().member_epoch == 1, "its first target waits for others"
     wanted = OffsetFetchRequestGroup("g", member, epoch)

@@ -1,4 +1,4 @@
-"""ListOffsets: what bounds an answer, and the leader epoch it names. Source: ``Partition.fetchOffsetForTimestamp`` and
+"""ListOffsets: upper bounds of the result, and its leader epoch. Source: ``Partition.fetchOffsetForTimestamp`` and
 ``ReplicaManager.fetchOffset`` (4.3.1).
 """
 
@@ -27,7 +27,7 @@ DEBUGGING = -2
 
 
 def append(log: PartitionLog, leader_epoch: int, *times: int, **fields: Any) -> None:
-    """Append a batch of records with these times."""
+    """Append a batch of records with these timestamps."""
     raw = bytearray(build_batch([NewRecord(None, b"v", NOW_MS + t) for t in times], **fields))
     log.append_as_leader(raw, leader_epoch, NOW_MS, AppendOrigin.COORDINATOR, txn=UNVERIFIED_TXN)
 
@@ -38,7 +38,7 @@ IN_TRANSACTION = {"attributes": TRANSACTIONAL_BIT, "producer_id": 7, "producer_e
 def ask(
     stage: HandlerFixture, timestamp: int, *, replica: int = -1, isolation: int = 0, epoch: int = -1
 ) -> tuple[int, ...]:
-    """(error code, offset, timestamp, leader epoch) that t-0 is answered with."""
+    """Return (error code, offset, timestamp, leader epoch) for t-0."""
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, epoch, timestamp)])
     request = ListOffsetsRequest(replica, isolation, [wanted])
 
@@ -52,7 +52,7 @@ def ask(
 
 @pytest.fixture
 def stage() -> HandlerFixture:
-    """Offsets 0-1 committed, 2 in an open transaction, 3-4 above the high watermark; times rise with offsets."""
+    """Create offsets 0-1 committed, 2 in an open transaction, 3-4 above the high watermark; timestamps ascend."""
     out = HandlerFixture()
     replica = out.hosted.host("t", isr=(1, 2), replicas=(1, 2))
     append(replica.log, 3, 10, 20)
@@ -76,7 +76,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("timestamp", "uncommitted", "committed", "replica"), FOUND)
-def test_list_offsets_returns_nothing_above_the_last_fetchable_offset(
+def test_list_offsets_returns_no_offset_above_last_fetchable(
     stage: HandlerFixture,
     timestamp: int,
     uncommitted: tuple[int, ...],
@@ -89,7 +89,7 @@ def test_list_offsets_returns_nothing_above_the_last_fetchable_offset(
         assert ask(stage, timestamp, replica=number, isolation=1) == replica
 
 
-def test_list_offsets_max_timestamp_below_the_last_stable_offset_is_found_by_all() -> None:
+def test_list_offsets_max_timestamp_below_last_stable_offset() -> None:
     stage = HandlerFixture()
     log = stage.hosted.host("t").log
     append(log, 3, 90, 90)
@@ -99,7 +99,7 @@ def test_list_offsets_max_timestamp_below_the_last_stable_offset_is_found_by_all
         assert ask(stage, -3, isolation=isolation) == (E.NONE, 0, 90, 3)
 
 
-def test_list_offsets_names_the_leader_epoch_of_the_batch(stage: HandlerFixture) -> None:
+def test_list_offsets_returns_leader_epoch_of_batch(stage: HandlerFixture) -> None:
     log = stage.hosted.replicas["t", 0].log
     log.set_high_watermark(5)
     log.maybe_increment_log_start_offset(4)
@@ -109,7 +109,7 @@ def test_list_offsets_names_the_leader_epoch_of_the_batch(stage: HandlerFixture)
     assert ask(stage, NOW_MS) == NOTHING
 
 
-def test_list_offsets_of_a_follower_is_refused_unless_the_replica_id_is_for_debugging() -> None:
+def test_list_offsets_at_follower_is_refused_except_for_debugging() -> None:
     stage = HandlerFixture()
     replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
     append(replica.log, 3, 10, 20)
@@ -131,7 +131,7 @@ def test_list_offsets_of_a_follower_is_refused_unless_the_replica_id_is_for_debu
         (False, True, "__share_group_state", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_delete_records_by_cleanup_policy_and_topic_is_answered_as_kafka_does(
+def test_delete_records_by_cleanup_policy_and_topic_returns_code_of_kafka(
     *, compact: bool, delete: bool, topic: str, partition: int, code: E
 ) -> None:
     stage = HandlerFixture()

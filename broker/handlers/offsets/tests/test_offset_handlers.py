@@ -1,4 +1,4 @@
-"""Positions: committed, read, deleted, over a real coordinator in virtual time."""
+"""OffsetCommit, OffsetFetch and OffsetDelete with a real coordinator in virtual time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NONE_ROW = (-1, -1, "", 0)
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
-def test_positions_are_read_and_what_was_never_committed_is_minus_one(version: int) -> None:
+def test_offset_fetch_returns_minus_one_for_uncommitted_partitions(version: int) -> None:
     node = GroupCoordinatorNode()
     node.commit(partition=1)
     answer = node.ask(ApiKey.OFFSET_FETCH, version, fetch(version, 1, 0, 1, 99))
@@ -66,7 +66,7 @@ def test_positions_are_read_and_what_was_never_committed_is_minus_one(version: i
     assert answer.error_code == 0
 
 
-def test_an_id_nobody_knows_is_answered_last() -> None:
+def test_offset_fetch_unknown_topic_id_rows_come_last() -> None:
     node = GroupCoordinatorNode()
     node.commit()
     topics = [OffsetFetchRequestTopics("", UNKNOWN_ID, [7]), OffsetFetchRequestTopics("", topic_id_of("t"), [0])]
@@ -77,7 +77,7 @@ def test_an_id_nobody_knows_is_answered_last() -> None:
 
 
 @pytest.mark.parametrize(("version", "names"), [(9, ["gone", "t"]), (10, ["t"])])
-def test_all_positions_of_a_group_and_from_v10_only_those_whose_topic_has_an_id(version: int, names: list[str]) -> None:
+def test_offset_fetch_all_topics_from_v10_omits_topics_without_id(version: int, names: list[str]) -> None:
     node = GroupCoordinatorNode()
     node.commit(partition=0)
     node.commit(partition=2)
@@ -92,7 +92,7 @@ def test_all_positions_of_a_group_and_from_v10_only_those_whose_topic_has_an_id(
     assert len(rows(old.topics)) == 3
 
 
-def test_a_position_of_an_earlier_topic_of_that_name_is_none() -> None:
+def test_offset_fetch_ignores_offsets_of_former_topic_id() -> None:
     node = GroupCoordinatorNode()
     new = [OffsetToCommit("t", UNKNOWN_ID, 0, 5, 3, ""), OffsetToCommit("t", bytes(16), 1, 6, 3, "")]
     node.groups.submit("g", lambda own: CommitOffsets(own, "g", "", None, -1, -1, new, 9))
@@ -101,7 +101,7 @@ def test_a_position_of_an_earlier_topic_of_that_name_is_none() -> None:
 
 
 @pytest.mark.parametrize(("version", "top", "each"), [(1, E.NOT_COORDINATOR, True), (2, E.NOT_COORDINATOR, False)])
-def test_who_is_not_the_coordinator_says_so(version: int, top: E, each: bool) -> None:
+def test_offset_fetch_not_coordinator_error_position_by_version(version: int, top: E, each: bool) -> None:
     answer = GroupCoordinatorNode(led=False).ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0, 1))
     assert answer.error_code == top
     assert [row[1:] for row in rows(answer.topics)] == ([(n, -1, -1, "", top) for n in (0, 1)] if each else [])
@@ -110,7 +110,7 @@ def test_who_is_not_the_coordinator_says_so(version: int, top: E, each: bool) ->
 
 
 @pytest.mark.parametrize("version", [5, 9])
-def test_what_is_read_is_told_once_it_is_committed(version: int) -> None:
+def test_offset_fetch_waits_until_offsets_are_committed(version: int) -> None:
     node = GroupCoordinatorNode(followed=True)
 
     async def story() -> None:
@@ -134,7 +134,7 @@ def test_what_is_read_is_told_once_it_is_committed(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 5, 9])
-def test_what_is_not_committed_in_time_is_not_told(version: int) -> None:
+def test_offset_fetch_of_uncommitted_offsets_times_out(version: int) -> None:
     node = GroupCoordinatorNode(followed=True)
 
     async def story() -> None:
@@ -157,7 +157,7 @@ def commit_topic(name: str, *partitions: int, metadata: str = "", topic_id: byte
     return OffsetCommitRequestTopic(name, topic_id or topic_id_of(name), parts)
 
 
-def test_each_topic_of_a_commit_is_answered_once_what_is_unknown_first() -> None:
+def test_offset_commit_returns_rows_per_topic_unknown_first() -> None:
     node = GroupCoordinatorNode()
     request = commit_request(
         commit_topic("t", 0, 99), commit_topic("unheard", 0), commit_topic("t", 1), commit_topic("t", 2)
@@ -173,7 +173,7 @@ def test_each_topic_of_a_commit_is_answered_once_what_is_unknown_first() -> None
     assert (stored.offset, stored.leader_epoch, stored.topic_id) == (41, 3, topic_id_of("t"))
 
 
-def test_from_v10_topics_are_told_apart_by_id() -> None:
+def test_offset_commit_v10_identifies_topics_by_id() -> None:
     node = GroupCoordinatorNode()
     request = commit_request(commit_topic("", 0, topic_id=topic_id_of("t")), commit_topic("", 0, topic_id=UNKNOWN_ID))
     answer = node.ask(ApiKey.OFFSET_COMMIT, 10, request)
@@ -194,16 +194,14 @@ def test_from_v10_topics_are_told_apart_by_id() -> None:
         ("123456", 7, E.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_metadata_is_measured_in_utf16_and_the_groups_verdict_comes_first(
-    metadata: str, generation: int, code: E
-) -> None:
+def test_offset_commit_metadata_limit_counts_utf16_after_group_checks(metadata: str, generation: int, code: E) -> None:
     node = GroupCoordinatorNode()
     request = commit_request(commit_topic("t", 0, metadata=metadata), generation=generation)
     assert codes(node.ask(ApiKey.OFFSET_COMMIT, 9, request)) == [("t", [(0, code)])]
     assert (state_machine_of(node.groups.shard_for("x")).offsets.get("g", "t", 0) is not None) is (code is E.NONE)
 
 
-def test_where_nothing_is_known_nobody_is_asked() -> None:
+def test_offset_commit_of_unknown_topics_needs_no_coordinator() -> None:
     node = GroupCoordinatorNode(led=False)
     answer = node.ask(ApiKey.OFFSET_COMMIT, 9, commit_request(commit_topic("unheard", 0)))
     assert codes(answer) == [("unheard", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)])]
@@ -212,7 +210,7 @@ def test_where_nothing_is_known_nobody_is_asked() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) -> None:
+def test_large_offset_commit_and_fetch_yield_to_event_loop(known: bool) -> None:
     node = GroupCoordinatorNode()
     many = 20 * RECORDS_PER_STEP
     image = node.stage.hosted.image
@@ -246,7 +244,7 @@ def test_a_large_commit_and_a_large_fetch_let_others_have_the_loop(known: bool) 
     run(node, story)
 
 
-def test_positions_are_deleted_and_each_partition_is_answered() -> None:
+def test_offset_delete_returns_row_per_partition() -> None:
     node = GroupCoordinatorNode()
     node.commit(partition=0)
     node.commit(partition=1)
@@ -262,7 +260,7 @@ def test_positions_are_deleted_and_each_partition_is_answered() -> None:
     assert node.ask(ApiKey.OFFSET_DELETE, 0, request).error_code == E.INVALID_GROUP_ID
 
 
-def test_positions_go_with_their_topic_and_others_of_that_name_stay() -> None:
+def test_topic_deletion_removes_offsets_of_its_topic_id() -> None:
     node = GroupCoordinatorNode()
     new = [
         OffsetToCommit("t", topic_id_of("t"), 0, 5, 3, ""),

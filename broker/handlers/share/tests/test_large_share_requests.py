@@ -1,4 +1,4 @@
-"""What share groups ask of very many partitions goes in steps, and what happens between two steps is seen."""
+"""Share group requests for very many partitions: processed in steps, with changes between steps observed."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MANY = 200
 
 
 class SlowShareNode(ShareGroupNode):
-    """Node whose every step takes a whole time slice."""
+    """Node with steps that each take a whole time slice."""
 
     step_ms = SLICE_MS
 
 
-def test_a_fetch_of_many_partitions_looks_at_them_and_tells_of_them_in_steps() -> None:
+def test_share_fetch_of_many_partitions_runs_in_steps() -> None:
     node = SlowShareNode(MANY)
 
     async def story() -> None:
@@ -46,7 +46,7 @@ def test_a_fetch_of_many_partitions_looks_at_them_and_tells_of_them_in_steps() -
     node.run(story)
 
 
-def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
+def test_records_appended_during_share_fetch_are_found() -> None:
     node = SlowShareNode(MANY)
 
     async def story() -> None:
@@ -56,7 +56,7 @@ def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
         def once(fetch: Any, place: Any) -> bool:
             if place.partition == MANY - 1 and _ShareFetch._update_acquirable is once:
                 _ShareFetch._update_acquirable = looked  # type: ignore[method-assign]
-                node.produce(1)  # which has been looked at
+                node.produce(1)  # a partition that was examined already
             return looked(fetch, place)
 
         _ShareFetch._update_acquirable = once  # type: ignore[method-assign]
@@ -72,7 +72,7 @@ def test_what_comes_while_others_are_looked_at_is_not_overlooked() -> None:
 
 
 async def with_a_long_session(node: ShareGroupNode) -> Any:
-    """A member with one partition more than are let go of at once; each step of that takes a whole turn."""
+    """Return a member with one partition more than are released at once; each step takes a whole time slice."""
     shares = node.stage.services.share_partition_manager
     shares._env = AdvancingClock()
     await node.fetch(0, *range(MAX_CONCURRENT + 1))
@@ -80,7 +80,7 @@ async def with_a_long_session(node: ShareGroupNode) -> Any:
     return shares
 
 
-def test_a_session_of_many_partitions_is_let_go_of_in_steps_and_what_its_member_held_is_kept_first() -> None:
+def test_session_release_of_many_partitions_runs_in_steps_and_persists_records() -> None:
     node = ShareGroupNode(MAX_CONCURRENT + 1)
 
     async def story() -> None:
@@ -101,7 +101,7 @@ def test_a_session_of_many_partitions_is_let_go_of_in_steps_and_what_its_member_
     node.run(story)
 
 
-def test_removal_that_fails_does_not_stop_those_after_it(
+def test_share_session_removal_failure_does_not_stop_later_removals(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = ShareGroupNode(2)
@@ -128,7 +128,7 @@ def test_removal_that_fails_does_not_stop_those_after_it(
     node.run(story)
 
 
-def test_a_member_that_is_back_while_it_is_let_go_of_keeps_what_it_has_got_since() -> None:
+def test_session_reopened_during_release_keeps_new_records() -> None:
     node = ShareGroupNode(MAX_CONCURRENT + 1)
 
     async def story() -> None:
@@ -149,7 +149,7 @@ def test_a_member_that_is_back_while_it_is_let_go_of_keeps_what_it_has_got_since
     node.run(story)
 
 
-def test_positions_of_many_partitions_are_set_in_steps_and_of_one_named_twice_the_last_counts() -> None:
+def test_alter_share_group_offsets_of_many_partitions_runs_in_steps() -> None:
     node = SlowShareNode(MANY)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""ShareFetch and its neighbours with very many partitions: what others ask comes in between."""
+"""ShareFetch and related APIs with very many partitions: other tasks run in between."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ottla.wire.messages.metadata_records import ClientQuotaRecord, EntityData
 from ottla.wire.messages.share_fetch import ShareFetchResponse
 
 MANY = 400
-"""Partitions; the loop goes round at least once for so many calls to the persister:"""
+"""Number of partitions; the event loop completes at least one round for so many persister calls:"""
 BEGUN = 16
 
 
 def rows(answer: ShareFetchResponse) -> dict[int, tuple[int, int]]:
-    """Error and number of records by partition."""
+    """Return error and number of records by partition."""
     return {
         row.partition_index: (
             row.error_code,
@@ -45,7 +45,7 @@ def rows(answer: ShareFetchResponse) -> dict[int, tuple[int, int]]:
     }
 
 
-def test_a_session_of_many_partitions_is_taken_up_a_few_at_a_time() -> None:
+def test_share_session_of_many_partitions_is_loaded_in_portions() -> None:
     node = ShareGroupNode(MANY)
 
     async def story() -> None:
@@ -62,8 +62,8 @@ def test_a_session_of_many_partitions_is_taken_up_a_few_at_a_time() -> None:
     node.run(story)
 
 
-def test_a_change_is_looked_at_where_it_is() -> None:
-    """A parked fetch of many partitions costs those who write to one of them no more than that one."""
+def test_record_append_checks_only_its_partition_in_delayed_fetch() -> None:
+    """A write to one partition must not cost a scan of all partitions of a delayed fetch."""
     node = ShareGroupNode(MANY)
     looked: list[int] = []
 
@@ -96,7 +96,7 @@ def test_a_change_is_looked_at_where_it_is() -> None:
     node.run(story)
 
 
-def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> None:
+def test_share_fetch_reads_no_more_partitions_than_max_records_needs() -> None:
     node = ShareGroupNode(3)
 
     async def story() -> None:
@@ -114,7 +114,7 @@ def test_as_many_partitions_as_were_asked_for_records_are_read_and_no_more() -> 
     node.run(story)
 
 
-def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
+def test_share_fetch_of_disconnected_client_acquires_no_records() -> None:
     node = ShareGroupNode()
 
     async def story() -> None:
@@ -129,7 +129,7 @@ def test_nothing_is_handed_out_to_whoever_has_gone() -> None:
     node.run(story)
 
 
-def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() -> None:
+def test_unavailable_share_partition_returns_error_and_others_are_read() -> None:
     node = ShareGroupNode(2)
 
     async def story() -> None:
@@ -144,7 +144,7 @@ def test_a_share_partition_that_cannot_be_had_is_told_and_the_others_are_read() 
     node.run(story)
 
 
-def test_many_partitions_get_their_state_or_lose_it_and_others_come_in_between() -> None:
+def test_share_state_of_many_partitions_is_initialized_and_deleted_in_steps() -> None:
     node = ShareGroupNode()
 
     async def story() -> None:
@@ -162,7 +162,7 @@ def test_many_partitions_get_their_state_or_lose_it_and_others_come_in_between()
     node.run(story)
 
 
-def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_between() -> None:
+def test_describe_share_group_offsets_of_many_partitions_keeps_order() -> None:
     node = ShareGroupNode(MANY)
 
     async def story() -> None:
@@ -185,7 +185,7 @@ def test_offsets_of_many_partitions_are_described_in_order_and_others_come_in_be
     node.run(story)
 
 
-def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no_coordinator() -> None:
+def test_describe_share_group_offsets_of_unknown_partition_sends_no_request() -> None:
     node = ShareGroupNode(1)
 
     async def story() -> None:
@@ -200,7 +200,7 @@ def test_describe_share_group_offsets_of_a_partition_that_does_not_exist_asks_no
     node.run(story)
 
 
-def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
+def test_delayed_share_fetch_returns_not_leader_after_leader_change() -> None:
     node = ShareGroupNode(2)
 
     async def story() -> None:
@@ -226,7 +226,7 @@ def test_a_parked_fetch_hears_that_its_partition_is_led_elsewhere_now() -> None:
     node.run(story)
 
 
-def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_not() -> None:
+def test_last_session_end_removes_share_partitions_of_its_group() -> None:
     node = ShareGroupNode(2)
 
     async def story() -> None:
@@ -244,7 +244,7 @@ def test_what_a_group_shared_is_forgotten_with_its_last_session_and_others_are_n
     node.run(story)
 
 
-def test_a_new_leader_epoch_begins_anew() -> None:
+def test_new_leader_epoch_reloads_share_partition() -> None:
     node = ShareGroupNode()
 
     async def story() -> None:
@@ -260,7 +260,7 @@ def test_a_new_leader_epoch_begins_anew() -> None:
     node.run(story)
 
 
-def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
+def test_share_fetch_over_quota_returns_records_and_throttles_afterwards() -> None:
     node = ShareGroupNode()
     quotas = QuotaManagers(node.stage.env)  # type: ignore[arg-type]
     draft = ImageBuilder(MetadataImage())
@@ -278,11 +278,11 @@ def test_a_group_over_its_quota_gets_its_records_and_waits_afterwards() -> None:
 
 
 def sent(answer: ShareFetchResponse) -> dict[int, int]:
-    """Bytes of records by partition."""
+    """Return the bytes of records by partition."""
     return {row.partition_index: len(row.records) for topic in answer.responses for row in topic.partitions}
 
 
-def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -> None:
+def test_only_first_partition_may_exceed_its_share_of_max_bytes() -> None:
     node = ShareGroupNode(4)
 
     async def story() -> None:
@@ -303,7 +303,7 @@ def test_only_the_first_partition_that_has_anything_sends_more_than_its_part() -
     node.run(story)
 
 
-def test_each_request_begins_with_another_partition_so_that_none_is_left_out() -> None:
+def test_share_fetch_rotates_first_partition_between_requests() -> None:
     node = ShareGroupNode(3)
 
     async def story() -> None:
@@ -316,7 +316,7 @@ def test_each_request_begins_with_another_partition_so_that_none_is_left_out() -
     node.run(story)
 
 
-def test_what_was_read_of_a_partition_is_not_there_for_the_others() -> None:
+def test_bytes_read_of_one_partition_reduce_those_of_others() -> None:
     node = ShareGroupNode(2)
 
     async def story() -> None:

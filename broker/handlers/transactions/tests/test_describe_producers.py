@@ -20,7 +20,7 @@ def ask(stage: HandlerFixture, *topics: tuple[str, list[int]]) -> Any:
     return as_decoded(run_virtual(partial(resolve, describe_producers.handle(context, request))), 0)
 
 
-def test_open_transactions_and_ended_ones_are_told() -> None:
+def test_describe_producers_returns_open_and_ended_transactions() -> None:
     stage = HandlerFixture()
     replica = stage.hosted.host("t")
     replica.append(make_producer_batch(5, 0), 5)
@@ -35,7 +35,7 @@ def test_open_transactions_and_ended_ones_are_told() -> None:
     assert found == [(5, 0, 0, -1, -1), (6, 0, 0, -1, 1), (7, 0, 0, 9, -1)]
 
 
-def test_each_partition_has_its_own_error() -> None:
+def test_describe_producers_returns_error_per_partition() -> None:
     stage = HandlerFixture()
     stage.hosted.host("t")
     stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))

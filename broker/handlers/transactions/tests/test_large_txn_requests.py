@@ -1,4 +1,4 @@
-"""Requests about transactions cost what they hold, and let others run in between, whatever they name."""
+"""Large transaction requests: cost proportional to their size, and other tasks run in between."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WHO = (FIRST_ID, 0)
 
 
 class CountingList(list[Any]):
-    """A list that counts how much of it was looked at."""
+    """List that counts its visited elements."""
 
     looked_at = 0
 
@@ -65,11 +65,11 @@ class CountingList(list[Any]):
 
 
 def in_turns(stage: HandlerFixture, module: Any, key: ApiKey, version: int, request: Any) -> Any:
-    """What a handler gives where each step uses a turn up."""
+    """Return the handler's result when each step uses up a time slice."""
     return start(module.handle(stage.context(key, version), request), SLICE_MS)
 
 
-def test_producers_are_looked_up_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_producers_visits_producers_one_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = HandlerFixture()
     replica = stage.hosted.host("t")
     table = replica.log.producers.producers
@@ -97,7 +97,7 @@ def test_producers_are_looked_up_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class ComparisonCountingName(str):
-    """A topic's name that counts what it is compared with."""
+    """Topic name that records its comparisons."""
 
     __slots__ = ()
     compared: ClassVar[list[int]] = []
@@ -110,7 +110,7 @@ class ComparisonCountingName(str):
         return super().__hash__()
 
 
-def test_markers_of_many_topics_are_a_step_each_and_are_not_compared_with_each_other() -> None:
+def test_write_txn_markers_of_many_topics_takes_a_step_per_topic() -> None:
     ComparisonCountingName.compared.clear()
     topics = [WritableTxnMarkerTopic(ComparisonCountingName(f"t{number}"), []) for number in range(MANY)]
     request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, topics, 1)])
@@ -121,7 +121,7 @@ def test_markers_of_many_topics_are_a_step_each_and_are_not_compared_with_each_o
     assert len(ComparisonCountingName.compared) <= MANY
 
 
-def test_markers_nobody_may_write_are_refused_in_turns() -> None:
+def test_write_txn_markers_without_permission_is_refused_in_steps() -> None:
     stage = HandlerFixture()
     stage.services.authorizer = DenyingAuthorizer(
         (AclOperation.ALTER, ResourceType.CLUSTER), (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
@@ -139,7 +139,7 @@ def test_markers_nobody_may_write_are_refused_in_turns() -> None:
     run(TransactionCoordinatorNode(), story)
 
 
-def test_partitions_to_be_added_are_looked_at_in_steps() -> None:
+def test_add_partitions_to_txn_visits_partitions_in_steps() -> None:
     node = TransactionCoordinatorNode()
     numbers = CountingList([0, 1] * MANY)
     txn = AddPartitionsToTxnTransaction("x", *WHO, True, [AddPartitionsToTxnTopic("t", numbers)])
@@ -149,7 +149,7 @@ def test_partitions_to_be_added_are_looked_at_in_steps() -> None:
     assert most <= 2
 
 
-def test_what_is_asked_for_is_not_gone_through_for_each_transaction() -> None:
+def test_list_transactions_filters_are_not_scanned_per_transaction() -> None:
     node = TransactionCoordinatorNode()
     for number in range(5):
         node.init(f"x{number}")
@@ -161,7 +161,7 @@ def test_what_is_asked_for_is_not_gone_through_for_each_transaction() -> None:
     assert states.looked_at <= 2 * MANY
 
 
-def test_an_id_that_is_asked_for_twice_is_described_once() -> None:
+def test_describe_transactions_id_named_twice_is_described_once() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     request = DescribeTransactionsRequest(["x", "nobody", "x", "nobody"])
@@ -172,7 +172,7 @@ def test_an_id_that_is_asked_for_twice_is_described_once() -> None:
     ]
 
 
-def test_positions_nobody_may_commit_are_refused_in_steps() -> None:
+def test_txn_offset_commit_without_permission_is_refused_in_steps() -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.READ, ResourceType.TOPIC))
     node.stage.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})

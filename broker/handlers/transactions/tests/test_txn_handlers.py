@@ -1,4 +1,4 @@
-"""The handlers of transactions: what they check first, and how errors are said to old clients."""
+"""Handlers of transaction APIs: checks before the coordinator, and error codes for old clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ A = (FIRST_ID, 0)
 
 
 class DenyingAuthorizer:
-    """An authorizer that allows everything but what a test names."""
+    """Authorizer that allows everything except what a test names."""
 
     def __init__(self, *denied: tuple[AclOperation, ResourceType]) -> None:
         self._denied = denied
@@ -87,20 +87,22 @@ def batch(*topics: tuple[str, list[int]], verify: bool, who: tuple[int, int] = A
         (InitProducerIdRequest("x", 900_001), E.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_what_no_coordinator_need_be_asked(request_: InitProducerIdRequest, code: ErrorCode) -> None:
+def test_init_producer_id_invalid_request_is_refused_without_coordinator(
+    request_: InitProducerIdRequest, code: ErrorCode
+) -> None:
     node = TransactionCoordinatorNode(led=False)
     answer = asked(node, K.INIT_PRODUCER_ID, 5, request_)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
 @pytest.mark.behaviour("C-120")
-def test_a_producer_gets_its_id_and_epoch() -> None:
+def test_init_producer_id_returns_id_and_epoch() -> None:
     answer = asked(TransactionCoordinatorNode(), K.INIT_PRODUCER_ID, 5, InitProducerIdRequest("x", 1_000))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *A)
 
 
 @pytest.mark.behaviour("C-123")
-def test_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_producer_id_with_known_id_does_not_wait_for_id_block(monkeypatch: pytest.MonkeyPatch) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.ids.remaining = 0
@@ -122,7 +124,7 @@ def test_who_needs_no_producer_id_waits_for_none(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.behaviour("C-121")
 @pytest.mark.parametrize(("version", "code"), [(3, E.INVALID_PRODUCER_EPOCH), (4, E.PRODUCER_FENCED)])
-def test_old_producers_do_not_know_that_they_are_fenced(version: int, code: ErrorCode) -> None:
+def test_init_producer_id_fenced_error_code_by_version(version: int, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.INIT_PRODUCER_ID, version, InitProducerIdRequest("x", 1_000, FIRST_ID, 7))
@@ -141,14 +143,14 @@ def test_old_producers_do_not_know_that_they_are_fenced(version: int, code: Erro
         ),
     ],
 )
-def test_who_may_not(name: str | None, denied: Any, code: ErrorCode) -> None:
+def test_init_producer_id_without_permission_returns_error(name: str | None, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
 
 
 @pytest.mark.behaviour("C-121")
-def test_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
+def test_init_producer_id_with_write_on_any_topic_is_allowed() -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
     node.ids.try_generate = node.ids.next_id  # type: ignore[attr-defined]
@@ -159,7 +161,7 @@ def test_to_write_any_topic_is_enough_for_an_idempotent_producer() -> None:
 
 
 @pytest.mark.behaviour("C-126")
-def test_where_one_cannot_be_added_none_is() -> None:
+def test_add_partitions_to_txn_one_invalid_partition_refuses_all() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     request = adding(("t", [0, 1, 9]), ("gone", [0]), (TOPIC, [0]))
@@ -175,7 +177,7 @@ def test_where_one_cannot_be_added_none_is() -> None:
 
 
 @pytest.mark.behaviour("C-127")
-def test_all_of_them_get_the_one_answer() -> None:
+def test_add_partitions_to_txn_returns_same_code_for_all_partitions() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0, 2])))
@@ -185,7 +187,7 @@ def test_all_of_them_get_the_one_answer() -> None:
 
 @pytest.mark.behaviour("C-127")
 @pytest.mark.parametrize(("version", "code"), [(1, E.INVALID_PRODUCER_EPOCH), (2, E.PRODUCER_FENCED)])
-def test_old_producers_get_invalid_producer_epoch_instead_of_producer_fenced(version: int, code: ErrorCode) -> None:
+def test_add_partitions_to_txn_fenced_error_code_by_version(version: int, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, version, adding(("t", [0]), who=(FIRST_ID, 3)))
@@ -201,7 +203,7 @@ def test_old_producers_get_invalid_producer_epoch_instead_of_producer_fenced(ver
         ("x", [(AclOperation.WRITE, ResourceType.TOPIC)], E.TOPIC_AUTHORIZATION_FAILED),
     ],
 )
-def test_what_is_refused_before_the_coordinator_is_asked(name: str, denied: Any, code: ErrorCode) -> None:
+def test_add_partitions_to_txn_refused_before_coordinator(name: str, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
@@ -210,7 +212,7 @@ def test_what_is_refused_before_the_coordinator_is_asked(name: str, denied: Any,
 
 
 @pytest.mark.behaviour("C-128")
-def test_brokers_add_for_producers_of_version_2() -> None:
+def test_add_partitions_to_txn_batched_adds_with_version_2() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 5, AddPartitionsToTxnRequest([batch(("t", [1]), verify=False)]))
@@ -221,7 +223,7 @@ def test_brokers_add_for_producers_of_version_2() -> None:
 
 
 @pytest.mark.behaviour("C-129")
-def test_brokers_ask_for_each_partition_whether_it_is_enlisted() -> None:
+def test_add_partitions_to_txn_verify_only_returns_result_per_partition() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 1)
@@ -234,7 +236,7 @@ def test_brokers_ask_for_each_partition_whether_it_is_enlisted() -> None:
 
 
 @pytest.mark.behaviour("C-125")
-def test_only_brokers_may_ask_so() -> None:
+def test_add_partitions_to_txn_batched_requires_cluster_action() -> None:
     node = TransactionCoordinatorNode()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
@@ -254,7 +256,7 @@ def with_groups(node: TransactionCoordinatorNode) -> TransactionCoordinatorNode:
 
 
 @pytest.mark.behaviour("C-130")
-def test_a_groups_partition_is_added() -> None:
+def test_add_offsets_to_txn_adds_partition_of_group() -> None:
     node = with_groups(TransactionCoordinatorNode())
     node.init()
     answer = asked(node, K.ADD_OFFSETS_TO_TXN, 4, AddOffsetsToTxnRequest("x", *A, "group"))
@@ -275,7 +277,9 @@ def test_a_groups_partition_is_added() -> None:
         (4, "x", A, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_what_is_refused(version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode) -> None:
+def test_add_offsets_to_txn_invalid_request_returns_error(
+    version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode
+) -> None:
     node = with_groups(TransactionCoordinatorNode())
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
@@ -286,7 +290,7 @@ def test_what_is_refused(version: int, name: str, who: tuple[int, int], denied: 
 @pytest.mark.parametrize(
     ("version", "outcome"), [(5, (FIRST_ID, 1)), (4, (-1, -1)), (0, (-1, -1))], ids=["v5", "v4", "v0"]
 )
-def test_what_an_end_is_answered(version: int, outcome: tuple[int, int]) -> None:
+def test_end_txn_returns_producer_id_and_epoch_by_version(version: int, outcome: tuple[int, int]) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0)
@@ -307,7 +311,9 @@ def test_what_an_end_is_answered(version: int, outcome: tuple[int, int]) -> None
         (5, "x", 0, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_what_end_refuses(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
+def test_end_txn_invalid_request_returns_error(
+    version: int, name: str, epoch: int, denied: Any, code: ErrorCode
+) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
@@ -319,7 +325,7 @@ def test_what_end_refuses(version: int, name: str, epoch: int, denied: Any, code
 
 
 @pytest.mark.behaviour("C-158")
-def test_what_is_told_of_an_id() -> None:
+def test_describe_transactions_returns_state_and_partitions() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0, 2)
@@ -341,7 +347,7 @@ def test_what_is_told_of_an_id() -> None:
         ((AclOperation.WRITE, ResourceType.TOPIC), E.NONE, 1),
     ],
 )
-def test_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics: int) -> None:
+def test_describe_transactions_without_permission_hides_id_or_topics(denied: Any, code: ErrorCode, topics: int) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0)
@@ -351,7 +357,7 @@ def test_what_somebody_may_not_see(denied: Any, code: ErrorCode, topics: int) ->
 
 
 @pytest.mark.behaviour("C-158")
-def test_elsewhere_nothing_is_known() -> None:
+def test_describe_transactions_not_coordinator_returns_error() -> None:
     node = TransactionCoordinatorNode(led=False)
     (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
     assert row.error_code == E.NOT_COORDINATOR
@@ -362,7 +368,7 @@ def listed(node: TransactionCoordinatorNode, version: int = 2, **filters: Any) -
 
 
 def three() -> TransactionCoordinatorNode:
-    """One that is open, one that never was, one that was aborted."""
+    """Return a coordinator with an ongoing, an unused and an aborted transactional id."""
     node = TransactionCoordinatorNode()
     node.init("open")
     node.add(A, 0, transactional_id="open")
@@ -388,35 +394,37 @@ def three() -> TransactionCoordinatorNode:
         ({"transactional_id_pattern": ""}, ["new", "old", "open"]),
     ],
 )
-def test_who_passes_every_filter(filters: dict[str, Any], found: list[str]) -> None:
+def test_list_transactions_filters_by_state_producer_duration_and_pattern(
+    filters: dict[str, Any], found: list[str]
+) -> None:
     answer = listed(three(), **filters)
     assert sorted(row.transactional_id for row in answer.transaction_states) == found
     assert (answer.error_code, answer.unknown_state_filters) == (0, [])
 
 
 @pytest.mark.behaviour("C-159")
-def test_states_nobody_knows_match_nothing() -> None:
+def test_list_transactions_unknown_states_are_returned_and_match_none() -> None:
     answer = listed(three(), state_filters=["ongoing", "Open", "ongoing"])
     assert (answer.unknown_state_filters, answer.transaction_states) == (["ongoing", "Open"], [])
 
 
 @pytest.mark.behaviour("C-159")
-def test_a_pattern_that_is_none_is_refused() -> None:
+def test_list_transactions_invalid_pattern_returns_error() -> None:
     assert listed(three(), transactional_id_pattern="(").error_code == E.INVALID_REGULAR_EXPRESSION
 
 
 @pytest.mark.behaviour("C-159")
-def test_what_somebody_may_not_see_is_left_out() -> None:
+def test_list_transactions_omits_ids_without_describe_permission() -> None:
     node = three()
     node.stage.services.authorizer = DenyingAuthorizer((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
     assert listed(node).transaction_states == []
 
 
 @pytest.mark.behaviour("C-159")
-def test_while_something_is_read_that_is_all_that_is_told() -> None:
+def test_list_transactions_during_load_returns_coordinator_load_in_progress() -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.transactions.on_resignation(node.replica)
-    node.transactions.on_election(node.replica)  # it is read by a task that does not run yet
+    node.transactions.on_election(node.replica)  # the loading task has not run yet
     answer = node.api(K.LIST_TRANSACTIONS, 2, ListTransactionsRequest(state_filters=["Nonsense"]))
     assert (answer.error_code, answer.unknown_state_filters) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])

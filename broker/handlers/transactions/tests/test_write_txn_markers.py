@@ -55,7 +55,7 @@ def opened(stage: HandlerFixture, topic: str, number: int = 0) -> None:
     )
 
 
-def test_each_partition_gets_a_marker_and_its_transaction_ends() -> None:
+def test_write_txn_markers_appends_marker_per_partition_and_ends_transaction() -> None:
     stage = a_stage()
     for topic, number in (("t", 0), ("t", 1), ("u", 0)):
         opened(stage, topic, number)
@@ -68,11 +68,11 @@ def test_each_partition_gets_a_marker_and_its_transaction_ends() -> None:
     assert [parse_end_transaction_marker(record) for record in iterate_records(raw, header)] == [(0, 4)]
 
 
-def test_nothing_asked_is_nothing_answered() -> None:
+def test_write_txn_markers_empty_request_returns_empty_response() -> None:
     assert told(send(a_stage())) == []
 
 
-def test_one_result_for_each_producer_and_an_outcome_for_each_partition() -> None:
+def test_write_txn_markers_returns_result_per_producer_and_partition() -> None:
     stage = a_stage()
     stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
     send(stage, marker(("t", [0]), epoch=5, by=9))
@@ -104,7 +104,7 @@ def a_line(min_isr: int = 1, isr: tuple[int, ...] = (1, 2)) -> HandlerFixture:
     return stage
 
 
-def test_a_marker_is_done_when_its_followers_have_it() -> None:
+def test_write_txn_markers_completes_when_followers_have_the_marker() -> None:
     stage = a_line()
     replica = stage.hosted.replicas["t", 0]
     opened(stage, "t")
@@ -133,18 +133,18 @@ def test_a_marker_is_done_when_its_followers_have_it() -> None:
     assert replica.log.last_stable_offset == 2
 
 
-def test_a_marker_whose_followers_do_not_take_it_in_time_is_told_so() -> None:
+def test_write_txn_markers_without_followers_times_out() -> None:
     stage = a_line()
     assert told(send(stage, marker(("t", [0])))) == [(PID, "t", 0, E.REQUEST_TIMED_OUT)]
 
 
-def test_a_marker_is_refused_where_too_few_are_in_sync() -> None:
+def test_write_txn_markers_under_min_isr_returns_not_enough_replicas() -> None:
     stage = a_line(min_isr=2, isr=(1,))
     assert told(send(stage, marker(("t", [0])))) == [(PID, "t", 0, E.NOT_ENOUGH_REPLICAS)]
     assert stage.hosted.replicas["t", 0].log.log_end_offset == 0
 
 
-def test_a_lead_that_goes_while_a_marker_waits_is_told_as_gone() -> None:
+def test_write_txn_markers_leader_change_returns_not_leader_or_follower() -> None:
     stage = a_line()
 
     async def main() -> Any:
