@@ -42,7 +42,7 @@ def changes(*rows: tuple[str, int, str | None], kind: int = 8, name: str = "1") 
 
 
 class LoggerClient(RequestContext):
-    """A request of a client that may do to the cluster what ``services.rights`` holds."""
+    """Request of a client with the cluster permissions in ``services.rights``."""
 
     def may(
         self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME, *, is_look: bool = False
@@ -52,7 +52,7 @@ class LoggerClient(RequestContext):
 
 
 class LoggerNode(HandlerFixture):
-    """A node whose controller answers each resource with the error 41."""
+    """Node with a controller that answers each resource with error 41."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class LoggerNode(HandlerFixture):
         return {row.name: row.value for row in self.described().configs}[name]
 
 
-def test_describe_configs_of_loggers_tells_the_level_that_holds() -> None:
+def test_describe_configs_of_loggers_returns_effective_levels() -> None:
     node = LoggerNode()
     logging.getLogger("ottla.txn").setLevel(7)
     logging.getLogger("ottla.isr").setLevel(logging.CRITICAL + 1)
@@ -128,7 +128,7 @@ def test_describe_configs_of_loggers_of_another_node_is_refused(name: str, messa
     assert (result.error_code, result.error_message, result.configs) == (42, message, [])
 
 
-def test_levels_are_set_and_unset() -> None:
+def test_alter_logger_level_sets_and_unsets_it() -> None:
     node = LoggerNode()
     assert node.alter(changes(("ottla.txn", SET, "TRACE"), ("root", SET, "WARN"))) == [(0, None)]
     assert (node.level("ottla.txn"), node.level("root"), node.level("ottla.admin")) == ("TRACE", "WARN", "WARN")
@@ -178,7 +178,7 @@ def test_levels_are_set_and_unset() -> None:
         ),
     ],
 )
-def test_changes_of_loggers_that_cannot_be_change_nothing(rows: Any, code: ErrorCode, message: str | None) -> None:
+def test_alter_invalid_logger_changes_no_level(rows: Any, code: ErrorCode, message: str | None) -> None:
     node = LoggerNode()
     assert node.alter(changes(("ottla.txn", SET, "ERROR"), *rows)) == [(code, message)]
     assert node.level("ottla.txn") == "INFO"
@@ -192,24 +192,24 @@ def test_changes_of_loggers_that_cannot_be_change_nothing(rows: Any, code: Error
         ("2", "Unexpected node id. Expected 1, but received 2"),
     ],
 )
-def test_loggers_of_another_node_are_not_changed(name: str, message: str) -> None:
+def test_alter_logger_of_another_node_is_refused(name: str, message: str) -> None:
     assert LoggerNode().alter(changes(("root", SET, "ERROR"), name=name)) == [(ErrorCode.INVALID_REQUEST, message)]
 
 
-def test_a_resource_named_twice_changes_nothing() -> None:
+def test_alter_logger_resource_named_twice_changes_no_level() -> None:
     node = LoggerNode()
     twice = [changes(("root", SET, "ERROR")), changes(("root", SET, "WARN"))]
     assert node.alter(*twice) == [(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")] * 2
     assert node.level("root") == "INFO"
 
 
-def test_validate_only_changes_nothing() -> None:
+def test_alter_logger_validate_only_changes_no_level() -> None:
     node = LoggerNode()
     assert node.alter(changes(("root", SET, "ERROR")), validate_only=True) == [(0, None)]
     assert node.level("root") == "INFO"
 
 
-def test_other_resources_are_left_to_the_controller() -> None:
+def test_alter_of_other_resources_is_forwarded_to_controller() -> None:
     node = LoggerNode()
     other = changes(("retention.ms", SET, "1"), kind=2, name="t")
     assert node.alter(changes(("root", SET, "ERROR")), other) == [(41, None), (0, None)]
@@ -225,9 +225,7 @@ def test_other_resources_are_left_to_the_controller() -> None:
         (at_controller, AclOperation.CLUSTER_ACTION, "Cluster authorization failed."),
     ],
 )
-def test_loggers_are_changed_only_by_clients_that_are_allowed_to(
-    handler: Any, operation: AclOperation, message: str | None
-) -> None:
+def test_alter_logger_requires_permission(handler: Any, operation: AclOperation, message: str | None) -> None:
     node = LoggerNode()
     node.rights = {AclOperation.ALTER_CONFIGS, AclOperation.CLUSTER_ACTION} - {operation}
     refused = [(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)]

@@ -1,4 +1,4 @@
-"""However a value is written that is taken, it is read as what it means (``ConfigDef.parseType``)."""
+"""Equivalent spellings of a config value are parsed to the same value (``ConfigDef.parseType``)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def image_with(*records: metadata_records.ConfigRecord) -> MetadataImage:
 
 
 def values_of(key: ConfigKey) -> list[str]:
-    """Some that are taken, as one would write them."""
+    """Return some valid values in their usual spelling."""
     words = [] if ".." in key.check else key.check.removeprefix("anycase:").split("|")
     lists = [",".join(words), ",".join(reversed(words))] if key.type == "LIST" else []
     named = [*NUMBERS, *WORDS, *words, *lists, *([] if key.default is None else [key.default])]
@@ -67,7 +67,7 @@ def values_of(key: ConfigKey) -> list[str]:
 
 
 def written(key: ConfigKey, value: str) -> Iterator[str]:
-    """Other ways to write one."""
+    """Return other spellings of a value."""
     forms = [value]
     if key.type == "BOOLEAN":
         forms += [value.upper(), value.title()]
@@ -78,12 +78,12 @@ def written(key: ConfigKey, value: str) -> Iterator[str]:
 
 
 def odd(key: ConfigKey, value: str) -> Iterator[str]:
-    """What looks like one, and may be taken or refused: taken it must not trip anybody up."""
+    """Return values that may be valid or invalid; a valid one must not cause an error later."""
     return (x for x in (around.format(value, value) for around in ODD) if check_value(key, x) is None)
 
 
 def read_topic(config: NodeConfig, image: MetadataImage, name: str) -> list[Any]:
-    """All that anybody reads of a topic's settings."""
+    """Return all settings that are read of a topic."""
     sides = [ReplicationQuota(side, 1) for side in (LEADER, FOLLOWER)]
     return [
         config.log_settings(image, "t"),
@@ -94,7 +94,7 @@ def read_topic(config: NodeConfig, image: MetadataImage, name: str) -> list[Any]
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_topics_value_is_read_alike_however_it_is_written_and_wherever_it_is_set(name: str) -> None:
+def test_topic_config_spellings_parse_alike_at_every_level(name: str) -> None:
     key = KEYS[name]
 
     def everywhere(text: str) -> list[Any]:
@@ -122,11 +122,11 @@ def test_a_topics_value_is_read_alike_however_it_is_written_and_wherever_it_is_s
 
 
 class NoEnv:
-    """No log, no clock."""
+    """Environment without log and clock."""
 
 
 @pytest.mark.parametrize("name", GROUP_KEYS)
-def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
+def test_group_config_spellings_parse_alike(name: str) -> None:
     key, config = GROUP_KEYS[name], NodeConfig()
     bounded = {
         **read_consumer_group_settings(config).bounded_settings,
@@ -163,13 +163,13 @@ def test_a_groups_value_is_read_alike_however_it_is_written(name: str) -> None:
         ("ottla.validate.records", " TRUE ", "validate_records", True),
     ],
 )
-def test_blanks_and_case_change_no_meaning(name: str, text: str, field: str, value: object) -> None:
+def test_blanks_and_case_do_not_change_config_value(name: str, text: str, field: str, value: object) -> None:
     image = image_with(metadata_records.ConfigRecord(RESOURCE_TOPIC, "t", name, text))
     assert getattr(NodeConfig().log_settings(image, "t"), field) == value
     assert image.config(RESOURCE_TOPIC, "t")[name] == text, "and what was sent is kept"
 
 
-def test_a_nodes_own_settings_are_read_as_meant() -> None:
+def test_node_config_values_are_normalized() -> None:
     config = NodeConfig(
         {"auto.create.topics.enable": " FALSE", "broker.rack": " r1 ", "of.a.plug-in": " x ", "num.partitions": " 3\n"}
     )
@@ -183,7 +183,7 @@ def test_a_nodes_own_settings_are_read_as_meant() -> None:
     assert config.number("num.partitions") == 3
 
 
-def test_what_nobody_knows_means_what_it_says() -> None:
+def test_canonical_value_of_unknown_key_is_unchanged() -> None:
     assert canonical_value(None, " A, b ") == " A, b "
 
 
@@ -238,7 +238,7 @@ def test_described_broker_includes_settings_beside_the_definitions() -> None:
     assert rows["of.another"].config_source == describe_configs.DYNAMIC_BROKER
 
 
-def test_what_a_value_means_is_described_and_what_was_set_for_all_brokers_as_it_was_sent() -> None:
+def test_describe_configs_returns_canonical_value_and_broker_default_as_sent() -> None:
     """``ConfigHelper``: ``ConfigDef.convertToString`` of what was parsed."""
     stage = HandlerFixture()
     stage.services.config = stage.config = NodeConfig({"node.id": "1"})

@@ -1,4 +1,4 @@
-"""Stored settings that cannot be read or applied never end a broker: the default, or what was in force, holds."""
+"""Stored configs that cannot be parsed or applied never end a broker: the default or the former value applies."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def nothing_was_logged() -> None:
 
 @pytest.mark.parametrize("value", ODD)
 @pytest.mark.parametrize("name", [*TOPIC_KEYS, *INTERNAL_TOPIC_KEYS, *OWN_TOPIC_KEYS])
-def test_any_stored_value_of_a_topic_gives_settings(name: str, value: str) -> None:
+def test_any_stored_topic_config_value_yields_settings(name: str, value: str) -> None:
     key = TOPIC_KEYS.get(name)
     rows = [(RESOURCE_TOPIC, "t", name, value)]
     if key is not None and key.broker_key is not None:
@@ -81,7 +81,7 @@ def test_any_stored_value_of_a_topic_gives_settings(name: str, value: str) -> No
 
 
 @pytest.mark.parametrize("value", ODD)
-def test_any_stored_value_of_a_group_subscription_or_rate_gives_settings(value: str) -> None:
+def test_any_stored_group_or_quota_config_value_yields_settings(value: str) -> None:
     config = NodeConfig()
     bounded = {
         **read_consumer_group_settings(config).bounded_settings,
@@ -99,7 +99,7 @@ def test_any_stored_value_of_a_group_subscription_or_rate_gives_settings(value: 
     assert image_of((RESOURCE_GROUP, "g", "share.isolation.level", value))
 
 
-def test_an_unusable_value_of_a_topic_is_logged_once_and_the_default_holds(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_stored_topic_config_is_logged_once_and_default_used(caplog: pytest.LogCaptureFixture) -> None:
     image = image_of((RESOURCE_TOPIC, "t", "retention.ms", "soon"), (RESOURCE_TOPIC, "t", "segment.bytes", "5"))
     config = NodeConfig({"log.retention.ms": "7000"})
     with caplog.at_level(logging.WARNING):
@@ -111,7 +111,7 @@ def test_an_unusable_value_of_a_topic_is_logged_once_and_the_default_holds(caplo
     ]
 
 
-def test_values_of_java_are_read_as_java_reads_them() -> None:
+def test_java_number_spellings_are_parsed_as_in_java() -> None:
     image = image_of(
         (RESOURCE_TOPIC, "t", "min.cleanable.dirty.ratio", "0.25f"),
         (RESOURCE_TOPIC, "t", "retention.ms", "+\uff15"),
@@ -122,9 +122,7 @@ def test_values_of_java_are_read_as_java_reads_them() -> None:
 
 
 @pytest.mark.parametrize("broker", ["", "1"])
-def test_a_stored_change_that_breaks_a_rule_leaves_what_was_in_force(
-    broker: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_stored_broker_config_breaking_a_rule_keeps_former_value(broker: str, caplog: pytest.LogCaptureFixture) -> None:
     config = NodeConfig()
     kept = image_of((RESOURCE_BROKER, broker, "log.retention.ms", "5000"))
     assert config.effective_value(kept, "log.retention.ms") == "5000"
@@ -135,20 +133,20 @@ def test_a_stored_change_that_breaks_a_rule_leaves_what_was_in_force(
     assert "could not be applied: requirement failed: log.retention.ms must be unlimited" in caplog.text
 
 
-def test_a_stored_setting_that_is_not_dynamic_is_not_applied() -> None:
+def test_stored_config_that_is_not_dynamic_is_not_applied() -> None:
     image = image_of((RESOURCE_BROKER, "", "num.partitions", "7"), (RESOURCE_BROKER, "", "cordoned.log.dirs", "*"))
     assert NodeConfig().effective_value(image, "num.partitions") == "1"
     assert NodeConfig().effective_value(image, "cordoned.log.dirs") == ""
 
 
-def test_a_broker_of_its_own_wins_over_all_brokers_and_finer_units_over_coarser() -> None:
+def test_per_broker_config_overrides_cluster_default_and_unit_precedence() -> None:
     image = image_of((RESOURCE_BROKER, "", "log.retention.ms", "5"), (RESOURCE_BROKER, "1", "log.retention.ms", "-7"))
     assert NodeConfig().effective_value(image, "log.retention.ms") == "-7"
     assert NodeConfig().log_settings(image, "t").retention_ms == -1, "without a limit, as in Kafka"
     assert NodeConfig(node_id=2).effective_value(image, "log.retention.ms") == "5"
 
 
-def test_settings_in_force_are_parsed_once_for_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_effective_broker_configs_are_parsed_once_for_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     config, image = NodeConfig(), image_of((RESOURCE_BROKER, "", "log.retention.ms", "60000"))
     assert config.log_settings(image, "t").retention_ms == 60_000
     parsed = []

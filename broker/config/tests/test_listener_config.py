@@ -1,4 +1,4 @@
-"""Roles, listeners and voters as Kafka's settings have them: what they mean, and what is refused."""
+"""Roles, listeners and voters from Kafka's settings, and refused combinations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def values_of(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.split())
 
 
-# Three nodes, each broker and controller; the voters are fixed by the settings.
+# Three nodes, each broker and controller; static voters.
 COMBINED = """
 process.roles=broker,controller
 node.id=2
@@ -52,7 +52,7 @@ inter.broker.listener.name=INSIDE
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT
 """
-# The voters are records; the settings only say where to ask.
+# Dynamic voters; the settings contain bootstrap servers only.
 DYNAMIC = """
 process.roles=broker,controller
 node.id=3
@@ -73,14 +73,14 @@ VOTERS = (
 
 
 @pytest.mark.parametrize(("text", "node_id"), [(COMBINED, 2), (CONTROLLER_ONLY, 1), (BROKER_ONLY, 4), (DYNAMIC, 3)])
-def test_settings_of_a_cluster_of_kafkas_are_taken_as_they_are(text: str, node_id: int) -> None:
+def test_settings_of_kafka_clusters_are_accepted(text: str, node_id: int) -> None:
     values = values_of(text)
     assert list(find_config_problems(values, node_id)) == []
     assert check_startup_values(values) == []
     assert not NodeConfig(values, node_id=node_id).is_standalone
 
 
-def test_three_combined_nodes_with_fixed_voters() -> None:
+def test_combined_node_with_static_voters_has_both_listeners() -> None:
     config = NodeConfig(values_of(COMBINED), node_id=2, host="", host_name="machine")
     assert config.roles == {"broker", "controller"}
     assert config.client_listeners == [ListenerAddress("PLAINTEXT", "", 9092)]
@@ -91,7 +91,7 @@ def test_three_combined_nodes_with_fixed_voters() -> None:
     )
 
 
-def test_a_controller_alone_has_no_listener_for_clients_and_a_broker_alone_none_for_controllers() -> None:
+def test_controller_only_and_broker_only_nodes_have_one_listener_kind() -> None:
     controller = NodeConfig(values_of(CONTROLLER_ONLY), node_id=1)
     assert controller.client_listeners == []
     assert controller.quorum_config(9093).endpoints == (ListenerEndpoint("CONTROLLER", "one", 9093),)
@@ -104,7 +104,7 @@ def test_a_controller_alone_has_no_listener_for_clients_and_a_broker_alone_none_
     assert broker.advertised_address() == ("four", 9092)
 
 
-def test_voters_that_are_records_are_looked_for_at_the_bootstrap_servers() -> None:
+def test_dynamic_quorum_uses_bootstrap_servers() -> None:
     quorum = NodeConfig(values_of(DYNAMIC), node_id=3).quorum_config(9093)
     assert quorum.static_voters == ()
     assert quorum.bootstrap_servers == (("one", 9093), ("two", 9093), ("three", 9093))
@@ -112,7 +112,7 @@ def test_voters_that_are_records_are_looked_for_at_the_bootstrap_servers() -> No
     assert quorum.auto_join
 
 
-def test_all_of_a_nodes_controller_listeners_are_told_in_the_order_of_their_names() -> None:
+def test_controller_endpoints_are_in_order_of_listener_names() -> None:
     values = {
         "controller.listener.names": "B,A",
         "listeners": "A://:1,P://:9092,B://:0",
@@ -126,13 +126,13 @@ def test_all_of_a_nodes_controller_listeners_are_told_in_the_order_of_their_name
     )
 
 
-def test_what_is_told_to_others_is_never_every_address_or_any_port() -> None:
+def test_registered_listeners_replace_wildcard_host_and_port_0() -> None:
     config = NodeConfig({"listeners": "P://0.0.0.0:0,Q://[::]:0"}, host="0.0.0.0", port=0, host_name="machine")
     told = config.registered_listeners({"P": 41, "Q": 42})
     assert told == [ListenerAddress("P", "machine", 41), ListenerAddress("Q", "machine", 42)]
 
 
-def test_a_node_with_no_settings_is_alone_and_its_controller_beside_its_clients_at_any_port() -> None:
+def test_node_without_settings_is_standalone_with_any_controller_port() -> None:
     config = NodeConfig(host="10.0.0.1", port=19092)
     assert config.is_standalone
     assert config.client_listeners == [ListenerAddress("PLAINTEXT", "10.0.0.1", 19092)]
@@ -152,14 +152,14 @@ def test_a_node_with_no_settings_is_alone_and_its_controller_beside_its_clients_
         ({"controller.quorum.voters": "1@localhost:9093,2@localhost:9094"}, False),
     ],
 )
-def test_a_node_is_alone_where_nobody_else_is_named(values: dict[str, str], alone: bool) -> None:
+def test_node_is_standalone_without_other_voters(values: dict[str, str], alone: bool) -> None:
     config = NodeConfig({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", **values}, host_name="machine")
     assert config.is_standalone is alone
     assert config.text("offsets.topic.replication.factor") == ("1" if alone else "3")
     assert ("offsets.topic.replication.factor" in config.static_values) is alone
 
 
-def test_a_node_whose_directory_knows_of_others_is_not_alone() -> None:
+def test_node_that_joined_a_cluster_is_not_standalone() -> None:
     config = NodeConfig()
     assert config.text("transaction.state.log.min.isr") == "1"
     config.mark_joined_cluster()
@@ -219,14 +219,14 @@ REFUSED = [
 
 @pytest.mark.behaviour("R-239")
 @pytest.mark.parametrize(("text", "changed", "key", "says"), REFUSED)
-def test_settings_that_do_not_go_together_are_refused(text: str, changed: dict[str, str], key: str, says: str) -> None:
+def test_inconsistent_settings_are_refused(text: str, changed: dict[str, str], key: str, says: str) -> None:
     values = {**values_of(text), **changed}
     found = list(find_config_problems(values, int(values["node.id"])))
     assert any(k == key and says in why for k, why in found), found
     assert all("\n" not in why for _, why in found)
 
 
-def test_refusals_of_mechanism_enabled_at_the_listener_between_brokers_are_none() -> None:
+def test_inter_broker_mechanism_enabled_at_its_listener_is_accepted() -> None:
     values = {
         **values_of(BROKER_ONLY),
         "listener.security.protocol.map": "INSIDE:SASL_PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -239,14 +239,14 @@ def test_refusals_of_mechanism_enabled_at_the_listener_between_brokers_are_none(
     )
 
 
-def test_refusals_of_controller_listener_in_lower_case_name_the_missing_protocol() -> None:
+def test_controller_listener_in_lower_case_without_protocol_is_refused() -> None:
     values = values_of("process.roles=broker node.id=4 listeners=PLAINTEXT://:1 controller.quorum.voters=1@a:1")
     found = list(find_config_problems({**values, "controller.listener.names": "controller"}, 4))
     assert [key for key, _ in found] == ["listener.security.protocol.map"]
     assert list(find_config_problems({**values, "controller.listener.names": "CONTROLLER"}, 4)) == []
 
 
-def test_a_process_with_roles_needs_a_number() -> None:
+def test_process_roles_without_node_id_is_refused() -> None:
     assert ("node.id", "process.roles needs a node.id") in list(
         find_config_problems({"process.roles": "broker,controller"}, -1)
     )
@@ -255,7 +255,7 @@ def test_a_process_with_roles_needs_a_number() -> None:
 @pytest.mark.parametrize(
     ("advertised", "chosen"), [("A://h:1", "PLAINTEXT"), ("B://h:1", "PLAINTEXT"), ("B://h:1,A://h:2", "PLAINTEXT")]
 )
-def test_refusals_without_advertised_inter_broker_listener(advertised: str, chosen: str) -> None:
+def test_inter_broker_listener_without_advertised_address_is_refused(advertised: str, chosen: str) -> None:
     values = {
         "listeners": "PLAINTEXT://:1,A://:2,B://:3",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -276,29 +276,29 @@ def test_refusals_without_advertised_inter_broker_listener(advertised: str, chos
         ({"sasl.enabled.mechanisms": "PLAIN", "inter.broker.listener.name": "SSL"}, False),
     ],
 )
-def test_refusals_without_mechanism_between_brokers(more: dict[str, str], refused: bool) -> None:
+def test_inter_broker_mechanism_not_enabled_is_refused(more: dict[str, str], refused: bool) -> None:
     values = {"listeners": "SASL_SSL://:1,SSL://:2", "inter.broker.listener.name": "SASL_SSL", **more}
     keys = [key for key, _ in find_config_problems(values, 1)]
     assert keys == ["sasl.mechanism.inter.broker.protocol"] * refused
 
 
-def test_refusals_with_negative_broker_id() -> None:
+def test_negative_broker_id_is_refused() -> None:
     assert [key for key, _ in find_config_problems({"broker.id": "-3"}, -1)] == ["broker.id"]
 
 
 @pytest.mark.parametrize(
     "text", ["h", "h:", "h:x", "h:65536", "P://h", "h:²", "P:/h:1", "P://a b:1", "P://h/x:1", "h:" + "9" * 5_000]
 )
-def test_an_address_that_is_none_is_refused(text: str) -> None:
+def test_parse_listener_invalid_address_raises(text: str) -> None:
     with pytest.raises(ConfigException):
         parse_listener(text)
 
 
-def test_voters_and_listeners_may_be_at_ipv6_addresses() -> None:
+def test_parse_voter_and_listener_accept_ipv6_addresses() -> None:
     assert parse_voter("3@[::1]:9093") == (3, "::1", 9093)
     assert parse_listener("P://[fe80::1]:9") == ("P", "fe80::1", 9)
 
 
-def test_bootstrap_of_address_with_a_name_ignores_the_name() -> None:
+def test_bootstrap_servers_ignore_listener_name() -> None:
     values = {"controller.quorum.bootstrap.servers": "PLAINTEXT://h:1,[::1]:2"}
     assert parse_bootstrap_servers(values) == (("h", 1), ("::1", 2))

@@ -1,4 +1,4 @@
-"""Changes of a running broker's settings: what is refused, in Kafka's words (``DynamicBrokerConfig.validate``)."""
+"""Validation of dynamic broker configs, with Kafka's messages (``DynamicBrokerConfig.validate``)."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ RETENTION = "log.retention.ms must be unlimited (-1) or, greater than or equal t
 
 
 def wrapped(why: str) -> str:
-    """The message of a part that cannot be reconfigured so."""
+    """Return the message of a component that refuses a reconfiguration."""
     what = f"Invalid value org.apache.kafka.common.config.ConfigException: {why}"
     return f"{what} for configuration Invalid dynamic configuration"
 
 
 def threads(name: str, count: int, limit: str) -> tuple[str, str, str]:
-    """A row of a number of threads."""
+    """Return a row of a thread count."""
     what = f"Dynamic thread count update validation failed for {name}={count}, value should {limit}"
     return name, str(count), wrapped(what)
 
 
 def local(value: int, why: str) -> tuple[str, str, str]:
-    """A row of the local retention."""
+    """Return a row of local retention."""
     name = "log.local.retention.ms"
     return name, str(value), wrapped(f"Invalid value {value} for configuration {name}: Value must not be {why}")
 
 
 def invalid(name: str, value: str, why: str) -> tuple[str, str, str]:
-    """A row of a value that is invalid by itself."""
+    """Return a row of a value that is invalid by itself."""
     return name, value, f"Invalid value {value} for configuration {name}: {why}"
 
 
 def fixed(name: str) -> tuple[str, str, str]:
-    """A row of a setting that is not dynamic."""
+    """Return a row of a config that is not dynamic."""
     return name, "1", f"Cannot update these configs dynamically: [{name}]"
 
 
@@ -115,24 +115,24 @@ def refused(name: str, stored: dict[str, str], image: MetadataImage | None = Non
 
 @pytest.mark.parametrize("broker", ["", "1"])
 @pytest.mark.parametrize(("name", "value", "why"), REFUSED)
-def test_check_change_of_an_invalid_setting_raises_kafkas_message(broker: str, name: str, value: str, why: str) -> None:
+def test_check_change_invalid_config_raises_kafkas_message(broker: str, name: str, value: str, why: str) -> None:
     assert refused(broker, {name: value}) == why
 
 
 @pytest.mark.parametrize("broker", ["", "1"])
 @pytest.mark.parametrize(("name", "value"), ACCEPTED)
-def test_check_change_of_a_valid_setting_passes(broker: str, name: str, value: str) -> None:
+def test_check_change_valid_config_passes(broker: str, name: str, value: str) -> None:
     assert refused(broker, {name: value}) is None
 
 
-def test_check_change_counts_threads_from_what_is_in_force() -> None:
+def test_check_change_thread_counts_are_relative_to_effective_value() -> None:
     grown = with_settings(("", "num.io.threads", "16"))
     assert refused("1", {"num.io.threads": "32"}, grown) is None
     assert refused("1", {"num.io.threads": "7"}, grown) is not None
     assert refused("", {"num.io.threads": "8"}, num_io_threads="4") is None
 
 
-def test_check_change_of_a_listener_holds_against_its_own_threads() -> None:
+def test_check_change_listener_thread_count_is_relative_to_its_own() -> None:
     name = "listener.name.plaintext.num.network.threads"
     assert refused("1", {name: "7"}) is not None
     assert refused("1", {name: "6"}) is None
@@ -140,7 +140,7 @@ def test_check_change_of_a_listener_holds_against_its_own_threads() -> None:
     assert refused("1", {"listener.name.elsewhere.max.connections": "0"}) is None
 
 
-def test_check_change_of_security_settings_names_level_and_prefix() -> None:
+def test_check_change_security_config_requires_listener_prefix_and_broker() -> None:
     prefix = "These security configs can be dynamically updated only per-listener using the listener prefix"
     assert refused("1", {"ssl.keystore.location": "x"}) == f"{prefix}: [ssl.keystore.location]"
     name = "listener.name.plaintext.ssl.keystore.location"
@@ -149,12 +149,12 @@ def test_check_change_of_security_settings_names_level_and_prefix() -> None:
     assert refused("", {"cordoned.log.dirs": "*"}) == NO_BROKER.format("cordoned.log.dirs")
 
 
-def test_check_change_of_cordoned_directories_knows_those_of_the_command_line() -> None:
+def test_check_change_cordoned_log_dirs_knows_command_line_directories() -> None:
     assert refused("1", {"cordoned.log.dirs": "./ottla-data"}) is None
     assert "Missing entries : /nowhere" in (refused("1", {"cordoned.log.dirs": "/nowhere"}) or "")
 
 
-def test_check_change_of_listeners_raises_while_the_broker_runs() -> None:
+def test_check_change_of_active_listeners_raises() -> None:
     assert "listeners cannot be changed" in (refused("1", {"listeners": "PLAINTEXT://:1"}) or "")
     assert refused("1", {"listeners": "x"}) == "Unable to parse a listener name from x"
     changed = refused("1", {"listener.security.protocol.map": "PLAINTEXT:SSL"})
@@ -163,7 +163,7 @@ def test_check_change_of_listeners_raises_while_the_broker_runs() -> None:
     assert refused("1", {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,B:SSL"}) is None
 
 
-def test_check_change_holds_each_level_against_the_other() -> None:
+def test_check_change_validates_combination_of_both_levels() -> None:
     image = with_settings(("1", "log.cleaner.dedupe.buffer.size", "2097153"))
     assert refused("", {"log.cleaner.threads": "2"}, image) is not None
     assert refused("", {"log.cleaner.threads": "2"}) is None

@@ -1,4 +1,4 @@
-"""What the kernel keeps of requests and answers."""
+"""Socket buffer sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.broker.config.node_config import DEFAULT_SEND_BUFFER_BYTES, NodeConfi
         ({"socket.send.buffer.bytes": "-1"}, -1),
     ],
 )
-def test_who_sets_it_gets_it_and_who_does_not_gets_more_than_kafkas(given: dict[str, str], send_bytes: int) -> None:
+def test_socket_send_buffer_bytes_uses_setting_or_larger_default(given: dict[str, str], send_bytes: int) -> None:
     config = NodeConfig(given, "/a", 1, "node", 9092)
     assert config.socket_buffers.send_bytes == send_bytes
     assert config.socket_buffers.receive_bytes == 102400
