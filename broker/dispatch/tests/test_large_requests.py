@@ -47,7 +47,7 @@ def find(count: int, more_bytes: int = 0) -> bytes:
     ],
     ids=["small", "just below 16 KiB", "few elements", "many elements", "seven stops", "eight stops"],
 )
-def test_only_many_elements_in_a_large_request_are_read_in_slices(
+def test_request_with_many_elements_is_decoded_in_slices(
     monkeypatch: pytest.MonkeyPatch, raw: bytes, *, prepares: bool
 ) -> None:
     stage = DispatcherFixture(monkeypatch)
@@ -64,7 +64,7 @@ def test_only_many_elements_in_a_large_request_are_read_in_slices(
     in_virtual_time(run)
 
 
-def test_records_do_not_make_a_request_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_with_large_records_is_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = DispatcherFixture(monkeypatch)
     stage.serve(ApiKey.PRODUCE, lambda context, request: request.topic_data[0].partition_data[0].records)
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 200_000)])]
@@ -75,7 +75,7 @@ def test_records_do_not_make_a_request_wait(monkeypatch: pytest.MonkeyPatch) -> 
     in_virtual_time(run)
 
 
-def test_a_request_that_would_take_gigabytes_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_over_decode_budget_closes_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = DispatcherFixture(monkeypatch)
     seen: list[Message] = []
     stage.serve(FIND, lambda context, request: seen.append(request))
@@ -90,7 +90,7 @@ def test_a_request_that_would_take_gigabytes_ends_its_connection(monkeypatch: py
 
 
 @pytest.mark.parametrize("count", [1, 500, 501, 5000])
-def test_a_long_answer_is_what_it_would_be_if_written_at_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_large_response_in_slices_equals_encoding_at_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     stage = DispatcherFixture(monkeypatch)
     rows = [Coordinator(f"g{n}", n, "host", 9092, 0, "") for n in range(count)]
     stage.serve(FIND, lambda context, request: FindCoordinatorResponse(coordinators=rows))
@@ -105,8 +105,8 @@ def test_a_long_answer_is_what_it_would_be_if_written_at_once(monkeypatch: pytes
     assert line.responses(FIND, 4) == [(1, FindCoordinatorResponse(coordinators=rows))] * 2
 
 
-def test_a_client_that_leaves_does_not_undo_what_its_large_request_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """acks=0: nobody waits for an answer, and everybody counts on the bytes."""
+def test_large_request_of_disconnected_client_is_processed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With acks=0 the client waits for no response, and relies on the append."""
     stage = DispatcherFixture(monkeypatch)
     seen: list[int] = []
     parts = [PartitionProduceData(n, b"x" * 100) for n in range(2000)]
@@ -136,7 +136,7 @@ def test_a_client_that_leaves_does_not_undo_what_its_large_request_asked_for(mon
         (OSError("odd"), "h", "h:9092: odd"),
     ],
 )
-def test_an_address_that_cannot_be_had_is_named(error: OSError, host: str, text: str) -> None:
+def test_bind_error_names_address(error: OSError, host: str, text: str) -> None:
     async def refuse(*_: Any) -> Any:
         raise error
 

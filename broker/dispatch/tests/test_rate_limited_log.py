@@ -1,4 +1,4 @@
-"""Lines in the log that anybody who connects can have written."""
+"""Log messages that any client can cause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConnectionLogClock:
         return self.ms
 
 
-def test_so_many_lines_a_minute_and_then_only_how_often(caplog: pytest.LogCaptureFixture) -> None:
+def test_rate_limited_log_suppresses_messages_over_limit_per_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock: Any = ConnectionLogClock()
     complaints = RateLimitedLog(clock, "IN")
     for number in range(1000):
@@ -43,7 +43,9 @@ def test_so_many_lines_a_minute_and_then_only_how_often(caplog: pytest.LogCaptur
     ]
 
 
-def test_failed_logins_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_logins_are_rate_limited_in_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     stage, asked = DispatcherFixture(monkeypatch), door()
     caplog.set_level(logging.INFO)
 
@@ -57,7 +59,9 @@ def test_failed_logins_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, capl
     assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1
 
 
-def test_broken_frames_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_frames_are_rate_limited_in_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     stage = DispatcherFixture(monkeypatch)
     caplog.set_level(logging.INFO)
 

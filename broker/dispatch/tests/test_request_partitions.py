@@ -1,4 +1,4 @@
-"""Partitions that are still to be made are made before the request about them goes on."""
+"""Pending partitions are created before a request that names them is handled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IMAGE = MetadataImage(topics={"t": T, OFFSETS.name: OFFSETS}, topic_names={ID: "
 
 
 class PendingLogCreator:
-    """Two partitions are to be made, and one of coordinators."""
+    """Two pending partitions, and one of coordinators."""
 
     def __init__(self) -> None:
         self.left = {("t", 1), ("t", 2), (OFFSETS.name, 0)}
@@ -83,7 +83,7 @@ ROWS = [(*row, [("t", 1)]) for row in NAMED] + [(*row, [(OFFSETS.name, 0)]) for 
 
 @pytest.mark.parametrize(("key", "version", "body", "asked"), ROWS)
 @pytest.mark.parametrize("left", ["one", "others"])
-def test_what_a_request_names_is_made_before_it_goes_on(
+def test_request_waits_for_creation_of_its_partitions(
     monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, body: Any, asked: list[Any], left: str
 ) -> None:
     assert {row[0] for row in ROWS} == {spec.key for spec in API_SPECS if spec.partitions is not None}
@@ -105,7 +105,7 @@ def test_what_a_request_names_is_made_before_it_goes_on(
     in_virtual_time(run)
 
 
-def test_other_requests_and_times_when_nothing_is_to_be_made_wait_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_without_pending_partitions_is_handled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
         stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
