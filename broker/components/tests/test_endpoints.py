@@ -1,4 +1,4 @@
-"""A controller's listener speaks of what is committed, also where no broker applies it."""
+"""Controller listener: committed metadata, also on a node without the broker role."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def _forever() -> None:
 
 
 class EndpointFixture:
-    """As much of a node as its controller's listener needs; it is no broker."""
+    """Part of a controller-only node that its listener needs."""
 
     def __init__(self, config: NodeConfig, image: MetadataImage) -> None:
         self.env: Any = VirtualEnv()
@@ -55,7 +55,7 @@ class EndpointFixture:
         self.subscriptions.publish(image, delta)
 
 
-def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
+def test_controller_only_node_returns_committed_feature_levels() -> None:
     net, stage = MemoryNet(), EndpointFixture(NodeConfig(), MetadataImage())
 
     async def main() -> None:
@@ -74,8 +74,8 @@ def test_a_controller_alone_tells_the_levels_that_are_committed() -> None:
 
 
 @pytest.mark.behaviour("S-307")
-def test_a_controller_alone_shows_other_certificates_once_they_are_set() -> None:
-    """It is no broker, and nobody applies there what is committed."""
+def test_controller_only_node_reloads_committed_certificates() -> None:
+    """A controller-only node has no broker that applies metadata changes."""
     shown: list[str] = []
     keys = "listener.name.controller.ssl.keystore.location"
     settings = {"listeners": "CONTROLLER://h:9093", "controller.listener.names": "CONTROLLER"}
