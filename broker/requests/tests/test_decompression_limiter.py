@@ -1,4 +1,4 @@
-"""Of those who unpack much a few are at it at a time; whoever unpacks little, or is gone, holds nobody up."""
+"""Limit of concurrent large decompressions; small ones and cancelled ones do not wait or block."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DecompressingClients:
 
 
 class ExhaustedSliceClock:
-    """The slice of a turn is used up at once."""
+    """Clock with which every time slice is used up at once."""
 
     now_ms = 0
 
@@ -54,7 +54,7 @@ class ExhaustedSliceClock:
         return self.now_ms
 
 
-def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody() -> None:
+def test_large_decompressions_are_limited_and_small_ones_do_not_wait() -> None:
     crowd, unpackings = DecompressingClients(), DecompressionLimiter()
 
     async def one(name: str, *, much: bool) -> None:
@@ -74,8 +74,8 @@ def test_a_few_unpack_much_at_a_time_and_what_is_little_waits_for_nobody() -> No
     assert unpackings.active_count == 0
 
 
-def test_who_is_gone_lets_the_next() -> None:
-    """While it was at it, and while it waited for its turn."""
+def test_cancelled_decompression_releases_its_slot() -> None:
+    """Cancelled while it decompresses, and while it waits for a slot."""
     crowd, unpackings = DecompressingClients(), DecompressionLimiter()
     known: list[Any] = []
     """Nobody waits until they are collected."""
@@ -107,7 +107,7 @@ def test_who_is_gone_lets_the_next() -> None:
     assert (len(crowd.done), crowd.keeping, unpackings.active_count) == (2, 0, 0)
 
 
-def test_cancellation_in_the_pause_after_the_wait_releases_the_slot() -> None:
+def test_cancellation_after_wait_releases_the_slot() -> None:
     """The time slice is used up at once, so the job is paused as soon as it has the slot."""
     crowd, unpackings = DecompressingClients(), DecompressionLimiter()
 
@@ -133,7 +133,7 @@ def large(value: bytes) -> bytearray:
 
 
 def held_up(stage: HandlerFixture, ask: Any, *, much: Any, little: Any) -> list[Any]:
-    """Answers to what unpacks little and much, while others unpack much already; they end after a second."""
+    """Return the responses to small and large decompressions while the slots are in use for a second."""
     ended: list[tuple[str, float, Any]] = []
 
     async def one(name: str, what: Any) -> None:
@@ -157,7 +157,7 @@ def held_up(stage: HandlerFixture, ask: Any, *, much: Any, little: Any) -> list[
     return [answer for _, _, answer in ended]
 
 
-def test_produce_unpacks_much_of_a_batch_only_in_its_turn() -> None:
+def test_produce_waits_for_slot_to_decompress_large_batch() -> None:
     stage = HandlerFixture()
     stage.hosted.host("c", settings=LogConfig(compact=True))
     stage.hosted.host("d", settings=LogConfig(compact=True))
@@ -170,7 +170,7 @@ def test_produce_unpacks_much_of_a_batch_only_in_its_turn() -> None:
     assert [row_of(answer).error_code for answer in answers] == [0, 0]
 
 
-def test_list_offsets_unpacks_much_of_a_batch_only_in_its_turn() -> None:
+def test_list_offsets_waits_for_slot_to_decompress_large_batch() -> None:
     stage = HandlerFixture()
     for name, size in (("c", 2 << 20), ("d", 200_000)):
         stage.hosted.host(name)

@@ -1,4 +1,4 @@
-"""Where each API has its errors: a whole request refused, in every version, as Kafka's ``getErrorResponse`` has it."""
+"""Error responses of each API in every version, as Kafka's ``getErrorResponse`` builds them."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def two(row: Any) -> list[Any]:
                 ],
             ),
         ),
-        (  # version 0 has no place for it at the top
+        (  # version 0 has no top-level error field
             elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("t", [1])]),
             0,
             elect_leaders.ElectLeadersResponse(
@@ -175,14 +175,14 @@ def two(row: Any) -> list[Any]:
     ],
     ids=lambda x: type(x).__name__ if hasattr(x, "SPEC") else str(x),
 )
-def test_an_error_lies_where_the_api_has_it(request_: Any, version: int, answer: Any) -> None:
+def test_build_error_response_fills_error_fields_of_api(request_: Any, version: int, answer: Any) -> None:
     refused = refuse(request_, version, CODE, WHO)
     assert refused == answer
     assert run_to_end(contains_error(refused, CODE))
     assert not run_to_end(contains_error(refused, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 
-def test_an_error_is_found_in_pending_rows_of_a_response_array() -> None:
+def test_contains_error_finds_code_in_pending_rows() -> None:
     rows = response_array(elect_leaders.ElectLeadersResponse, 2)
     response = elect_leaders.ElectLeadersResponse(replica_election_results=rows)
     for number in range(PENDING_ROWS + 1):
@@ -222,7 +222,7 @@ OWN_NAME = {
 
 
 @pytest.mark.parametrize("key", AT_THE_TOP, ids=lambda key: str(key.name))
-def test_what_has_no_rows_says_it_at_the_top_and_every_version_can_carry_it(key: ApiKey) -> None:
+def test_build_error_response_without_rows_has_top_level_error(key: ApiKey) -> None:
     answer = refuse(request_class(key)(), SPECS[key].max_version, CODE, WHO)
     assert type(answer) is response_class(key)
     assert answer.error_code == CODE
@@ -234,14 +234,14 @@ def test_what_has_no_rows_says_it_at_the_top_and_every_version_can_carry_it(key:
         assert run_to_end(contains_error(back, CODE)) == (key is not ApiKey.FETCH or version >= 7)
 
 
-def test_offset_delete_error_response_has_its_error_at_the_top_alone() -> None:
+def test_offset_delete_error_response_has_only_top_level_error() -> None:
     request = offset_delete.OffsetDeleteRequest(
         "g", [offset_delete.OffsetDeleteRequestTopic("t", [offset_delete.OffsetDeleteRequestPartition(1)])]
     )
     assert refuse(request, 0, CODE) == offset_delete.OffsetDeleteResponse(CODE)
 
 
-def test_an_answer_without_errors_tells_none() -> None:
+def test_contains_error_of_response_without_errors_is_false() -> None:
     assert not run_to_end(
         contains_error(create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a")]), CODE)
     )
@@ -292,11 +292,11 @@ def test_an_answer_without_errors_tells_none() -> None:
     ],
     ids=lambda x: type(x).__name__,
 )
-def test_error_response_has_a_step_for_each_row_and_each_list(request_: Any, steps: int) -> None:
+def test_build_error_response_takes_a_step_per_row_and_list(request_: Any, steps: int) -> None:
     assert sum(1 for _ in build_error_response(asking(request_, 7), request_, CODE)) == steps
 
 
-def test_a_user_who_is_named_often_is_refused_once() -> None:
+def test_alter_user_scram_credentials_error_response_names_user_once() -> None:
     downs = [alter_user_scram_credentials.ScramCredentialDeletion(name) for name in "bab"]
     refused = refuse(
         alter_user_scram_credentials.AlterUserScramCredentialsRequest(
@@ -308,7 +308,7 @@ def test_a_user_who_is_named_often_is_refused_once() -> None:
     assert [row.user for row in refused.results] == ["b", "a"]
 
 
-def test_many_rows_are_looked_through_step_by_step() -> None:
+def test_contains_error_visits_rows_in_steps() -> None:
     acls = [delete_acls.DeleteAclsMatchingAcl() for _ in range(50)]
     answer = delete_acls.DeleteAclsResponse(filter_results=[delete_acls.DeleteAclsFilterResult(0, None, acls)])
     assert sum(1 for _ in contains_error(answer, CODE)) == 51
