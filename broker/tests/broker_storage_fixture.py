@@ -1,4 +1,4 @@
-"""A node's directories, hosted partitions and what follows the metadata, over a disk in memory and in virtual time."""
+"""Log directories, hosted partitions and metadata publication of a node, with an in-memory disk in virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ THREAD_WORK_S = 0.001
 
 
 class SlowEnv(VirtualEnv):
-    """Work in threads takes a while."""
+    """Environment in which work in threads takes time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class SlowEnv(VirtualEnv):
 
 
 def led_topic(name: str, count: int, topic_id: bytes | None = None, **told: Any) -> TopicImage:
-    """A topic whose partitions this node leads, alone."""
+    """Return a topic with partitions that this node leads as their only replica."""
     state: dict[str, Any] = {
         "replicas": (NODE_ID,),
         "isr": (NODE_ID,),
@@ -62,10 +62,10 @@ def led_topic(name: str, count: int, topic_id: bytes | None = None, **told: Any)
 
 
 class BrokerStorageFixture:
-    """Components between the controller's listener and the disk."""
+    """Components between the controller listener and the disk."""
 
     def __init__(self, directories: str = "/a", *, env: Any = None, **settings: str) -> None:
-        """``env``: of another one before, which let its directories go."""
+        """Create the components. ``env``: environment of an earlier instance that released its directories."""
         self.env: Any = env or SlowEnv()
         self.config = NodeConfig({k.replace("_", "."): v for k, v in settings.items()}, directories, NODE_ID)
         self.log_dirs = LogDirs(self.env.disk, self.config.data_dirs)
@@ -104,7 +104,7 @@ class BrokerStorageFixture:
         self.ended += 1
 
     def commit_topics(self, *topics: TopicImage, gone: tuple[str, ...] = (), **more: Any) -> None:
-        """The controller commits topics as they are now, and others' end."""
+        """Commit topics in their current state, and the deletion of others."""
         now = {name: t for name, t in self.image.topics.items() if name not in gone}
         now.update((t.name, t) for t in topics)
         image = MetadataImage(
@@ -119,7 +119,7 @@ class BrokerStorageFixture:
         self.publisher.publish(image, MetadataDelta(touched, configs=frozenset(more.get("configs", ()))))
 
     def run(self, story: Callable[[], Awaitable[None]], *, workers: int = 1) -> None:
-        """Run a story beside the node's own tasks."""
+        """Run a scenario beside the node's own tasks."""
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
@@ -137,7 +137,7 @@ class BrokerStorageFixture:
         return {(r.topic, r.partition) for r in self.replica_manager}
 
     def break_disk(self, where: str, number: int = errno.EIO, *, times: int = 10**9) -> None:
-        """Calls that name a path with ``where`` in it fail, so often."""
+        """Let calls fail that have ``where`` in their path, up to a number of times."""
         left = [times]
 
         def fault(_: str, path: str) -> OSError | None:
@@ -149,7 +149,7 @@ class BrokerStorageFixture:
         self.env.disk.fault = fault
 
     def watch_disk(self) -> list[tuple[str, str]]:
-        """Calls that wait for the disk while nobody else runs, from now on: there should be none."""
+        """Return a list of the later calls that wait for the disk on the event loop: there should be none."""
         waited: list[tuple[str, str]] = []
 
         def fault(what: str, path: str) -> OSError | None:
@@ -161,7 +161,7 @@ class BrokerStorageFixture:
         return waited
 
     def repair_disk(self) -> None:
-        """No call fails any more."""
+        """Let all calls succeed again."""
         self.env.disk.fault = None
 
 

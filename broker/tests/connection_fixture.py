@@ -1,4 +1,4 @@
-"""A connection in memory, and a dispatcher with handlers of a test's own, in virtual time."""
+"""Connection in memory, and a dispatcher with a test's handlers, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class ConnectionEnv:
-    """As much of an `Env` as a connection needs. ``work`` lets time pass as computing would."""
+    """Part of `Env` that a connection needs. ``work`` advances the time as computing would."""
 
     def __init__(self) -> None:
         self.worked_ms = 0.0
@@ -50,7 +50,7 @@ class ConnectionEnv:
 
 
 class ClientStream:
-    """The other side: what it says, what it hears, and how it leaves."""
+    """Client side of a connection: sent and received bytes, and its disconnect."""
 
     def __init__(self, *, reads: bool = True) -> None:
         self.peer = "10.0.0.9"
@@ -118,7 +118,7 @@ class ClientStream:
         return b"".join(self.sends)
 
     def responses(self, key: ApiKey, version: int) -> list[tuple[int, Message]]:
-        """(correlation id, answer) of everything that was heard, which must be whole frames of one API."""
+        """Return (correlation id, response) of all received bytes, which must be complete frames of one API."""
         raw, out = self.received, []
         while raw:
             (size,) = struct.unpack_from(">i", raw)
@@ -129,12 +129,12 @@ class ClientStream:
 
 
 def job_of(awaitable: Awaitable[T]) -> Job[T]:
-    """A job that only waits."""
+    """Return a job that only waits."""
     return (yield awaitable)  # type: ignore[no-any-return]
 
 
 class FakeListener:
-    """A listener that lets in who knocks."""
+    """Listener that accepts queued streams."""
 
     port = 9092
 
@@ -149,7 +149,7 @@ class FakeListener:
 
 
 class DispatcherFixture:
-    """A dispatcher whose handlers are the test's."""
+    """Dispatcher with a test's handlers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
         self.env = ConnectionEnv()
@@ -175,7 +175,7 @@ def frame(key: ApiKey, version: int, number: int, body: Message) -> bytes:
 
 
 def in_virtual_time(work: Callable[[], Awaitable[None]]) -> None:
-    """Run in virtual time; what hangs for an hour of it fails."""
+    """Run in virtual time; fail after an hour of it."""
 
     async def bounded() -> None:
         with trio.fail_after(3600):

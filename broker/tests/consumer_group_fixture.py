@@ -1,4 +1,4 @@
-"""A shard with consumer groups in virtual time, and members that behave."""
+"""Shard with consumer groups in virtual time, and members that follow the protocol."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORD_TYPE_NAMES = {
 
 
 def image_of(topics: dict[str, int], offset: int = 1, **settings: str) -> MetadataImage:
-    """Topics with so many partitions; settings of the group "g", with _ for a dot."""
+    """Return an image of topics with these partition counts, and configs of the group "g", with _ for a dot."""
     made = {
         name: TopicImage(name, topic_id_of(name), dict.fromkeys(range(count), LED)) for name, count in topics.items()
     }
@@ -45,7 +45,7 @@ def image_of(topics: dict[str, int], offset: int = 1, **settings: str) -> Metada
 
 
 def assignment_by_letter(assignment: consumer_group_heartbeat.Assignment | None) -> dict[str, list[int]] | None:
-    """An assignment by the first letters of the topics' ids."""
+    """Return an assignment by the first letters of the topic ids."""
     if assignment is None:
         return None
     return {row.topic_id.decode().rstrip("-"): sorted(row.partitions) for row in assignment.topic_partitions}
@@ -74,7 +74,7 @@ class ConsumerGroupShard(GroupShardFixture):
         self.image(self.topics, has_new=True)
 
     def image(self, topics: dict[str, int], *, has_new: bool = False, **settings: str) -> None:
-        """The metadata goes on."""
+        """Publish a metadata change."""
         touched = {name for name in {*topics, *self.topics} if topics.get(name) != self.topics.get(name)} or {*topics}
         self.topics = topics
         event = TopicMetadataChanged(image_of(topics, self.now, **settings), frozenset(touched), has_new, {})
@@ -96,7 +96,7 @@ class ConsumerGroupShard(GroupShardFixture):
     def heartbeat(
         self, member: str, epoch: int, version: int = 1, **fields: Any
     ) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
-        """A heartbeat; one that joins says all it must, and reads "t" unless it says otherwise."""
+        """Send a heartbeat; one that joins has all required fields, and subscribes to "t" unless stated otherwise."""
         if epoch == 0:
             fields = {"rebalance_timeout_ms": 30_000, "topic_partitions": [], **fields}
             if "subscribed_topic_regex" not in fields:
@@ -107,7 +107,7 @@ class ConsumerGroupShard(GroupShardFixture):
         return answer
 
     def records(self, since: int = 0) -> list[str]:
-        """Types of what was written, those of tombstones with a minus; a member's id behind it."""
+        """Return the types of the written records, negative for tombstones, followed by the member id."""
         out = []
         for key, value in self.log[since:]:
             record = decode(key, value)
@@ -117,7 +117,7 @@ class ConsumerGroupShard(GroupShardFixture):
         return out
 
     def restart(self) -> ConsumerGroupShard:
-        """The same log, read by another shard."""
+        """Return another shard loaded from the same log."""
         again = ConsumerGroupShard()
         again.machine = GroupStateMachine(self.settings)
         again.now, again.log, again.topics = self.now, list(self.log), {}
@@ -131,7 +131,7 @@ class ConsumerGroupShard(GroupShardFixture):
 
 
 class ConsumerMemberClient:
-    """A member as a client is: it has what it was told to have, gives up first, and says so."""
+    """Member as a client implements it: it applies its assignment, revokes first, and reports it."""
 
     def __init__(self, shard: ConsumerGroupShard, name: str, **joining: Any) -> None:
         self.shard, self.name, self.joining = shard, name, joining
@@ -172,7 +172,7 @@ def reconcile_members(*followers: ConsumerMemberClient, rounds: int = 12, step_m
 
 
 def two_reconciled_members() -> tuple[ConsumerGroupShard, ConsumerMemberClient, ConsumerMemberClient]:
-    """Two members that share "t": a has 0 to 2, b 3 to 5."""
+    """Return two members that share "t": a has 0 to 2, b 3 to 5."""
     shard = ConsumerGroupShard()
     a, b = ConsumerMemberClient(shard, "a"), ConsumerMemberClient(shard, "b")
     reconcile_members(a)

@@ -1,4 +1,4 @@
-"""The active controller as its callers see it, here and elsewhere, and a channel between: what `test_channel` needs."""
+"""Active controller in this process and elsewhere, and a channel to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NODE_ID, LISTENER = 7, "CONTROLLER"
 
 
 class FakeLocalController:
-    """The controller in this process: active or not, and what it says."""
+    """Controller in this process: active or not, with scripted responses."""
 
     def __init__(self) -> None:
         self.is_active = False
@@ -70,7 +70,7 @@ def no_mutation_quota() -> None:
 
 
 class FakeRemoteController:
-    """A controller behind the wire: its answers are the test's, but for ApiVersions."""
+    """Remote controller: its responses are scripted, except ApiVersions."""
 
     def __init__(self, env: Any, net: MemoryNet, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
         self.net, self.port = net, port
@@ -104,7 +104,7 @@ class FakeRemoteController:
 
 
 class ControllerChannelFixture:
-    """A channel, the controller beside it, and those elsewhere."""
+    """Channel, local controller, and remote controllers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, limit_s: float = FORWARDING_TIMEOUT_S) -> None:
         self.env: Any = VirtualEnv()
@@ -145,7 +145,7 @@ class ControllerChannelFixture:
 
 
 def sealed_response(answer: Any, version: int) -> Callable[[EnvelopeRequest], EnvelopeResponse]:
-    """An answer in an envelope, with the header the inner request asks for."""
+    """Return a response in an envelope, with the header for the version of the inner request."""
 
     def seal(envelope: EnvelopeRequest) -> EnvelopeResponse:
         inner = parse_request(memoryview(envelope.request_data))

@@ -1,4 +1,4 @@
-"""The simplest coordinator there is, a register of texts by key, on the runtime of all coordinators."""
+"""Minimal coordinator, a register of strings by key, on the runtime of all coordinators."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class PutPairs(NamedTuple):
 
 
 class PutWithResult(NamedTuple):
-    """Answered by what becomes of its record."""
+    """Event with a reply that is the result of its write."""
 
     pending_request: Any
     pairs: list[Pair]
 
 
 class PutManyInSlices(NamedTuple):
-    """Puts as many keys in slices, and thinks better of it at one of them."""
+    """Event that puts many keys in slices, and fails at one of them."""
 
     pending_request: Any
     count: int
@@ -50,14 +50,14 @@ class ParkRequest(NamedTuple):
 
 
 class PutAndCount(NamedTuple):
-    """Puts, and answers at once with how many values there were."""
+    """Event that puts keys, with an immediate reply of the number of values."""
 
     pending_request: Any
     pairs: list[Pair]
 
 
 class SetTimer(NamedTuple):
-    """Sets or cancels a timer."""
+    """Event that sets or cancels a timer."""
 
     timer: ScheduleTimer | CancelTimer
 
@@ -125,7 +125,7 @@ def decode(key: bytes | None, value: bytes | None, parsed: Any = None) -> Pair |
 
 
 class RegisterRuntime:
-    """A runtime over partitions of a topic; ``followed`` ones are committed only when a test says so."""
+    """Runtime over the partitions of a topic; in ``followed`` ones a test commits the records."""
 
     def __init__(
         self,
@@ -182,12 +182,12 @@ class RegisterRuntime:
         return self.runtime.submit(0, lambda ticket: PutPairs(ticket, list(pairs)))
 
     def commit(self) -> None:
-        """Followers have everything."""
+        """Advance the high watermark to the log end."""
         self.replica.log.set_high_watermark(self.replica.log.log_end_offset)
         self.runtime.on_high_watermark_updated(self.replica)
 
     def write(self, *keys: bytes | None, value: bytes | None = b"v") -> None:
-        """Records that somebody else has written, one batch for each."""
+        """Append records as another writer, one batch for each."""
         for key in keys:
             batch = r.build_batch([r.NewRecord(key, value, 1)])
             self.replica.append(bytearray(batch), 1, AppendOrigin.COORDINATOR)
@@ -199,7 +199,7 @@ def code_of(ticket: PendingBrokerRequest) -> ErrorCode:
 
 
 def with_runtime(house: RegisterRuntime, story: Callable[[], Awaitable[None]]) -> None:
-    """Run a story beside the runtime's own tasks."""
+    """Run a scenario beside the runtime's own tasks."""
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -217,7 +217,7 @@ def start_leading(house: RegisterRuntime) -> RegisterRuntime:
 
 
 class FailingReplica:
-    """A replica whose log takes nothing."""
+    """Replica with a log that refuses appends."""
 
     def __init__(self, real: Any, error: Exception, after: int = 0) -> None:
         self._real = real

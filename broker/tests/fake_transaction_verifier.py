@@ -1,4 +1,4 @@
-"""A coordinator of transactions that says what a test wants it to."""
+"""Transaction coordinator with scripted results."""
 
 from __future__ import annotations
 

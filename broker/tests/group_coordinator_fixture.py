@@ -1,4 +1,4 @@
-"""A group coordinator that leads `__consumer_offsets` in virtual time, and the handlers that ask it."""
+"""Group coordinator that leads `__consumer_offsets` in virtual time, with the handlers of its APIs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNKNOWN_ID = b"\x09" * 16
 
 
 class GroupCoordinatorNode:
-    """A group coordinator that leads all of `__consumer_offsets`, and its handlers."""
+    """Group coordinator that leads all of `__consumer_offsets`, and its handlers."""
 
     def __init__(self, *, followed: bool = False, led: bool = True, partitions: int = 1, **settings: str) -> None:
         self.stage = HandlerFixture(group_initial_rebalance_delay_ms="0", offset_metadata_max_bytes="5", **settings)
@@ -40,7 +40,7 @@ class GroupCoordinatorNode:
                 self.groups.on_election(self.stage.hosted.replicas[TOPIC, number])
 
     def ask(self, key: ApiKey, version: int, request: Any, each_ms: float = 0) -> Any:
-        """The answer, or what it is waited for with; each of its steps takes so long."""
+        """Return the response, or the awaitable of it; each step takes ``each_ms``."""
         context = self.stage.context(key, version)
         return start(
             load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(context, request), each_ms

@@ -1,4 +1,4 @@
-"""As much of a node as a handler needs: real parts over a disk in memory, in virtual time, without connections."""
+"""Part of a node that handlers need: real components with an in-memory disk, in virtual time, without connections."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOW_MS = 1_000_000
 
 
 class AdvancingClock:
-    """A clock that has moved on whenever somebody looks at it."""
+    """Clock that advances at each reading."""
 
     def __init__(self, by_ms: float = SLICE_MS) -> None:
         self.now = 0.0
@@ -48,7 +48,7 @@ class AdvancingClock:
 
 
 class VirtualEnv:
-    """An `Env` whose time trio's clock makes, and whose chance is a seed."""
+    """`Env` with trio's clock as its time, and random numbers from a seed."""
 
     def __init__(self, seed: int = 1) -> None:
         self._rng = random.Random(seed)
@@ -82,12 +82,12 @@ class VirtualEnv:
 
 
 def run_virtual(main: Callable[[], Awaitable[T]]) -> T:
-    """Run something in virtual time."""
+    """Run a task in virtual time."""
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def start(answer: Any, each_ms: float = 0) -> Any:
-    """The answer of a handler where its job neither waits nor uses up its slice, else what it is waited for with.
+    """Return the response of a handler when its job neither waits nor uses up its slice, otherwise its awaitable.
 
     Each step of the job takes ``each_ms``.
     """
@@ -95,14 +95,14 @@ def start(answer: Any, each_ms: float = 0) -> Any:
 
 
 async def resolve(answer: Any) -> Any:
-    """The answer of a handler, or of what it is waited for with."""
+    """Return the response of a handler, or of its awaitable."""
     if isinstance(answer, GeneratorType):
         answer = start(answer)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 def as_decoded(answer: Any, version: int) -> Any:
-    """An answer as its reader sees it: long arrays hold only their last rows as objects before that."""
+    """Return a response as its reader decodes it: long arrays keep only their last rows as objects before that."""
     chunks = compiler.encode_chunks(answer, version)
     raw = b"".join(chunk.read() if isinstance(chunk, FileSlice) else chunk for chunk in chunks)
     return compiler.decode(type(answer), version, raw)[0]
@@ -113,7 +113,7 @@ def topic_id_of(name: str) -> bytes:
 
 
 class FakeReplicaManager:
-    """The partitions a test wants, led from here unless it says otherwise."""
+    """Partitions of a test, led by this node unless stated otherwise."""
 
     def __init__(self, env: VirtualEnv, purgatory: Purgatory) -> None:
         self._env = env
@@ -133,7 +133,7 @@ class FakeReplicaManager:
         replicas: tuple[int, ...] = (1,),
         settings: LogConfig | None = None,
     ) -> HostedPartition:
-        """A topic; gives its first partition."""
+        """Host a topic; return its first partition."""
         topic_id = topic_id_of(name)
         told = PartitionRegistration(replicas, isr, leader, 3, 0)
         topic = TopicImage(name, topic_id, dict.fromkeys(range(partitions), told))
@@ -166,7 +166,7 @@ class FakeReplicaManager:
 
 
 class HandlerFixture:
-    """A node's services as far as the data plane asks for them."""
+    """Services of a node that the data plane needs."""
 
     def __init__(self, **settings: str) -> None:
         self.env = VirtualEnv()

@@ -1,4 +1,4 @@
-"""A node with three directories and a partition in the first; its controller takes what it is told of places."""
+"""Node with three log directories and a partition in the first; its controller applies reported assignments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_ERROR = ErrorCode.NONE
 
 
 class LogDirMovesFixture(BrokerStorageFixture):
-    """The ground, and what moves partitions on it."""
+    """Storage components, and those that move partitions between directories."""
 
     def __init__(self, directories: str = "/a,/b,/c", *, obeys: bool = True, env: Any = None, **settings: str) -> None:
         super().__init__(directories, env=env, **settings)
@@ -54,13 +54,13 @@ class LogDirMovesFixture(BrokerStorageFixture):
             self.commit(directory_id)
 
     def commit(self, directory_id: bytes, **more: int) -> None:
-        """The image has the partition in that directory."""
+        """Commit the assignment of the partition to that directory."""
         known = self.image.topics["t"]
         told = replace(known.partitions[0], directories=(directory_id,), **more)
         self.commit_topics(replace(known, partitions={0: told}))
 
     def create_partition(self, directory: int = 0) -> None:
-        """The topic is made there."""
+        """Create the topic in that directory."""
         known = led_topic("t", 1)
         told = replace(known.partitions[0], directories=(self.ids[directory],))
         self.commit_topics(replace(known, partitions={0: told}))
@@ -76,7 +76,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
         return self.replica_manager.future_logs[TOPIC_PARTITION]
 
     def serving_directory(self) -> str:
-        """The directory the partition is served from."""
+        """Return the directory that serves the partition."""
         return self.log_dirs.directory_of(self.replica.log).path
 
     def write(self, count: int = 1, size_bytes: int = 100) -> None:
@@ -85,7 +85,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
             self.replica.append(raw, self.env.now_ms())
 
     async def open(self) -> None:
-        """The start of a process."""
+        """Start the process."""
         await run_in_background(self.env, self.replica_manager.load(self.image))
         if self.replica_manager.has_leftover_future_logs:
             await run_in_background(
@@ -101,7 +101,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
         await self.until(lambda: self.serving_directory() == path)
 
     def run_moves(self, story: Callable[[], Awaitable[None]], *, made: bool = True) -> None:
-        """A story beside all tasks, with the partition there from the start."""
+        """Run a scenario beside all tasks, with the partition created before."""
 
         async def whole() -> None:
             if made:

@@ -1,4 +1,4 @@
-"""Connections in memory between parts of a test: who listens, who dials, and how a side dies or falls silent."""
+"""In-memory connections between parts of a test: listeners, connects, closed and silent sides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MemoryStream:
         self._on_disconnect: Callable[[], None] | None = None
 
     def deliver(self, raw: bytes) -> None:
-        """Bytes that came."""
+        """Receive bytes."""
         if not self.drops_input:
             self._bytes += raw
         self._notify()
@@ -37,7 +37,7 @@ class MemoryStream:
         self._changed = trio.Event()
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """As `Stream.receive_into`."""
+        """Receive as `Stream.receive_into` does."""
         with trio.move_on_after(timeout_s):
             while not self._bytes:
                 if self.is_closed:
@@ -52,25 +52,25 @@ class MemoryStream:
         return count
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """As `Stream.send`."""
+        """Send as `Stream.send` does."""
         await trio.lowlevel.checkpoint()
         if self.is_closed or self.peer_stream.is_closed:
             raise ConnectionResetError("the other side has gone")
         self.peer_stream.deliver(b"".join(bytes(chunk) for chunk in chunks))
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """As `AcceptedStream.on_disconnect`."""
+        """Register a callback as `AcceptedStream.on_disconnect` does."""
         self._on_disconnect = callback
 
     def close(self) -> None:
-        """As `Stream.close`."""
+        """Close as `Stream.close` does."""
         if not self.is_closed:
             self.is_closed = True
             self._notify()
             self.peer_stream.on_peer_closed()
 
     def on_peer_closed(self) -> None:
-        """The other side has closed."""
+        """Handle the close of the other side."""
         self._notify()
         if self._on_disconnect is not None:
             gone, self._on_disconnect = self._on_disconnect, None
@@ -78,7 +78,7 @@ class MemoryStream:
 
 
 class MemoryListener:
-    """A place where connections come in."""
+    """Listener that accepts connections in memory."""
 
     def __init__(self, net: MemoryNet, port: int) -> None:
         self.port = port
@@ -86,16 +86,16 @@ class MemoryListener:
         self.send, self.receive = trio.open_memory_channel[MemoryStream](100)
 
     async def accept(self) -> MemoryStream:
-        """As `Listener.accept`."""
+        """Accept as `Listener.accept` does."""
         return await self.receive.receive()
 
     def close(self) -> None:
-        """As `Listener.close`."""
+        """Close as `Listener.close` does."""
         self._net.listeners.pop(self.port, None)
 
 
 class MemoryNet:
-    """Every port of it is on one host."""
+    """Network with all ports on one host."""
 
     def __init__(self) -> None:
         self.listeners: dict[int, MemoryListener] = {}
@@ -104,14 +104,14 @@ class MemoryNet:
         """What was accepted, in order."""
 
     async def listen(self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS) -> MemoryListener:
-        """As `Net.listen`."""
+        """Listen as `Net.listen` does."""
         await trio.lowlevel.checkpoint()
         assert port not in self.listeners
         self.listeners[port] = MemoryListener(self, port)
         return self.listeners[port]
 
     async def connect(self, host: str, port: int) -> MemoryStream:
-        """As `Net.connect`."""
+        """Connect as `Net.connect` does."""
         await trio.lowlevel.checkpoint()
         self.connect_attempts.append((host, port))
         listener = self.listeners.get(port)

@@ -1,4 +1,4 @@
-"""Work that is cut into steps, done in one go."""
+"""Execution of stepwise work at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def run_steps(steps: Generator[Any, None, T]) -> T:
-    """Take all steps; gives what the work gives."""
+    """Run all steps; return the result of the work."""
     while True:
         try:
             next(steps)

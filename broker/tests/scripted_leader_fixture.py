@@ -1,4 +1,4 @@
-"""A fetcher with real logs whose leader answers what a test says, and nothing new else."""
+"""Fetcher with real logs, and a leader with scripted responses, otherwise empty ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def partition_data(
 
 
 class SentRequest(NamedTuple):
-    """A request, and when it was sent."""
+    """Request with the time it was sent."""
 
     at_s: float
     version: int
@@ -55,7 +55,7 @@ ScriptedResponse = Exception | list[fetch.PartitionData] | Callable[[], Awaitabl
 
 
 class ScriptedLeaderFetcher(HandlerFixture):
-    """Broker 1 follows broker 2, whose answers to Fetch are `responses`, one after the other."""
+    """Broker 1 follows broker 2; its responses to Fetch are `responses`, in order."""
 
     def __init__(self, *answers: ScriptedResponse, level: int = 30, **log: Any) -> None:
         super().__init__()
@@ -102,7 +102,10 @@ class ScriptedLeaderFetcher(HandlerFixture):
     # ------------------------------------------------------------------ the leader
 
     async def call(self, request: Any, version: int) -> Any:
-        """As `NodeConnection.call`. What there is no answer for is answered with nothing new, after its wait."""
+        """Answer as `NodeConnection.call` does.
+
+        Without a scripted response, the result is empty after the maximum wait.
+        """
         if isinstance(request, list_offsets.ListOffsetsRequest):
             return self._list_offsets(request, version)
         self.sent.append(SentRequest(round(trio.current_time(), 6), version, request))
@@ -133,7 +136,7 @@ class ScriptedLeaderFetcher(HandlerFixture):
         self.close_count += 1
 
     def run(self, story: Callable[[], Awaitable[None]]) -> None:
-        """A story beside the fetcher."""
+        """Run a scenario beside the fetcher."""
 
         async def whole() -> None:
             async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""A node that serves share groups in virtual time: real rules, a persister that answers at once, or as it is told."""
+"""Node with share groups in virtual time: real rules, and a persister that answers at once or as scripted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = topic_id_of("t")
 
 
 class FakePersister:
-    """Knows every share partition from offset 0 on."""
+    """Persister with every share partition initialized at offset 0."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, SharePartitionKey]] = []
@@ -84,7 +84,7 @@ class ShareGroupNode:
         return await resolve(start(answer, self.step_ms))
 
     async def fetch(self, epoch: int, *partitions: int, **fields: Any) -> f.ShareFetchResponse:
-        """A ShareFetch of member "m" of group "g"."""
+        """Send a ShareFetch of member "m" of group "g"."""
         limits: dict[str, Any] = {
             "max_wait_ms": 0,
             "min_bytes": 1,

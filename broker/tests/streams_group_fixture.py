@@ -1,4 +1,4 @@
-"""A shard with streams groups in virtual time, and members that behave."""
+"""Shard with streams groups in virtual time, and members that follow the protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Told = dict[str, list[int]]
 
 
 def internal(name: str, partitions: int = 0, **configs: str) -> streams_group_heartbeat.TopicInfo:
-    """A topic the application makes for itself."""
+    """Return an internal topic of the application."""
     return streams_group_heartbeat.TopicInfo(
         name, partitions, 0, [streams_group_heartbeat.KeyValue(*item) for item in configs.items()]
     )
@@ -32,7 +32,7 @@ def subtopology(
     changelogs: tuple[str, ...] = (),
     together: tuple[tuple[list[int], list[int]], ...] = (),
 ) -> streams_group_heartbeat.Subtopology:
-    """A subtopology; ``together``: places of sources and of repartition topics that are joined."""
+    """Return a subtopology; ``together``: indices of co-partitioned source and repartition topics."""
     groups = [streams_group_heartbeat.CopartitionGroup(a, [], b) for a, b in together]
     logs = [internal(topic) for topic in changelogs]
     return streams_group_heartbeat.Subtopology(name, list(sources), [], logs, list(sinks), list(repartition), groups)
@@ -56,7 +56,7 @@ def from_task_ids(tasks: list[streams_group_heartbeat.StreamsGroupHeartbeatRespo
 
 
 class StreamsGroupShard(ConsumerGroupShard):
-    """A shard with the streams group "g"; no waiting for first members, nor between targets, unless it is said."""
+    """Shard with the streams group "g"; initial rebalance delay and assignment interval are 0 unless stated."""
 
     def __init__(self, topics: dict[str, int] | None = None, **bounded: int) -> None:
         super().__init__(topics)
@@ -74,7 +74,7 @@ class StreamsGroupShard(ConsumerGroupShard):
         self.to_create: dict[str, Any] = {}
 
     def beat(self, member: str, epoch: int, **fields: Any) -> Any:
-        """A heartbeat: its answer, or the error it was refused with. One that joins says all it must."""
+        """Send a heartbeat; return its response or error. One that joins has all required fields."""
         if epoch == 0:
             fields = {"topology": PLAIN, "process_id": f"p-{member}", "rebalance_timeout_ms": 30_000, **fields}
             fields = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], **fields}
@@ -102,7 +102,7 @@ class StreamsGroupShard(ConsumerGroupShard):
 
 
 class StreamsThreadClient:
-    """A member as a client is: it does what it was told to do, gives up first, and says so."""
+    """Member as a client implements it: it applies its tasks, revokes first, and reports them."""
 
     def __init__(self, stage: StreamsGroupShard, name: str, process: str | None = None, **joining: Any) -> None:
         self.stage, self.name = stage, name
@@ -147,7 +147,7 @@ def reconcile_threads(*threads: StreamsThreadClient, rounds: int = 12, step_ms: 
 
 
 def two_reconciled_threads(**settings: int) -> tuple[StreamsGroupShard, StreamsThreadClient, StreamsThreadClient]:
-    """Two members that share the six tasks of "t"."""
+    """Return two members that share the six tasks of "t"."""
     stage = StreamsGroupShard(**settings)
     a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
     reconcile_threads(a)

@@ -1,4 +1,4 @@
-"""Hashes, configuration, timers, purgatory, listener texts."""
+"""Hashes, configuration, timers, purgatory, and listener strings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.jobs.job import run_to_end
 
 
 @pytest.mark.behaviour("P-84")
-def test_groups_go_where_kafka_puts_them() -> None:
+def test_partition_for_key_equals_kafka() -> None:
     assert java_string_hash("") == 0
     assert java_string_hash("abc") == 96354
     assert java_string_hash("polygenelubricants") == -(2**31)
@@ -28,12 +28,12 @@ def test_groups_go_where_kafka_puts_them() -> None:
     assert java_string_hash("😀") == 1772899
 
 
-def test_kafkas_settings_are_all_known() -> None:
+def test_config_keys_have_the_number_of_kafkas() -> None:
     assert (len(BROKER_KEYS), len(TOPIC_KEYS), len(GROUP_KEYS)) == (340, 33, 17)
     assert all(key.broker_key in BROKER_KEYS for key in TOPIC_KEYS.values() if key.broker_key)
 
 
-def test_every_default_passes_its_own_check() -> None:
+def test_default_config_values_are_valid() -> None:
     from ottla.controller.config.config_keys import check_value
 
     for key in [*TOPIC_KEYS.values(), *GROUP_KEYS.values()]:
@@ -43,7 +43,7 @@ def test_every_default_passes_its_own_check() -> None:
     assert settings.segment_bytes == 1 << 30
 
 
-def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
+def test_unknown_config_key_warns_with_closest_match() -> None:
     assert check_startup_values({"num.partition": "3"}) == [
         "unknown setting 'num.partition'; did you mean 'num.partitions'?"
     ]
@@ -51,17 +51,17 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("num.partitions", "many"), ("auto.create.topics.enable", "perhaps")])
-def test_a_wrong_value_is_an_error(key: str, value: str) -> None:
+def test_invalid_config_value_raises_config_exception(key: str, value: str) -> None:
     with pytest.raises(ConfigException):
         check_startup_values({key: value})
 
 
-def test_the_environment_of_kafkas_container_image_is_read() -> None:
+def test_settings_from_environment_reads_variables_of_kafka_image() -> None:
     environment = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_LOG_DIRS": "/x", "PATH": "/bin"}
     assert settings_from_environment(environment) == {"num.partitions": "3", "log.dirs": "/x"}
 
 
-def test_from_environment_reads_values_as_lines_of_server_properties() -> None:
+def test_settings_from_environment_parses_values_as_properties_lines() -> None:
     environment = {
         "KAFKA_SASL_JAAS_CONFIG": 'M required username=\\"a\\" password=\\u0062;',
         "KAFKA_LISTENER_NAME_SASL__SSL_SSL_KEYSTORE_LOCATION": " C:\\\\x\u00e9 ",
@@ -76,7 +76,7 @@ def test_from_environment_reads_values_as_lines_of_server_properties() -> None:
         settings_from_environment({"KAFKA_LOG_DIRS": "\\u12"})
 
 
-def test_listeners_are_read_as_kafka_writes_them() -> None:
+def test_parse_listener_accepts_kafkas_syntax() -> None:
     assert parse_listener("PLAINTEXT://0.0.0.0:9092") == ("PLAINTEXT", "0.0.0.0", 9092)
     assert parse_listener("127.0.0.1:0") == ("PLAINTEXT", "127.0.0.1", 0)
     assert parse_listener("plaintext://[::1]:9092") == ("PLAINTEXT", "::1", 9092)
@@ -85,7 +85,7 @@ def test_listeners_are_read_as_kafka_writes_them() -> None:
             parse_listener(text)
 
 
-def test_a_topics_own_setting_wins_over_the_brokers() -> None:
+def test_topic_config_overrides_broker_config() -> None:
     image = MetadataImage(configs={(2, "t"): {"retention.ms": "1"}, (4, ""): {"log.retention.ms": "2"}})
     config = NodeConfig({"log.retention.ms": "3"})
     key = TOPIC_KEYS["retention.ms"]
@@ -96,7 +96,7 @@ def test_a_topics_own_setting_wins_over_the_brokers() -> None:
 
 
 class TimerEnv:
-    """As much of an `Env` as timers ask for."""
+    """Part of `Env` that timers need."""
 
     def now_ms(self) -> int:
         return int(trio.current_time() * 1000) + 1_000_000
@@ -112,7 +112,7 @@ def virtually(main: object) -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))  # type: ignore[arg-type]
 
 
-def test_timers_fire_once_in_order_and_arming_again_moves_them() -> None:
+def test_timers_fire_once_in_order_and_can_be_rescheduled() -> None:
     fired: list[tuple[str, int]] = []
 
     async def main() -> None:
@@ -132,7 +132,7 @@ def test_timers_fire_once_in_order_and_arming_again_moves_them() -> None:
     assert fired == [("a", 100), ("b", 300), ("moved", 400)]
 
 
-def test_10000_heartbeats_do_not_pile_up() -> None:
+def test_timers_cancelled_10000_times_are_removed_from_heap() -> None:
     async def main() -> None:
         timers = Timers(TimerEnv())  # type: ignore[arg-type]
         for turn in range(10_000):
@@ -143,7 +143,7 @@ def test_10000_heartbeats_do_not_pile_up() -> None:
     virtually(main)
 
 
-def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
+def test_purgatory_operation_completes_when_ready_or_at_timeout() -> None:
     async def main() -> None:
         purgatory = Purgatory(TimerEnv())  # type: ignore[arg-type]
         have = 0
@@ -168,7 +168,7 @@ def test_parked_work_is_woken_when_it_is_ready_or_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("is_thrown_in", [False, True])
-def test_purgatory_entry_with_many_keys_is_released_in_parts(*, is_thrown_in: bool) -> None:
+def test_purgatory_operation_with_many_keys_is_released_in_parts(*, is_thrown_in: bool) -> None:
     async def main() -> None:
         purgatory = Purgatory(TimerEnv())  # type: ignore[arg-type]
         parked = DelayedOperation(lambda key: True)

@@ -1,4 +1,4 @@
-"""What went wrong in Apache Kafka and has a CVE number, at this broker; docs/reference/cves.md has all of them."""
+"""CVEs of Apache Kafka, tested at this broker; docs/reference/cves.md lists all of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WRITE = acl(operation=AclOperation.WRITE, who=WHO)
 ACTION = acl(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, who=WHO, kind=ResourceType.CLUSTER)
 WRITE_AS = acl("x", AclOperation.WRITE, who=WHO, kind=ResourceType.TRANSACTIONAL_ID)
 
-# ---------------------------------------------------------------- who may do what
+# ---------------------------------------------------------------- authorization
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ WRITE_AS = acl("x", AclOperation.WRITE, who=WHO, kind=ResourceType.TRANSACTIONAL
     [((READ,), ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0), ((READ, ACTION), ErrorCode.NONE, 9)],
 )
 @pytest.mark.parametrize("version", [11, 14, 15])
-def test_who_may_only_read_does_not_act_as_a_replica(
+def test_replica_id_without_cluster_action_does_not_act_as_replica(
     rules: tuple[StandardAcl, ...], code: ErrorCode, high_watermark: int, version: int
 ) -> None:
     """CVE-2018-1288: a fetch that named a replica moved the high watermark, so that records were lost later."""
@@ -66,8 +66,8 @@ def test_who_may_only_read_does_not_act_as_a_replica(
 
 @pytest.mark.parametrize("version", [3, 11, 12, 13])
 @pytest.mark.parametrize("may", [False, True])
-def test_a_batch_of_a_transaction_needs_the_right_whatever_the_request_says(version: int, *, may: bool) -> None:
-    """CVE-2018-17196: only the request's own fields were looked at, and a hand-made batch went past the rules."""
+def test_transactional_batch_requires_permission_of_its_transactional_id(version: int, *, may: bool) -> None:
+    """CVE-2018-17196: only the request's own fields were checked, and a crafted batch was not."""
     stage, coordinator = a_stage()
     stage.services.authorizer = holding(WRITE, *([WRITE_AS] if may else []))
     for transactional_id in ("x", "somebody-else", "", None):
@@ -85,8 +85,8 @@ def test_a_batch_of_a_transaction_needs_the_right_whatever_the_request_says(vers
 
 
 @pytest.mark.parametrize("operation", [x for x in AclOperation if x not in (AclOperation.UNKNOWN, AclOperation.ANY)])
-def test_a_group_is_described_to_who_may_describe_it_or_what_implies_that(operation: AclOperation) -> None:
-    """CVE-2026-41115: ConsumerGroupDescribe asked for another right than its documentation says."""
+def test_consumer_group_describe_requires_describe_or_implying_operation(operation: AclOperation) -> None:
+    """CVE-2026-41115: ConsumerGroupDescribe required another permission than documented."""
     node = served()
     beat(node)
     topic = acl(operation=AclOperation.DESCRIBE, who=WHO)
@@ -106,7 +106,7 @@ SECRET_KEYS = [name for name, key in BROKER_KEYS.items() if key.type == "PASSWOR
 
 
 def said_of(stage: HandlerFixture, broker: str) -> bytes:
-    """All that is told of a broker's settings, as it is sent."""
+    """Return the encoded description of a broker's configs."""
     what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, broker)], True, True)
     answer = run_virtual(partial(resolve, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
     said = as_decoded(answer, 4)
@@ -114,8 +114,8 @@ def said_of(stage: HandlerFixture, broker: str) -> bytes:
     return b"".join(bytes(chunk) for chunk in compiler.encode_chunks(said, 4))
 
 
-def test_no_secret_among_a_brokers_settings_is_told() -> None:
-    """CVE-2019-12399: secrets were shown to who may describe settings."""
+def test_describe_configs_of_broker_contains_no_secret() -> None:
+    """CVE-2019-12399: secrets were shown to clients with the permission to describe configs."""
     assert len(SECRET_KEYS) >= 9
     stage = HandlerFixture()
     stage.services.config = stage.config = NodeConfig({**dict.fromkeys(SECRET_KEYS, PLANTED), "node.id": "1"})
@@ -132,7 +132,7 @@ def test_no_secret_among_a_brokers_settings_is_told() -> None:
         assert b"\x027" in said, "what is no secret is told"
 
 
-# ---------------------------------------------------------------- what settings can name
+# ---------------------------------------------------------------- classes named in settings
 
 LDAP = 'com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://10.0.0.7/x"'
 MODULES = [
@@ -147,10 +147,10 @@ def door_settings(**more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("line", MODULES)
-def test_a_login_module_is_a_name_that_nothing_is_loaded_by(line: str) -> None:
-    """CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: modules that look names up ran what a server sent.
+def test_login_module_name_loads_no_code(line: str) -> None:
+    """CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: modules that look names up executed data of a server.
 
-    Where users of PLAIN should stand none does: the node does not start. And with users beside it, they alone count.
+    Without users of PLAIN the node does not start. With users beside the module, they alone count.
     """
     values = door_settings(listener_name_in_plain_sasl_jaas_config=line)
     assert [key for key, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})] == [
@@ -166,8 +166,8 @@ def test_a_login_module_is_a_name_that_nothing_is_loaded_by(line: str) -> None:
 
 
 @pytest.mark.parametrize("handler", ["my.own.Handler", "", "os.system", "org.apache.kafka.common.security.plain.Plain"])
-def test_who_checks_tokens_is_one_of_those_that_are_known(handler: str) -> None:
-    """CVE-2025-27818: the class of a handler is compared with names, and never looked for."""
+def test_callback_handler_must_be_a_known_class(handler: str) -> None:
+    """CVE-2025-27818: the class of a handler is compared with known names, and never loaded."""
     values = door_settings(sasl_enabled_mechanisms="OAUTHBEARER")
     values["listener.name.in.oauthbearer.sasl.server.callback.handler.class"] = handler
     assert [key for key, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})] == [
@@ -175,19 +175,19 @@ def test_who_checks_tokens_is_one_of_those_that_are_known(handler: str) -> None:
     ]
 
 
-# ---------------------------------------------------------------- whose bytes they are
+# ---------------------------------------------------------------- buffers
 
 
 def of_both(number: int) -> bytes:
-    """A value that says where it goes; of many sizes, so that the buffer grows, moves and shrinks."""
+    """Return a value that contains its destination; sizes vary, so that the buffer grows, moves and shrinks."""
     return f"topic-{number % 7}/{number}:".encode() * (1 + number * number % 3_000)
 
 
 @pytest.mark.parametrize("most", [97, 4_096, 2**31])
-def test_what_is_brought_for_one_partition_never_goes_to_another(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """CVE-2026-35554: a buffer that was used again too early sent a client's bytes to another topic.
+def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """CVE-2026-35554: a buffer that was reused too early sent a client's bytes to another topic.
 
-    Here it is the server's own: a request lies in the receive buffer while it waits, and more comes in meanwhile.
+    Here it is the server's own: a request lies in the receive buffer while it waits, and more bytes arrive meanwhile.
     """
     stage, line, kept = lines.DispatcherFixture(monkeypatch), lines.ClientStream(), list[tuple[str, int, bytes]]()
     line.most_bytes = most
@@ -220,12 +220,12 @@ def test_what_is_brought_for_one_partition_never_goes_to_another(monkeypatch: py
     assert kept == [(f"topic-{n % 7}", n, of_both(n)) for n in range(150)]
 
 
-# ---------------------------------------------------------------- what is pushed
+# ---------------------------------------------------------------- pushed metrics
 
 
 @pytest.mark.parametrize("codec", [x for x in CompressionType if x is not CompressionType.NONE])
-def test_what_was_pushed_packed_takes_no_more_memory_than_may_be_pushed(codec: CompressionType) -> None:
-    """CVE-2026-111073: whoever may connect may push, and it was unpacked without a limit."""
+def test_pushed_metrics_decompression_is_bounded(codec: CompressionType) -> None:
+    """CVE-2026-111073: any client may push metrics, and they were decompressed without a limit."""
     node, packed = Pushing(a=A), bytes(compress(codec, b"\xff" * (16 << 20)))
     ident = node.ask().subscription_id
     node.clock.ms += 1

@@ -1,4 +1,4 @@
-"""What a node that stands alone loads before its first request: what only others need must not be paid by it."""
+"""Modules loaded by a standalone node before its first request: those for other setups must not cost it memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ for name, module in sorted(sys.modules.items()):
     print(name, getattr(module, "__file__", None) or "-")
 """
 MOST_MODULES = 197
-"""Besides packages, whose own module is a line."""
+"""Limit without packages, which have modules of one line."""
 MOST_CODE_CHARS = 1_275_000
-"""Each kilobyte of code is some three of memory. Comments and explanations of attributes take none."""
+"""Each kilobyte of code is about three of memory. Comments and attribute descriptions take none."""
 NOT_BEFORE_ASKED = (
     "ottla.broker.groups.consumer",
     "ottla.broker.groups.deletion",
@@ -56,12 +56,12 @@ NOT_BEFORE_ASKED = (
     "lz4.",
     "zstandard.",
 )
-"""Beginnings of names: a module and what lies in it."""
+"""Prefixes of names: a module and its submodules."""
 
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Modules a node has loaded that was started and told to stop, with their files."""
+    """Return the modules with their files that a node has loaded when it was started and stopped."""
     where = tmp_path_factory.mktemp("alone") / "data"
     command = [sys.executable, "-c", CHILD, str(where)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
@@ -75,7 +75,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def count_code_chars(path: Path) -> int:
-    """Return the length of a module's source without comments and the explanations of attributes."""
+    """Return the length of a module's source without comments and attribute descriptions."""
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
@@ -84,14 +84,14 @@ def count_code_chars(path: Path) -> int:
     return len(ast.unparse(tree))
 
 
-def test_a_node_alone_loads_nothing_that_only_others_need(loaded: dict[str, str]) -> None:
+def test_standalone_node_loads_no_optional_module(loaded: dict[str, str]) -> None:
     found = [name for name in loaded if f"{name}.".startswith(tuple(x.rstrip(".") + "." for x in NOT_BEFORE_ASKED))]
     assert not found, "import these in the function that needs them, and run python -m devtools.lazy_imports --write"
     assert "ottla.broker.node" in loaded
 
 
-def test_a_node_alone_stays_small(loaded: dict[str, str]) -> None:
-    """Where this fails: load the new module where it is first used. Only what each node needs may raise the bounds."""
+def test_standalone_node_stays_within_module_and_code_limits(loaded: dict[str, str]) -> None:
+    """On failure, load the new module where it is first used. Only code that every node needs may raise the limits."""
     ours = {name: Path(file) for name, file in loaded.items() if name.split(".")[0] == "ottla" and file != "-"}
     code_chars = sum(count_code_chars(path) for path in ours.values())
     modules = sorted(name for name, path in ours.items() if path.name != "__init__.py")

@@ -1,4 +1,4 @@
-"""What runs beside the requests: told when it fails, begun anew, and ended by what is our own fault."""
+"""Supervision of background tasks: logged failures, restarts, and end of the node on programming errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fails(times: int, error: BaseException, seen: list[float], runs_s: float = 0
     return work
 
 
-def test_a_task_that_fails_begins_anew_ever_more_slowly_and_each_time_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_task_is_restarted_with_growing_backoff_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[float] = []
 
     async def main() -> None:
@@ -42,7 +42,7 @@ def test_a_task_that_fails_begins_anew_ever_more_slowly_and_each_time_is_told(ca
     assert "counting failed" in caplog.text
 
 
-def test_having_run_long_a_task_is_begun_anew_quickly() -> None:
+def test_backoff_is_reset_after_a_long_run() -> None:
     seen: list[float] = []
 
     async def main() -> None:
@@ -53,7 +53,7 @@ def test_having_run_long_a_task_is_begun_anew_quickly() -> None:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_a_broken_invariant_is_not_tried_again(grouped: bool) -> None:
+def test_assertion_error_is_raised_without_restart(grouped: bool) -> None:
     ours = AssertionError("ours")
     error: Exception = ExceptionGroup("g", [ValueError("x"), ours]) if grouped else ours
     seen: list[float] = []
@@ -71,7 +71,7 @@ def test_a_broken_invariant_is_not_tried_again(grouped: bool) -> None:
     assert len(seen) == 2
 
 
-def test_what_is_tried_once_is_told_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+def test_run_logging_failure_logs_and_ends(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[float] = []
 
     async def main() -> None:
@@ -82,7 +82,7 @@ def test_what_is_tried_once_is_told_and_forgotten(caplog: pytest.LogCaptureFixtu
     assert "a try failed" in caplog.text
 
 
-def test_an_error_alone_in_its_groups_is_raised_as_itself() -> None:
+def test_raise_unwrapped_raises_single_nested_error() -> None:
     inner = ValueError("x")
     with pytest.raises(ValueError, match="x") as caught:
         raise_unwrapped(ExceptionGroup("a", [ExceptionGroup("b", [inner])]))
@@ -93,7 +93,7 @@ def test_an_error_alone_in_its_groups_is_raised_as_itself() -> None:
     assert both.value is two
 
 
-def test_an_address_that_is_taken_is_named() -> None:
+def test_bind_error_of_address_in_use_names_it() -> None:
     class Net:
         async def listen(self, host: str, port: int, buffers: Any) -> Any:
             raise OSError(errno.EADDRINUSE, "in use")
@@ -108,7 +108,7 @@ def test_an_address_that_is_taken_is_named() -> None:
         run_virtual(main)
 
 
-def test_a_directory_that_fails_is_lost_once_and_the_one_with_the_metadata_ends_the_node() -> None:
+def test_failed_directory_is_lost_once_and_metadata_directory_ends_node() -> None:
     ground = BrokerStorageFixture("/a,/b")
     lost: list[int] = []
     ground.failure_handler.on_logs_offline.append(lambda logs: lost.append(len(logs)))
@@ -126,7 +126,9 @@ def test_a_directory_that_fails_is_lost_once_and_the_one_with_the_metadata_ends_
         assert lost == [2]
         assert not replica.is_leader
         assert ground.ended == 0
-        ground.failure_handler.handle_failure(OSError(errno.EMFILE, "short"))  # behind the metadata log nothing passes
+        ground.failure_handler.handle_failure(
+            OSError(errno.EMFILE, "short")
+        )  # an error of the metadata log is never transient
         ground.failure_handler.handle_failure(OSError(errno.EIO, "again"))
         assert ground.ended == 1
 
@@ -136,7 +138,7 @@ def test_a_directory_that_fails_is_lost_once_and_the_one_with_the_metadata_ends_
     assert lost == [2]
 
 
-def test_renamed_directories_are_removed_when_their_time_has_come(caplog: pytest.LogCaptureFixture) -> None:
+def test_renamed_directories_are_deleted_after_their_delay(caplog: pytest.LogCaptureFixture) -> None:
     env: Any = SlowEnv()
     removals = DeletedLogRemover(env, 60_000)
     env.disk.makedirs("/a/x-delete")

@@ -1,4 +1,4 @@
-"""A controller with its real rules and listener, and a broker on another node: how it comes, lives and goes."""
+"""Controller with its real rules and listener, and a broker on another node: registration, lease and shutdown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ME, CONTROLLER_PORT, BROKER_PORT = 2, 9093, 9094
 
 
 class RemoteBroker:
-    """Node 2: no controller of its own, and metadata that comes to it a moment after it is committed."""
+    """Node 2: without a controller; metadata arrives a moment after it is committed."""
 
     def __init__(
         self, ground: ControllerFixture, controller: QuorumController, net: MemoryNet, nursery: trio.Nursery
@@ -85,13 +85,13 @@ class RemoteBroker:
         raise AssertionError
 
     async def ask(self, request: Any, version: int) -> Any:
-        """What a client of this node is answered."""
+        """Return the response to a client of this node."""
         frame = encode_request(ApiKey(request.SPEC.key), version, 3, "client", request)[4:]
         asking = SimpleNamespace(version=version, peer=Peer("10.9.9.9", ("h", BROKER_PORT)), frame=frame)
         return await self.channel.forward(asking, request)
 
     async def live(self) -> None:
-        """Come, and keep the lease."""
+        """Register, and send heartbeats."""
         await self.net.listen("h", BROKER_PORT)
         await self.life.register()
         await self.life.unfence()
@@ -138,7 +138,7 @@ class TwoNodeCluster:
         run_virtual(main)
 
     async def _own_heartbeats(self) -> None:
-        """Broker 1 lives beside the controller."""
+        """Send heartbeats of broker 1 beside the controller."""
         epoch = self.controller.image.brokers[1].broker_epoch
         while True:
             self.controller.record_heartbeat(1, epoch)
@@ -152,7 +152,7 @@ class TwoNodeCluster:
         return "fenced" if broker.fenced else "serves"
 
 
-def test_a_broker_elsewhere_registers_is_unfenced_and_stays() -> None:
+def test_remote_broker_registers_is_unfenced_and_keeps_its_lease() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         registered = cluster.controller.image.brokers[ME]
         assert [(e.name, e.host, e.port) for e in registered.end_points] == [("PLAINTEXT", "h", BROKER_PORT)]
@@ -161,12 +161,12 @@ def test_a_broker_elsewhere_registers_is_unfenced_and_stays() -> None:
         await trio.sleep(60)
         assert cluster.state() == "serves"
         written = cluster.controller.image.offset - offset
-        assert written <= 60 * 2 + 2  # the controller says that it lives; heartbeats write nothing
+        assert written <= 60 * 2 + 2  # the controller writes a no-op record; heartbeats write none
 
     TwoNodeCluster().play(story)
 
 
-def test_clients_of_it_are_answered_by_the_controller() -> None:
+def test_client_requests_are_forwarded_to_controller() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         request = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 3, 2)], 5000)
         answer = await cluster.broker.ask(request, 7)
@@ -184,7 +184,7 @@ def test_clients_of_it_are_answered_by_the_controller() -> None:
     TwoNodeCluster().play(story)
 
 
-def test_one_that_is_killed_is_fenced_at_once() -> None:
+def test_killed_broker_is_fenced_at_once() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
         await cluster.broker.ask(create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 4, 2)], 5000), 7)
@@ -200,7 +200,7 @@ def test_one_that_is_killed_is_fenced_at_once() -> None:
     TwoNodeCluster().play(story)
 
 
-def test_one_that_only_falls_silent_keeps_its_lease_for_the_session() -> None:
+def test_silent_broker_is_fenced_at_session_timeout() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
         cluster.broker.life._is_shutting_down = True
@@ -214,7 +214,7 @@ def test_one_that_only_falls_silent_keeps_its_lease_for_the_session() -> None:
 
 
 @pytest.mark.parametrize("leads", [False, True])
-def test_one_that_says_goodbye_is_let_go_with_nothing_left_to_lead(leads: bool) -> None:
+def test_controlled_shutdown_moves_leadership_and_completes(leads: bool) -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         if leads:
             await cluster.broker.ask(
@@ -230,7 +230,7 @@ def test_one_that_says_goodbye_is_let_go_with_nothing_left_to_lead(leads: bool) 
     TwoNodeCluster().play(story)
 
 
-def test_one_that_was_unregistered_comes_back() -> None:
+def test_unregistered_broker_registers_again() -> None:
     async def story(cluster: TwoNodeCluster) -> None:
         before = cluster.broker.life.broker_epoch
         answer = await cluster.broker.ask(unregister_broker.UnregisterBrokerRequest(ME), 0)

@@ -1,4 +1,4 @@
-"""A transaction coordinator that leads `__transaction_state` in virtual time, leaders that take markers, handlers."""
+"""Transaction coordinator that leads `__transaction_state` in virtual time, partition leaders, and handlers."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from ottla.wire.record_batch import records as r
 E = ErrorCode
 FIRST_ID = 7_000
 A = (FIRST_ID, 0)
-"""The producer that came first, and its first epoch."""
+"""First producer, with its first epoch."""
 
 
 class ProducerIdSequence:
-    """Producer ids one after the other; ``remaining`` of them, where it is set."""
+    """Consecutive producer ids; ``remaining`` of them, where it is set."""
 
     def __init__(self) -> None:
         self.issued = 0
@@ -61,7 +61,7 @@ class ProducerIdSequence:
 
 
 class TransactionCoordinatorNode:
-    """A coordinator of all of `__transaction_state`; ``followed``: what it writes is committed when a test says so."""
+    """Coordinator of all of `__transaction_state`; with ``followed``, a test commits its records."""
 
     def __init__(
         self, *, followed: bool = False, led: bool = True, level: int = 2, min_isr: int = 1, **settings: str
@@ -107,7 +107,7 @@ class TransactionCoordinatorNode:
         )
 
     def again(self) -> None:
-        """The partition is led anew, and read from its log."""
+        """Resign and elect the partition again, and load its log."""
         self.transactions.on_resignation(self.replica)
         self.transactions.on_election(self.replica)
 
@@ -132,7 +132,7 @@ class TransactionCoordinatorNode:
         codes = self.codes.get((topic, number))
         return codes.pop(0) if codes else E.NONE
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ requests
 
     @property
     def machine(self) -> TransactionStateMachine:
@@ -172,7 +172,7 @@ class TransactionCoordinatorNode:
         )
 
     def api(self, key: ApiKey, version: int, request: Any) -> Any:
-        """The answer of a handler, or what it is waited for with."""
+        """Return the response of a handler, or its awaitable."""
         return start(
             load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(
                 self.stage.context(key, version), request
@@ -190,7 +190,7 @@ async def wait_until_idle() -> None:
 
 
 def run(node: TransactionCoordinatorNode, story: Callable[[], Awaitable[None]]) -> None:
-    """Run a story beside the coordinator's own tasks."""
+    """Run a scenario beside the coordinator's own tasks."""
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -204,7 +204,7 @@ def run(node: TransactionCoordinatorNode, story: Callable[[], Awaitable[None]]) 
 
 
 def response_of(ticket: PendingBrokerRequest) -> Any:
-    """An answer; a refusal as its code."""
+    """Return a response, or the code of a refusal."""
     return ticket.answer.code if isinstance(ticket.answer, ProtocolError) else ticket.answer
 
 
@@ -221,7 +221,7 @@ def states(node: TransactionCoordinatorNode) -> list[tuple[str, TransactionState
 
 
 def fail_appends(node: TransactionCoordinatorNode, error: ErrorCode) -> Callable[[], None]:
-    """The log takes nothing any more; gives what makes it well again."""
+    """Let the log refuse appends; return the function that ends this."""
     shard = node.transactions.shard_for("x")
     shard.replica = FailingReplica(node.replica, ProtocolError(error))  # type: ignore[assignment]
 
@@ -232,7 +232,7 @@ def fail_appends(node: TransactionCoordinatorNode, error: ErrorCode) -> Callable
 
 
 def start_transaction(node: TransactionCoordinatorNode, *numbers: int, version: int = 2) -> None:
-    """A transaction is open, and known to be for good."""
+    """Start a transaction, and commit its records."""
     node.init()
     node.commit_log()
     node.add(A, *numbers, version=version)
