@@ -1,4 +1,4 @@
-"""A node in pieces: as much of it as its metrics are collected from."""
+"""Parts of a node from which metrics are collected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Samples = dict[str, float]
 
 
 def samples(page: bytes) -> Samples:
-    """Return the samples of a page by name with labels, read by a parser that is not ours."""
+    """Return the samples of a page by name with labels, parsed by a library other than ours."""
     found: Samples = {}
     for family in text_string_to_metric_families(page.decode()):
         for sample in family.samples:
@@ -45,7 +45,7 @@ def collect(job: Job[Any], page: MetricsBuilder) -> Samples:
 
 
 class MetricsEnv(ConnectionEnv):
-    """An `Env` whose process has used what the test says."""
+    """`Env` with the process statistics of a test."""
 
     stats = ProcessStats(2.5, 1000, 2000, 30, 40, 1.0, 50, 60)
 
@@ -67,7 +67,7 @@ def log(topic: str, number: int, high_watermark: int = 150) -> Any:
 
 
 def led(*isr: int) -> LeaderState:
-    """A leader of three replicas."""
+    """Return the state of a leader with three replicas."""
     return LeaderState(1, 3, 0, CommittedIsr(isr), 0, {2: FollowerReplica(), 3: FollowerReplica()})
 
 
@@ -101,7 +101,7 @@ class MetricsReplicas(dict[tuple[str, int], Any]):
 
 
 def hosted() -> MetricsReplicas:
-    """Three led partitions and two that follow."""
+    """Return three led partitions and two follower partitions."""
     replicas = MetricsReplicas()
     replicas.host("a", 0, led(1, 2, 3))
     replicas.host("a", 1, led(1))
@@ -112,7 +112,7 @@ def hosted() -> MetricsReplicas:
 
 
 def shard_of_groups(offsets: dict[str, dict[str, dict[int, int]]], **groups: Any) -> Any:
-    """A shard with committed offsets, and with groups by type."""
+    """Return a shard with committed offsets, and with groups by type."""
     stored = CommittedOffsets()
     for group, topics in offsets.items():
         for topic, partitions in topics.items():
@@ -128,7 +128,7 @@ def shard_of_groups(offsets: dict[str, dict[str, dict[int, int]]], **groups: Any
 
 
 def raft() -> Any:
-    """Node 2 follows node 1."""
+    """Return the Raft state of node 2, which follows node 1."""
     return SimpleNamespace(
         local_replica=ReplicaKey(2),
         state=RaftFollowerState(1, 0),

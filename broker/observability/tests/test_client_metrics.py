@@ -1,4 +1,4 @@
-"""Clients' metrics (KIP-714): who shall push what, how requests are refused, and what is kept of what was pushed."""
+"""Client metrics (KIP-714): subscriptions, refused requests, and stored samples."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def refused(work: Any) -> ErrorCode:
     return ErrorCode.NONE
 
 
-# ---------------------------------------------------------------- what a client shall push
+# ---------------------------------------------------------------- subscriptions
 
 A = {"metrics": "org.apache.kafka.producer., org.apache.kafka.consumer.", "interval.ms": "10000"}
 
@@ -101,24 +101,24 @@ A = {"metrics": "org.apache.kafka.producer., org.apache.kafka.consumer.", "inter
         ("client_id=a.*", {}, True),
         ("client_id=app,client_software_name=librdkafka", {}, False),
         ("client_source_address=10\\.0\\..*", {}, True),
-        ("client_software_version=3.*", {}, False),  # nobody said one
+        ("client_software_version=3.*", {}, False),  # without a value
         ("client_source_port=.*", {}, False),
         ("client_id=(?=app)app", {}, False),  # Java's, and not RE2's
     ],
 )
-def test_whom_a_subscription_is_meant_for(match: str, who: dict[str, str], *, meant: bool) -> None:
+def test_subscription_match_selects_clients(match: str, who: dict[str, str], *, meant: bool) -> None:
     (found,) = read_subscriptions(image(a={"match": match} if match else A))
     assert found.matches(WHO | who) is meant
 
 
-def test_metrics_are_joined_and_the_shortest_interval_counts() -> None:
+def test_merge_subscriptions_joins_metrics_and_uses_shortest_interval() -> None:
     many = [ClientMetricsSubscription(("a", "b"), 5000, {}), ClientMetricsSubscription(("c", "a"), 1000, {})]
     assert merge_subscriptions(many) == MergedSubscription(("a", "b", "c"), 1000)
     assert merge_subscriptions([*many, ClientMetricsSubscription(("*",), 9000, {})]) == MergedSubscription(("*",), 1000)
     assert merge_subscriptions([]) == MergedSubscription((), 300_000)
 
 
-def test_the_id_is_kafkas() -> None:
+def test_subscription_id_equals_kafka() -> None:
     # Of Kafka 4.3.1 itself, asked for the same (compat_tests/vs_kafka/test_telemetry.py asks again).
     assert MergedSubscription(("*",), 100).subscription_id(uuid_from_string("AAECAwQFBgcICQoLDA0ODw")) == KAFKAS_ID
 
@@ -126,10 +126,10 @@ def test_the_id_is_kafkas() -> None:
 KAFKAS_ID = 899611809
 
 
-# ---------------------------------------------------------------- when it may come
+# ---------------------------------------------------------------- intervals
 
 
-def test_who_has_no_id_gets_one_and_asks_no_sooner_than_its_interval() -> None:
+def test_get_subscriptions_assigns_instance_id_and_enforces_interval() -> None:
     node = TelemetryNode(a=A)
     instance = node.ask(bytes(16))
     assert (instance.client_instance_id, instance.subscription.interval_ms) == (b"\x01" * 16, 10_000)
@@ -140,7 +140,7 @@ def test_who_has_no_id_gets_one_and_asks_no_sooner_than_its_interval() -> None:
     assert node.ask(instance.client_instance_id) is instance
 
 
-def test_the_first_push_after_an_answer_may_come_at_any_time_and_the_next_after_the_interval() -> None:
+def test_first_push_is_accepted_at_any_time_and_later_ones_at_interval() -> None:
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
@@ -154,7 +154,7 @@ def test_the_first_push_after_an_answer_may_come_at_any_time_and_the_next_after_
     assert node.push(ident) is ErrorCode.INVALID_REQUEST, "there is none after the last"
 
 
-def test_other_subscriptions_have_other_ids_and_may_be_asked_for_at_once() -> None:
+def test_changed_subscription_returns_unknown_subscription_id() -> None:
     node = TelemetryNode(a=A)
     before = node.ask().subscription_id
     node.subscribe(a=A, b={"metrics": "more", "interval.ms": "500"})
@@ -166,7 +166,7 @@ def test_other_subscriptions_have_other_ids_and_may_be_asked_for_at_once() -> No
     assert node.push(after.subscription_id) is ErrorCode.NONE
 
 
-def test_who_was_refused_for_his_subscription_or_codec_asks_again_at_once() -> None:
+def test_get_subscriptions_after_refused_push_is_accepted_at_once() -> None:
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
@@ -176,7 +176,7 @@ def test_who_was_refused_for_his_subscription_or_codec_asks_again_at_once() -> N
 
 
 @pytest.mark.parametrize("ident", [bytes(16), bytes(15) + b"\x01"])
-def test_ids_no_client_has_are_refused(ident: bytes) -> None:
+def test_push_with_reserved_instance_id_returns_invalid_request(ident: bytes) -> None:
     node = TelemetryNode(a=A)
     request = PushTelemetryRequest(ident)
     with pytest.raises(ProtocolError) as error:
@@ -185,7 +185,7 @@ def test_ids_no_client_has_are_refused(ident: bytes) -> None:
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
-def test_no_more_is_unpacked_than_may_be_pushed(codec: CompressionType) -> None:
+def test_push_decompresses_no_more_than_maximum(codec: CompressionType) -> None:
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
@@ -194,17 +194,17 @@ def test_no_more_is_unpacked_than_may_be_pushed(codec: CompressionType) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\x0a\x7f", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0b"])
-def test_what_is_no_message_of_metrics_is_refused(raw: bytes) -> None:
+def test_push_of_invalid_message_returns_invalid_record(raw: bytes) -> None:
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
     assert node.push(ident, raw) is ErrorCode.INVALID_RECORD
 
 
-# ---------------------------------------------------------------- how many are remembered
+# ---------------------------------------------------------------- limits of client instances
 
 
-def test_so_many_are_remembered_and_who_was_silent_longest_is_forgotten() -> None:
+def test_client_instances_are_bounded_evicting_longest_idle() -> None:
     instances, peer = ClientMetricsInstanceCache(), Peer("h", ("h", 1))
     for number in range(MAX_CLIENT_METRICS_INSTANCES + 10):
         instances.get_or_create(number.to_bytes(16, "big"), {}, peer, 0)
@@ -214,7 +214,7 @@ def test_so_many_are_remembered_and_who_was_silent_longest_is_forgotten() -> Non
     assert len(instances) == 1
 
 
-def test_whose_connection_ends_is_forgotten() -> None:
+def test_client_instance_is_removed_with_its_connection() -> None:
     node = TelemetryNode(a=A)
     first = node.ask()
     node.peer.mark_disconnected()
@@ -222,7 +222,7 @@ def test_whose_connection_ends_is_forgotten() -> None:
     assert node.ask() is not first
 
 
-# ---------------------------------------------------------------- what was pushed
+# ---------------------------------------------------------------- pushed metrics
 
 
 def field(number: int, body: bytes) -> bytes:
@@ -252,7 +252,7 @@ def shown(node: TelemetryNode) -> list[str]:
     return "".join(run_to_end(steps)).splitlines()  # type: ignore[arg-type]
 
 
-def test_what_was_pushed_is_shown_with_who_pushed_it() -> None:
+def test_pushed_metrics_are_exposed_with_client_labels() -> None:
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
@@ -273,7 +273,7 @@ def test_what_was_pushed_is_shown_with_who_pushed_it() -> None:
     assert shown(node) == []
 
 
-def test_differences_are_added_up_and_sums_are_not() -> None:
+def test_delta_sums_are_accumulated_and_cumulative_ones_replaced() -> None:
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     for value in (3.0, 4.0):
@@ -285,7 +285,7 @@ def test_differences_are_added_up_and_sums_are_not() -> None:
     assert "# TYPE ottla_client_d counter" in shown(node)
 
 
-def test_clients_cannot_give_their_values_the_nodes_own_names() -> None:
+def test_client_metric_names_cannot_equal_broker_metric_names() -> None:
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
     node.clock.ms += 1
@@ -299,7 +299,7 @@ def test_clients_cannot_give_their_values_the_nodes_own_names() -> None:
     assert not theirs & {*own}
 
 
-def test_there_is_a_bound_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_samples_per_client_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MAX_CLIENT_METRICS_CLIENT_BYTES", 3_300)
     node = TelemetryNode(a=A)
     ident = node.ask().subscription_id
@@ -312,7 +312,7 @@ def test_there_is_a_bound_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_who_has_no_value_that_is_kept_is_not_kept_either(monkeypatch: pytest.MonkeyPatch, *, full: bool) -> None:
+def test_client_without_stored_samples_is_not_stored(monkeypatch: pytest.MonkeyPatch, *, full: bool) -> None:
     if full:
         monkeypatch.setattr(kept, "MAX_CLIENT_METRICS_TOTAL_BYTES", 100)
     node = TelemetryNode(a=A)
@@ -329,7 +329,7 @@ def test_who_has_no_value_that_is_kept_is_not_kept_either(monkeypatch: pytest.Mo
     assert pushed._size_bytes == 0
 
 
-def test_what_is_kept_counts_in_full_and_is_let_go_in_full() -> None:
+def test_stored_size_counts_samples_and_is_released_with_them() -> None:
     node = TelemetryNode(a=A)
     pushed = node.telemetry.store
     assert pushed is not None
@@ -338,7 +338,7 @@ def test_what_is_kept_counts_in_full_and_is_let_go_in_full() -> None:
     node.push(ident, message(metric("m", point(1)), metric("n", point(1))))
     assert pushed._size_bytes == 2 * 301 + len(pushed._clients[ID].identity_labels)
     node.clock.ms += 10_000
-    node.push(ident, b"\x78\x01")  # it is still there, and has nothing new
+    node.push(ident, b"\x78\x01")  # the client is still present, without a new sample
     node.clock.ms += kept.MIN_EXPIRY_MS - 1
     assert shown(node) != []
     node.clock.ms += 1
@@ -346,7 +346,7 @@ def test_what_is_kept_counts_in_full_and_is_let_go_in_full() -> None:
     assert pushed._size_bytes == 0
 
 
-def test_names_and_labels_have_a_length_and_letters_a_page_can_have() -> None:
+def test_metric_names_and_labels_are_truncated_and_sanitized() -> None:
     (sample,) = [
         x for x in parse_samples(message(metric("a.b-c{}\n" + "x" * 900, point(1, **{"1 y": "z" * 900})))) if x
     ]
@@ -355,17 +355,17 @@ def test_names_and_labels_have_a_length_and_letters_a_page_can_have() -> None:
 
 
 @pytest.mark.parametrize(("said", "shown_as"), [("__name__", "_name__"), ("._x", "_x"), ("___", "_"), ("_x", "_x")])
-def test_labels_that_are_prometheus_own_are_named_otherwise(said: str, shown_as: str) -> None:
+def test_reserved_prometheus_label_names_are_changed(said: str, shown_as: str) -> None:
     (sample,) = [x for x in parse_samples(message(metric("m", point(1, **{said: "up"})))) if x]
     assert sample.labels == ((shown_as, "up"),)
 
 
 JUNK = b"\x78\x01" * 5_000
-"""A field nobody knows, very often."""
+"""An unknown field, repeated very often."""
 
 
 @pytest.mark.parametrize("where", range(5), ids=["top", "resource", "scope", "metric", "gauge"])
-def test_what_nobody_knows_is_passed_over_a_field_at_a_time(where: int) -> None:
+def test_unknown_fields_are_skipped_in_steps(where: int) -> None:
     junk = [JUNK if number == where else b"" for number in range(5)]
     one = field(1, b"m") + field(5, field(1, point(1)) + junk[4]) + junk[3]
     raw = field(1, field(2, field(2, one) + junk[2]) + junk[1]) + junk[0]
@@ -375,7 +375,7 @@ def test_what_nobody_knows_is_passed_over_a_field_at_a_time(where: int) -> None:
 
 
 @pytest.mark.parametrize("inside", ["point", "label", "value"])
-def test_a_value_has_few_fields(inside: str) -> None:
+def test_fields_of_a_data_point_are_limited(inside: str) -> None:
     junk = JUNK[:1002]
     value = junk if inside == "value" else field(1, b"v")
     label = field(1, b"k") + field(2, value) + (junk if inside == "label" else b"")
@@ -384,15 +384,15 @@ def test_a_value_has_few_fields(inside: str) -> None:
         list(parse_samples(message(metric("m", raw))))
 
 
-def test_a_value_has_few_fields_in_all_its_labels_together() -> None:
-    label = field(2, JUNK[:180]) * 90  # half a mebibyte of these held everybody up for 0.2 s
+def test_fields_of_all_labels_of_a_data_point_are_limited_together() -> None:
+    label = field(2, JUNK[:180]) * 90  # half a mebibyte of these blocked the event loop for 0.2 s
     with pytest.raises(WireError, match="more than 500"):
         list(parse_samples(message(metric("m", field(7, label) * 50 + b"\x21" + bytes(8)))))
     usual = point(1, **{f"label{number}": "v" for number in range(40)})
     assert [x.value for x in parse_samples(message(metric("m", usual))) if x] == [1]
 
 
-def test_reading_stops_often() -> None:
+def test_parse_samples_yields_often() -> None:
     raw = message(*(metric(f"m{number}", point(number)) for number in range(200)))
     steps = parse_samples(raw)
     assert sum(1 for _ in steps) >= 400

@@ -1,4 +1,4 @@
-"""Samples of groups: members, committed offsets, lag, and what is left out at the limits."""
+"""Samples of groups: members, committed offsets, lag, and samples omitted at the limits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_group_ids_are_escaped_and_long_ones_have_no_series() -> None:
     assert rows["ottla_groups{type=consumer,state=Empty}"] == 1
 
 
-def test_groups_beyond_the_limit_are_left_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_beyond_the_limit_are_omitted_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_metrics, "MAX_METRICS_GROUP_OFFSETS", 3)
     offsets = {f"g{number}": {"a": {0: 1, 1: 1}} for number in range(3)}
     rows = found(shard_of_groups(offsets, consumer=[group(f"c{number}", "Empty", 0) for number in range(5)]))

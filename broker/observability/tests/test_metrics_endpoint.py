@@ -1,4 +1,4 @@
-"""The page of metrics: its families, its values, and how it is cut into steps."""
+"""Metrics page: families, values and steps of its rendering."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render(*arguments: Any, **options: Any) -> dict[str, float]:
     return found
 
 
-def test_page_of_a_broker_has_its_logs_replicas_and_process() -> None:
+def test_broker_page_contains_log_replica_and_process_metrics() -> None:
     found = render()
     at = "{topic=b,partition=7}"
     assert found[f"kafka_log_log_size{at}"] == 17
@@ -79,7 +79,7 @@ def test_page_of_a_broker_has_its_logs_replicas_and_process() -> None:
     assert {name: found[name] for name in expected} == expected
 
 
-def test_page_of_a_controller_has_no_logs_and_no_replicas() -> None:
+def test_controller_page_contains_no_log_or_replica_metrics() -> None:
     found = render(is_broker=False)
     assert "kafka_server_raft_metrics_current_leader" in found
     assert not [name for name in found if name.startswith(("kafka_log", "kafka_server_replicamanager", "kafka_topic"))]
@@ -141,7 +141,7 @@ def test_partitions_beyond_the_limit_are_counted_without_series(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("count", [0, 1, 19, 20, 21, 40, 41])
-def test_every_partition_has_its_samples_however_the_page_is_cut(count: int) -> None:
+def test_every_partition_has_its_samples_for_each_number_of_steps(count: int) -> None:
     replicas = MetricsReplicas()
     for number in range(count):
         replicas.host("t", number, led(1, 2))
@@ -152,13 +152,13 @@ def test_every_partition_has_its_samples_however_the_page_is_cut(count: int) -> 
     assert found["ottla_open_segments"] == 2 * count
 
 
-def test_collection_of_many_partitions_lets_other_tasks_run() -> None:
+def test_collection_of_many_partitions_yields_to_event_loop() -> None:
     turns = 0
     replicas = MetricsReplicas()
     env: Any = MetricsEnv()
 
     class SlowLog:
-        """Log whose size takes 0.05 ms to read."""
+        """Log with a size that takes 0.05 ms to read."""
 
         topic, partition, log_start_offset, log_end_offset, segments = "t", 0, 0, 0, ()
 
@@ -186,7 +186,7 @@ def test_collection_of_many_partitions_lets_other_tasks_run() -> None:
     assert 17 <= turns <= 30, "50 ms of work, 2 ms at a time as far as twenty logs fit in"
 
 
-def test_idle_ratio_follows_from_the_cpu_time_between_two_scrapes() -> None:
+def test_idle_ratio_is_computed_from_cpu_time_between_two_scrapes() -> None:
     env: Any = MetricsEnv()
 
     async def run() -> None:
@@ -211,7 +211,7 @@ def test_label_values_are_escaped() -> None:
     assert text.endswith('kafka_consumergroup_members{consumergroup="a\\"b\\\\c\\nd?"} 1\n')
 
 
-def test_metric_families_have_a_meaning_a_unit_and_a_name_of_their_kind() -> None:
+def test_metric_families_have_meaning_unit_and_name_of_their_kind() -> None:
     assert len(FAMILIES) == sum(len(section.families) for section in SECTIONS), "a name twice"
     for family in FAMILIES.values():
         assert family.kind in (GAUGE, COUNTER, SUMMARY)

@@ -1,4 +1,4 @@
-"""Requests for the metrics page at the same time: what they share."""
+"""Concurrent requests for the metrics page: shared renderings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.jobs.job import Job
 def test_requests_during_a_rendering_share_the_next_page(
     takes_s: list[int], patience_s: float, expected: dict[float, bytes]
 ) -> None:
-    """None gets a page whose rendering began before the request."""
+    """No request gets a page with a rendering that began before the request."""
     received, left = dict.fromkeys(expected, b""), iter(takes_s)
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""What a node tells of the quorum, and a controller of the cluster."""
+"""Metrics of the quorum on a node, and of the cluster on a controller."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def cluster(controller: Any) -> dict[str, float]:
         (ResignedState(0), True, "resigned"),
     ],
 )
-def test_each_state_has_its_name(state: EpochState, votes: bool, name: str) -> None:
+def test_raft_state_has_its_metric_label(state: EpochState, votes: bool, name: str) -> None:
     controller = seen(state, *((ME, OTHER) if votes else (OTHER,)))
     found = told(controller)
     assert [x for x, value in found.items() if x.startswith("current_state") and value] == [
@@ -81,14 +81,14 @@ def test_each_state_has_its_name(state: EpochState, votes: bool, name: str) -> N
     assert found[f"kafka_server_raftmetrics_current_state{{current_state={name}}}"] == 1
 
 
-def test_who_voted_for_whom() -> None:
+def test_current_vote_is_voted_node_or_minus_one() -> None:
     assert told(seen(RaftFollowerState(1, 0)))["current_vote"] == -1
     assert told(seen(RaftFollowerState(1, 0), voted=OTHER))["current_vote"] == 1
     assert told(seen(RaftLeaderState(0, 0)))["current_vote"] == 2, "itself"
     assert told(seen(CandidateState(0)))["current_vote"] == 2
 
 
-def test_a_leader_counts_those_that_only_follow() -> None:
+def test_leader_reports_voters_observers_and_log_end() -> None:
     ends = {ME: ReplicaProgress(), OTHER: ReplicaProgress(), ReplicaKey(3, ME.directory_id): ReplicaProgress()}
     found = told(seen(RaftLeaderState(0, 0, replicas=ends)))
     assert (found["number_of_voters"], found["number_of_observers"]) == (2, 1)
@@ -96,11 +96,11 @@ def test_a_leader_counts_those_that_only_follow() -> None:
 
 
 @pytest.mark.parametrize(("at", "committed", "open_"), [(3, 10, 0), (10, 10, 1), (9, 10, 0), (0, -1, 1), (-1, -1, 0)])
-def test_a_change_of_the_voters_is_open_until_it_is_committed(at: int, committed: int, open_: int) -> None:
+def test_uncommitted_voter_change_is_reported_until_committed(at: int, committed: int, open_: int) -> None:
     assert told(seen(RaftLeaderState(0, 0), at=at, committed=committed))["uncommitted_voter_change"] == open_
 
 
-def test_a_controller_counts_brokers_and_partitions() -> None:
+def test_active_controller_reports_broker_and_partition_counts() -> None:
     made = machine(3)
     rows = [create_topics.CreatableReplicaAssignment(n, r) for n, r in enumerate([[1], [2], [3], [1]])]
     create(made, "t", -1, -1, assignments=rows)
@@ -122,7 +122,7 @@ def test_a_controller_counts_brokers_and_partitions() -> None:
     assert cluster(controller)["activecontrollercount"] == 0
 
 
-def test_a_walk_over_many_partitions_is_cut_into_steps() -> None:
+def test_cluster_metrics_over_many_partitions_run_in_steps() -> None:
     made = machine(1)
     create(made, "t", 250, 1)
     controller: Any = SimpleNamespace(image=made.image, is_active=True)

@@ -101,7 +101,7 @@ def test_buckets_are_at_most_a_quarter_wide_and_in_order() -> None:
         assert elapsed_us < end_us <= max(elapsed_us * 1.25 + 0.001, elapsed_us + 1)
 
 
-def test_quantiles_of_nothing_are_missing() -> None:
+def test_quantiles_of_empty_histogram_are_none() -> None:
     assert quantiles([0] * HISTOGRAM_BUCKETS) is None
 
 
