@@ -1,4 +1,4 @@
-"""What a connection holds of its quotas: counted there as if it had been looked for, also through Produce and Fetch."""
+"""Quota bindings cached on a connection: counted as without the cache, also through Produce and Fetch."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from ottla.wire.api_keys import ApiKey
 
 
 def held(stage: QuotaFixture, who: QuotaUser, client: str, size: int) -> bool:
-    """Whether what it holds counts so much to be brought, as the handler asks it."""
+    """Return True when the cached binding covers these produced bytes, as the handler checks it."""
     binding = who.quota_bindings.produce
     return bool(binding.client_id == client and binding.try_record(size, stage.wall_ms))
 
 
-def test_what_a_connection_holds_counts_with_what_others_bring_and_only_below_the_bound() -> None:
+def test_cached_binding_counts_usage_of_all_clients_below_the_limit() -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
     assert not held(stage, who, "c", 1), "nobody has looked yet"
     assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 400, stage.wall_ms) == 0
     assert held(stage, who, "c", 500)
-    assert stage.produce(100) == 0  # now exactly at it
+    assert stage.produce(100) == 0  # now exactly at the limit
     assert not held(stage, who, "c", 1)
     assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 500, stage.wall_ms) == 5000
 
 
 @pytest.mark.parametrize("passes_ms", [-1, 1_000])
-def test_what_a_connection_holds_counts_within_its_second_alone(passes_ms: float) -> None:
+def test_cached_binding_is_valid_only_within_its_second(passes_ms: float) -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
     stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
@@ -50,9 +50,7 @@ def test_what_a_connection_holds_counts_within_its_second_alone(passes_ms: float
 @pytest.mark.parametrize(
     ("rate", "entity"), [(50, {"client_id": "c"}), (None, {"client_id": "c"}), (50, {"user": "u"}), (50, {"user": "x"})]
 )
-def test_who_holds_something_looks_again_once_quotas_have_changed(
-    rate: float | None, entity: dict[str, str | None]
-) -> None:
+def test_cached_binding_is_invalidated_by_quota_changes(rate: float | None, entity: dict[str, str | None]) -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
     stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
@@ -62,7 +60,7 @@ def test_who_holds_something_looks_again_once_quotas_have_changed(
     assert not before.try_record(1, stage.wall_ms)
 
 
-def test_who_has_no_quota_holds_that_until_there_is_one() -> None:
+def test_cached_unlimited_binding_is_valid_until_a_quota_is_set() -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="other")
     assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 10**9, stage.wall_ms) == 0
@@ -75,7 +73,7 @@ def test_who_has_no_quota_holds_that_until_there_is_one() -> None:
     )
 
 
-def test_a_connection_holds_what_is_for_the_client_it_says_it_is() -> None:
+def test_cached_binding_is_specific_to_client_id() -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id="c")
     stage.set(200, client_id="d")
@@ -86,7 +84,7 @@ def test_a_connection_holds_what_is_for_the_client_it_says_it_is() -> None:
     assert not held(stage, who, "c", 0)
 
 
-def test_so_many_clients_that_the_first_are_looked_for_again_leave_nobody_with_an_old_bound() -> None:
+def test_evicted_binding_is_not_used_with_an_old_limit() -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, client_id=None)
     stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
@@ -97,14 +95,14 @@ def test_so_many_clients_that_the_first_are_looked_for_again_leave_nobody_with_a
     assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 200, stage.wall_ms) == 10_100
 
 
-def test_nothing_is_held_for_a_name_that_is_too_long_to_be_kept() -> None:
+def test_overlong_client_id_has_no_cached_binding() -> None:
     stage, who, name = QuotaFixture(), QuotaUser(), "x" * 300
     stage.set(100, client_id=name)
     assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, name, 10, stage.wall_ms) == 0
     assert who.quota_bindings.produce is UNKNOWN_QUOTA
 
 
-def test_a_fetch_is_held_unless_each_is_asked_for_its_time() -> None:
+def test_fetch_binding_is_cached_unless_request_time_is_limited() -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(100, key="consumer_byte_rate", client_id="c")
     assert stage.fetch(who, "c", 10) == 0
@@ -121,7 +119,7 @@ def test_a_fetch_is_held_unless_each_is_asked_for_its_time() -> None:
 
 @pytest.mark.parametrize("every_ms", [1, 50])
 @pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate"])
-def test_who_would_have_more_has_its_quota_in_the_long_run(key: str, every_ms: int) -> None:
+def test_cached_binding_keeps_average_rate_at_the_quota(key: str, every_ms: int) -> None:
     stage, who, had_bytes = QuotaFixture(), QuotaUser(), 0
     stage.set(50_000, key=key, client_id="c")
     rates, name = (stage.quotas.fetch, "fetch") if key.startswith("consumer") else (stage.quotas.produce, "produce")
@@ -156,18 +154,18 @@ class QuotaConnection:
         return replace(self.node.context(key, version, client), peer=self.peer, frame=bytes(100))
 
     def bring(self, client: str = "c") -> int:
-        """A request of 100 bytes; gives how long to wait."""
+        """Send a produce request of 100 bytes; return the throttle time."""
         what = bringing(("t", 0, bytearray(make_batch(10))), acks=1)
         answer: Any = produce.handle(self._context(ApiKey.PRODUCE, 12, client), what)
         return int(answer.throttle_time_ms)
 
     def take(self, client: str = "c", **more: Any) -> tuple[int, int]:
-        """How many bytes of records come, and how long to wait."""
+        """Fetch; return the bytes of records and the throttle time."""
         answer: Any = start(fetch.handle(self._context(ApiKey.FETCH, 12, client), request(("t", 0, 0), **more)))
         return sum(len(row.records) for row in rows_of(answer)), int(answer.throttle_time_ms)
 
 
-def test_each_request_of_a_connection_counts_whatever_it_holds() -> None:
+def test_produce_requests_count_with_and_without_cached_binding() -> None:
     line = QuotaConnection()
     line.rules.set(100, client_id="c")
     waits = [line.bring() for _ in range(12)]
@@ -178,7 +176,7 @@ def test_each_request_of_a_connection_counts_whatever_it_holds() -> None:
     assert line.bring() == 18_000
 
 
-def test_each_fetch_of_a_connection_counts_and_is_as_large_as_its_quota_lets_it_be() -> None:
+def test_fetches_count_and_are_bounded_by_the_quota() -> None:
     line, row = QuotaConnection(), fetch.PARTITION_OVERHEAD_BYTES
     line.rules.set((3 * SIZE + 2 * row) / 10, key="consumer_byte_rate", client_id="c")
     assert line.take(most=SIZE) == (SIZE, 0)
@@ -192,7 +190,7 @@ def test_each_fetch_of_a_connection_counts_and_is_as_large_as_its_quota_lets_it_
 
 
 @pytest.mark.parametrize("holds", [False, True])
-def test_a_fetch_reads_no_more_than_could_be_under_its_quota_whatever_it_asks_for(*, holds: bool) -> None:
+def test_fetch_reads_no_more_than_its_quota_allows(*, holds: bool) -> None:
     line = QuotaConnection()
     most = int(SIZE * 3.5)
     line.rules.set(most / 10, key="consumer_byte_rate", client_id="c")

@@ -1,4 +1,4 @@
-"""Byte rates of clients: rows of S-345 to S-349 and P-99, and how a connection and its answers show them."""
+"""Byte rates of clients (S-345 to S-349 and P-99), and their throttling of connections."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class QuotaUser:
 
 
 class FixedRequestTimer:
-    """Says that a request took so long."""
+    """Timer that reports given request times."""
 
     def __init__(self, *laps_ms: float) -> None:
         self.laps_ms = list(laps_ms)
@@ -57,7 +57,7 @@ class QuotaFixture:
         self.ahead_ms = 1.7e12
 
     def set(self, rate: float | None, key: str = "producer_byte_rate", **entity: str | None) -> None:
-        """``client_id`` and ``user``; None is the default, and a rate of None takes the quota away."""
+        """Set a quota; None as ``client_id`` or ``user`` is the default entity, a rate of None removes the quota."""
         rows = [metadata_records.EntityData(kind.replace("_", "-"), name) for kind, name in entity.items()]
         draft = ImageBuilder(self.image)
         draft.replay(metadata_records.ClientQuotaRecord(rows, key, rate or 0.0, rate is None))
@@ -71,7 +71,7 @@ class QuotaFixture:
 
     @property
     def wall_ms(self) -> float:
-        """The clock requests come with."""
+        """Return the wall clock time of requests."""
         return self.clock.ms + self.ahead_ms
 
     def fetch(self, who: QuotaUser, client: str, size: int) -> int:
@@ -81,7 +81,7 @@ class QuotaFixture:
 # ---------------------------------------------------------------- the rate (345)
 
 
-def test_the_first_second_counts_as_eleven() -> None:
+def test_rate_window_is_at_least_ten_seconds() -> None:
     rate = Rate()
     rate.record(1100, 0)
     assert rate.measure(0) == (110.0, 10_000.0)
@@ -89,7 +89,7 @@ def test_the_first_second_counts_as_eleven() -> None:
     assert rate.measure(999) == (pytest.approx(1100 / 10.999), 10_999.0)
 
 
-def test_a_sample_lasts_a_second_from_its_first_use() -> None:
+def test_rate_sample_lasts_one_second_from_its_first_use() -> None:
     rate = Rate()
     for at in (0, 400, 999, 1000, 1999, 2500):
         rate.record(10, at)
@@ -98,16 +98,16 @@ def test_a_sample_lasts_a_second_from_its_first_use() -> None:
     assert rate.measure(2500) == (pytest.approx(60 / 10.5), 10_500.0)
 
 
-def test_all_time_is_counted_once_the_window_is_full() -> None:
+def test_rate_covers_eleven_seconds_when_window_is_full() -> None:
     rate = Rate()
     for second in range(30):
         rate.record(100, second * 1000)
     value, window_ms = rate.measure(29_999)
-    assert window_ms == 10_999  # twelve samples are kept; the one of second 18 has been silent for too long
+    assert window_ms == 10_999  # twelve samples are kept; the one of second 18 has been idle for too long
     assert value == pytest.approx(1100 / 10.999)
 
 
-def test_a_sample_that_was_silent_for_eleven_seconds_begins_anew() -> None:
+def test_rate_sample_idle_for_eleven_seconds_is_reset() -> None:
     rate = Rate()
     rate.record(1000, 0)
     assert rate.measure(10_999)[0] > 0
@@ -119,11 +119,11 @@ def test_a_sample_that_was_silent_for_eleven_seconds_begins_anew() -> None:
 
 @pytest.mark.behaviour("S-345")
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_kept_between_looks_is_what_the_samples_say(seed: int) -> None:
-    """Against the rule as it is written: a list of samples, summed up at each look."""
+def test_rate_fast_path_equals_sum_of_samples(seed: int) -> None:
+    """Compared with the rule as Kafka defines it: a list of samples, summed up at each measurement."""
     rng, rate, now_ms = Random(seed), Rate(), 5_000.0
     ahead_ms, directly = 1e6, 0
-    samples: list[list[float]] = []  # [began, last, value] each, those after the newest first
+    samples: list[list[float]] = []  # [start, last, value] each; the newest comes first
     for _ in range(2_000):
         now_ms += rng.choice([0.0, 0.5, 90.0, 400.0, 999.0, 1_000.0, 3_000.0 * rng.random(), 12_000.0 * rng.random()])
         if rng.random() < 0.7:
@@ -149,7 +149,7 @@ def test_what_is_kept_between_looks_is_what_the_samples_say(seed: int) -> None:
     assert directly > 40
 
 
-def test_who_goes_over_waits_until_the_rate_is_back_at_the_bound() -> None:
+def test_throttle_time_lasts_until_rate_is_at_the_limit() -> None:
     stage = QuotaFixture()
     stage.set(100, client_id="c")
     assert stage.produce(1000) == 0  # exactly at it
@@ -161,7 +161,7 @@ def test_who_goes_over_waits_until_the_rate_is_back_at_the_bound() -> None:
 
 
 @pytest.mark.parametrize("set_by_ms", [0, -3_600_000, 3_600_000])
-def test_who_goes_over_waits_for_as_long_whatever_the_wall_clock_does(set_by_ms: float) -> None:
+def test_throttle_time_does_not_depend_on_wall_clock(set_by_ms: float) -> None:
     stage = QuotaFixture()
     stage.set(100, client_id="c")
     for _ in range(5):
@@ -171,10 +171,10 @@ def test_who_goes_over_waits_for_as_long_whatever_the_wall_clock_does(set_by_ms:
     for _ in range(5):
         assert stage.produce(100) == 0
         stage.clock.ms += 100
-    assert stage.produce(500) == 5_000  # 1,500 in what counts as ten seconds
+    assert stage.produce(500) == 5_000  # 1,500 in a window that counts as ten seconds
 
 
-def test_what_was_counted_in_between_is_there_for_the_next_who_looks() -> None:
+def test_usage_of_clients_sharing_a_counter_is_added() -> None:
     stage = QuotaFixture()
     stage.set(100, user="u")
     for client in ("a", "b", "a", "b"):
@@ -185,8 +185,8 @@ def test_what_was_counted_in_between_is_there_for_the_next_who_looks() -> None:
 
 
 @pytest.mark.parametrize("rate", [1.0, 5e-324])
-def test_nobody_waits_longer_than_an_answer_can_say(rate: float) -> None:
-    """Kafka's number runs over; here the answer to what was written could not be sent at all."""
+def test_throttle_time_is_at_most_maximum_int32(rate: float) -> None:
+    """Kafka's number overflows; here the response could not be encoded at all."""
     stage = QuotaFixture()
     stage.set(rate, user="u")
     assert stage.produce(100_000_000) == 2**31 - 1
@@ -199,7 +199,7 @@ def test_nobody_waits_longer_than_an_answer_can_say(rate: float) -> None:
     assert answer.throttle_time_ms == 2**31 - 1
 
 
-def test_nothing_is_counted_while_there_is_no_quota_of_that_kind() -> None:
+def test_usage_is_counted_only_with_a_quota_of_that_type() -> None:
     stage = QuotaFixture()
     assert not stage.quotas.is_enabled
     stage.set(100, key="consumer_byte_rate", client_id="c")
@@ -213,13 +213,13 @@ def test_nothing_is_counted_while_there_is_no_quota_of_that_kind() -> None:
     assert not stage.quotas.is_enabled
 
 
-def test_keys_of_other_kinds_change_nothing() -> None:
+def test_quotas_of_other_types_do_not_enable_client_quotas() -> None:
     stage = QuotaFixture()
     stage.set(1, key="connection_creation_rate", ip="10.0.0.1")
     assert not stage.quotas.is_enabled
 
 
-# ---------------------------------------------------------------- time that requests take (346, 349)
+# ---------------------------------------------------------------- request times (346, 349)
 
 
 def timed(stage: QuotaFixture, *laps_ms: float) -> QuotaUser:
@@ -228,7 +228,7 @@ def timed(stage: QuotaFixture, *laps_ms: float) -> QuotaUser:
     return who
 
 
-def test_requests_are_timed_only_while_there_is_a_quota_of_that() -> None:
+def test_requests_are_timed_only_with_a_request_quota() -> None:
     stage = QuotaFixture()
     stage.set(100, client_id="c")
     assert (stage.quotas.is_enabled, stage.quotas.times_requests) == (True, False)
@@ -239,7 +239,7 @@ def test_requests_are_timed_only_while_there_is_a_quota_of_that() -> None:
     assert (stage.quotas.is_enabled, stage.quotas.times_requests) == (True, False)
 
 
-def test_a_hundred_percent_is_one_second_in_a_second() -> None:
+def test_request_percentage_100_is_one_second_per_second() -> None:
     stage = QuotaFixture()
     stage.set(10, key="request_percentage", user="u")
     who = timed(stage, 1000, 20)
@@ -248,13 +248,13 @@ def test_a_hundred_percent_is_one_second_in_a_second() -> None:
     assert who.throttle_ms == 200
 
 
-def test_nobody_waits_longer_than_a_second_for_time() -> None:
+def test_request_throttle_time_is_at_most_one_second() -> None:
     stage = QuotaFixture()
     stage.set(1, key="request_percentage", user="u")
     assert stage.quotas.request_throttle_ms(timed(stage, 60_000), "c") == 1000
 
 
-def test_what_the_answer_itself_took_counts_for_the_next_request() -> None:
+def test_response_time_counts_for_next_request() -> None:
     stage = QuotaFixture()
     stage.set(1, key="request_percentage", user="u")
     who = timed(stage, 50, 100, 0)
@@ -264,7 +264,7 @@ def test_what_the_answer_itself_took_counts_for_the_next_request() -> None:
     assert stage.quotas.request_throttle_ms(who, "c") == 1000, "1.5 percent: it would be five seconds"
 
 
-def test_a_fetch_whose_time_is_over_the_quota_gets_nothing_and_its_bytes_do_not_count() -> None:
+def test_fetch_throttled_by_request_time_records_no_bytes() -> None:
     stage = QuotaFixture()
     stage.set(1, key="request_percentage", user="u")
     stage.set(100, key="consumer_byte_rate", user="u")
@@ -274,7 +274,7 @@ def test_a_fetch_whose_time_is_over_the_quota_gets_nothing_and_its_bytes_do_not_
     assert stage.fetch(QuotaUser(), "c", 500) == 5000
 
 
-def test_a_new_bound_holds_for_the_running_counters() -> None:
+def test_changed_limit_applies_to_existing_counters() -> None:
     stage = QuotaFixture()
     stage.set(1000, user="u")
     assert stage.produce(5000) == 0
@@ -282,7 +282,7 @@ def test_a_new_bound_holds_for_the_running_counters() -> None:
     assert stage.produce(0) == 40_000  # 500 a second, four times too much over 10 s
 
 
-def test_counters_nobody_used_for_an_hour_are_forgotten() -> None:
+def test_counters_idle_for_an_hour_are_removed() -> None:
     stage = QuotaFixture()
     stage.set(100, client_id=None)
     for number in range(5):
@@ -294,7 +294,7 @@ def test_counters_nobody_used_for_an_hour_are_forgotten() -> None:
     assert len(kind._counters) == 1
 
 
-def test_a_fetch_that_would_go_over_gets_nothing_and_does_not_count() -> None:
+def test_throttled_fetch_returns_no_records_and_is_not_counted() -> None:
     stage = QuotaFixture()
     stage.set(100, key="consumer_byte_rate", client_id="c")
     who = QuotaUser()
@@ -307,7 +307,7 @@ def test_a_fetch_that_would_go_over_gets_nothing_and_does_not_count() -> None:
     assert stage.quotas.max_fetch_bytes(who, "other", 10**6) == 10**6
 
 
-# ---------------------------------------------------------------- whose quota (99, 347)
+# ---------------------------------------------------------------- quota entities (99, 347)
 
 NAMED: dict[str, dict[str, str | None]] = {
     "user and client": {"user": "u", "client_id": "c"},
@@ -322,7 +322,7 @@ NAMED: dict[str, dict[str, str | None]] = {
 
 
 @pytest.mark.parametrize("first", range(len(NAMED)))
-def test_the_most_specific_quota_counts(first: int) -> None:
+def test_most_specific_quota_entity_applies(first: int) -> None:
     stage = QuotaFixture()
     for number, entity in enumerate(list(NAMED.values())[first:], first + 1):
         stage.set(number * 1000, **entity)
@@ -342,7 +342,7 @@ def test_the_most_specific_quota_counts(first: int) -> None:
         ({"user": None, "client_id": None}, {("u", "c")}),
     ],
 )
-def test_who_shares_a_counter(entity: dict[str, str | None], shared: set[tuple[str, str]]) -> None:
+def test_quota_entity_determines_shared_counters(entity: dict[str, str | None], shared: set[tuple[str, str]]) -> None:
     stage = QuotaFixture()
     stage.set(100, **entity)
     kind = stage.quotas._managers_by_key["producer_byte_rate"]
@@ -357,7 +357,7 @@ def test_who_shares_a_counter(entity: dict[str, str | None], shared: set[tuple[s
     assert same == shared
 
 
-def test_who_does_not_say_what_it_is_has_its_users_quota_alone() -> None:
+def test_client_without_client_id_has_only_user_quota() -> None:
     stage = QuotaFixture()
     stage.set(100, client_id=None)
     kind = stage.quotas._managers_by_key["producer_byte_rate"]
@@ -368,7 +368,7 @@ def test_who_does_not_say_what_it_is_has_its_users_quota_alone() -> None:
     assert found.limit == 200
 
 
-def test_quotas_come_with_the_first_image_too() -> None:
+def test_quotas_of_first_image_apply() -> None:
     stage = QuotaFixture()
     stage.set(100, user="u")
     env: Any = stage.clock
@@ -378,7 +378,7 @@ def test_quotas_come_with_the_first_image_too() -> None:
     assert again.produce.maybe_record_and_get_throttle_ms(QuotaUser(), "c", 2000, stage.wall_ms) == 10_000
 
 
-def test_who_calls_himself_something_else_each_time_costs_only_so_much_memory() -> None:
+def test_counters_of_changing_client_ids_are_bounded() -> None:
     stage = QuotaFixture()
     stage.set(100, client_id=None)
     kind = stage.quotas._managers_by_key["producer_byte_rate"]
@@ -393,7 +393,7 @@ def test_who_calls_himself_something_else_each_time_costs_only_so_much_memory() 
     assert max(len(client) for _, client in [*kind._counters, *kind.bindings]) <= 255
 
 
-def test_a_quota_of_a_client_with_a_long_name_is_its_own() -> None:
+def test_quota_of_overlong_client_id_applies_only_to_it() -> None:
     stage, name = QuotaFixture(), "x" * 300
     stage.set(10, client_id=name)
     assert stage.produce(5_000, name) > 0

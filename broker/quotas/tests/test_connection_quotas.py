@@ -1,4 +1,4 @@
-"""How many connections there may be: rows of S-355 and S-356, and how a listener carries them out."""
+"""Connection limits and rates (S-355 and S-356), and their enforcement by listeners."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def quotas(protected: str | None = None, **limits: Any) -> ConnectionQuotas:
         ({"total": 5}, None, 2, 2, True),
         ({"total": 5}, None, 3, 2, False),
         ({"total": 5}, "A", 4, 9, True),
-        ({"total": 5}, "A", 5, 0, False),  # the number of all is each listener's own, too
+        ({"total": 5}, "A", 5, 0, False),  # the total limit also applies to each listener
         ({"total": 5}, "B", 3, 2, False),
         ({"listeners": {"A": (2, 9)}}, None, 1, 50, True),
         ({"listeners": {"A": (2, 9)}}, None, 2, 0, False),
@@ -57,7 +57,9 @@ def quotas(protected: str | None = None, **limits: Any) -> ConnectionQuotas:
         ({"total": 5, "listeners": {"A": (9, 9)}}, "A", 8, 9, True),
     ],
 )
-def test_who_finds_a_place(limits: dict[str, Any], protected: str | None, here: int, there: int, *, room: bool) -> None:
+def test_connection_slot_is_available_below_total_and_listener_limit(
+    limits: dict[str, Any], protected: str | None, here: int, there: int, *, room: bool
+) -> None:
     kept = quotas(protected, **limits)
     for listener, count in (("A", here), ("B", there)):
         for _ in range(count):
@@ -65,7 +67,7 @@ def test_who_finds_a_place(limits: dict[str, Any], protected: str | None, here: 
     assert kept.is_slot_available("A") is room
 
 
-def test_an_address_has_its_own_number_over_all_listeners() -> None:
+def test_connections_per_ip_are_counted_over_all_listeners() -> None:
     kept = quotas(per_ip=2, overrides={"10.0.0.7": 1})
     assert [kept.increment(x, HOST) for x in "ABA"] == [True, True, False]
     assert [kept.increment("A", "10.0.0.7"), kept.increment("A", "10.0.0.7")] == [True, False]
@@ -74,7 +76,7 @@ def test_an_address_has_its_own_number_over_all_listeners() -> None:
     assert [kept.increment("A", HOST), kept.increment("A", HOST)] == [True, False]
 
 
-def test_over_the_rate_who_comes_waits_a_second_at_most() -> None:
+def test_connection_rate_throttles_for_at_most_one_second() -> None:
     kept = quotas(rate=2)
     assert [kept.record_and_get_throttle_ms("A", 0) for _ in range(20)] == [0] * 20
     assert kept.record_and_get_throttle_ms("A", 0) == 500
@@ -82,7 +84,7 @@ def test_over_the_rate_who_comes_waits_a_second_at_most() -> None:
     assert [kept.record_and_get_throttle_ms("B", 0) for _ in range(9)] == [1000] * 9
 
 
-def test_the_rate_of_all_is_that_of_each_listener_and_does_not_bind_the_brokers_own() -> None:
+def test_total_connection_rate_does_not_bind_inter_broker_listener() -> None:
     kept = quotas("A", rate=1)
     for _ in range(10):
         assert kept.record_and_get_throttle_ms("B", 0) == 0
@@ -95,7 +97,7 @@ def test_the_rate_of_all_is_that_of_each_listener_and_does_not_bind_the_brokers_
     )
 
 
-def test_an_address_that_comes_too_often_counts_for_nothing_else() -> None:
+def test_ip_throttled_connections_are_not_counted() -> None:
     kept = quotas(rate=100, ip_rates={None: 1, "10.0.0.7": 2})
     for number in range(30):
         kept.record_and_get_throttle_ms("A", 0)
@@ -109,7 +111,7 @@ def test_an_address_that_comes_too_often_counts_for_nothing_else() -> None:
     assert quotas().ip_throttle_ms("A", HOST, 0) == 0
 
 
-def test_so_many_must_leave_as_are_too_many() -> None:
+def test_excess_connections_must_be_closed_for_inter_broker_listener() -> None:
     kept = quotas("A", total=2)
     for listener in "BBAA":
         kept.increment(listener, HOST)
@@ -127,22 +129,22 @@ def test_so_many_must_leave_as_are_too_many() -> None:
         ("2001:DB8::1:7", {"2001:db8::1": 7}),
     ],
 )
-def test_overrides_are_read(text: str, read: dict[str, int]) -> None:
+def test_parse_overrides_returns_limits_by_address(text: str, read: dict[str, int]) -> None:
     assert parse_overrides(text) == read
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:x", "10.0.0.1:1_0"])
-def test_overrides_that_are_none_are_refused(text: str) -> None:
+def test_parse_overrides_invalid_text_raises(text: str) -> None:
     with pytest.raises(ValueError):
         parse_overrides(text)
 
 
-def test_an_address_is_the_same_however_it_is_written() -> None:
+def test_normalize_host_maps_spellings_of_an_address() -> None:
     assert normalize_host("0:0:0:0:0:0:0:1") == normalize_host("::1")
     assert normalize_host("::ffff:10.0.0.1") == "10.0.0.1"
 
 
-def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start() -> None:
+def test_connection_limits_precedence_is_broker_cluster_static() -> None:
     static = {"max.connections": "9", "max.connection.creation.rate": "8", "max.connections.per.ip": "7"}
     draft = ImageBuilder(MetadataImage())
     for name, key, value in (
@@ -161,7 +163,7 @@ def test_a_brokers_own_settings_count_before_those_of_all_and_those_of_the_start
     assert found.listener_limits("B") == (5, 8)
 
 
-def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> None:
+def test_connection_limits_ignore_invalid_stored_configs_and_quotas() -> None:
     draft = ImageBuilder(MetadataImage())
     draft.replay(metadata_records.ConfigRecord(RESOURCE_BROKER, "", "max.connections", "6"))
     draft.replay(metadata_records.ConfigRecord(RESOURCE_BROKER, "1", "max.connections.per.ip.overrides", "x"))
@@ -177,7 +179,7 @@ def test_limits_of_invalid_stored_settings_and_quotas_are_those_in_force() -> No
 
 
 @pytest.mark.parametrize("bound", [5e-324, 0.0, float("inf")])
-def test_any_stored_rate_of_an_address_gives_a_delay(bound: float) -> None:
+def test_ip_connection_rate_of_any_stored_value_yields_bounded_delay(bound: float) -> None:
     quotas = ConnectionQuotas()
     quotas.limits = ConnectionLimits(ip_rates={"10.0.0.1": bound})
     quotas.record_and_get_throttle_ms("A", 5.0)
@@ -212,7 +214,7 @@ class ConnectionQuotaNode:
         return Acceptor(Dispatcher(self.stage.services, self.stage.apis, name))
 
     async def come(self, name: str = "A", host: str = HOST, count: int = 1) -> list[ClientStream]:
-        """Connect, and ask something."""
+        """Connect, and send a request."""
         lines = []
         for _ in range(count):
             line = ClientStream()
@@ -224,7 +226,7 @@ class ConnectionQuotaNode:
         return lines
 
     def say(self, *records: Any) -> None:
-        """The metadata changes."""
+        """Publish a metadata change."""
         before = self.controller.image
         draft = ImageBuilder(before)
         for record in records:
@@ -250,7 +252,7 @@ def served(lines: list[ClientStream]) -> int:
     return sum(bool(line.sends) for line in lines)
 
 
-def test_who_finds_no_place_waits_until_somebody_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_over_total_limit_waits_for_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch, max_connections="2")
 
     async def story() -> None:
@@ -269,7 +271,7 @@ def test_who_finds_no_place_waits_until_somebody_leaves(monkeypatch: pytest.Monk
     node.play(story)
 
 
-def test_who_is_one_too_many_of_his_address_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_over_per_ip_limit_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch, max_connections_per_ip="2")
 
     async def story() -> None:
@@ -283,7 +285,7 @@ def test_who_is_one_too_many_of_his_address_is_hung_up_on(monkeypatch: pytest.Mo
     node.play(story)
 
 
-def test_over_the_rate_newcomers_are_let_in_later_and_over_that_of_their_address_closed_later(
+def test_connection_over_rate_is_delayed_and_over_ip_rate_closed_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node = ConnectionQuotaNode(monkeypatch, max_connection_creation_rate="10")
@@ -311,7 +313,7 @@ def test_over_the_rate_newcomers_are_let_in_later_and_over_that_of_their_address
     node.play(story)
 
 
-def test_brokers_come_in_and_who_was_silent_for_longest_must_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inter_broker_connection_closes_longest_idle_client(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch, "A", "B", max_connections="3")
 
     async def story() -> None:
@@ -330,7 +332,7 @@ def test_brokers_come_in_and_who_was_silent_for_longest_must_leave(monkeypatch: 
     node.play(story)
 
 
-def test_who_was_there_before_there_was_a_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_before_a_limit_was_set_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch)
     assert node.acceptors["A"].connection_limiter is None
 
@@ -364,11 +366,11 @@ def test_who_was_there_before_there_was_a_limit_counts(monkeypatch: pytest.Monke
         ("max.connections.per.ip.overrides", "10.0.0.1", True),
     ],
 )
-def test_settings_under_which_nobody_could_come_again_are_refused(key: str, value: str, *, refused: bool) -> None:
+def test_connection_limits_of_zero_are_refused(key: str, value: str, *, refused: bool) -> None:
     with pytest.raises(ProtocolError) if refused else nullcontext():
         run_steps(validate_reconfiguration(NodeConfig(), MetadataImage(), "", {key: value}))
 
 
-def test_a_node_does_not_start_with_overrides_that_are_none() -> None:
+def test_invalid_overrides_fail_startup() -> None:
     with pytest.raises(ConfigException, match="Error parsing configuration property"):
         check_startup_values({"max.connections.per.ip.overrides": "everybody"})

@@ -1,4 +1,4 @@
-"""Partitions made and removed in a second: rows of S-350 and S-351, and how the controller's rules hear of them."""
+"""Rate of created and deleted partitions (S-350 and S-351), and its use in the controller."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def told(changes: Any, before_ms: int = 0) -> int:
     return answer.throttle_time_ms
 
 
-def test_a_bucket_is_full_at_first_and_holds_eleven_seconds() -> None:
+def test_token_bucket_starts_full_and_holds_eleven_seconds() -> None:
     bucket = TokenBucket()
     assert bucket.measure(2, 5_000) == 22
     assert bucket.record(30, 2, 5_000) == -8
@@ -54,7 +54,7 @@ def test_a_bucket_is_full_at_first_and_holds_eleven_seconds() -> None:
 
 @pytest.mark.parametrize("key", list(STRICT_SINCE))
 @pytest.mark.parametrize("strict", [False, True])
-def test_what_goes_below_none_is_carried_out_and_what_comes_after_is_refused_or_not(key: ApiKey, strict: bool) -> None:
+def test_mutation_quota_refuses_only_strict_versions_when_exhausted(key: ApiKey, strict: bool) -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(2, key=RATE, user="u")
     first = begun(stage, key, STRICT_SINCE[key] - (not strict), who)
@@ -78,7 +78,7 @@ def test_what_goes_below_none_is_carried_out_and_what_comes_after_is_refused_or_
     assert told(again) == 0
 
 
-def test_time_that_passed_since_is_not_waited_for() -> None:
+def test_mutation_throttle_time_is_reduced_by_elapsed_time() -> None:
     stage, who = QuotaFixture(), QuotaUser()
     stage.set(1, key=RATE, user="u")
     changes = begun(stage, version=5, who=who)
@@ -90,7 +90,7 @@ def test_time_that_passed_since_is_not_waited_for() -> None:
     assert told(changes) == 0
 
 
-def test_nothing_is_counted_without_a_quota_of_who_asks_or_for_other_requests() -> None:
+def test_mutation_quota_is_none_without_quota_or_for_other_apis() -> None:
     stage = QuotaFixture()
     assert begun(stage) is None
     stage.set(1, key=RATE, user="v")
@@ -105,7 +105,7 @@ def test_nothing_is_counted_without_a_quota_of_who_asks_or_for_other_requests() 
     assert not stage.quotas.is_enabled
 
 
-def test_buckets_nobody_used_for_an_hour_are_forgotten() -> None:
+def test_token_buckets_idle_for_an_hour_are_removed() -> None:
     stage = QuotaFixture()
     stage.set(1, key=RATE, client_id=None)
     for number in range(5):
@@ -139,7 +139,7 @@ def made(image: MetadataImage, request: ct.CreateTopicsRequest, spend: ChargeQuo
 
 
 class LimitedMutationQuota:
-    """Refuses once so many partitions were counted."""
+    """Quota that refuses when the given number of partitions is counted."""
 
     def __init__(self, room: int) -> None:
         self.remaining = room
@@ -152,7 +152,7 @@ class LimitedMutationQuota:
         self.counted.append(count)
 
 
-def test_each_topic_is_counted_when_it_is_made_and_refused_by_itself() -> None:
+def test_create_topics_counts_and_refuses_each_topic() -> None:
     purse = LimitedMutationQuota(3)
     topics = [ct.CreatableTopic("a", 2, 1), ct.CreatableTopic("b", 0, 1), ct.CreatableTopic("c", 5, 1)]
     answer = made(image(), ct.CreateTopicsRequest([*topics, ct.CreatableTopic("d", 1, 1)]), purse)
@@ -162,13 +162,13 @@ def test_each_topic_is_counted_when_it_is_made_and_refused_by_itself() -> None:
     assert sum(isinstance(record, metadata_records.TopicRecord) for record in answer.records) == 2
 
 
-def test_a_trial_is_counted_too() -> None:
+def test_create_topics_validate_only_is_counted() -> None:
     purse = LimitedMutationQuota(3)
     made(image(), ct.CreateTopicsRequest([ct.CreatableTopic("a", 2, 1)], validate_only=True), purse)
     assert purse.counted == [2]
 
 
-def test_each_topic_is_counted_when_it_is_deleted() -> None:
+def test_delete_topics_counts_and_refuses_each_topic() -> None:
     purse, before = LimitedMutationQuota(1), image("a", "b")
     request = dt.DeleteTopicsRequest([dt.DeleteTopicState("x"), dt.DeleteTopicState("a"), dt.DeleteTopicState("b")])
     answer = run_to_end(delete_topics(before, request, 6, purse))
@@ -177,7 +177,7 @@ def test_each_topic_is_counted_when_it_is_deleted() -> None:
     assert (purse.counted, len(answer.records)) == ([2], 1)
 
 
-def test_only_partitions_that_are_new_are_counted() -> None:
+def test_create_partitions_counts_only_new_partitions() -> None:
     purse, before = LimitedMutationQuota(1), image("a", "b")
     topics = [cp.CreatePartitionsTopic("a", 2, None), cp.CreatePartitionsTopic("b", 5, None)]
     request = cp.CreatePartitionsRequest([*topics, cp.CreatePartitionsTopic("c", 9, None)])

@@ -1,4 +1,4 @@
-"""Replicas that are behind are filled no faster than a rate (R-341). Source: ``ReplicationQuotaManager.java``."""
+"""Replication throttling of lagging replicas (R-341). Source: ``ReplicationQuotaManager.java``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATE, LIST = "leader.replication.throttled.rate", "leader.replication.throttled.
 
 
 def image(rate: dict[str, str] | None = None, listed: str = "*") -> MetadataImage:
-    """``rate`` by broker; an empty name is for all."""
+    """Return an image with ``rate`` by broker; an empty name is the cluster default."""
     brokers: dict[Any, Any] = {(RESOURCE_BROKER, name): {RATE: text} for name, text in (rate or {}).items()}
     return MetadataImage(configs={**brokers, (RESOURCE_TOPIC, "t"): {LIST: listed}})
 
@@ -34,7 +34,7 @@ def image(rate: dict[str, str] | None = None, listed: str = "*") -> MetadataImag
         ({"7": "much"}, None),
     ],
 )
-def test_the_rate_is_this_nodes_own_or_everybodys(rate: dict[str, str], told: int | None) -> None:
+def test_replication_rate_of_broker_overrides_cluster_default(rate: dict[str, str], told: int | None) -> None:
     assert ReplicationQuota(LEADER, ME).bytes_per_second(image(rate)) == told
     assert ReplicationQuota(FOLLOWER, ME).bytes_per_second(image(rate)) is None
 
@@ -43,14 +43,14 @@ def test_the_rate_is_this_nodes_own_or_everybodys(rate: dict[str, str], told: in
     ("listed", "named"),
     [("*", {0, 1, 2}), ("", set()), ("0:7,1:8, 2:7", {0, 2}), ("0:77,1:8", set()), ("none", set())],
 )
-def test_a_topic_names_the_replicas(listed: str, named: set[int]) -> None:
+def test_throttled_replicas_of_topic_select_partitions(listed: str, named: set[int]) -> None:
     throttle, now = ReplicationQuota(LEADER, ME), image(listed=listed)
     assert {n for n in range(3) if throttle.is_throttled(now, "t", n)} == named
     assert not throttle.is_throttled(now, "another", 0)
     assert throttle.is_throttled(image(), "t", 1), "and may name others later"
 
 
-def test_what_counts_is_the_mean_of_the_last_eleven_seconds() -> None:
+def test_replication_quota_measures_mean_of_eleven_seconds() -> None:
     throttle, limit = ReplicationQuota(LEADER, ME), image({"7": "100"})
     assert not throttle.is_exceeded(limit, 0)
     throttle.record(100, 0)
@@ -68,7 +68,7 @@ def test_what_counts_is_the_mean_of_the_last_eleven_seconds() -> None:
 @pytest.mark.parametrize(
     ("side", "broker"), [pytest.param(LEADER, 1, id="at the leader"), pytest.param(FOLLOWER, 3, id="at the follower")]
 )
-def test_an_empty_follower_is_filled_slowly_and_one_in_sync_is_never_held_back(side: str, broker: int) -> None:
+def test_replication_throttle_slows_lagging_follower_only(side: str, broker: int) -> None:
     brokers = BrokerCluster(replica_fetch_max_bytes="1000")
     configs: Any = {
         (RESOURCE_BROKER, str(broker)): {f"{side}.replication.throttled.rate": "1000"},
@@ -86,7 +86,7 @@ def test_an_empty_follower_is_filled_slowly_and_one_in_sync_is_never_held_back(s
         brokers[3].start()
         brokers.register()
         took = await wait_until(lambda: 3 in brokers.partition().isr, 60)
-        assert 12 < took < 35  # at the leader what the one in sync got counts too
+        assert 12 < took < 35  # at the leader, bytes for the replica in sync count too
         began = trio.current_time()
         assert await brokers[1].produce(b"x" * 4000) is ErrorCode.NONE
         assert trio.current_time() - began < 1

@@ -1,4 +1,4 @@
-"""What is timed of a request, and how a connection holds up who takes too much of the loop."""
+"""Timing of requests, and throttling of connections with too much event loop time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RequestTimerClock:
         return self.ms
 
 
-def test_waiting_does_not_count_and_neither_does_what_others_do() -> None:
+def test_request_timer_excludes_waits_and_other_tasks() -> None:
     clock = RequestTimerClock()
     watch = RequestTimer(clock.now_ms, QuotaHolder())
     inside: list[float] = []
@@ -60,7 +60,7 @@ def test_waiting_does_not_count_and_neither_does_what_others_do() -> None:
     assert watch.lap_ms() == 0
 
 
-def test_what_the_work_raises_and_is_cancelled_with_passes_through() -> None:
+def test_request_timer_passes_exceptions_and_cancellation_through() -> None:
     clock, seen = RequestTimerClock(), list[str]()
     watch = RequestTimer(clock.now_ms, QuotaHolder())
 
@@ -112,7 +112,7 @@ def beat(number: int) -> bytes:
 
 
 def answered_at(stage: DispatcherFixture, line: ClientStream) -> list[float]:
-    """When each answer left, in seconds of the loop's own clock."""
+    """Serve; return the times of the responses in seconds of the event loop's clock."""
     out: list[float] = []
     send = line.send
 
@@ -131,7 +131,7 @@ def answered_at(stage: DispatcherFixture, line: ClientStream) -> list[float]:
     return out
 
 
-def test_who_takes_too_much_time_has_his_answer_and_is_not_read_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_over_time_quota_is_answered_and_next_read_delayed(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = limited(monkeypatch, 1)
 
     def handler(context: Any, request: Any) -> HeartbeatResponse:
@@ -149,7 +149,7 @@ def test_who_takes_too_much_time_has_his_answer_and_is_not_read_for_a_while(monk
     assert times[1] - times[0] == pytest.approx(waits[0] / 1000, abs=0.001)
 
 
-def test_what_waits_in_a_handler_is_not_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_in_handler_is_not_request_time(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = limited(monkeypatch, 1)
 
     async def later() -> HeartbeatResponse:
@@ -171,7 +171,7 @@ def test_what_waits_in_a_handler_is_not_its_time(monkeypatch: pytest.MonkeyPatch
     assert answer.throttle_time_ms == 0  # type: ignore[attr-defined]
 
 
-def test_the_markers_of_transactions_are_exempt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_txn_markers_are_exempt_from_request_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = limited(monkeypatch, 1)
 
     def handler(context: Any, request: Any) -> WriteTxnMarkersResponse:
@@ -185,7 +185,7 @@ def test_the_markers_of_transactions_are_exempt(monkeypatch: pytest.MonkeyPatch)
     assert answered_at(stage, line) == [0.0]
 
 
-def test_nothing_is_timed_at_a_listener_of_controllers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_on_controller_listener_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = limited(monkeypatch, 1)
     seen: list[Any] = []
 
