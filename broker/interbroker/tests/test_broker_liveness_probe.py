@@ -1,4 +1,4 @@
-"""Who looks after a broker whose connection was lost: where it knocks, when, and what it tells the controller."""
+"""Probe of brokers with a lost connection: targets, times, and reports to the controller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def broker(broker_id: int, epoch: int = EPOCH, *, fenced: bool = False) -> Regis
 
 
 class LivenessProbeFixture:
-    """A controller with brokers, a network, and the one who watches."""
+    """Controller with brokers, a network, and the probe."""
 
     def __init__(self, *brokers: RegisterBrokerRecord) -> None:
         self.env: Any = VirtualEnv()
@@ -65,7 +65,7 @@ class LivenessProbeFixture:
                 await self.net.listen("h", PORT + broker_id)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.probe.run)
-                await trio.sleep(1)  # the knocks of taking over are done
+                await trio.sleep(1)  # the probes after the election are complete
                 with trio.fail_after(1000):
                     await story()
                 nursery.cancel_scope.cancel()
@@ -80,7 +80,7 @@ def peer() -> Peer:
     return Peer("10.0.0.2", ("here", 1), "CONTROLLER")
 
 
-def test_a_controller_lets_itself_in_once_at_each_broker_that_serves_but_its_own() -> None:
+def test_active_controller_connects_once_to_each_other_unfenced_broker() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
     house.is_active = False
 
@@ -89,14 +89,14 @@ def test_a_controller_lets_itself_in_once_at_each_broker_that_serves_but_its_own
         assert [house.probes.has_reached(i, EPOCH) for i in (ME, 2, 3, 4)] == [False, True, False, False]
         dialled = house.net.connect_attempts
         assert dialled.count(("h2", PORT + 2)) == 1
-        assert dialled.count(("h3", PORT + 3)) >= 10  # it refuses, and is tried again
+        assert dialled.count(("h3", PORT + 3)) >= 10  # the connection is refused, and retried
         assert {host for host, _ in dialled} == {"h2", "h3"}
         assert house.told == []
 
     house.play(story)
 
 
-def test_a_broker_that_registers_again_is_let_in_at_again() -> None:
+def test_broker_registered_again_is_connected_again() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
@@ -107,7 +107,7 @@ def test_a_broker_that_registers_again_is_let_in_at_again() -> None:
     house.play(story)
 
 
-def test_where_a_connection_ends_and_the_port_refuses_the_controller_is_told_at_once() -> None:
+def test_refused_connection_after_disconnect_is_reported_at_once() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
@@ -127,7 +127,7 @@ def test_where_a_connection_ends_and_the_port_refuses_the_controller_is_told_at_
     house.play(story)
 
 
-def test_a_port_that_is_closed_a_moment_later_is_knocked_at_again() -> None:
+def test_port_closed_shortly_after_disconnect_is_probed_again() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
@@ -143,7 +143,7 @@ def test_a_port_that_is_closed_a_moment_later_is_knocked_at_again() -> None:
     house.play(story)
 
 
-def test_a_broker_that_only_connects_anew_is_left_alone() -> None:
+def test_broker_that_reconnects_is_not_reported() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
@@ -160,7 +160,7 @@ def test_a_broker_that_only_connects_anew_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError(110, "no answer"), OSError(113, "no route"), None])
-def test_silence_is_no_refusal(error: OSError | None) -> None:
+def test_connect_timeout_is_not_reported_as_refusal(error: OSError | None) -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def connect(host: str, port: int) -> Any:
@@ -181,7 +181,7 @@ def test_silence_is_no_refusal(error: OSError | None) -> None:
     house.play(story)
 
 
-def test_a_controller_that_takes_over_knocks_at_everybody_once_for_each_epoch() -> None:
+def test_elected_controller_probes_all_brokers_once_per_epoch() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
     house.is_active = False
 
@@ -199,7 +199,7 @@ def test_a_controller_that_takes_over_knocks_at_everybody_once_for_each_epoch() 
     house.play(story)
 
 
-def test_a_broker_that_dies_before_its_first_heartbeat_to_a_new_controller_is_told_of_at_once() -> None:
+def test_broker_failure_before_first_heartbeat_is_reported_at_once() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
@@ -216,7 +216,7 @@ def test_a_broker_that_dies_before_its_first_heartbeat_to_a_new_controller_is_to
     house.play(story)
 
 
-def test_a_new_controller_leaves_the_door_of_a_broker_that_has_sent_a_heartbeat() -> None:
+def test_probe_connection_is_closed_after_first_heartbeat() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
 
     async def story() -> None:
@@ -232,7 +232,7 @@ def test_a_new_controller_leaves_the_door_of_a_broker_that_has_sent_a_heartbeat(
     house.play(story)
 
 
-def test_a_broker_that_comes_while_another_is_knocked_at_is_let_in_at_next() -> None:
+def test_broker_added_during_a_probe_is_connected_next() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
     house.is_active = False
     connect = house.net.connect
@@ -257,7 +257,7 @@ def test_a_broker_that_comes_while_another_is_knocked_at_is_let_in_at_next() -> 
     house.play(story, opens=(2, 3))
 
 
-def test_who_is_not_the_active_controller_has_nobody_to_look_after() -> None:
+def test_inactive_controller_reports_no_failure() -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
     house.is_active = False
 
@@ -273,7 +273,7 @@ def test_who_is_not_the_active_controller_has_nobody_to_look_after() -> None:
 
 
 @pytest.mark.parametrize("error", [ProtocolError(ErrorCode.NOT_CONTROLLER), OSError("gone")], ids=repr)
-def test_a_controller_that_cannot_be_told_is_no_reason_to_stop(error: Exception) -> None:
+def test_failure_report_error_does_not_stop_the_probe(error: Exception) -> None:
     house = LivenessProbeFixture(broker(ME), broker(2))
     house.error = error
 
@@ -289,14 +289,14 @@ def test_a_controller_that_cannot_be_told_is_no_reason_to_stop(error: Exception)
     house.play(story)
 
 
-def test_a_node_alone_does_nothing_until_another_broker_comes() -> None:
+def test_node_without_other_brokers_is_idle() -> None:
     house = LivenessProbeFixture(broker(ME))
     clock: list[float] = []
 
     async def story() -> None:
         wakes = trio.lowlevel.current_statistics()
         assert wakes.tasks_runnable == 0
-        assert wakes.seconds_to_next_deadline > 500  # nobody has set an alarm but the test
+        assert wakes.seconds_to_next_deadline > 500  # no timer is armed but that of the test
         house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2)})
         house.probe.publish(house.image, MetadataDelta(brokers=frozenset({2})))
         await trio.sleep(0.5)

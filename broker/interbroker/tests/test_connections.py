@@ -1,4 +1,4 @@
-"""Share groups' connections to other brokers: who is cut off neither answers nor refuses, and is given up."""
+"""Connections of share groups to other brokers: an isolated broker neither answers nor refuses, and its calls end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT = ("far", 9)
 
 
 class BrokerAddress:
-    """The address of broker 2, which is in the cluster for so long."""
+    """Address of broker 2, which is in the cluster for a given time."""
 
     def __init__(self, until_ms: float) -> None:
         self.env: Any = VirtualEnv()
@@ -29,7 +29,7 @@ class BrokerAddress:
 
 
 def took_s(until_ms: float) -> float:
-    """How long a call of a broker takes that is there for so long and says nothing."""
+    """Return the seconds that a call takes when the broker is registered for a time and does not answer."""
     around = BrokerAddress(until_ms)
 
     async def story() -> float:
@@ -43,15 +43,15 @@ def took_s(until_ms: float) -> float:
     return run_virtual(story)
 
 
-def test_a_broker_that_is_gone_is_not_waited_for() -> None:
+def test_call_ends_when_broker_leaves_the_cluster() -> None:
     assert took_s(5_000) < 7
 
 
-def test_a_broker_that_is_there_has_its_time() -> None:
+def test_call_times_out_at_registered_broker() -> None:
     assert took_s(1e9) == pytest.approx(TIMEOUT_S, abs=1)
 
 
-def test_whoever_waits_for_the_connection_gets_it_then() -> None:
+def test_call_waiting_for_connection_ends_when_broker_leaves() -> None:
     around = BrokerAddress(5_000)
 
     async def story() -> None:
@@ -73,7 +73,7 @@ def test_whoever_waits_for_the_connection_gets_it_then() -> None:
     run_virtual(story)
 
 
-def test_whoever_stands_behind_a_call_that_fails_fails_with_it_and_who_comes_later_tries_anew() -> None:
+def test_calls_queued_behind_failed_call_fail_and_later_ones_reconnect() -> None:
     around = BrokerAddress(1e9)
 
     async def story() -> None:

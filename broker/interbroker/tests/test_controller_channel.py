@@ -1,4 +1,4 @@
-"""The way to the active controller: here, over the wire, in an envelope; found again when it moves."""
+"""Channel to the active controller: in this process, over the wire, in an envelope; located again when it moves."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> ControllerChannelFixture:
     return ControllerChannelFixture(monkeypatch)
 
 
-# ------------------------------------------------------------------ here
+# ------------------------------------------------------------------ in this process
 
 
-def test_where_this_node_is_the_controller_nothing_is_dialled(stage: ControllerChannelFixture) -> None:
+def test_local_active_controller_needs_no_connection(stage: ControllerChannelFixture) -> None:
     stage.local_controller.is_active = True
     stage.local_controller.responses = [BrokerHeartbeatResponse(), MADE]
 
@@ -65,7 +65,7 @@ def test_where_this_node_is_the_controller_nothing_is_dialled(stage: ControllerC
     ("answers", "count"),
     [([GONE, MADE], 2), ([GONE, GONE, MADE], 3), ([MADE], 1)],
 )
-def test_who_loses_leadership_meanwhile_is_asked_again_until_somebody_answers(
+def test_local_not_controller_is_retried_until_answered(
     stage: ControllerChannelFixture, answers: list[Any], count: int
 ) -> None:
     stage.local_controller.is_active = True
@@ -79,7 +79,7 @@ def test_who_loses_leadership_meanwhile_is_asked_again_until_somebody_answers(
     assert stage.local_controller.requests == [(CREATE, 7)] * count
 
 
-def test_a_disk_that_fails_here_is_not_hidden(stage: ControllerChannelFixture) -> None:
+def test_local_os_error_is_raised(stage: ControllerChannelFixture) -> None:
     stage.local_controller.is_active = True
     stage.local_controller.responses = [OSError("gone")]
 
@@ -91,7 +91,7 @@ def test_a_disk_that_fails_here_is_not_hidden(stage: ControllerChannelFixture) -
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
-def test_the_quorum_itself_is_asked_of_raft_and_again_where_another_leads_it(
+def test_describe_quorum_is_sent_to_raft_and_retried_when_not_leader(
     stage: ControllerChannelFixture, code: ErrorCode
 ) -> None:
     part = DescribeQuorumResponsePartitionData(0, code)
@@ -113,7 +113,7 @@ def test_the_quorum_itself_is_asked_of_raft_and_again_where_another_leads_it(
 
 
 @pytest.mark.behaviour("R-344")
-def test_a_node_asks_as_itself_in_the_newest_version_both_speak_over_one_connection(
+def test_remote_requests_use_node_id_and_newest_common_version(
     stage: ControllerChannelFixture,
 ) -> None:
     there = stage.add_remote(1)
@@ -149,7 +149,7 @@ def row(code: ErrorCode) -> AlterPartitionResponse:
     ],
     ids=["top", "row", "another row", "another error"],
 )
-def test_not_controller_anywhere_sends_the_same_request_again(
+def test_not_controller_in_any_error_field_is_retried(
     stage: ControllerChannelFixture, answer: Any, *, again: bool
 ) -> None:
     there = stage.add_remote(1)
@@ -166,7 +166,7 @@ def test_not_controller_anywhere_sends_the_same_request_again(
 
 
 @pytest.mark.behaviour("R-345")
-def test_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(stage: ControllerChannelFixture) -> None:
+def test_disconnect_resends_request_to_new_leader(stage: ControllerChannelFixture) -> None:
     old, new = stage.add_remote(1), stage.add_remote(2)
     stage.local_controller.address = ("h", 1)
 
@@ -186,8 +186,8 @@ def test_after_a_disconnect_the_leader_is_looked_for_and_asked_the_same(stage: C
     assert stage.net.connect_attempts == [("h", 1), ("h", 2)]
 
 
-def test_who_has_stopped_is_waited_for_only_while_he_is_the_leader(stage: ControllerChannelFixture) -> None:
-    """A node that is paused answers nothing, and its connections stay: the new leader is known long before they end."""
+def test_unresponsive_controller_is_left_when_leader_changes(stage: ControllerChannelFixture) -> None:
+    """A paused node sends no response, and its connections stay: the new leader is known long before they time out."""
     old, new = stage.add_remote(1), stage.add_remote(2)
     stage.local_controller.address = ("h", 1)
 
@@ -210,7 +210,7 @@ def test_who_has_stopped_is_waited_for_only_while_he_is_the_leader(stage: Contro
     stage.run(story, old, new)
 
 
-def test_who_waits_for_another_answers_itself_once_it_leads(stage: ControllerChannelFixture) -> None:
+def test_request_to_former_leader_is_answered_locally_after_election(stage: ControllerChannelFixture) -> None:
     old = stage.add_remote(1)
     stage.local_controller.address = ("h", 1)
 
@@ -231,7 +231,7 @@ def test_who_waits_for_another_answers_itself_once_it_leads(stage: ControllerCha
     assert len(stage.local_controller.requests) == 2
 
 
-def test_a_leader_that_does_not_answer_is_hung_up_on_and_asked_anew(stage: ControllerChannelFixture) -> None:
+def test_unresponsive_leader_is_reconnected_after_timeout(stage: ControllerChannelFixture) -> None:
     there = stage.add_remote(1)
     stage.local_controller.address = ("h", 1)
 
@@ -249,7 +249,7 @@ def test_a_leader_that_does_not_answer_is_hung_up_on_and_asked_anew(stage: Contr
 
 
 @pytest.mark.parametrize("limit_s", [0.5, 4.5, 60.0])
-def test_nobody_is_looked_for_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
+def test_leader_lookup_times_out_with_request_timed_out(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
     stage = ControllerChannelFixture(monkeypatch, limit_s)
 
     async def story() -> None:
@@ -261,7 +261,9 @@ def test_nobody_is_looked_for_longer_than_the_limit(monkeypatch: pytest.MonkeyPa
     stage.run(story)
 
 
-def test_what_is_in_the_way_is_told_once(stage: ControllerChannelFixture, caplog: pytest.LogCaptureFixture) -> None:
+def test_connection_error_is_logged_once_per_address(
+    stage: ControllerChannelFixture, caplog: pytest.LogCaptureFixture
+) -> None:
     there = stage.add_remote(1)
     there.responses = [BrokerHeartbeatResponse()]
     stage.local_controller.address = ("h", 2)
@@ -280,7 +282,7 @@ def test_what_is_in_the_way_is_told_once(stage: ControllerChannelFixture, caplog
     assert len([r for r in caplog.records if "the controller at h:2" in r.getMessage()]) == 2
 
 
-def test_without_a_limit_the_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_without_timeout_waits_for_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = ControllerChannelFixture(monkeypatch, FOREVER_S)
     there = stage.add_remote(1)
     there.responses = [AlterPartitionResponse()]
@@ -295,7 +297,7 @@ def test_without_a_limit_the_leader_is_waited_for(monkeypatch: pytest.MonkeyPatc
     assert len(there.requests) == 1
 
 
-def test_a_controller_that_does_not_know_a_request_is_told_as_that(stage: ControllerChannelFixture) -> None:
+def test_unsupported_request_raises_unsupported_version(stage: ControllerChannelFixture) -> None:
     there = stage.add_remote(1)
     stage.local_controller.address = ("h", 1)
 
@@ -320,7 +322,7 @@ def test_a_controller_that_does_not_know_a_request_is_told_as_that(stage: Contro
         ("a name", bytes(4)),
     ],
 )
-def test_a_clients_request_travels_whole_with_who_and_where_it_is(
+def test_envelope_contains_request_principal_and_client_address(
     stage: ControllerChannelFixture, host: str, address: bytes
 ) -> None:
     there = stage.add_remote(1)
@@ -359,9 +361,7 @@ def code_row(code: ErrorCode) -> create_topics.CreateTopicsResponse:
     ],
     ids=["refused", "nothing", "another's answer", "torn", "unreadable"],
 )
-def test_what_is_wrong_with_an_envelope_is_not_the_clients(
-    stage: ControllerChannelFixture, answer: Any, told: Any
-) -> None:
+def test_envelope_error_is_mapped_for_client(stage: ControllerChannelFixture, answer: Any, told: Any) -> None:
     there = stage.add_remote(1)
     there.responses = [EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER), answer]
     stage.local_controller.address = ("h", 1)
@@ -378,7 +378,7 @@ def test_what_is_wrong_with_an_envelope_is_not_the_clients(
 
 
 @pytest.mark.behaviour("R-346")
-def test_where_no_envelopes_are_taken_the_client_is_told_of_an_error(stage: ControllerChannelFixture) -> None:
+def test_controller_without_envelope_api_returns_unknown_server_error(stage: ControllerChannelFixture) -> None:
     there = stage.add_remote(1)
     del there.versions[ApiKey.ENVELOPE]
     stage.local_controller.address = ("h", 1)
@@ -391,7 +391,7 @@ def test_where_no_envelopes_are_taken_the_client_is_told_of_an_error(stage: Cont
     assert there.requests == []
 
 
-def test_a_client_is_told_when_nobody_was_found_in_time(stage: ControllerChannelFixture) -> None:
+def test_forwarded_request_times_out_with_request_timed_out(stage: ControllerChannelFixture) -> None:
     async def story() -> None:
         answer = await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE)
         assert answer == code_row(ErrorCode.REQUEST_TIMED_OUT)

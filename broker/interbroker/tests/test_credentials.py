@@ -1,4 +1,4 @@
-"""Our own client at our own gate: nodes log in at each other with what their settings say."""
+"""Logins of nodes at each other with the credentials of their settings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 
 def at_the_gate(stage: DispatcherFixture, main: Any) -> None:
-    """Run something while a listener asks who comes."""
+    """Run a task while a listener requires authentication."""
     door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", keys)
     env: Any = stage.env
 
@@ -67,7 +67,7 @@ def at_the_gate(stage: DispatcherFixture, main: Any) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
-def test_who_knows_the_password_is_heard(stage: DispatcherFixture, mechanism: str) -> None:
+def test_correct_credentials_authenticate(stage: DispatcherFixture, mechanism: str) -> None:
     answers = []
 
     async def main(env: Any) -> None:
@@ -81,7 +81,7 @@ def test_who_knows_the_password_is_heard(stage: DispatcherFixture, mechanism: st
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256])
-def test_who_does_not_is_told_so_and_the_connection_ends(stage: DispatcherFixture, mechanism: str) -> None:
+def test_wrong_credentials_raise_and_close_the_connection(stage: DispatcherFixture, mechanism: str) -> None:
     async def main(env: Any) -> None:
         with pytest.raises(AuthenticationFailed) as refused:
             await open_channel(
@@ -93,7 +93,7 @@ def test_who_does_not_is_told_so_and_the_connection_ends(stage: DispatcherFixtur
     at_the_gate(stage, main)
 
 
-def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(stage: DispatcherFixture) -> None:
+def test_disabled_mechanism_error_lists_enabled_ones(stage: DispatcherFixture) -> None:
     async def main(env: Any) -> None:
         message = "GSSAPI is not enabled in the server: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 enabled"
         with pytest.raises(AuthenticationFailed, match=message):
@@ -102,7 +102,7 @@ def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(stage: Disp
     at_the_gate(stage, main)
 
 
-def test_a_standing_connection_logs_in_though_it_asks_for_no_versions(stage: DispatcherFixture) -> None:
+def test_node_connection_without_api_versions_authenticates(stage: DispatcherFixture) -> None:
     answers = []
 
     async def main(env: Any) -> None:
@@ -125,14 +125,14 @@ THREE = {
 
 
 @pytest.mark.behaviour("S-303")
-def test_brokers_and_controllers_are_reached_as_their_listeners_want() -> None:
+def test_inter_broker_and_controller_access_follow_their_listeners() -> None:
     config = NodeConfig({**THREE, credentials.INTER_BROKER_MECHANISM: "PLAIN"})
     assert credentials.inter_broker_access(config) == ConnectionSecurity(None, SaslLogin("PLAIN", "n", "n-secret"))
     assert credentials.controller_access(config) == NO_SECURITY
 
 
 @pytest.mark.behaviour("S-303")
-def test_a_node_that_could_not_log_in_elsewhere_does_not_start() -> None:
+def test_missing_inter_broker_credentials_are_reported_at_startup() -> None:
     # GSSAPI is the default
     assert [key for key, _ in credentials.find_credential_problems(NodeConfig(dict(THREE)))] == [
         credentials.INTER_BROKER_MECHANISM

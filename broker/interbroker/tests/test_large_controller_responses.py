@@ -1,4 +1,4 @@
-"""Long answers on their way between a broker and the controller: read, and looked through, in steps."""
+"""Long responses between a broker and the controller: decoded and scanned in steps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TimeSlice, "yield_now", count_pause)
 
 
-def test_a_broker_reads_what_a_client_is_answered_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forwarded_response_is_decoded_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = ControllerChannelFixture(monkeypatch)
     there = stage.add_remote(1)
     there.responses = [sealed_response(MADE, 5)]
@@ -65,7 +65,7 @@ def test_a_broker_reads_what_a_client_is_answered_in_steps(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
-def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that_it_is_none(code: ErrorCode) -> None:
+def test_envelope_response_is_scanned_for_not_controller_in_steps(code: ErrorCode) -> None:
     listener = ControllerListenerFixture()
     last = create_topics.CreatableTopicResult("last", error_code=code)
     listener.quorum.answer = create_topics.CreateTopicsResponse(topics=[*MADE.topics, last])
@@ -80,7 +80,7 @@ def test_a_controller_looks_in_steps_whether_the_answer_in_an_envelope_says_that
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
-def test_a_broker_looks_in_steps_whether_it_asked_the_controller(
+def test_controller_response_is_scanned_for_not_controller_in_steps(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
     stage = ControllerChannelFixture(monkeypatch)
@@ -93,7 +93,7 @@ def test_a_broker_looks_in_steps_whether_it_asked_the_controller(
 
     async def story() -> None:
         answer = await stage.channel.submit(AlterPartitionRequest(7))
-        assert len(answer.topics) == (code is ErrorCode.NONE)  # it was asked again
+        assert len(answer.topics) == (code is ErrorCode.NONE)  # the request was repeated
 
     stage.run(story, there)
     assert Pauses.count >= COUNT - 1
