@@ -1,4 +1,4 @@
-"""A broker's life: registration until it is taken in, heartbeats, what makes it come back, and how it goes."""
+"""Broker lifecycle: registration, heartbeats, re-registration, and controlled shutdown."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 ME = 5
 BEAT_S = 2.0
 SEEN_S = 0.001
-"""So long after a commit this node has applied it."""
+"""Delay between a commit and its application on this node."""
 
 
 class FakeLifecycleController:
-    """A controller with the rules that matter here, and this node's view of what it commits."""
+    """Controller with the relevant rules, and this node's view of its commits."""
 
     def __init__(self, *, delay_s: float = SEEN_S, **values: str) -> None:
         self.env: Any = VirtualEnv()
@@ -71,7 +71,7 @@ class FakeLifecycleController:
         self.storage.cordoned_ids = [b"b" * 16, b"a" * 16][: len(named)]
         return before != named
 
-    # what the applier is to it
+    # part of the metadata publisher
 
     @property
     def offset(self) -> int:
@@ -80,10 +80,10 @@ class FakeLifecycleController:
     async def wait_applied(self) -> None:
         await trio.lowlevel.checkpoint()
 
-    # what the controller is to it
+    # part of the controller
 
     def commit(self, broker_id: int = ME, **fields: Any) -> None:
-        """A broker's record becomes as said (with no fields: it is forgotten), and is seen here a little later."""
+        """Commit a broker's record (removed when there are no fields); this node applies it a little later."""
         brokers = dict(self.truth.brokers)
         if fields:
             brokers[broker_id] = changed(brokers.get(broker_id, RegisterBrokerRecord(broker_id)), **fields)
@@ -134,7 +134,7 @@ class FakeLifecycleController:
         return BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=self.truth.brokers[ME].fenced)
 
     def play(self, story: Callable[[], Awaitable[None]], *, keeps: bool = True) -> None:
-        """Register, keep the lease, and the story beside it."""
+        """Register, send heartbeats, and run the scenario beside them."""
 
         async def main() -> None:
             async with trio.open_nursery() as self.nursery:
@@ -162,7 +162,7 @@ async def at_once() -> None:
 
 
 @pytest.mark.behaviour("R-280")
-def test_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None:
+def test_registration_contains_endpoints_directories_and_features() -> None:
     house = FakeLifecycleController(broker_rack="r")
     house.play(at_once)
     (request,) = house.registrations
@@ -183,11 +183,11 @@ def test_a_broker_says_who_it_is_where_it_listens_and_what_it_can() -> None:
         ({}, -1, -1),
         ({ME: 17, 6: 18}, 33, 33),
         ({ME: 17, 6: 18}, -1, -1),
-        ({ME: 17}, -1, 17),  # nobody else could lead what it led
+        ({ME: 17}, -1, 17),  # no other broker could lead its partitions
         ({6: 18}, -1, -1),
     ],
 )
-def test_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
+def test_registration_previous_epoch_comes_from_clean_shutdown_files(
     brokers: dict[int, int], clean_epoch: int, told: int
 ) -> None:
     house = FakeLifecycleController()
@@ -208,7 +208,7 @@ def test_the_former_epoch_is_what_the_marks_of_a_clean_stop_say(
         [ErrorCode.INVALID_REGISTRATION, ProtocolError(ErrorCode.UNSUPPORTED_VERSION)],
     ],
 )
-def test_it_registers_until_it_is_taken_in_as_the_same_process(refusals: list[Any]) -> None:
+def test_refused_registration_is_retried_with_same_incarnation_id(refusals: list[Any]) -> None:
     house = FakeLifecycleController()
     house.refusals = list(refusals)
     house.play(at_once)
@@ -218,7 +218,7 @@ def test_it_registers_until_it_is_taken_in_as_the_same_process(refusals: list[An
     assert house.led == [41]
 
 
-def test_who_is_not_taken_in_for_a_minute_gives_up_with_the_reason() -> None:
+def test_registration_refused_for_a_minute_raises_registration_rejected() -> None:
     house = FakeLifecycleController()
     house.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
 
@@ -234,7 +234,7 @@ def test_who_is_not_taken_in_for_a_minute_gives_up_with_the_reason() -> None:
 
 
 @pytest.mark.behaviour("R-278")
-def test_it_wants_to_be_fenced_until_it_has_applied_its_own_registration() -> None:
+def test_heartbeats_want_fence_until_registration_is_applied() -> None:
     house = FakeLifecycleController(delay_s=0.035)
     house.play(at_once)
     beats = house.beats
@@ -245,7 +245,7 @@ def test_it_wants_to_be_fenced_until_it_has_applied_its_own_registration() -> No
     assert second - first == pytest.approx(CATCH_UP_INTERVAL_S)
 
 
-def test_it_leads_under_its_epoch_only_once_it_has_seen_that_it_may() -> None:
+def test_registration_completes_when_unfencing_is_applied() -> None:
     house = FakeLifecycleController(delay_s=0.5)
 
     async def story() -> None:
@@ -254,8 +254,8 @@ def test_it_leads_under_its_epoch_only_once_it_has_seen_that_it_may() -> None:
     house.play(story)
 
 
-def test_a_node_alone_registers_and_is_unfenced_without_waiting() -> None:
-    """Its own controller has published what it answers."""
+def test_standalone_node_is_unfenced_without_waiting() -> None:
+    """Its own controller has published the result that it returns."""
     house = FakeLifecycleController(delay_s=0)
 
     async def story() -> None:
@@ -266,7 +266,7 @@ def test_a_node_alone_registers_and_is_unfenced_without_waiting() -> None:
 
 
 @pytest.mark.behaviour("R-278")
-def test_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
+def test_heartbeat_every_two_seconds_contains_applied_offset() -> None:
     house = FakeLifecycleController()
 
     async def story() -> None:
@@ -282,7 +282,7 @@ def test_a_heartbeat_every_two_seconds_names_what_is_applied() -> None:
     house.play(story)
 
 
-def test_a_broker_that_was_fenced_while_it_slept_is_unfenced_by_its_next_heartbeat() -> None:
+def test_fenced_broker_is_unfenced_by_its_next_heartbeat() -> None:
     house = FakeLifecycleController()
 
     async def story() -> None:
@@ -294,7 +294,7 @@ def test_a_broker_that_was_fenced_while_it_slept_is_unfenced_by_its_next_heartbe
     house.play(story)
 
 
-def test_a_heartbeat_that_is_not_answered_is_followed_by_another() -> None:
+def test_failed_heartbeat_is_followed_by_another() -> None:
     house = FakeLifecycleController()
 
     async def story() -> None:
@@ -307,7 +307,7 @@ def test_a_heartbeat_that_is_not_answered_is_followed_by_another() -> None:
     house.play(story)
 
 
-def test_a_broker_that_was_forgotten_comes_back_at_once_under_a_new_epoch() -> None:
+def test_unregistered_broker_registers_at_once_with_new_epoch() -> None:
     house = FakeLifecycleController()
 
     async def story() -> None:
@@ -323,7 +323,7 @@ def test_a_broker_that_was_forgotten_comes_back_at_once_under_a_new_epoch() -> N
     house.play(story)
 
 
-def test_what_happens_to_others_is_no_reason_to_speak_but_their_leaving_is() -> None:
+def test_shutdown_of_another_broker_triggers_heartbeat() -> None:
     house = FakeLifecycleController()
 
     async def story() -> None:
@@ -339,7 +339,7 @@ def test_what_happens_to_others_is_no_reason_to_speak_but_their_leaving_is() -> 
 
 
 @pytest.mark.parametrize(("waits", "beats"), [(0, 1), (1, 2), (4, 5)])
-def test_it_says_goodbye_until_it_may_go(waits: int, beats: int) -> None:
+def test_controlled_shutdown_sends_heartbeats_until_allowed(waits: int, beats: int) -> None:
     house = FakeLifecycleController()
     house.waits_for_others = waits
 
@@ -350,12 +350,12 @@ def test_it_says_goodbye_until_it_may_go(waits: int, beats: int) -> None:
         assert [b.want_shut_down for b in house.beats] == [True] * beats
         assert trio.current_time() - began == pytest.approx(max(0, beats - 2) * 0.05, abs=0.01)
         await trio.sleep(3 * BEAT_S)
-        assert len(house.beats) == beats  # who has gone says nothing more
+        assert len(house.beats) == beats  # no heartbeat follows the shutdown
 
     house.play(story)
 
 
-def test_where_nobody_answers_any_more_nobody_is_waited_for() -> None:
+def test_controlled_shutdown_without_controller_times_out() -> None:
     """All nodes are stopped at once: the last ones have no quorum."""
     house = FakeLifecycleController()
 
@@ -370,7 +370,7 @@ def test_where_nobody_answers_any_more_nobody_is_waited_for() -> None:
     house.play(story)
 
 
-def test_a_goodbye_ends_even_if_others_never_let_it_go() -> None:
+def test_controlled_shutdown_ends_at_its_timeout() -> None:
     house = FakeLifecycleController()
     house.waits_for_others = 10**9
 
@@ -382,7 +382,7 @@ def test_a_goodbye_ends_even_if_others_never_let_it_go() -> None:
     house.play(story)
 
 
-def test_who_never_registered_has_nobody_to_say_goodbye_to() -> None:
+def test_controlled_shutdown_before_registration_sends_no_request() -> None:
     house = FakeLifecycleController()
 
     async def story() -> None:

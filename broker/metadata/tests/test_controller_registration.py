@@ -1,4 +1,4 @@
-"""A controller registers until the log knows this process of it (R-282)."""
+"""Registration of a controller until the metadata contains this process (R-282)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEW = {"metadata.version": 30}
 
 
 class FakeActiveController:
-    """The active controller: refuses so often, then takes it."""
+    """Active controller that refuses a number of requests, then accepts."""
 
     def __init__(self, refusals: list[Any]) -> None:
         self.asked: list[tuple[float, ControllerRegistrationRequest]] = []
@@ -50,7 +50,7 @@ def image(incarnation: bytes | None, features: dict[str, int] = NEW) -> Metadata
 def told(
     news: list[tuple[MetadataImage, MetadataDelta]], refusals: list[Any] | None = None, for_s: float = 1000.0
 ) -> FakeActiveController:
-    """What is asked of the active controller as news come, one every second."""
+    """Return the controller after these metadata changes, one every second."""
     active = FakeActiveController(refusals or [])
     env: Any = VirtualEnv()
     registration = ControllerRegistration(
@@ -89,17 +89,17 @@ FEATURES, OWN, OTHERS = (
         ([(image(OTHER), OWN)], 1),
         ([(image(None), OTHERS)], 0),
         ([(image(None), FEATURES), (image(MINE), OWN)], 1),
-        ([(image(MINE), FEATURES), (image(None), OWN)], 2 - 1),  # somebody removed it
+        ([(image(MINE), FEATURES), (image(None), OWN)], 2 - 1),  # the registration was removed
         ([(image(None), FEATURES), (image(MINE), OWN), (image(OTHER), OWN)], 2),
     ],
 )
-def test_it_registers_once_for_each_time_the_log_lacks_this_process(
+def test_controller_registers_whenever_metadata_lacks_it(
     news: list[tuple[MetadataImage, MetadataDelta]], asked: int
 ) -> None:
     assert len(told(news).asked) == asked
 
 
-def test_it_says_who_it_is_where_it_listens_and_what_it_can() -> None:
+def test_controller_registration_contains_endpoints_and_features() -> None:
     ((_, request),) = told([(image(None), FEATURES)]).asked
     assert (request.controller_id, request.incarnation_id, request.zk_migration_ready) == (ME, MINE, False)
     assert request.listeners == [Listener("C", "h", 9, 0), Listener("D", "i", 8, 0)]
@@ -107,7 +107,7 @@ def test_it_says_who_it_is_where_it_listens_and_what_it_can() -> None:
     assert features == SUPPORTED_FEATURES
 
 
-def test_a_refusal_is_waited_out_longer_each_time_up_to_two_minutes() -> None:
+def test_refused_controller_registration_backs_off_up_to_two_minutes() -> None:
     refusals: list[Any] = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), *[ErrorCode.NOT_CONTROLLER] * 12]
     active = told([(image(None), FEATURES)], refusals)
     times = [at for at, _ in active.asked]

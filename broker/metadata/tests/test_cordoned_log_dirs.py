@@ -1,4 +1,4 @@
-"""What a broker tells the controller of directories that are to get no new partitions (KIP-1066)."""
+"""Cordoned log directories in heartbeats to the controller (KIP-1066)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.jobs.job import run_to_end
 
 
 @pytest.mark.parametrize(("level", "told"), [(30, [[b"a" * 16, b"b" * 16], []]), (29, [None, None])])
-def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(level: int, told: list[Any]) -> None:
+def test_cordoned_log_dirs_are_sent_at_once_until_applied(level: int, told: list[Any]) -> None:
     house = FakeLifecycleController()
 
     def set_to(value: str | None) -> None:
@@ -29,7 +29,7 @@ def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(leve
         house.said.clear()
         for value, expected in zip(("xx", None), told, strict=True):
             set_to(value)
-            house.commit(rack="r")  # some change of the metadata
+            house.commit(rack="r")  # an unrelated metadata change
             await trio.sleep(SEEN_S + 0.01)
             assert house.beats.pop().cordoned_log_dirs == expected
             assert trio.current_time() - house.said[-1][0] < 0.02, "at once"
@@ -41,7 +41,7 @@ def test_cordoned_directories_are_told_at_once_and_when_they_are_so_no_more(leve
     house.play(story)
 
 
-def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
+def test_cordoned_log_dirs_unset_are_not_sent() -> None:
     house = FakeLifecycleController()
 
     async def story() -> None:
@@ -52,7 +52,7 @@ def test_who_never_cordoned_anything_says_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize(("level", "told"), [(30, True), (29, False)])
-def test_a_directory_is_described_as_cordoned_only_where_the_level_knows_it(level: int, told: bool) -> None:
+def test_describe_log_dirs_is_cordoned_depends_on_metadata_version(level: int, told: bool) -> None:
     disk = SimpleNamespace(usage=lambda path: (2, 1))
     directory = SimpleNamespace(path="/a", full_path="/a", disk=disk, logs={})
     storage = SimpleNamespace(offline=(), is_cordoned=lambda d: d is directory)

@@ -1,4 +1,4 @@
-"""The small parts around the metadata: what clients are told, life as a broker, topics on the way, producer ids."""
+"""Components around the metadata: advertised endpoints, automatic topic creation, and producer ids."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def play(story: Callable[[], Awaitable[None]]) -> None:
     trio.run(story, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-# ------------------------------------------------------------------ where clients reach the brokers
+# ------------------------------------------------------------------ advertised endpoints
 
 
 def broker(number: int, *ends: BrokerEndpoint, **more: Any) -> RegisterBrokerRecord:
@@ -65,12 +65,12 @@ OTHERS = {
         ({1: broker(1, in_controlled_shutdown=True)}, {}, False, []),
         ({1: broker(1, in_controlled_shutdown=True)}, {}, True, [(1, "dialled", 5, None)]),
         ({1: broker(1)}, {"listeners": "PLAINTEXT://here.org:1"}, False, [(1, "here.org", 5, None)]),
-        ({2: broker(2)}, {}, False, []),  # it has no listener that clients of this one could use
+        ({2: broker(2)}, {}, False, []),  # it has no listener of this name
         ({2: broker(2, end("CONTROLLER", "no", 0))}, {}, False, []),
         ({}, {}, True, []),
     ],
 )
-def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
+def test_endpoints_are_those_of_reachable_brokers_in_order(
     brokers: dict[int, RegisterBrokerRecord], values: dict[str, str], expected: list[Any], *, fenced: bool
 ) -> None:
     config = NodeConfig(values, node_id=NODE_ID)
@@ -82,7 +82,7 @@ def test_clients_are_told_of_brokers_that_can_be_reached_in_order(
         assert cache.endpoints(DIALLED) == expected
 
 
-def test_each_listener_tells_the_addresses_of_its_own_name() -> None:
+def test_endpoints_are_those_of_the_listener_name() -> None:
     values = {"advertised.listeners": "INSIDE://told-inside:7,OUTSIDE://told-outside:8"}
     values |= {
         "listeners": "INSIDE://:1,OUTSIDE://:2",
@@ -96,11 +96,11 @@ def test_each_listener_tells_the_addresses_of_its_own_name() -> None:
         assert [x[1] for x in ends] == [f"told-{name.lower()}", f"two-{name.lower()}"]
 
 
-# ------------------------------------------------------------------ topics made on the way
+# ------------------------------------------------------------------ automatic topic creation
 
 
 class FakeTopicCreator:
-    """A controller that answers creations once it may."""
+    """Controller that answers topic creations when it is released."""
 
     def __init__(self, answer: Any = None) -> None:
         self.asked: list[tuple[Any, int]] = []
@@ -139,7 +139,7 @@ def with_admin(
     return settled
 
 
-def test_an_answer_waits_until_this_node_is_as_it_says() -> None:
+def test_forwarded_response_waits_until_metadata_is_applied() -> None:
     controller = FakeTopicCreator("answer")
     controller.may.set()
 
@@ -150,7 +150,7 @@ def test_an_answer_waits_until_this_node_is_as_it_says() -> None:
     assert controller.asked == [("request", "who asks")]
 
 
-def test_a_topic_is_created_once_however_often_it_is_asked_for_and_again_when_that_is_over() -> None:
+def test_auto_create_sends_one_request_per_topic_at_a_time() -> None:
     controller = FakeTopicCreator()
 
     async def story(admin: ControllerForwarder) -> None:
@@ -167,7 +167,7 @@ def test_a_topic_is_created_once_however_often_it_is_asked_for_and_again_when_th
     assert sorted(name for name, _, _ in created(controller)) == ["a", "a", "b"]
 
 
-def test_the_metadata_logs_name_is_not_asked_for() -> None:
+def test_auto_create_ignores_metadata_topic() -> None:
     controller = FakeTopicCreator()
     controller.may.set()
 
@@ -179,7 +179,7 @@ def test_the_metadata_logs_name_is_not_asked_for() -> None:
     assert created(controller) == [("a", -1, -1)]
 
 
-def test_the_offsets_topic_is_made_as_its_settings_say() -> None:
+def test_auto_create_of_offsets_topic_uses_its_settings() -> None:
     controller = FakeTopicCreator()
     controller.may.set()
 
@@ -192,7 +192,7 @@ def test_the_offsets_topic_is_made_as_its_settings_say() -> None:
     assert settings == {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": "99"}
 
 
-def test_no_more_than_so_many_topics_are_on_their_way() -> None:
+def test_auto_create_limits_topics_in_creation() -> None:
     controller = FakeTopicCreator()
 
     async def story(admin: ControllerForwarder) -> None:
@@ -209,9 +209,7 @@ def test_no_more_than_so_many_topics_are_on_their_way() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR])
-def test_a_topic_that_cannot_be_made_is_told_and_may_be_asked_for_again(
-    code: ErrorCode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_auto_create_failure_is_logged_and_may_be_retried(code: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
     controller = FakeTopicCreator(
         create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a", error_code=code)])
     )
@@ -230,7 +228,7 @@ def test_a_topic_that_cannot_be_made_is_told_and_may_be_asked_for_again(
     assert len(warned) == (2 if code else 0)
 
 
-def test_auto_topic_creation_that_another_broker_won_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_auto_create_of_existing_topic_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     row = create_topics.CreatableTopicResult(
         "a", error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message="Topic 'a' already exists."
     )
@@ -249,7 +247,7 @@ def test_auto_topic_creation_that_another_broker_won_is_no_warning(caplog: pytes
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), ProtocolError(ErrorCode.REQUEST_TIMED_OUT)], ids=repr)
-def test_no_answer_is_nothing_to_who_waits_for_a_topic(error: Exception) -> None:
+def test_auto_create_without_response_is_ignored(error: Exception) -> None:
     controller = FakeTopicCreator(error)
     controller.may.set()
 
@@ -264,7 +262,7 @@ def test_no_answer_is_nothing_to_who_waits_for_a_topic(error: Exception) -> None
 
 
 class FakeIdBlockController:
-    """Hands out blocks of three from 1,000 on, or refuses."""
+    """Assigns blocks of three from 1,000 on, or refuses."""
 
     def __init__(self) -> None:
         self.asked: list[AllocateProducerIdsRequest] = []
@@ -280,7 +278,7 @@ class FakeIdBlockController:
         return AllocateProducerIdsResponse(producer_id_start=997 + 3 * len(self.asked), producer_id_len=3)
 
 
-def test_ids_come_one_by_one_from_blocks_that_are_asked_for_when_they_are_used_up() -> None:
+def test_producer_ids_come_from_consecutive_blocks() -> None:
     blocks = FakeIdBlockController()
     ids = ProducerIdManager(blocks, 5, lambda work: None)
     found: list[int] = []
@@ -306,8 +304,8 @@ def test_ids_come_one_by_one_from_blocks_that_are_asked_for_when_they_are_used_u
 @pytest.mark.parametrize(
     "refusal", [ErrorCode.STALE_BROKER_EPOCH, ProtocolError(ErrorCode.NOT_CONTROLLER)], ids=["answer", "raised"]
 )
-def test_without_a_block_the_client_is_told_to_ask_again(refusal: ErrorCode | ProtocolError) -> None:
-    """A broker that was unregistered a moment ago is given no ids: that must not end it."""
+def test_producer_id_without_block_returns_coordinator_load_in_progress(refusal: ErrorCode | ProtocolError) -> None:
+    """A broker that was unregistered a moment ago gets no ids: that must not end it."""
     blocks = FakeIdBlockController()
     ids = ProducerIdManager(blocks, 5, lambda work: None)
 
@@ -324,17 +322,17 @@ def test_without_a_block_the_client_is_told_to_ask_again(refusal: ErrorCode | Pr
     play(story)
 
 
-# ------------------------------------------------------------------ how long is waited, how much is told at once
+# ------------------------------------------------------------------ waits and limits
 
 
 @pytest.mark.parametrize(("count", "waits"), [(MAX_AWAITED_PARTITIONS, True), (MAX_AWAITED_PARTITIONS + 1, False)])
-def test_an_answer_waits_for_few_partitions_a_second_and_for_many_not_at_all(count: int, *, waits: bool) -> None:
+def test_wait_created_applies_only_to_few_partitions(count: int, *, waits: bool) -> None:
     ground = BrokerStorageFixture()
     assert (MAX_AWAITED_PARTITIONS, CREATION_WAIT_S) == (128, 1.0)
     waited: list[float] = []
 
     async def story() -> None:
-        ground.break_disk("/a/", 24)  # too many open files: it is tried again and again
+        ground.break_disk("/a/", 24)  # too many open files: the creation is retried
         ground.commit_topics(led_topic("t", count))
         began = trio.current_time()
         await ground.publisher.wait_applied_and_created()
@@ -345,7 +343,7 @@ def test_an_answer_waits_for_few_partitions_a_second_and_for_many_not_at_all(cou
     assert waits or waited[0] < 0.1
 
 
-def test_no_more_rows_are_told_at_once_than_a_controller_takes() -> None:
+def test_assign_replicas_to_dirs_rows_per_request_are_limited() -> None:
     ground = BrokerStorageFixture("/a,/b")
     told: list[int] = []
 
@@ -372,7 +370,7 @@ def test_no_more_rows_are_told_at_once_than_a_controller_takes() -> None:
     assert RETRY_S == 1.0
 
 
-def test_rows_are_told_by_directory_and_topic() -> None:
+def test_assign_replicas_to_dirs_groups_by_directory_and_topic() -> None:
     a, b, t, u = (bytes([n]) * 16 for n in range(4))
     request = build_assignment_request(NODE_ID, 7, {(t, 0): a, (t, 1): b, (u, 5): a, (t, 2): a})
     assert (request.broker_id, request.broker_epoch) == (NODE_ID, 7)

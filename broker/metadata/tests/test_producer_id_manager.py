@@ -1,4 +1,4 @@
-"""Blocks of producer ids: when the next one is asked for, and what is said where there is none (KIP-730)."""
+"""Blocks of producer ids: prefetch of the next one, and errors without one (KIP-730)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK = 1000
 
 
 class ProducerIdsFixture:
-    """A node whose controller gives out blocks of 1,000, and can be made to refuse."""
+    """Node with a controller that assigns blocks of 1,000 or refuses."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -40,14 +40,14 @@ class ProducerIdsFixture:
             await self.beside.pop(0)()
 
     async def used(self, count: int) -> int:
-        """So many ids are taken; the last of them."""
+        """Take a number of ids; return the last."""
         last = -1
         for _ in range(count):
             last = await self.ids.generate()
         return last
 
 
-def test_the_next_block_is_asked_for_with_the_900th_id_and_used_behind_the_first() -> None:
+def test_next_block_is_requested_at_90_percent_and_used_afterwards() -> None:
     node = ProducerIdsFixture()
 
     async def story() -> None:
@@ -71,7 +71,7 @@ def test_the_next_block_is_asked_for_with_the_900th_id_and_used_behind_the_first
     run_virtual(story)
 
 
-def test_where_nobody_gave_one_in_time_who_takes_the_next_id_waits_for_it() -> None:
+def test_generate_waits_for_next_block_when_none_is_left() -> None:
     node = ProducerIdsFixture()
     node.takes_s = 3
 
@@ -87,7 +87,7 @@ def test_where_nobody_gave_one_in_time_who_takes_the_next_id_waits_for_it() -> N
     run_virtual(story)
 
 
-def test_two_who_wait_ask_once() -> None:
+def test_concurrent_generate_calls_share_one_request() -> None:
     node = ProducerIdsFixture()
     node.takes_s = 1
     got: list[int] = []
@@ -104,7 +104,7 @@ def test_two_who_wait_ask_once() -> None:
     run_virtual(story)
 
 
-def test_all_who_wait_for_a_controller_that_gives_none_hear_so_at_once() -> None:
+def test_concurrent_generate_calls_fail_together() -> None:
     node = ProducerIdsFixture()
     node.takes_s = 30
     node.refuses = ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
@@ -128,7 +128,7 @@ def test_all_who_wait_for_a_controller_that_gives_none_hear_so_at_once() -> None
 
 
 @pytest.mark.parametrize("refusal", [ProtocolError(ErrorCode.NOT_CONTROLLER), ErrorCode.STALE_BROKER_EPOCH.value])
-def test_without_a_block_the_client_is_to_ask_again(refusal: Exception | int) -> None:
+def test_generate_without_block_raises_coordinator_load_in_progress(refusal: Exception | int) -> None:
     node = ProducerIdsFixture()
     node.refuses = refusal
 
@@ -148,7 +148,7 @@ def test_without_a_block_the_client_is_to_ask_again(refusal: Exception | int) ->
     run_virtual(story)
 
 
-def test_who_cannot_wait_has_a_block_asked_for() -> None:
+def test_try_generate_without_block_requests_one() -> None:
     node = ProducerIdsFixture()
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""From a delta to steps, as a table: what changed in the metadata, and what this node must do about it."""
+"""Table of metadata deltas and the steps that this node takes for them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def of(old: TopicImage | None, new: TopicImage | None, *numbers: int) -> Metadat
     return MetadataDelta({some.name: TopicDelta(old, new, frozenset(numbers))})
 
 
-# What it shows: the delta, what is open here, the steps.
+# Columns: the delta, the open partitions, the steps.
 ROWS: dict[str, tuple[MetadataDelta, dict[TopicPartition, bytes], list[PartitionAction]]] = {
     "a new topic's own partitions are made, in order": (
         of(None, topic("t", X, MINE, THEIRS, BOTH), 2, 1, 0),
@@ -134,7 +134,7 @@ ROWS: dict[str, tuple[MetadataDelta, dict[TopicPartition, bytes], list[Partition
 
 
 @pytest.mark.parametrize("row", list(ROWS))
-def test_a_delta_becomes_steps(row: str) -> None:
+def test_plan_actions_of_delta_returns_steps(row: str) -> None:
     delta, hosted, expected = ROWS[row]
     there = dict(hosted)
     found = []

@@ -1,4 +1,4 @@
-"""Publications are applied in order and in slices; handlers see an image once this node is as it says."""
+"""Publication of metadata: in order, in slices, and visible to handlers when applied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerH
 from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 
-def test_an_image_is_seen_when_it_is_applied_and_followers_hear_of_each_in_order() -> None:
+def test_image_is_visible_when_applied_and_subscribers_are_called_in_order() -> None:
     ground = BrokerStorageFixture()
     heard: list[tuple[int, bool]] = []
     ground.publisher.subscribe(
@@ -32,13 +32,13 @@ def test_an_image_is_seen_when_it_is_applied_and_followers_hear_of_each_in_order
         assert ground.publisher.offset == -1
         await ground.publisher.wait_applied()
         assert ground.publisher.offset == 2
-        await ground.publisher.wait_applied()  # nothing is left: nobody waits
+        await ground.publisher.wait_applied()  # no publication is left: the call returns at once
 
     ground.run(story)
     assert heard == [(0, True), (1, True), (2, True)]
 
 
-def test_a_few_partitions_are_waited_for_and_many_are_not() -> None:
+def test_wait_applied_and_created_waits_only_for_few_partitions() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -53,7 +53,7 @@ def test_a_few_partitions_are_waited_for_and_many_are_not() -> None:
     ground.run(story)
 
 
-def test_what_nobody_can_make_is_not_waited_for_for_ever() -> None:
+def test_wait_applied_and_created_times_out_when_creation_fails() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -65,7 +65,7 @@ def test_what_nobody_can_make_is_not_waited_for_for_ever() -> None:
     ground.run(story)
 
 
-def test_an_open_partition_follows_its_leader_and_is_removed_with_its_topic() -> None:
+def test_hosted_partition_follows_leader_and_is_removed_with_topic() -> None:
     ground = BrokerStorageFixture()
     resigned: list[tuple[str, int]] = []
     ground.replica_manager.on_resigned.append(lambda r: resigned.append((r.topic, r.partition)))
@@ -98,7 +98,7 @@ def test_an_open_partition_follows_its_leader_and_is_removed_with_its_topic() ->
     assert len(ground.scheduled_deletes) == 2
 
 
-def test_what_is_not_open_yet_is_told_as_not_led_here() -> None:
+def test_partition_not_yet_created_returns_not_leader_or_follower() -> None:
     ground = BrokerStorageFixture()
 
     async def story() -> None:
@@ -113,7 +113,7 @@ def test_what_is_not_open_yet_is_told_as_not_led_here() -> None:
     ground.run(story)
 
 
-def test_settings_reach_only_the_logs_they_are_about() -> None:
+def test_config_change_reaches_only_the_affected_logs() -> None:
     ground = BrokerStorageFixture()
 
     def retention(name: str) -> int:
@@ -146,7 +146,7 @@ def test_settings_reach_only_the_logs_they_are_about() -> None:
     ground.run(story)
 
 
-def test_a_large_publication_lets_others_run_in_between() -> None:
+def test_large_publication_yields_to_event_loop() -> None:
     ground = BrokerStorageFixture()
     turns = [0]
     clock = [0.0]
@@ -173,7 +173,7 @@ def test_a_large_publication_lets_others_run_in_between() -> None:
     assert turns[0] >= 45
 
 
-def test_an_error_while_applying_ends_the_node() -> None:
+def test_exception_while_applying_ends_the_node() -> None:
     ground = BrokerStorageFixture()
 
     def broken(image: MetadataImage, delta: MetadataDelta) -> None:
@@ -191,7 +191,7 @@ def test_an_error_while_applying_ends_the_node() -> None:
 
 
 class FakeAssignmentController:
-    """Takes what it is told; refuses so often first."""
+    """Accepts requests after refusing a number of them."""
 
     def __init__(self, refuses: int = 0) -> None:
         self.told: list[Any] = []
@@ -217,7 +217,7 @@ def registered(ground: BrokerStorageFixture) -> None:
 
 
 @pytest.mark.parametrize("refuses", [0, 2])
-def test_places_and_lost_directories_are_told_together_and_again_until_they_are_heard(refuses: int) -> None:
+def test_directory_assignments_and_offline_directories_are_retried(refuses: int) -> None:
     ground = BrokerStorageFixture("/a,/b")
     controller = FakeAssignmentController(refuses)
     directories = DirectoryAssignments(ground.env, NODE_ID, controller, ground.cache, ground.log_dirs)
@@ -227,7 +227,7 @@ def test_places_and_lost_directories_are_told_together_and_again_until_they_are_
             nursery.start_soon(directories.run)
             directories.assign(b"t" * 16, 0, b"d" * 16)
             await trio.sleep(RETRY_S / 2)
-            assert controller.told == []  # nobody knows this broker yet
+            assert controller.told == []  # this broker is not registered yet
             registered(ground)
             directories.assign(b"t" * 16, 0, b"e" * 16)
             directories.assign(b"t" * 16, 1, b"e" * 16)
@@ -245,7 +245,7 @@ def test_places_and_lost_directories_are_told_together_and_again_until_they_are_
     ]
 
 
-def test_a_place_is_told_once() -> None:
+def test_directory_assignment_is_sent_once() -> None:
     ground = BrokerStorageFixture()
     controller = FakeAssignmentController()
     directories = DirectoryAssignments(ground.env, NODE_ID, controller, ground.cache, ground.log_dirs)

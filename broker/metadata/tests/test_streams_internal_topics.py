@@ -1,4 +1,4 @@
-"""Topics a streams application needs (C-241): asked for once, and left alone for a while where that failed."""
+"""Internal topics of a streams application (C-241): requested once, and not repeated for a while after a failure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResu
 
 
 class FakeTopicController:
-    """Answers CreateTopics as the test says; what was begun is run when the test says."""
+    """Answers CreateTopics as a test says; started tasks run when the test says."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -42,8 +42,7 @@ class FakeTopicController:
         run_virtual(all_of_them)
 
 
-def test_a_topic_is_asked_for_once_at_a_time() -> None:
-    """241."""
+def test_internal_topic_is_requested_once_at_a_time() -> None:
     controller = FakeTopicController()
     controller.create("a", "b")
     controller.create("b", "c")
@@ -54,8 +53,7 @@ def test_a_topic_is_asked_for_once_at_a_time() -> None:
     assert controller.asked[-1] == ["a"], "it may be asked for again once that has ended"
 
 
-def test_a_topic_that_failed_is_left_alone_for_a_while() -> None:
-    """241."""
+def test_failed_internal_topic_is_not_requested_for_a_while() -> None:
     controller = FakeTopicController()
     controller.errors = {"a": (E.POLICY_VIOLATION, "not that"), "b": (E.INVALID_CONFIG, None)}
     controller.create("a", "b", "c")
@@ -71,7 +69,7 @@ def test_a_topic_that_failed_is_left_alone_for_a_while() -> None:
     assert controller.asked[-1] == ["a"]
 
 
-def test_a_controller_that_does_not_answer_is_a_failure_of_all() -> None:
+def test_controller_error_is_a_failure_of_all_topics() -> None:
     controller = FakeTopicController()
     controller.raises = ProtocolError(E.REQUEST_TIMED_OUT)
     controller.create("a", "b")
@@ -83,7 +81,7 @@ def test_a_controller_that_does_not_answer_is_a_failure_of_all() -> None:
     assert controller.topics.failure("c") is None
 
 
-def test_only_so_many_failures_are_remembered() -> None:
+def test_stored_failures_are_bounded() -> None:
     controller = FakeTopicController()
     names = [f"t{number}" for number in range(MAX_FAILURES + 1)]
     controller.errors = dict.fromkeys(names, (E.INVALID_CONFIG, "no"))
