@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227, KIP-516): each test is a rule of ``FetchSession.java``."""
+"""Fetch sessions (KIP-227, KIP-516), by the rules of ``FetchSession.java``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SessionConsumer:
         return run_steps(self.sessions.new_context(self.stage.hosted.image.topic_names, version, what, context))
 
     def answer(self, what: fetch.FetchRequest, version: int = 13, **news: Any) -> fetch.FetchResponse:
-        """Ask, and answer every partition with ``news``."""
+        """Send a request, and answer every partition with ``news``."""
         context = self.ask(what, version)
         assert not isinstance(context, fetch.FetchResponse), context.error_code
         rows = [
@@ -82,28 +82,28 @@ def shown(response: fetch.FetchResponse) -> list[tuple[str, int]]:
     return [(t.topic, p.partition_index) for t in response.responses for p in t.partitions]
 
 
-def test_a_full_fetch_opens_a_session_and_the_next_ones_need_not_name_anything(reader: SessionConsumer) -> None:
+def test_full_fetch_opens_session_for_incremental_fetches(reader: SessionConsumer) -> None:
     first = reader.answer(request(wanted={"a": (0, 1), "b": (0,)}))
     assert first.session_id != 0
     assert shown(first) == [("a", 0), ("a", 1), ("b", 0)]
     assert reader.names(request(first.session_id, 1)) == [("a", 0), ("a", 1), ("b", 0)]
 
 
-def test_a_final_epoch_opens_none_and_ends_the_one_it_names(reader: SessionConsumer) -> None:
+def test_final_epoch_closes_session_and_opens_none(reader: SessionConsumer) -> None:
     first = reader.answer(request(wanted={"a": (0,)}))
     last = reader.answer(request(first.session_id, -1, {"a": (0,)}))
     assert (last.session_id, len(reader.sessions)) == (0, 0)
     assert reader.ask(request(first.session_id, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_epoch_0_with_an_id_replaces_that_session(reader: SessionConsumer) -> None:
+def test_epoch_0_with_session_id_replaces_that_session(reader: SessionConsumer) -> None:
     first = reader.answer(request(wanted={"a": (0,)}))
     second = reader.answer(request(first.session_id, 0, {"b": (0,)}))
     assert len(reader.sessions) == 1
     assert reader.names(request(second.session_id, 1)) == [("b", 0)]
 
 
-def test_old_versions_and_empty_fetches_get_no_session(reader: SessionConsumer) -> None:
+def test_old_versions_and_empty_fetches_open_no_session(reader: SessionConsumer) -> None:
     assert reader.answer(request(wanted={"a": (0,)}, ids=False), version=6).session_id == 0
     assert reader.answer(request()).session_id == 0
     assert reader.answer(request(wanted={"a": (0,)}, ids=False), version=7).session_id != 0
@@ -117,14 +117,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("off", "epoch", "ids", "code"), REFUSED)
-def test_a_session_that_is_not_what_the_reader_thinks_is_refused(
+def test_session_request_with_wrong_id_epoch_or_id_kind_is_refused(
     reader: SessionConsumer, off: int, epoch: int, ids: bool, code: ErrorCode
 ) -> None:
     session = reader.answer(request(wanted={"a": (0,)})).session_id + off
     assert reader.ask(request(session, epoch, {"a": (0,)}, ids=ids), 13 if ids else 12).error_code == code
 
 
-def test_epochs_count_up_and_wrap_to_1(reader: SessionConsumer) -> None:
+def test_session_epoch_increments_and_wraps_to_1(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"a": (0,)})).session_id
     for epoch in (1, 2, 3):
         reader.answer(request(session, epoch))
@@ -134,14 +134,14 @@ def test_epochs_count_up_and_wrap_to_1(reader: SessionConsumer) -> None:
     assert shown(reader.answer(request(session, 1))) == []
 
 
-def test_partitions_join_move_on_and_are_forgotten_one_by_one(reader: SessionConsumer) -> None:
+def test_incremental_fetch_adds_updates_and_forgets_partitions(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"a": (0, 1, 2), "b": (0, 1)})).session_id
     context = reader.ask(request(session, 1, {"a": (1, 7)}, {"a": (0,), "b": (1, 9)}, offset=42))
     places = {(w.topic, w.partition): w.fetch_offset for w in context.requested_partitions()}
     assert places == {("a", 1): 42, ("a", 2): 0, ("b", 0): 0, ("a", 7): 42}
 
 
-def test_a_session_with_nothing_left_ends(reader: SessionConsumer) -> None:
+def test_session_without_partitions_is_closed(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"a": (0,)})).session_id
     assert reader.answer(request(session, 1, forgotten={"a": (0,)})).session_id == 0
     assert len(reader.sessions) == 0
@@ -158,21 +158,23 @@ NEWS = [
 
 
 @pytest.mark.parametrize(("news", "told"), NEWS)
-def test_an_incremental_answer_holds_only_news(reader: SessionConsumer, news: dict[str, Any], told: bool) -> None:
+def test_incremental_response_contains_only_changed_partitions(
+    reader: SessionConsumer, news: dict[str, Any], told: bool
+) -> None:
     session = reader.answer(request(wanted={"a": (0,)}), log_start_offset=0).session_id
     answer = reader.answer(request(session, 1), **{"log_start_offset": 0, **news})
     assert shown(answer) == ([("a", 0)] if told else [])
     assert answer.session_id == session
 
 
-def test_after_an_error_the_next_answer_is_news_even_if_nothing_changed(reader: SessionConsumer) -> None:
+def test_partition_with_error_is_included_in_next_response(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"a": (0,)})).session_id
     reader.answer(request(session, 1), error_code=6)
     assert shown(reader.answer(request(session, 2))) == [("a", 0)]
     assert shown(reader.answer(request(session, 3))) == []
 
 
-def test_a_partition_that_brought_records_goes_to_the_end(reader: SessionConsumer) -> None:
+def test_partition_with_records_moves_to_end_of_session(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"a": (0, 1), "b": (0,)})).session_id
     context = reader.ask(request(session, 1))
     rows = [
@@ -183,7 +185,7 @@ def test_a_partition_that_brought_records_goes_to_the_end(reader: SessionConsume
     assert reader.names(request(session, 2)) == [("a", 1), ("a", 0), ("b", 0)]
 
 
-def test_an_id_that_becomes_known_later_is_served_from_then_on(reader: SessionConsumer) -> None:
+def test_unknown_topic_id_is_served_when_it_becomes_known(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"late": (0,)}), error_code=100).session_id
     assert reader.names(request(session, 1)) == [(None, 0)]
     reader.stage.hosted.host("late")
@@ -194,13 +196,13 @@ def test_an_id_that_becomes_known_later_is_served_from_then_on(reader: SessionCo
     assert len(reader.sessions) == 0
 
 
-def test_a_topic_that_goes_can_be_forgotten_by_its_id(reader: SessionConsumer) -> None:
+def test_deleted_topic_can_be_forgotten_by_its_id(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"a": (0,), "b": (0,)})).session_id
     reader.stage.hosted.image = MetadataImage()
     assert reader.names(request(session, 1, {"a": (0,)}, {"b": (0,)})) == [("a", 0)]
 
 
-def test_where_all_slots_are_taken_only_one_idle_for_two_minutes_gives_way() -> None:
+def test_full_cache_evicts_only_session_idle_for_two_minutes() -> None:
     reader = SessionConsumer(slots=2)
     ids = []
     for _ in range(2):
@@ -214,14 +216,16 @@ def test_where_all_slots_are_taken_only_one_idle_for_two_minutes_gives_way() -> 
     reader.now_ms = 2 * MIN_FETCH_SESSION_EVICTION_MS
     reader.answer(request(ids[1], 1))
     assert reader.answer(request(wanted={"a": (0,)})).session_id != 0
-    assert len(reader.ask(request(ids[1], 2)).requested_partitions()) == 1  # used just now, so the other one went
+    assert (
+        len(reader.ask(request(ids[1], 2)).requested_partitions()) == 1
+    )  # used just now, so the other one was evicted
     assert SessionConsumer(slots=0).answer(request(wanted={"a": (0,)})).session_id == 0
 
 
 @pytest.mark.parametrize(
     ("chance", "session_id"), [([0.0], 1), ([0.9999999999999999], 2**31 - 1), ([0.5], 2**30), ([0.0, 0.0, 0.5], 2**30)]
 )
-def test_a_session_has_any_id_above_0_that_no_other_has(
+def test_session_id_is_random_positive_and_unique(
     reader: SessionConsumer, chance: list[float], session_id: int
 ) -> None:
     if len(chance) > 1:
@@ -237,9 +241,7 @@ def test_a_session_has_any_id_above_0_that_no_other_has(
     ("idle_ms", "evicted"),
     [(0, False), (MIN_FETCH_SESSION_EVICTION_MS - 1, False), (MIN_FETCH_SESSION_EVICTION_MS, True)],
 )
-def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that_is(
-    idle_ms: int, *, evicted: bool
-) -> None:
+def test_least_recently_used_session_is_evicted_after_two_minutes_idle(idle_ms: int, *, evicted: bool) -> None:
     reader = SessionConsumer(slots=1)
     reader.stage.hosted.host("a")
     reader.now_ms = 10 * MIN_FETCH_SESSION_EVICTION_MS
@@ -254,7 +256,7 @@ def test_the_least_used_gives_way_once_it_was_idle_for_two_minutes_whenever_that
 @pytest.mark.parametrize(
     ("replica", "state", "follows"), [(-1, -1, False), (0, -1, True), (-1, 0, True), (7, -1, True), (-1, 7, True)]
 )
-def test_who_names_a_replica_is_a_follower_as_old_and_new_versions_name_it(
+def test_replica_id_in_either_field_makes_request_a_follower_fetch(
     reader: SessionConsumer, replica: int, state: int, *, follows: bool
 ) -> None:
     what = request(wanted={"a": (0,)})
@@ -267,7 +269,7 @@ def by_broker(what: fetch.FetchRequest) -> fetch.FetchRequest:
     return what
 
 
-def test_a_follower_takes_a_readers_place_at_once_and_no_reader_takes_its_own() -> None:
+def test_follower_session_evicts_consumer_and_is_not_evicted_by_one() -> None:
     reader = SessionConsumer(slots=1)
     reading = reader.answer(request(wanted={"a": (0,)})).session_id
     following = reader.answer(by_broker(request(wanted={"a": (0,)})), 15).session_id
@@ -279,7 +281,7 @@ def test_a_follower_takes_a_readers_place_at_once_and_no_reader_takes_its_own() 
     assert reader.answer(request(wanted={"a": (0,)})).session_id != 0, "but one that is gone"
 
 
-def test_a_followers_session_holds_however_many_partitions_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follower_session_has_no_partition_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 2)
     reader = SessionConsumer()
     many = {"a": tuple(range(4))}
@@ -291,7 +293,7 @@ def test_a_followers_session_holds_however_many_partitions_there_are(monkeypatch
     assert reader.answer(request(wanted={"a": (0, 1)})).session_id != 0, "and takes no reader's room"
 
 
-def test_opening_stops_once_in_sixty_four_partitions_and_topics(reader: SessionConsumer) -> None:
+def test_session_creation_yields_every_64_partitions_and_topics(reader: SessionConsumer) -> None:
     def stops(what: fetch.FetchRequest) -> int:
         return sum(1 for _ in reader.sessions.new_context({}, 13, what, reader.stage.context(ApiKey.FETCH, 13)))
 

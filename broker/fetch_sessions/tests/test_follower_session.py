@@ -1,4 +1,4 @@
-"""A follower's session looks only at what has changed, and nobody can tell from its answers or from the ISR."""
+"""Fetch session of a follower: it visits only changed partitions, without a difference in responses or ISR."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZE = len(make_batch(0))
 
 
 class FollowerSessionNode(HandlerFixture):
-    """A topic of some partitions with followers 2 and 3, in sync; broker 2 has a session."""
+    """Topic with followers 2 and 3 in sync; broker 2 has a session."""
 
     def __init__(self, partitions: int = 3) -> None:
         super().__init__()
@@ -49,14 +49,14 @@ class FollowerSessionNode(HandlerFixture):
         self.replica(number).append(make_batch(0), NOW_MS)
 
     def other(self, number: int, offset: int) -> None:
-        """Broker 3 fetches."""
+        """Fetch as broker 3."""
         log = self.replica(number).log
         self.replica(number).update_follower_fetch_state(3, -1, offset, 0, log.log_end_offset, self.env.now_ms())
 
     async def fetch(
         self, offsets: dict[int, int], forgotten: tuple[int, ...] = (), wait: int = 0, epoch: int = 3, broker: int = 2
     ) -> f.FetchResponse:
-        """Broker 2 fetches, or another, or a consumer (-1): these are at other offsets than before."""
+        """Fetch as broker 2, another broker, or a consumer (-1), with these changed offsets."""
         parts = [f.FetchPartition(n, epoch, offset, -1, 0, 1 << 20) for n, offset in offsets.items()]
         request = f.FetchRequest(
             replica_state=f.ReplicaState(broker, -1),
@@ -73,7 +73,7 @@ class FollowerSessionNode(HandlerFixture):
         return answer
 
     async def settled(self) -> None:
-        """The session knows that nothing is there."""
+        """Fetch until the session has no changed partition."""
         count = len(self.hosted.replicas)
         await self.fetch(dict.fromkeys(range(count), 0))
         await self.fetch({})
@@ -91,7 +91,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> FollowerSessionNode:
     return out
 
 
-def test_only_what_has_changed_is_looked_at_and_told(node: FollowerSessionNode) -> None:
+def test_follower_session_visits_and_returns_only_changed_partitions(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         assert node.looked == []
@@ -109,9 +109,7 @@ def test_only_what_has_changed_is_looked_at_and_told(node: FollowerSessionNode) 
 
 
 @pytest.mark.parametrize("meanwhile", ["quiet", "the high watermark moved"])
-def test_a_parked_request_is_answered_when_records_come_wherever_that_is(
-    node: FollowerSessionNode, meanwhile: str
-) -> None:
+def test_delayed_follower_fetch_completes_when_records_are_appended(node: FollowerSessionNode, meanwhile: str) -> None:
     async def story() -> None:
         await node.settled()
         if meanwhile != "quiet":
@@ -126,7 +124,7 @@ def test_a_parked_request_is_answered_when_records_come_wherever_that_is(
         async def change() -> None:
             await trio.sleep(0.1)
             if meanwhile != "quiet":
-                node.other(2, 3)  # what commits is told with the next answer, and wakes nobody
+                node.other(2, 3)  # a committed record is sent with the next response, and wakes no delayed fetch
                 await trio.sleep(0.1)
             node.append(2)
 
@@ -139,10 +137,10 @@ def test_a_parked_request_is_answered_when_records_come_wherever_that_is(
     run_virtual(story)
 
 
-def test_a_request_of_a_session_left_behind_that_ends_late_does_not_make_the_new_one_deaf(
+def test_late_request_of_old_session_does_not_affect_new_one(
     node: FollowerSessionNode,
 ) -> None:
-    """A follower breaks a request off to begin anew; its leader may answer the old one nonetheless."""
+    """A follower cancels a request to start a new session; its leader may answer the old one nonetheless."""
 
     async def story() -> None:
         async with trio.open_nursery() as nursery:
@@ -160,7 +158,7 @@ def test_a_request_of_a_session_left_behind_that_ends_late_does_not_make_the_new
     run_virtual(story)
 
 
-def test_who_asks_again_and_again_has_been_caught_up_until_the_last_time(node: FollowerSessionNode) -> None:
+def test_regular_incremental_fetches_keep_follower_caught_up(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         for _ in range(80):
@@ -180,7 +178,7 @@ def test_who_asks_again_and_again_has_been_caught_up_until_the_last_time(node: F
     run_virtual(story)
 
 
-def test_a_partition_it_asks_for_no_more_is_caught_up_no_more(node: FollowerSessionNode) -> None:
+def test_forgotten_partition_is_not_caught_up_any_more(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         await trio.sleep(1)
@@ -196,7 +194,7 @@ def test_a_partition_it_asks_for_no_more_is_caught_up_no_more(node: FollowerSess
     run_virtual(story)
 
 
-def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: FollowerSessionNode) -> None:
+def test_full_scan_finds_changes_without_notification(node: FollowerSessionNode) -> None:
     async def story() -> None:
         node.append(1)
         node.other(1, 3)
@@ -215,7 +213,7 @@ def test_now_and_then_everything_is_looked_at_for_what_nobody_tells(node: Follow
     run_virtual(story)
 
 
-def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: FollowerSessionNode) -> None:
+def test_new_leader_epoch_and_lost_leadership_return_error(node: FollowerSessionNode) -> None:
     async def story() -> None:
         await node.settled()
         node.replica(0).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 1), NOW_MS)
@@ -233,7 +231,7 @@ def test_another_leader_epoch_and_the_end_of_leadership_are_told(node: FollowerS
     run_virtual(story)
 
 
-def test_one_outside_the_isr_is_always_looked_at_so_that_it_may_join(node: FollowerSessionNode) -> None:
+def test_replica_outside_isr_is_always_visited_so_that_it_may_join(node: FollowerSessionNode) -> None:
     async def story() -> None:
         node.replica(0).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 3), 1, 3, 1), NOW_MS)
         asked: list[Any] = []
@@ -250,7 +248,7 @@ def test_one_outside_the_isr_is_always_looked_at_so_that_it_may_join(node: Follo
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_the_answers_are_those_of_a_session_that_looks_at_everything_each_time(seed: int) -> None:
+def test_follower_session_returns_same_responses_as_full_scan(seed: int) -> None:
     pair = FollowerSessionNode(), FollowerSessionNode()
     always, rng = pair[1], random.Random(seed)
     ends, wanted = dict.fromkeys(range(3), 0), set(range(3))
