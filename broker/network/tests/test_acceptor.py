@@ -1,4 +1,4 @@
-"""Peers, turns, the acceptor and the dispatcher's gate, each by itself."""
+"""Peers, dispatcher, acceptor and request observer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def request(version: int = 0, key: ApiKey = BEAT) -> RequestFrame:
 # ---------------------------------------------------------------- Peer
 
 
-def test_a_peer_that_left_is_told_of_once_and_in_order() -> None:
+def test_peer_close_callbacks_are_called_once_and_in_order() -> None:
     peer = Peer("h", ("a", 1), "INSIDE")
     told: list[int] = []
     for number in range(3):
@@ -50,7 +50,7 @@ def test_a_peer_that_left_is_told_of_once_and_in_order() -> None:
     assert (told, peer.is_disconnected) == ([0, 1, 2], True)
 
 
-def test_whoever_asks_after_it_left_is_told_at_once() -> None:
+def test_peer_on_close_after_disconnect_calls_at_once() -> None:
     peer = Peer("h", ("a", 1))
     peer.mark_disconnected()
     told: list[int] = []
@@ -59,7 +59,7 @@ def test_whoever_asks_after_it_left_is_told_at_once() -> None:
     assert told == [1]
 
 
-def test_one_told_first_can_spare_another() -> None:
+def test_peer_close_callback_may_cancel_a_later_one() -> None:
     peer = Peer("h", ("a", 1))
     told: list[int] = []
     cancels: list[Any] = []
@@ -84,7 +84,7 @@ def test_one_told_first_can_spare_another() -> None:
         (0, 3, 1, 0, True),
     ],
 )
-def test_versions_are_refused_outside_what_is_answered(
+def test_dispatcher_refuses_versions_outside_the_served_range(
     monkeypatch: pytest.MonkeyPatch, low: int, high: int, oldest: int | None, version: int, *, refused: bool
 ) -> None:
     stage = DispatcherFixture(monkeypatch)
@@ -103,7 +103,7 @@ def test_versions_are_refused_outside_what_is_answered(
     in_virtual_time(run)
 
 
-def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dispatcher_refuses_api_not_served_at_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = DispatcherFixture(monkeypatch)
 
     async def run() -> None:
@@ -115,13 +115,13 @@ def test_what_is_not_in_the_listeners_table_is_not_served(monkeypatch: pytest.Mo
 
 @pytest.mark.behaviour("P-1")
 @pytest.mark.parametrize(("version", "answered"), [(0, 0), (4, 4), (5, 0), (-1, 0), (99, 0)])
-def test_an_unknown_version_of_api_versions_is_answered_in_v0(version: int, answered: int) -> None:
+def test_api_versions_with_unknown_version_is_answered_in_v0(version: int, answered: int) -> None:
     raw = bytearray(frame(ApiKey.API_VERSIONS, 0, 7, ApiVersionsRequest()))
     raw[6:8] = version.to_bytes(2, "big", signed=True)
     assert parse_request(memoryview(raw + bytes(4))[4:]).response_version == answered
 
 
-def test_every_api_is_served_in_versions_that_its_schema_has() -> None:
+def test_served_api_versions_are_within_schema_versions() -> None:
     for key, route in BROKER_APIS.items():
         versions = request_spec(key).versions
         oldest = route.min_version if route.oldest_supported is None else route.oldest_supported
@@ -129,7 +129,7 @@ def test_every_api_is_served_in_versions_that_its_schema_has() -> None:
         assert "broker" in request_spec(key).listeners, key
 
 
-def test_requests_whose_parts_are_kept_are_those_about_members() -> None:
+def test_apis_that_retain_their_buffer_are_those_of_members() -> None:
     kept = {key for key, route in BROKER_APIS.items() if route.retains_buffer}
     assert kept == {
         *(ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT),
@@ -138,7 +138,7 @@ def test_requests_whose_parts_are_kept_are_those_about_members() -> None:
     }
 
 
-def test_a_peer_is_unknown_until_it_says_what_it_is() -> None:
+def test_peer_software_name_is_unknown_at_first() -> None:
     peer = Peer("h", ("a", 1))
     assert (peer.software_name, peer.software_version, peer.principal) == ("unknown", "unknown", ANONYMOUS)
 
@@ -150,7 +150,7 @@ def test_a_peer_is_unknown_until_it_says_what_it_is() -> None:
     ("limit_ms", "gone_s"),
     [("100", 0.15), ("600", 0.75), ("1000", 1.25), ("40000", 50), ("60000", 70), ("3600000", 3610)],
 )
-def test_who_is_silent_is_looked_for_four_times_in_that_time_and_each_ten_seconds(
+def test_idle_connection_is_closed_within_check_interval(
     monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_s: float
 ) -> None:
     stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
@@ -174,7 +174,7 @@ def test_who_is_silent_is_looked_for_four_times_in_that_time_and_each_ten_second
     trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_a_negative_limit_hangs_up_on_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negative_max_idle_ms_closes_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """``Selector.NO_IDLE_TIMEOUT_MS`` (4.3.1)."""
     stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
 
@@ -190,7 +190,7 @@ def test_a_negative_limit_hangs_up_on_nobody(monkeypatch: pytest.MonkeyPatch) ->
     in_virtual_time(run)
 
 
-def test_who_must_log_in_has_half_a_minute_whatever_that_limit_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unauthenticated_connection_is_closed_without_idle_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.broker.network.tests.test_secure_connection import door as asked
 
     stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
@@ -209,7 +209,7 @@ def test_who_must_log_in_has_half_a_minute_whatever_that_limit_is(monkeypatch: p
     in_virtual_time(run)
 
 
-def test_whoever_is_served_has_a_turn_between_some_newcomers_and_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_served_connections_run_between_accepted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     stage, newcomers = DispatcherFixture(monkeypatch), [ClientStream() for _ in range(200)]
 
     class Crowd:
@@ -227,7 +227,7 @@ def test_whoever_is_served_has_a_turn_between_some_newcomers_and_the_next(monkey
                 await trio.lowlevel.checkpoint()
                 seen.append(len(acceptor))
             nursery.cancel_scope.cancel()
-        # Whose turn is first within a round is chance: two rounds may lie between two looks.
+        # The order of tasks within a round is random: two rounds may lie between two observations.
         assert max(after - before for before, after in pairwise(seen)) <= 16
 
     in_virtual_time(run)
@@ -236,7 +236,7 @@ def test_whoever_is_served_has_a_turn_between_some_newcomers_and_the_next(monkey
 # ---------------------------------------------------------------- Observer
 
 
-def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observer_receives_every_request_and_response(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[str, ApiKey, int, int]] = []
 
     class Ear:
@@ -270,7 +270,7 @@ def test_an_observer_hears_of_every_request_and_of_every_answer(monkeypatch: pyt
 
 @pytest.mark.behaviour("P-7")
 @pytest.mark.parametrize(("limit_ms", "gone_after_s"), [("1000", 1.5), ("600", 1.0), ("60000", 75.1)])
-def test_the_silent_are_hung_up_on_and_those_who_talk_are_not(
+def test_idle_connections_are_closed_and_active_ones_are_not(
     monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_after_s: float
 ) -> None:
     stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
@@ -302,7 +302,7 @@ def test_the_silent_are_hung_up_on_and_those_who_talk_are_not(
 
 
 class PendingConnections:
-    """A listener before which so many stand."""
+    """Listener with a number of pending connections."""
 
     def __init__(self, many: int) -> None:
         self.left = many
@@ -323,13 +323,13 @@ class IdleDispatcher(Acceptor):
         return stream
 
     async def _serve(self, connection: Any) -> None:
-        """Do nothing."""
+        """Serve no request."""
 
     async def _close_idle_connections(self) -> None:
-        """Do nothing."""
+        """Close no connection."""
 
 
-def test_while_very_many_connect_others_have_their_turns() -> None:
+def test_acceptor_yields_while_many_clients_connect() -> None:
     listener, seen = PendingConnections(1_000), [1_000]
 
     async def main() -> None:
@@ -344,7 +344,7 @@ def test_while_very_many_connect_others_have_their_turns() -> None:
     assert max(before - after for before, after in pairwise(seen)) <= 128
 
 
-def test_an_end_while_very_many_connect_leaves_nobody_between_the_door_and_his_task() -> None:
+def test_cancellation_while_many_clients_connect_loses_no_connection() -> None:
     listener = PendingConnections(1_000)
     acceptor = IdleDispatcher(SimpleNamespace())  # type: ignore[arg-type]
 

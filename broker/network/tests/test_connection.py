@@ -1,4 +1,4 @@
-"""What a connection does with bytes, with time, and with a peer that leaves."""
+"""Connection: bytes, time slices, and disconnects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 
 def served(stage: DispatcherFixture, line: ClientStream) -> ClientStream:
-    """Everything that was said is answered until the other side's end is reached."""
+    """Serve the connection until the client's stream ends; return the stream."""
 
     async def run() -> None:
         await stage.connection(line).serve()
@@ -51,7 +51,7 @@ def numbers(line: ClientStream) -> list[int]:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 17, 2**31])
-def test_requests_are_answered_in_order_however_their_bytes_arrive(stage: DispatcherFixture, most: int) -> None:
+def test_responses_are_in_order_for_any_size_of_received_chunks(stage: DispatcherFixture, most: int) -> None:
     line = ClientStream()
     line.most_bytes = most
     line.send_bytes(b"".join(beat(n) for n in range(50)))
@@ -59,14 +59,14 @@ def test_requests_are_answered_in_order_however_their_bytes_arrive(stage: Dispat
     assert numbers(served(stage, line)) == list(range(50))
 
 
-def test_answers_to_requests_that_came_together_leave_together(stage: DispatcherFixture) -> None:
+def test_responses_to_requests_received_together_are_sent_together(stage: DispatcherFixture) -> None:
     line = ClientStream()
     line.send_bytes(b"".join(beat(n) for n in range(20)))
     line.disconnect()
     assert len(served(stage, line).sends) == 1
 
 
-def test_a_waiting_answer_does_not_hold_back_those_before_it(stage: DispatcherFixture) -> None:
+def test_earlier_responses_are_sent_while_a_handler_waits(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def later() -> HeartbeatResponse:
@@ -82,7 +82,7 @@ def test_a_waiting_answer_does_not_hold_back_those_before_it(stage: DispatcherFi
     assert len(line.sends) == 2
 
 
-def test_answers_of_more_than_256_kib_leave_before_all_is_answered(stage: DispatcherFixture) -> None:
+def test_responses_over_256_kib_are_sent_before_all_requests_are_handled(stage: DispatcherFixture) -> None:
     seen: list[int] = []
     line = ClientStream()
 
@@ -102,7 +102,7 @@ def test_answers_of_more_than_256_kib_leave_before_all_is_answered(stage: Dispat
     [struct.pack(">i", -1), struct.pack(">i", 104_857_601), struct.pack(">ihhih", 10, 99, 0, 1, -1)],
     ids=["negative", "too large", "unknown key"],
 )
-def test_bytes_that_break_the_format_end_the_connection_after_what_came_before(
+def test_invalid_frame_closes_connection_after_earlier_responses(
     stage: DispatcherFixture, raw: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = ClientStream()
@@ -111,7 +111,7 @@ def test_bytes_that_break_the_format_end_the_connection_after_what_came_before(
     assert "10.0.0.9 closed" in caplog.text
 
 
-def test_the_largest_request_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_request_max_bytes_limits_request_size(monkeypatch: pytest.MonkeyPatch) -> None:
     limited = DispatcherFixture(monkeypatch, **{"socket.request.max.bytes": str(len(beat(1)) - 4)})
     limited.serve(BEAT, lambda context, request: HeartbeatResponse())
     line = ClientStream()
@@ -121,7 +121,7 @@ def test_the_largest_request_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("error", [CloseConnection, ConnectionResetError, trio.ClosedResourceError])
-def test_a_handler_can_end_the_connection_without_a_word(
+def test_handler_may_close_connection_without_response(
     stage: DispatcherFixture, error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     def handler(context: Any, request: Any) -> Any:
@@ -134,7 +134,7 @@ def test_a_handler_can_end_the_connection_without_a_word(
     assert not caplog.records
 
 
-def test_an_error_of_ours_ends_that_connection_and_is_told(
+def test_handler_exception_closes_connection_and_is_logged(
     stage: DispatcherFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.serve(BEAT, lambda context, request: 1 // 0)
@@ -145,7 +145,7 @@ def test_an_error_of_ours_ends_that_connection_and_is_told(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_broken_invariant_goes_on_to_the_node(stage: DispatcherFixture) -> None:
+def test_handler_assertion_error_is_raised(stage: DispatcherFixture) -> None:
     def handler(context: Any, request: Any) -> Any:
         raise AssertionError("broken")
 
@@ -167,7 +167,7 @@ class DisconnectedStream(ClientStream):
 @pytest.mark.parametrize(
     "client", [DisconnectedStream, partial(ClientStream, reads=False)], ids=["it left", "it does not read"]
 )
-def test_a_broken_invariant_goes_on_to_the_node_whatever_becomes_of_the_answers_before_it(
+def test_handler_assertion_error_is_raised_when_responses_cannot_be_sent(
     stage: DispatcherFixture, client: Callable[[], ClientStream]
 ) -> None:
     def handler(context: Any, request: Any) -> Any:
@@ -181,7 +181,7 @@ def test_a_broken_invariant_goes_on_to_the_node_whatever_becomes_of_the_answers_
     assert line.is_closed
 
 
-def test_a_broken_invariant_in_a_nursery_of_a_handler_goes_on_to_the_node(stage: DispatcherFixture) -> None:
+def test_assertion_error_in_nursery_of_handler_is_raised(stage: DispatcherFixture) -> None:
     async def broken(item: int) -> None:
         raise AssertionError(f"broken {item}")
 
@@ -194,7 +194,7 @@ def test_a_broken_invariant_in_a_nursery_of_a_handler_goes_on_to_the_node(stage:
     assert line.is_closed
 
 
-def test_other_errors_in_a_nursery_of_a_handler_end_that_connection_only(
+def test_exception_in_nursery_of_handler_closes_only_its_connection(
     stage: DispatcherFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def failing(item: int) -> None:
@@ -208,7 +208,7 @@ def test_other_errors_in_a_nursery_of_a_handler_end_that_connection_only(
     assert line.is_closed
 
 
-def test_a_request_without_an_answer_gets_none(stage: DispatcherFixture) -> None:
+def test_handler_result_none_sends_no_response(stage: DispatcherFixture) -> None:
     stage.serve(ApiKey.PRODUCE, lambda context, request: None)
     line = ClientStream()
     line.send_bytes(beat(1) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest()) + beat(3))
@@ -220,7 +220,7 @@ def test_a_request_without_an_answer_gets_none(stage: DispatcherFixture) -> None
 
 
 def buffer_sizes(stage: DispatcherFixture, line: ClientStream, pieces: list[bytes]) -> list[int]:
-    """Size of the receive buffer after each piece."""
+    """Return the size of the receive buffer after each chunk."""
     sizes: list[int] = []
 
     async def run() -> None:
@@ -237,7 +237,7 @@ def buffer_sizes(stage: DispatcherFixture, line: ClientStream, pieces: list[byte
     return sizes
 
 
-def test_a_frame_costs_memory_only_as_its_bytes_arrive(stage: DispatcherFixture) -> None:
+def test_receive_buffer_grows_only_with_received_bytes(stage: DispatcherFixture) -> None:
     head = struct.pack(">i", 100_000_000)
     sizes = buffer_sizes(stage, ClientStream(), [head, bytes(5000), bytes(100_000), bytes(2_000_000)])
     assert sizes[0] == 4096
@@ -247,19 +247,19 @@ def test_a_frame_costs_memory_only_as_its_bytes_arrive(stage: DispatcherFixture)
 
 
 @pytest.mark.parametrize(("came", "room"), [(2_000_000, 2 << 20), (5_000_000, 8 << 20), (12_400_000, 12 << 20)])
-def test_a_large_frame_gets_room_by_four_mebibytes_at_the_most(stage: DispatcherFixture, came: int, room: int) -> None:
-    """What is copied or cleared when a buffer grows holds the loop."""
+def test_receive_buffer_grows_by_at_most_four_mebibytes(stage: DispatcherFixture, came: int, room: int) -> None:
+    """Copying or clearing a buffer as it grows blocks the event loop."""
     sizes = buffer_sizes(stage, ClientStream(), [struct.pack(">i", 100_000_000) + bytes(came)])
     assert sizes == [room]
 
 
-def test_a_frame_is_never_given_more_than_it_needs_beyond_a_mebibyte(stage: DispatcherFixture) -> None:
+def test_receive_buffer_over_one_mebibyte_has_exact_frame_size(stage: DispatcherFixture) -> None:
     big = struct.pack(">i", 3_000_000)
     sizes = buffer_sizes(stage, ClientStream(), [big + bytes(2_900_000)])
     assert sizes == [3_000_004]
 
 
-def test_a_large_buffer_goes_once_its_frame_is_done(stage: DispatcherFixture) -> None:
+def test_large_receive_buffer_is_released_after_its_frame(stage: DispatcherFixture) -> None:
     stage.serve(ApiKey.PRODUCE, lambda context, request: ProduceResponse())
     raw = frame(ApiKey.PRODUCE, 3, 1, ProduceRequest("t"))
     large = struct.pack(">i", len(raw) - 4 + 2_000_000) + raw[4:] + bytes(2_000_000)
@@ -267,18 +267,18 @@ def test_a_large_buffer_goes_once_its_frame_is_done(stage: DispatcherFixture) ->
     assert sizes == [4096, 4096]
 
 
-def test_a_busy_connection_gets_room_for_many_requests(stage: DispatcherFixture) -> None:
+def test_receive_buffer_of_busy_connection_holds_many_requests(stage: DispatcherFixture) -> None:
     line = ClientStream()
     sizes = buffer_sizes(stage, line, [b"".join(beat(n) for n in range(1000))])
     assert 65_536 <= sizes[0] <= 1 << 20
     assert numbers(line) == list(range(1000))
 
 
-# ---------------------------------------------------------------- others' turn
+# ---------------------------------------------------------------- other tasks
 
 
 def others_turns(stage: DispatcherFixture, line: ClientStream) -> int:
-    """How often somebody else could run while everything said was answered."""
+    """Return the number of event loop iterations of another task while the requests are served."""
     turns = 0
 
     async def run() -> None:
@@ -299,7 +299,7 @@ def others_turns(stage: DispatcherFixture, line: ClientStream) -> int:
     return turns
 
 
-def test_pipelined_requests_let_others_run_every_ten_milliseconds_of_work(stage: DispatcherFixture) -> None:
+def test_pipelined_requests_yield_every_ten_milliseconds(stage: DispatcherFixture) -> None:
     def handler(context: Any, request: Any) -> Any:
         stage.env.work(3.0)
         return HeartbeatResponse()
@@ -312,27 +312,27 @@ def test_pipelined_requests_let_others_run_every_ten_milliseconds_of_work(stage:
     assert numbers(line) == list(range(50))
 
 
-def test_work_is_counted_over_several_receives(stage: DispatcherFixture) -> None:
+def test_work_of_several_receives_is_counted_together(stage: DispatcherFixture) -> None:
     def handler(context: Any, request: Any) -> Any:
         stage.env.work(6.0)
         return HeartbeatResponse()
 
     stage.serve(BEAT, handler)
     line = ClientStream()
-    line.most_bytes = len(beat(1)) + 10  # the next one has always begun
+    line.most_bytes = len(beat(1)) + 10  # the next request has always begun
     line.send_bytes(b"".join(beat(n) for n in range(20)))
     line.disconnect()
     assert others_turns(stage, line) >= 6
 
 
-def test_quick_requests_let_others_run_after_64_of_them(stage: DispatcherFixture) -> None:
+def test_quick_requests_yield_after_64_requests(stage: DispatcherFixture) -> None:
     line = ClientStream()
     line.send_bytes(b"".join(beat(n) for n in range(64 * 20)))
     line.disconnect()
     assert 15 <= others_turns(stage, line) <= 20
 
 
-def test_a_lonely_request_does_not_pay_for_turns(stage: DispatcherFixture) -> None:
+def test_single_request_does_not_yield(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     def handler(context: Any, request: Any) -> Any:

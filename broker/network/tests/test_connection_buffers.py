@@ -1,4 +1,4 @@
-"""Room for what comes, and how answers of many rows are written."""
+"""Receive buffers, and encoding of responses with many rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEAT = ApiKey.HEARTBEAT
 
 
 def padded(number: int, size: int) -> bytes:
-    """A whole frame of so many bytes."""
+    """Return a complete frame of a size."""
     raw = frame(BEAT, 0, number, HeartbeatRequest("g", 0, "m"))
     return (size - 4).to_bytes(4, "big") + raw[4:] + bytes(size - len(raw))
 
@@ -32,7 +32,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 
 def rooms(stage: DispatcherFixture, pieces: list[bytes]) -> list[tuple[int, int]]:
-    """After each piece the size of the receive buffer, and how often was received for it."""
+    """Return the size of the receive buffer after each chunk, and the number of receives for it."""
     out: list[tuple[int, int]] = []
 
     async def run() -> None:
@@ -54,7 +54,7 @@ def rooms(stage: DispatcherFixture, pieces: list[bytes]) -> list[tuple[int, int]
     return out
 
 
-def test_a_buffer_that_is_always_full_doubles_up_to_a_mebibyte() -> None:
+def test_full_receive_buffer_doubles_up_to_one_mebibyte() -> None:
     with pytest.MonkeyPatch.context() as patch:
         stage = DispatcherFixture(patch)
         stage.serve(BEAT, lambda context, request: HeartbeatResponse())
@@ -63,7 +63,7 @@ def test_a_buffer_that_is_always_full_doubles_up_to_a_mebibyte() -> None:
         assert [size for size, _ in found] == [1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 20, 1 << 20]
 
 
-def test_a_buffer_that_is_not_full_stays() -> None:
+def test_receive_buffer_that_is_not_full_keeps_its_size() -> None:
     with pytest.MonkeyPatch.context() as patch:
         stage = DispatcherFixture(patch)
         stage.serve(BEAT, lambda context, request: HeartbeatResponse())
@@ -75,10 +75,10 @@ def test_a_buffer_that_is_not_full_stays() -> None:
     [(2000, 100, 2096, 1), (2000, 100, 2097, 1), (2000, 100, 4096, 1), (4000, 3, 96, 1), (4000, 3, 97, 1)],
     ids=["fits behind it", "a byte too long", "as long as the buffer", "its length is cut", "cut, and too long"],
 )
-def test_a_frame_that_has_begun_gets_room_for_all_of_it(
+def test_started_frame_gets_buffer_for_its_whole_size(
     stage: DispatcherFixture, first: int, come: int, second: int, receives: int
 ) -> None:
-    """Else it comes in more pieces than it must."""
+    """Otherwise it arrives in more chunks than necessary."""
     whole = padded(2, second)
     line = ClientStream()
     counts: list[int] = []
@@ -97,7 +97,7 @@ def test_a_frame_that_has_begun_gets_room_for_all_of_it(
 
     in_virtual_time(run)
     assert [number for number, _ in line.responses(BEAT, 0)] == [1, 2]
-    # The one that waits had its room before it was said; another is begun behind it.
+    # The pending frame had its buffer before the client sent the rest; another frame begins after it.
     assert counts[0] <= receives + (1 if come >= 4 else 2)
     if come >= 4:
         assert counts[0] == receives
@@ -141,7 +141,7 @@ def test_response_of_a_job_is_encoded_by_a_job_where_it_has_many_elements(
     is_large: bool,
     is_job: bool,
 ) -> None:
-    """A response that no job computed is small: a handler promises that."""
+    """A response that no job computed is small, as handlers guarantee."""
     stage = DispatcherFixture(monkeypatch)
     stage.serve(key, lambda context, body: as_job(answer) if is_job else answer, 0, 20)
     sliced = []
@@ -166,9 +166,7 @@ def test_response_of_a_job_is_encoded_by_a_job_where_it_has_many_elements(
         (ApiKey.PRODUCE, produce.ProduceRequest(None, 1, 1), produce.ProduceResponse()),
     ],
 )
-def test_the_clock_is_looked_at_after_each_request(
-    stage: DispatcherFixture, key: ApiKey, body: Any, answer: Any
-) -> None:
+def test_clock_is_read_after_each_request(stage: DispatcherFixture, key: ApiKey, body: Any, answer: Any) -> None:
     def handler(context: Any, request: Any) -> Any:
         stage.env.work(6.0)
         return answer

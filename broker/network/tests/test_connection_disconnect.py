@@ -1,4 +1,4 @@
-"""A peer that leaves while its request waits, and one that stays and says nothing."""
+"""Clients that disconnect while a request waits, and idle clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 
 class BlockingHandler:
-    """A handler that waits until it is told to go on, or while its client is connected."""
+    """Handler that waits until it is released, or while its client is connected."""
 
     def __init__(self, *, ends_on_disconnect: bool) -> None:
         self.go_on = trio.Event()
@@ -57,7 +57,7 @@ class BlockingHandler:
 def serve_blocking(
     stage: DispatcherFixture, line: ClientStream, raw: bytes, *, ends_on_disconnect: bool = True
 ) -> BlockingHandler:
-    """Serve a request that waits and whose client disconnects."""
+    """Serve a request that waits, and disconnect its client."""
     handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
     stage.serve(ApiKey.JOIN_GROUP, handler.handle)
 
@@ -84,7 +84,7 @@ def test_wait_ends_without_response_when_its_client_disconnects(stage: Dispatche
     assert line.received == b""
 
 
-def test_requests_behind_a_wait_that_a_disconnect_ends_are_handled(stage: DispatcherFixture) -> None:
+def test_requests_behind_a_wait_ended_by_disconnect_are_handled(stage: DispatcherFixture) -> None:
     line = ClientStream()
     seen: list[int] = []
     stage.serve(ApiKey.PRODUCE, lambda context, request: seen.append(request.timeout_ms))
@@ -108,10 +108,10 @@ class BrokenStream(ClientStream):
 
 
 @pytest.mark.parametrize(("ends_on_disconnect", "outcome"), [(True, "ended by disconnect"), (False, "answered")])
-def test_request_that_waits_is_ended_where_the_responses_before_it_cannot_be_sent(
+def test_waiting_request_ends_when_earlier_responses_cannot_be_sent(
     stage: DispatcherFixture, outcome: str, *, ends_on_disconnect: bool
 ) -> None:
-    """A job that has begun is not dropped: its wait for the client ends, and all else runs to its end."""
+    """A started job is not dropped: its wait for the client ends, and the rest runs to its end."""
     line, told = BrokenStream(), list[str]()
     handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
 
@@ -136,7 +136,7 @@ def test_request_that_waits_is_ended_where_the_responses_before_it_cannot_be_sen
     assert line.is_closed
 
 
-def test_handler_that_does_not_wait_for_its_client_is_not_cancelled_by_a_disconnect(stage: DispatcherFixture) -> None:
+def test_handler_without_wait_for_its_client_is_not_cancelled(stage: DispatcherFixture) -> None:
     line = ClientStream()
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
     assert serve_blocking(stage, line, raw, ends_on_disconnect=False).outcome == "answered"
@@ -165,7 +165,7 @@ def test_wait_that_has_ended_is_not_subscribed_to_its_peer(stage: DispatcherFixt
     in_virtual_time(run)
 
 
-def test_whoever_waits_for_a_peer_hears_of_its_leaving(stage: DispatcherFixture) -> None:
+def test_close_callbacks_run_on_disconnect_unless_cancelled(stage: DispatcherFixture) -> None:
     told: list[str] = []
 
     def handler(context: Any, request: Any) -> Any:
@@ -183,7 +183,7 @@ def test_whoever_waits_for_a_peer_hears_of_its_leaving(stage: DispatcherFixture)
 
 
 @pytest.mark.parametrize("error", [KeyError("k"), AssertionError("an invariant")])
-def test_disconnect_callback_that_raises_is_contained_unless_it_is_a_broken_invariant(
+def test_disconnect_callback_exception_is_contained_except_assertion_error(
     stage: DispatcherFixture, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[str] = []
@@ -211,7 +211,7 @@ def test_disconnect_callback_that_raises_is_contained_unless_it_is_a_broken_inva
     assert told == ["second"], "the others are called all the same"
 
 
-def test_a_stopping_node_ends_a_parked_request_and_its_connection(stage: DispatcherFixture) -> None:
+def test_stopping_node_cancels_parked_request_and_closes_connection(stage: DispatcherFixture) -> None:
     parked = BlockingHandler(ends_on_disconnect=False)
     stage.serve(ApiKey.FETCH, parked.handle)
     line = ClientStream()
@@ -230,7 +230,7 @@ def test_a_stopping_node_ends_a_parked_request_and_its_connection(stage: Dispatc
 
 
 def idle(stage: DispatcherFixture, line: ClientStream, after_s: float) -> float:
-    """For how long a connection counts as silent, so long after it was made."""
+    """Return the idle time of a connection at a time after it was accepted."""
     found = -1.0
 
     async def run() -> None:
@@ -247,11 +247,11 @@ def idle(stage: DispatcherFixture, line: ClientStream, after_s: float) -> float:
     return found
 
 
-def test_a_client_that_says_nothing_is_silent(stage: DispatcherFixture) -> None:
+def test_client_without_requests_is_idle(stage: DispatcherFixture) -> None:
     assert idle(stage, ClientStream(), 5) == pytest.approx(5000)
 
 
-def test_a_client_whose_request_is_worked_on_is_not(stage: DispatcherFixture) -> None:
+def test_client_with_request_in_progress_is_not_idle(stage: DispatcherFixture) -> None:
     async def slow() -> HeartbeatResponse:
         await trio.sleep(100)
         return HeartbeatResponse()
@@ -262,7 +262,7 @@ def test_a_client_whose_request_is_worked_on_is_not(stage: DispatcherFixture) ->
     assert idle(stage, line, 5) == 0
 
 
-def test_a_client_that_does_not_read_its_answer_is_silent(stage: DispatcherFixture) -> None:
+def test_client_that_does_not_read_its_response_is_idle(stage: DispatcherFixture) -> None:
     line = ClientStream(reads=False)
     line.send_bytes(beat(1))
 

@@ -1,4 +1,4 @@
-"""Which connections are closed where descriptors are short."""
+"""Selection of connections to close when file descriptors are short."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.broker.network.idle_connections import CLOSED_FRACTION, UNUSED_IDLE_F
 
 
 class FakeConnection:
-    """A connection as far as shedding looks at it."""
+    """Part of a connection that the selection uses."""
 
     def __init__(self, idle_ms: float, *, has_spoken: bool = True, is_authenticated: bool = True) -> None:
         self._idle_ms = idle_ms

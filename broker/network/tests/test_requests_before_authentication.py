@@ -1,4 +1,4 @@
-"""Every API in every state before somebody has said who they are, in plain text and on TLS: nothing of it is done."""
+"""Every API in every state before authentication, in plaintext and on TLS: none is processed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ConnectionState(NamedTuple):
     after_s: float = 0.0
     then: bytes = b""
     is_lost: bool = False
-    """Whether it ends anyway: what is asked next comes along with what ends it."""
+    """True when the connection ends anyway: the probed request arrives with the frame that ends it."""
 
 
 STATES = {
@@ -70,12 +70,12 @@ STATES = {
 
 
 def keys_of(state: str) -> list[ApiKey]:
-    """All but ApiVersions where it may be asked for: it is answered as to anybody."""
+    """Return all APIs except ApiVersions in states where it is answered before authentication."""
     return [key for key in ApiKey if (state, key) != ("nothing was said", ApiKey.API_VERSIONS)]
 
 
 class RecordingDispatcher(DispatcherFixture):
-    """Every API is served, whatever it does."""
+    """Dispatcher that serves every API and records its requests."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
@@ -96,9 +96,7 @@ class RecordingDispatcher(DispatcherFixture):
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("state", STATES)
-def test_no_api_does_anything_before_somebody_is_let_in(
-    monkeypatch: pytest.MonkeyPatch, state: str, protocol: str
-) -> None:
+def test_no_api_is_processed_before_authentication(monkeypatch: pytest.MonkeyPatch, state: str, protocol: str) -> None:
     stage, way = RecordingDispatcher(monkeypatch), STATES[state]
     asked = replace(door(protocol, **ENABLED), scram_keys=keys)
     lines = [
@@ -132,7 +130,7 @@ def test_no_api_does_anything_before_somebody_is_let_in(
     assert left == [], "they were not hung up on"
 
 
-def test_a_client_that_speaks_no_tls_where_it_must_is_done_nothing_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_without_tls_at_tls_listener_gets_no_response(monkeypatch: pytest.MonkeyPatch) -> None:
     stage, lines = RecordingDispatcher(monkeypatch), list[ClientStream]()
 
     async def run() -> None:
@@ -149,8 +147,8 @@ def test_a_client_that_speaks_no_tls_where_it_must_is_done_nothing_for(monkeypat
     assert all(line.is_closed for line in lines)
 
 
-def test_the_same_requests_are_served_to_who_was_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the probes above would prove nothing; and how many they are."""
+def test_same_requests_are_served_after_authentication(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shows that the probes above are served after authentication, and counts them."""
     stage = RecordingDispatcher(monkeypatch)
 
     async def run() -> None:
@@ -169,10 +167,8 @@ def test_the_same_requests_are_served_to_who_was_let_in(monkeypatch: pytest.Monk
     ("password", "is_read"),
     [(b"\xff" * 32_000, True), (b"\xff" * 33_000, False), (b"x" * 500_000, True), ("ö" * 250_000, True)],
 )
-def test_a_password_that_is_no_text_is_looked_at_as_far_as_that_takes_no_time(
-    password: bytes | str, *, is_read: bool
-) -> None:
-    """Half a mebibyte of what is no UTF-8 takes 50 ms to read, as much text takes one."""
+def test_invalid_utf8_plain_token_is_decoded_up_to_a_limit(password: bytes | str, *, is_read: bool) -> None:
+    """Half a mebibyte of invalid UTF-8 takes 50 ms to decode, as much valid text one."""
     token = b"\0alice\0" + (password.encode() if isinstance(password, str) else password)
     with pytest.raises(SaslAuthenticationException) as refused:
         PlainSaslServer({}).evaluate(token)

@@ -1,4 +1,4 @@
-"""Connections that must say who they are: limits before that, failures that come late, sessions that end."""
+"""Connections with authentication: limits before it, delayed failures, expired sessions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def login(password: str = "alice-secret", version: int = 1) -> bytes:
 
 
 def codes(line: ClientStream, *kinds: tuple[ApiKey, int]) -> list[int]:
-    """The errors of the answers, which came in this order."""
+    """Return the error codes of the responses, which arrived in this order."""
     raw, out = line.received, []
     for key, version in kinds:
         (size,) = struct.unpack_from(">i", raw)
@@ -65,7 +65,7 @@ def codes(line: ClientStream, *kinds: tuple[ApiKey, int]) -> list[int]:
     return out
 
 
-def test_who_logs_in_is_served_under_his_name(stage: DispatcherFixture) -> None:
+def test_authenticated_client_is_served_with_its_principal(stage: DispatcherFixture) -> None:
     line, seen = ClientStream(), []
     stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse(error_code=7))
 
@@ -80,7 +80,7 @@ def test_who_logs_in_is_served_under_his_name(stage: DispatcherFixture) -> None:
 
 
 @pytest.mark.behaviour("S-312")
-def test_tokens_may_travel_raw(stage: DispatcherFixture) -> None:
+def test_sasl_tokens_after_handshake_v0_are_raw(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -94,7 +94,7 @@ def test_tokens_may_travel_raw(stage: DispatcherFixture) -> None:
 
 
 @pytest.mark.behaviour("S-313")
-def test_a_failure_is_answered_late_and_nothing_behind_it_is_read(stage: DispatcherFixture) -> None:
+def test_authentication_failure_is_delayed_and_later_frames_are_not_read(stage: DispatcherFixture) -> None:
     line, times = ClientStream(), []
 
     async def run() -> None:
@@ -109,7 +109,7 @@ def test_a_failure_is_answered_late_and_nothing_behind_it_is_read(stage: Dispatc
 
 
 @pytest.mark.behaviour("S-313")
-def test_how_late_is_a_setting(stage: DispatcherFixture) -> None:
+def test_failed_authentication_delay_is_configurable(stage: DispatcherFixture) -> None:
     times = []
 
     async def run() -> None:
@@ -124,7 +124,7 @@ def test_how_late_is_a_setting(stage: DispatcherFixture) -> None:
 
 
 @pytest.mark.behaviour("S-312")
-def test_a_request_before_the_login_ends_it_without_an_answer(stage: DispatcherFixture) -> None:
+def test_request_before_authentication_closes_without_response(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -138,8 +138,8 @@ def test_a_request_before_the_login_ends_it_without_an_answer(stage: DispatcherF
 
 @pytest.mark.behaviour("S-315")
 @pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
-def test_before_the_login_a_frame_has_at_most_512_kib(stage: DispatcherFixture, size: int, is_read: bool) -> None:
-    """CVE-2022-34917: what is announced before that costs nothing."""
+def test_frame_before_authentication_is_limited_to_512_kib(stage: DispatcherFixture, size: int, is_read: bool) -> None:
+    """CVE-2022-34917: a size announced before authentication allocates no memory."""
     line = ClientStream()
 
     async def run() -> None:
@@ -152,7 +152,7 @@ def test_before_the_login_a_frame_has_at_most_512_kib(stage: DispatcherFixture, 
     assert line.receives == (2 if is_read else 1)
 
 
-def test_after_the_login_frames_are_as_large_as_usual(stage: DispatcherFixture) -> None:
+def test_frame_after_authentication_has_normal_limit(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -165,14 +165,14 @@ def test_after_the_login_frames_are_as_large_as_usual(stage: DispatcherFixture) 
     assert line.receives == 2, "the rest of it is waited for"
 
 
-def test_who_takes_too_long_to_say_who_he_is_counts_as_silent(stage: DispatcherFixture) -> None:
+def test_unauthenticated_connection_is_idle_after_authentication_timeout(stage: DispatcherFixture) -> None:
     async def run() -> None:
         line = ClientStream()
         connection = SecureConnection(stage.dispatcher, line, door())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await trio.sleep(AUTHENTICATION_TIMEOUT_MS / 1000 - 1)
-            line.send_bytes(b"\0")  # a byte now and then changes nothing
+            line.send_bytes(b"\0")  # a byte now and then changes no deadline
             await trio.sleep(2)
             assert connection.idle_ms(stage.env.monotonic_ms()) == float("inf")
             line.disconnect()
@@ -180,7 +180,7 @@ def test_who_takes_too_long_to_say_who_he_is_counts_as_silent(stage: DispatcherF
     in_virtual_time(run)
 
 
-def test_who_is_let_in_counts_as_silent_like_anybody(stage: DispatcherFixture) -> None:
+def test_authenticated_connection_is_idle_as_any_other(stage: DispatcherFixture) -> None:
     async def run() -> None:
         line = ClientStream()
         connection = SecureConnection(stage.dispatcher, line, door())
@@ -195,7 +195,7 @@ def test_who_is_let_in_counts_as_silent_like_anybody(stage: DispatcherFixture) -
 
 
 @pytest.mark.behaviour("S-317")
-def test_a_session_that_has_ended_is_closed_at_its_next_request(stage: DispatcherFixture) -> None:
+def test_expired_session_is_closed_at_its_next_request(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -217,10 +217,10 @@ def test_a_session_that_has_ended_is_closed_at_its_next_request(stage: Dispatche
 @pytest.mark.behaviour("S-315")
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
-def test_a_frame_of_who_logs_in_again_has_as_much_as_at_first(
+def test_frame_of_reauthentication_is_limited_to_512_kib(
     stage: DispatcherFixture, version: int, size: int, *, is_read: bool
 ) -> None:
-    """He is known, and a password of 100 MB would be looked at all the same."""
+    """A client known by then could still send a password of 100 MB."""
     line = ClientStream()
 
     async def run() -> None:
@@ -237,7 +237,7 @@ def test_a_frame_of_who_logs_in_again_has_as_much_as_at_first(
     in_virtual_time(run)
 
 
-def test_once_somebody_has_logged_in_again_frames_are_as_large_as_usual(stage: DispatcherFixture) -> None:
+def test_frame_after_reauthentication_has_normal_limit(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
@@ -255,7 +255,7 @@ def test_once_somebody_has_logged_in_again_frames_are_as_large_as_usual(stage: D
 
 
 class CertificateStream(ClientStream):
-    """A side that shows a certificate, or does not speak TLS."""
+    """Client stream with a certificate, or without TLS."""
 
     def __init__(self, subject: str | None, error: Exception | None = None) -> None:
         super().__init__()
@@ -277,7 +277,7 @@ class CertificateStream(ClientStream):
         ("O=Here", "RULE:^CN=(.*?),.*$/$1/", None),
     ],
 )
-def test_a_certificate_is_a_name(
+def test_certificate_subject_is_mapped_to_principal(
     stage: DispatcherFixture, subject: str | None, rules: str, principal: str | None
 ) -> None:
     line, seen = CertificateStream(subject), []
@@ -295,7 +295,7 @@ def test_a_certificate_is_a_name(
 
 
 @pytest.mark.behaviour("S-309")
-def test_where_a_login_follows_the_login_is_the_name(stage: DispatcherFixture) -> None:
+def test_sasl_principal_overrides_certificate_subject(stage: DispatcherFixture) -> None:
     line, seen = CertificateStream("CN=somebody"), []
     stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
 
@@ -308,7 +308,7 @@ def test_where_a_login_follows_the_login_is_the_name(stage: DispatcherFixture) -
     assert seen == ["User:alice"]
 
 
-def test_who_does_not_speak_tls_is_not_heard(stage: DispatcherFixture) -> None:
+def test_client_without_tls_is_closed_without_response(stage: DispatcherFixture) -> None:
     line = CertificateStream(None, OSError("no TLS"))
 
     async def run() -> None:
@@ -320,7 +320,7 @@ def test_who_does_not_speak_tls_is_not_heard(stage: DispatcherFixture) -> None:
     assert line.received == b""
 
 
-def test_an_error_in_one_handshake_ends_that_connection_only_and_is_told(
+def test_handshake_exception_closes_only_its_connection_and_is_logged(
     stage: DispatcherFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = CertificateStream(None, UnicodeDecodeError("utf-8", b"\xfc", 0, 1, "invalid start byte"))
@@ -334,7 +334,7 @@ def test_an_error_in_one_handshake_ends_that_connection_only_and_is_told(
     assert "invalid start byte" in caplog.text
 
 
-def test_a_broken_invariant_in_a_handshake_ends_the_node_as_anywhere(stage: DispatcherFixture) -> None:
+def test_handshake_assertion_error_is_raised(stage: DispatcherFixture) -> None:
     line = CertificateStream(None, AssertionError())
 
     async def run() -> None:
@@ -345,10 +345,10 @@ def test_a_broken_invariant_in_a_handshake_ends_the_node_as_anywhere(stage: Disp
     assert line.is_closed
 
 
-def test_strangers_together_hold_so_much_memory_and_no_more(stage: DispatcherFixture) -> None:
+def test_memory_of_unauthenticated_connections_is_limited_together(stage: DispatcherFixture) -> None:
     """CVE-2022-34917.
 
-    A thousand of them, each with most of a frame of half a mebibyte; one that logs in comes through all the same.
+    A thousand clients, each with most of a frame of half a mebibyte; one that authenticates succeeds all the same.
     """
     asked, lines, late, gone = door(), [ClientStream() for _ in range(300)], ClientStream(), ClientStream()
 
@@ -374,10 +374,10 @@ def test_strangers_together_hold_so_much_memory_and_no_more(stage: DispatcherFix
     assert asked.pre_auth_memory.resize(0, 16 * 1024 * 1024), "nothing is held by anybody"
 
 
-def test_a_login_of_some_kilobytes_counts_for_nothing_even_where_strangers_hold_all_they_may(
+def test_small_login_frames_do_not_count_towards_the_limit(
     stage: DispatcherFixture,
 ) -> None:
-    """Many clients with large tokens may come back at once."""
+    """Many clients with large tokens may reconnect at once."""
     asked, line = door(), ClientStream()
     assert asked.pre_auth_memory.resize(0, 16 * 1024 * 1024)
     token = b"\0alice\0" + b"x" * 7000

@@ -1,4 +1,4 @@
-"""Sessions of authenticated connections that end: prepared requests, and another login."""
+"""Limited sessions of authenticated connections: prepared requests, and reauthentication."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 @pytest.mark.behaviour("S-317")
 @pytest.mark.parametrize("session", [{"connections_max_reauth_ms": "5000"}, {}])
-def test_requests_are_prepared_for_only_in_sessions_without_end(
+def test_requests_are_prepared_only_in_unlimited_sessions(
     stage: DispatcherFixture, session: dict[str, str]
 ) -> None:
     line = ClientStream()
@@ -39,7 +39,7 @@ def test_requests_are_prepared_for_only_in_sessions_without_end(
 
 
 @pytest.mark.behaviour("S-317")
-def test_a_session_lasts_longer_for_who_logs_in_again(stage: DispatcherFixture) -> None:
+def test_reauthentication_extends_the_session(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:

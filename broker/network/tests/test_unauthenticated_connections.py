@@ -1,4 +1,4 @@
-"""Connections before their authentication: how long they count as idle, and which are shed first."""
+"""Connections before authentication: their idle time, and the order in which they are closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
     return DispatcherFixture(monkeypatch)
 
 
-def test_idle_ms_while_the_tls_handshake_waits_is_the_time_since_the_connection_came(stage: DispatcherFixture) -> None:
+def test_idle_ms_during_tls_handshake_counts_from_accept(stage: DispatcherFixture) -> None:
     class NeverShakes(ClientStream):
         async def handshake(self) -> str | None:
             await trio.sleep_forever()
@@ -35,7 +35,7 @@ def test_idle_ms_while_the_tls_handshake_waits_is_the_time_since_the_connection_
     in_virtual_time(run)
 
 
-def test_is_authenticated_only_after_the_login(stage: DispatcherFixture) -> None:
+def test_is_authenticated_is_true_only_after_authentication(stage: DispatcherFixture) -> None:
     line, seen = ClientStream(), []
 
     async def run() -> None:

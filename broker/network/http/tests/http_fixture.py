@@ -1,4 +1,4 @@
-"""An HTTP server behind connections in memory."""
+"""HTTP server with in-memory connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def get_page(_: HttpRequest) -> HttpResponse:
 
 
 class HttpFixture:
-    """A running server; `connect` opens a connection to it."""
+    """Running server; `connect` opens a connection to it."""
 
     def __init__(self) -> None:
         self.listener: Any = FakeListener()
