@@ -53,7 +53,7 @@ def test_member_expired_while_log_refuses_writes_is_removed_afterwards(joins: An
     with_runtime(house, story)
 
 
-def test_member_heard_while_log_refuses_writes_is_kept() -> None:
+def test_member_with_heartbeat_while_log_refuses_writes_is_kept() -> None:
     house = groups()
 
     async def story() -> None:

@@ -143,7 +143,7 @@ def test_subscription_of_classic_member_is_decoded_in_steps(monkeypatch: pytest.
     assert set(shard.consumer.members["classic"].subscribed_topic_names) == set(names)
 
 
-def test_join_of_classic_member_with_large_subscription_is_decided_and_replayed_in_slices(
+def test_join_of_classic_member_with_large_subscription_runs_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shard = with_classic_member()

@@ -196,7 +196,7 @@ def test_describe_transactions_sorts_partitions_in_steps(monkeypatch: pytest.Mon
     ]
 
 
-def test_fetch_with_an_invalid_isolation_level_yields_for_each_topic_without_partitions() -> None:
+def test_fetch_with_invalid_isolation_level_yields_for_each_topic() -> None:
     request = FetchRequest(topics=[FetchTopic("t")] * COUNT, isolation_level=5, session_epoch=-1)
     answer, steps = asked(fetch.handle, MetadataImage(), request, 12)
     assert len(answer.responses) == COUNT

@@ -255,7 +255,7 @@ def test_registration_completes_when_unfencing_is_applied() -> None:
 
 
 def test_standalone_node_is_unfenced_without_waiting() -> None:
-    """Its own controller has published the result that it returns."""
+    """The local controller publishes a result before it returns."""
     house = FakeLifecycleController(delay_s=0)
 
     async def story() -> None:

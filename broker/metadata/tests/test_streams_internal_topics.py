@@ -12,7 +12,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicResu
 
 
 class FakeTopicController:
-    """Answers CreateTopics as a test says; started tasks run when the test says."""
+    """Controller with scripted responses to CreateTopics; started tasks run at `run`."""
 
     def __init__(self) -> None:
         self.now = 0

@@ -62,7 +62,7 @@ def test_unsynced_records_of_killed_process_are_not_committed_with_flush_message
 
 
 def test_follow_without_intermediate_leader_epoch_resets_follower_state() -> None:
-    """Another broker may have led in it, and a member of its ISR may have truncated its copy of this log."""
+    """Meanwhile, a member of the ISR of another leader may have truncated its copy of this log."""
     ground = BrokerStorageFixture()
 
     async def story() -> None:

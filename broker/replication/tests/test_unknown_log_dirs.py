@@ -98,7 +98,7 @@ def left(ground: BrokerStorageFixture, directory: int, *epochs: int) -> None:
 def test_duplicate_log_with_older_records_is_renamed_to_stray(
     one: tuple[int, ...], other: tuple[int, ...], kept: int
 ) -> None:
-    """It was moved away and back, and the power failed: the old directory's new name was not on the disk yet."""
+    """The log was moved away and back, and the power failed before the old directory's new name was on the disk."""
     ground = BrokerStorageFixture("/a,/b")
     left(ground, 0, *one)
     left(ground, 1, *other)

@@ -89,7 +89,7 @@ def test_session_limit_refuses_new_members_and_allows_reopening() -> None:
 
 
 def test_total_cached_share_partitions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the partitions exist does not matter: a client may name any, again and again."""
+    """A client may name any partitions, also nonexistent ones, again and again."""
     monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_CACHED_SHARE_PARTITIONS", 3)
     stage = ShareSessionFixture()
     stage.open("a")

@@ -133,7 +133,7 @@ def test_heartbeat_in_full_group_returns_group_max_size_reached() -> None:
 
 
 def test_changed_subscription_bumps_group_epoch() -> None:
-    """What was dropped is taken away at once."""
+    """Partitions of an unsubscribed topic are revoked at once."""
     shard = ConsumerGroupShard({"t": 2, "u": 2})
     shard.heartbeat("a", 0)
     answer = shard.heartbeat("a", 2, subscribed_topic_names=["u"])

@@ -332,7 +332,7 @@ def test_kept_future_log_is_synced_at_clean_shutdown() -> None:
 
 
 def test_future_log_lost_at_startup_keeps_the_other_future_log() -> None:
-    """One of two future logs is used; its directory fails while the cleaner offset is written."""
+    """The directory of the used future log fails while its cleaner offset is written."""
     ground = LogDirMovesFixture()
     copy(ground, 1, 1, 1)
     copy(ground, 2, 1, 1)

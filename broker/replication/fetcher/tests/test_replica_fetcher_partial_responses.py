@@ -63,7 +63,7 @@ def catches_up(leader: ScriptedLeaderFetcher) -> None:
 
 
 def test_corrupt_batch_in_response_is_fetched_again_from_log_end() -> None:
-    """Its first batches are in the log: a second fetch of them would be refused and stop the follower for good."""
+    """The first batches are in the log: a second fetch of them would be refused and stop the follower for good."""
     damaged = bytearray(b"".join(leader_batch(n, size_bytes=100_000) for n in range(END)))
     damaged[-1] ^= 0xFF
     catches_up(following([[partition_data(0, bytes(damaged), high=END)]]))

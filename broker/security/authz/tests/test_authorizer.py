@@ -354,7 +354,7 @@ def test_acl_removal_does_not_compare_rules_of_same_resource() -> None:
 
 
 def test_authorize_by_resource_type_is_cached_until_acls_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs a scan of all rules, for each new producer."""
+    """A scan of all rules would be needed for each new producer."""
     asked = []
     look = AclIndex.evaluate_by_resource_type
 
