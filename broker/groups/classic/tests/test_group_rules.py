@@ -1,7 +1,4 @@
-"""Response of classic groups for each group state, each row with its place in Kafka 4.3.1.
-
-G is ``GroupMetadataManager.java``, C ``ClassicGroup.java``, O ``OffsetMetadataManager.java``.
-"""
+"""Classic groups. G is ``GroupMetadataManager.java``, C ``ClassicGroup.java``, O ``OffsetMetadataManager.java``."""
 
 from __future__ import annotations
 
@@ -74,9 +71,7 @@ HEARTBEAT = [
 
 
 @pytest.mark.parametrize(("state", "who", "ahead", "code", "source"), HEARTBEAT)
-def test_heartbeat_in_each_group_state_returns_error_code(
-    state: str, who: int | None, ahead: int, code: E, source: str
-) -> None:
+def test_heartbeat_by_group_state_returns_code(state: str, who: int | None, ahead: int, code: E, source: str) -> None:
     stage, members = in_state(state)
     member = "stranger" if who is None else members[who]
     assert stage.beat(member, generation_of(stage) + ahead) == code, source
@@ -109,7 +104,7 @@ SYNC = [
 
 
 @pytest.mark.parametrize(("state", "who", "ahead", "said", "code", "source"), SYNC)
-def test_sync_group_in_each_group_state_returns_error_code(
+def test_sync_group_by_state(
     state: str, who: int | None, ahead: int, said: dict[str, Any], code: E | None, source: str
 ) -> None:
     stage, members = in_state(state)
@@ -152,9 +147,7 @@ JOIN = [
 
 
 @pytest.mark.parametrize(("state", "member", "said", "code", "source"), JOIN)
-def test_join_group_invalid_request_returns_error_code(
-    state: str, member: str, said: dict[str, Any], code: E, source: str
-) -> None:
+def test_join_group_invalid_returns_code(state: str, member: str, said: dict[str, Any], code: E, source: str) -> None:
     stage, _ = in_state(state)
     request = j.JoinGroupRequest(
         "g", 10_000, 30_000, member, None, "consumer", [j.JoinGroupRequestProtocol("range", b"x")]
@@ -193,9 +186,7 @@ ROOM = [
 
 
 @pytest.mark.parametrize(("state", "largest", "who", "room", "source"), ROOM)
-def test_join_group_at_group_max_size_returns_group_max_size_reached(
-    state: str, largest: int, who: str, room: bool, source: str
-) -> None:
+def test_join_group_over_max_size_is_refused(state: str, largest: int, who: str, room: bool, source: str) -> None:
     stage, (leader, follower) = in_state(state, max_size=largest)
     member = {"": "", "leader": leader, "follower": follower}[who]
     stage.join("comes", member, version=3)
@@ -235,7 +226,7 @@ LEAVE = [
 
 
 @pytest.mark.parametrize(("state", "who", "codes", "after", "source"), LEAVE)
-def test_leave_group_in_each_group_state_returns_member_error_codes(
+def test_leave_group_by_state(
     state: str, who: list[tuple[str, str | None]], codes: list[E], after: str | None, source: str
 ) -> None:
     stage, members = in_state(state)
@@ -294,9 +285,7 @@ COMMIT = [
 
 
 @pytest.mark.parametrize(("state", "who", "generation", "version", "code", "source"), COMMIT)
-def test_offset_commit_in_each_group_state_returns_error_code(
-    state: str, who: str, generation: int, version: int, code: E, source: str
-) -> None:
+def test_offset_commit_by_state(state: str, who: str, generation: int, version: int, code: E, source: str) -> None:
     stage, members = in_state(state)
     member = members[1] if who == "follower" else who
     new = [OffsetToCommit("t", bytes(16), 0, 5, -1, "")]

@@ -87,9 +87,7 @@ def batch(*topics: tuple[str, list[int]], verify: bool, who: tuple[int, int] = A
         (InitProducerIdRequest("x", 900_001), E.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_init_producer_id_invalid_request_is_refused_without_coordinator(
-    request_: InitProducerIdRequest, code: ErrorCode
-) -> None:
+def test_init_producer_id_invalid_request_is_refused(request_: InitProducerIdRequest, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode(led=False)
     answer = asked(node, K.INIT_PRODUCER_ID, 5, request_)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
@@ -277,7 +275,7 @@ def test_add_offsets_to_txn_adds_partition_of_group() -> None:
         (4, "x", A, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_add_offsets_to_txn_invalid_request_returns_error(
+def test_add_offsets_to_txn_invalid_returns_error(
     version: int, name: str, who: tuple[int, int], denied: Any, code: ErrorCode
 ) -> None:
     node = with_groups(TransactionCoordinatorNode())
@@ -311,9 +309,7 @@ def test_end_txn_returns_producer_id_and_epoch_by_version(version: int, outcome:
         (5, "x", 0, [(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)], E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_end_txn_invalid_request_returns_error(
-    version: int, name: str, epoch: int, denied: Any, code: ErrorCode
-) -> None:
+def test_end_txn_invalid_returns_error(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
     node.stage.services.authorizer = DenyingAuthorizer(*denied)
@@ -394,9 +390,7 @@ def three() -> TransactionCoordinatorNode:
         ({"transactional_id_pattern": ""}, ["new", "old", "open"]),
     ],
 )
-def test_list_transactions_filters_by_state_producer_duration_and_pattern(
-    filters: dict[str, Any], found: list[str]
-) -> None:
+def test_list_transactions_filters_select_transactions(filters: dict[str, Any], found: list[str]) -> None:
     answer = listed(three(), **filters)
     assert sorted(row.transactional_id for row in answer.transaction_states) == found
     assert (answer.error_code, answer.unknown_state_filters) == (0, [])
