@@ -118,7 +118,7 @@ class BrokerStorageFixture:
         self.image = image
         self.publisher.publish(image, MetadataDelta(touched, configs=frozenset(more.get("configs", ()))))
 
-    def run(self, story: Callable[[], Awaitable[None]], *, workers: int = 1) -> None:
+    def run(self, scenario: Callable[[], Awaitable[None]], *, workers: int = 1) -> None:
         """Run a scenario beside the node's own tasks."""
 
         async def main() -> None:
@@ -127,7 +127,7 @@ class BrokerStorageFixture:
                 for _ in range(workers):
                     nursery.start_soon(self.log_creator.run)
                 with trio.fail_after(600):
-                    await story()
+                    await scenario()
                 nursery.cancel_scope.cancel()
 
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -165,6 +165,6 @@ class BrokerStorageFixture:
         self.env.disk.fault = None
 
 
-def partition_of(ground: BrokerStorageFixture, name: str, number: int) -> PartitionRegistration:
+def partition_of(fixture: BrokerStorageFixture, name: str, number: int) -> PartitionRegistration:
     """Return a partition of the image."""
-    return ground.image.topics[name].partitions[number]
+    return fixture.image.topics[name].partitions[number]

@@ -116,14 +116,14 @@ class ControllerChannelFixture:
     def add_remote(self, port: int) -> FakeRemoteController:
         return FakeRemoteController(self.env, self.net, self.monkeypatch, port)
 
-    def run(self, story: Callable[[], Awaitable[None]], *remotes: FakeRemoteController) -> None:
+    def run(self, scenario: Callable[[], Awaitable[None]], *remotes: FakeRemoteController) -> None:
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 for remote in remotes:
                     nursery.start_soon(remote.serve)
                 await trio.testing.wait_all_tasks_blocked()
                 with trio.fail_after(1000):
-                    await story()
+                    await scenario()
                 nursery.cancel_scope.cancel()
 
         run_virtual(main)

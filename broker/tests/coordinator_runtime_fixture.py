@@ -135,12 +135,12 @@ class RegisterRuntime:
         settings: LogConfig | None = None,
         base_sequence: int = 0,
     ) -> None:
-        self.stage = HandlerFixture()
-        self.env: Any = self.stage.env
+        self.fixture = HandlerFixture()
+        self.env: Any = self.fixture.env
         self.timers = Timers(self.env)
         self.failures: list[Any] = []
         isr = (1, 2) if followed else (1,)
-        self.replica: Any = self.stage.hosted.host(
+        self.replica: Any = self.fixture.hosted.host(
             "state", partitions=partitions, isr=isr, replicas=isr, settings=settings
         )
         self.machines: list[RegisterStateMachine] = []
@@ -198,22 +198,22 @@ def code_of(ticket: PendingBrokerRequest) -> ErrorCode:
     return ticket.answer.code
 
 
-def with_runtime(house: RegisterRuntime, story: Callable[[], Awaitable[None]]) -> None:
+def with_runtime(fixture: RegisterRuntime, scenario: Callable[[], Awaitable[None]]) -> None:
     """Run a scenario beside the runtime's own tasks."""
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(house.runtime.run)
-            nursery.start_soon(house.timers.run)
-            await story()
+            nursery.start_soon(fixture.runtime.run)
+            nursery.start_soon(fixture.timers.run)
+            await scenario()
             nursery.cancel_scope.cancel()
 
     run_virtual(main)
 
 
-def start_leading(house: RegisterRuntime) -> RegisterRuntime:
-    house.runtime.on_election(house.replica)
-    return house
+def start_leading(fixture: RegisterRuntime) -> RegisterRuntime:
+    fixture.runtime.on_election(fixture.replica)
+    return fixture
 
 
 class FailingReplica:
@@ -234,5 +234,5 @@ class FailingReplica:
         return self._real.append(*args)
 
 
-def failing_replica(house: RegisterRuntime, error: Exception, after: int = 0) -> Any:
-    return FailingReplica(house.replica, error, after)
+def failing_replica(fixture: RegisterRuntime, error: Exception, after: int = 0) -> Any:
+    return FailingReplica(fixture.replica, error, after)

@@ -24,24 +24,24 @@ class GroupCoordinatorNode:
     """Group coordinator that leads all of `__consumer_offsets`, and its handlers."""
 
     def __init__(self, *, followed: bool = False, led: bool = True, partitions: int = 1, **settings: str) -> None:
-        self.stage = HandlerFixture(group_initial_rebalance_delay_ms="0", offset_metadata_max_bytes="5", **settings)
+        self.fixture = HandlerFixture(group_initial_rebalance_delay_ms="0", offset_metadata_max_bytes="5", **settings)
         isr = (1, 2) if followed else (1,)
-        self.replica = self.stage.hosted.host(TOPIC, partitions=partitions, isr=isr, replicas=isr)
-        self.stage.hosted.host("t", partitions=3)
-        env: Any = self.stage.env
+        self.replica = self.fixture.hosted.host(TOPIC, partitions=partitions, isr=isr, replicas=isr)
+        self.fixture.hosted.host("t", partitions=3)
+        env: Any = self.fixture.env
         self.timers = Timers(env)
         self.failures: list[Any] = []
         self.groups = GroupCoordinator(
-            env, self.stage.config, self.timers, lambda *told: self.failures.append(told), lambda: partitions
+            env, self.fixture.config, self.timers, lambda *told: self.failures.append(told), lambda: partitions
         )
-        self.stage.services.groups = self.groups
+        self.fixture.services.groups = self.groups
         if led:
             for number in range(partitions):
-                self.groups.on_election(self.stage.hosted.replicas[TOPIC, number])
+                self.groups.on_election(self.fixture.hosted.replicas[TOPIC, number])
 
     def ask(self, key: ApiKey, version: int, request: Any, each_ms: float = 0) -> Any:
         """Return the response, or the awaitable of it; each step takes ``each_ms``."""
-        context = self.stage.context(key, version)
+        context = self.fixture.context(key, version)
         return start(
             load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(context, request), each_ms
         )
@@ -55,13 +55,13 @@ class GroupCoordinatorNode:
         self.groups.on_high_watermark_updated(self.replica)
 
 
-def run(node: GroupCoordinatorNode, story: Callable[[], Awaitable[None]]) -> None:
+def run(node: GroupCoordinatorNode, scenario: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.groups.run)
             nursery.start_soon(node.timers.run)
             await trio.testing.wait_all_tasks_blocked()
-            await story()
+            await scenario()
             nursery.cancel_scope.cancel()
 
     run_virtual(main)

@@ -100,7 +100,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
     async def alter_and_wait(self, path: str) -> None:
         await self.until(lambda: self.serving_directory() == path)
 
-    def run_moves(self, story: Callable[[], Awaitable[None]], *, made: bool = True) -> None:
+    def run_moves(self, scenario: Callable[[], Awaitable[None]], *, made: bool = True) -> None:
         """Run a scenario beside all tasks, with the partition created before."""
 
         async def whole() -> None:
@@ -110,7 +110,7 @@ class LogDirMovesFixture(BrokerStorageFixture):
                 self.reported_directories.clear()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.copier.run)
-                await story()
+                await scenario()
                 nursery.cancel_scope.cancel()
 
         self.run(whole)

@@ -71,7 +71,7 @@ class ScriptedLeaderFetcher(HandlerFixture):
         self.is_quota_exceeded = False
         self.throttled_partitions: set[int] = set()
         self.throttled_bytes: list[int] = []
-        world = FetcherDependencies(
+        dependencies = FetcherDependencies(
             self.env,  # type: ignore[arg-type]
             1,
             30.0,
@@ -84,7 +84,7 @@ class ScriptedLeaderFetcher(HandlerFixture):
             self.throttled_bytes.append,
             lambda: self.is_quota_exceeded,
         )
-        self.fetcher = ReplicaFetcher(world, 2, 0)
+        self.fetcher = ReplicaFetcher(dependencies, 2, 0)
         self.fetcher._connection = self  # type: ignore[assignment]
         self.hosted.host("t", partitions=4, leader=2, isr=(2,), replicas=(1, 2), settings=LogConfig(**log))
 
@@ -135,13 +135,13 @@ class ScriptedLeaderFetcher(HandlerFixture):
     def close(self) -> None:
         self.close_count += 1
 
-    def run(self, story: Callable[[], Awaitable[None]]) -> None:
+    def run(self, scenario: Callable[[], Awaitable[None]]) -> None:
         """Run a scenario beside the fetcher."""
 
         async def whole() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.fetcher.run)
-                await story()
+                await scenario()
                 nursery.cancel_scope.cancel()
 
         run_virtual(whole)

@@ -63,17 +63,17 @@ class ShareGroupNode:
     """Duration of each step of a handler."""
 
     def __init__(self, partitions: int = 1) -> None:
-        self.stage = HandlerFixture()
-        self.stage.hosted.host("t", partitions=partitions)
-        self.stage.hosted.image = replace(self.stage.hosted.image, features={"share.version": 1})
-        hosted: Any = self.stage.hosted
+        self.fixture = HandlerFixture()
+        self.fixture.hosted.host("t", partitions=partitions)
+        self.fixture.hosted.image = replace(self.fixture.hosted.image, features={"share.version": 1})
+        hosted: Any = self.fixture.hosted
         hosted.on_resigned = []
-        self.timers = Timers(self.stage.env)  # type: ignore[arg-type]
+        self.timers = Timers(self.fixture.env)  # type: ignore[arg-type]
         self.persister: Any = FakePersister()
         self.peer = Peer("h", ("here", 9092))
 
     def context(self, key: ApiKey, version: int) -> RequestContext:
-        context = self.stage.context(key, version)
+        context = self.fixture.context(key, version)
         context.peer = self.peer
         return context
 
@@ -103,11 +103,11 @@ class ShareGroupNode:
         return answer
 
     def produce(self, partition: int, records: int = 5) -> None:
-        replica = self.stage.hosted.replicas["t", partition]
+        replica = self.fixture.hosted.replicas["t", partition]
         raw = r.build_batch([r.NewRecord(b"k", b"v", 0)] * records)
         replica.append(bytearray(raw), 0, AppendOrigin.CLIENT)
         replica.log.set_high_watermark(replica.log.log_end_offset)
-        self.stage.services.purgatory.check_and_complete(("fetch", "t", partition))
+        self.fixture.services.purgatory.check_and_complete(("fetch", "t", partition))
 
     async def rounds_in(self, work: Callable[[], Awaitable[Any]]) -> int:
         """Return the number of event loop iterations during a task."""
@@ -125,17 +125,17 @@ class ShareGroupNode:
             nursery.cancel_scope.cancel()
         return count
 
-    def run(self, story: Callable[[], Awaitable[None]]) -> None:
-        stage = self.stage
+    def run(self, scenario: Callable[[], Awaitable[None]]) -> None:
+        fixture = self.fixture
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
-                stage.services.share_partition_manager = SharePartitionManager(
-                    *(stage.env, stage.config, self.timers, stage.hosted, self.persister, None, None),  # type: ignore[arg-type]
-                    *(nursery.start_soon, stage.services.purgatory.check_and_complete, stage.services.fail),
+                fixture.services.share_partition_manager = SharePartitionManager(
+                    *(fixture.env, fixture.config, self.timers, fixture.hosted, self.persister, None, None),  # type: ignore[arg-type]
+                    *(nursery.start_soon, fixture.services.purgatory.check_and_complete, fixture.services.fail),
                 )
                 nursery.start_soon(self.timers.run)
-                await story()
+                await scenario()
                 nursery.cancel_scope.cancel()
 
         run_virtual(main)

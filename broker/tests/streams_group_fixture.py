@@ -104,8 +104,8 @@ class StreamsGroupShard(ConsumerGroupShard):
 class StreamsThreadClient:
     """Member as a client implements it: it applies its tasks, revokes first, and reports them."""
 
-    def __init__(self, stage: StreamsGroupShard, name: str, process: str | None = None, **joining: Any) -> None:
-        self.stage, self.name = stage, name
+    def __init__(self, fixture: StreamsGroupShard, name: str, process: str | None = None, **joining: Any) -> None:
+        self.fixture, self.name = fixture, name
         self.joining = {"process_id": process or f"p-{name}", **joining}
         self.epoch = 0
         self.active: Told = {}
@@ -122,7 +122,7 @@ class StreamsThreadClient:
                 "warmup_tasks": [],
             }
             fields = {**mine, **fields}
-        answer = self.stage.beat(self.name, self.epoch, **fields)
+        answer = self.fixture.beat(self.name, self.epoch, **fields)
         if isinstance(answer, ProtocolError):
             self.epoch, self.active, self.standby = 0, {}, {}
             return answer
@@ -141,17 +141,17 @@ def reconcile_threads(*threads: StreamsThreadClient, rounds: int = 12, step_ms: 
         before = [(one.epoch, dict(one.active), dict(one.standby)) for one in threads]
         for one in threads:
             one.beat()
-        threads[0].stage.wait(step_ms)
+        threads[0].fixture.wait(step_ms)
         if before == [(one.epoch, dict(one.active), dict(one.standby)) for one in threads]:
             return
 
 
 def two_reconciled_threads(**settings: int) -> tuple[StreamsGroupShard, StreamsThreadClient, StreamsThreadClient]:
     """Return two members that share the six tasks of "t"."""
-    stage = StreamsGroupShard(**settings)
-    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    fixture = StreamsGroupShard(**settings)
+    a, b = StreamsThreadClient(fixture, "a"), StreamsThreadClient(fixture, "b")
     reconcile_threads(a)
     reconcile_threads(a, b)
     assert (sorted(a.active["0"]), sorted(b.active["0"])) == ([0, 1, 2], [3, 4, 5])
-    assert stage.group.state == "Stable"
-    return stage, a, b
+    assert fixture.group.state == "Stable"
+    return fixture, a, b

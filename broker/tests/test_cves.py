@@ -68,20 +68,20 @@ def test_replica_id_without_cluster_action_does_not_act_as_replica(
 @pytest.mark.parametrize("may", [False, True])
 def test_transactional_batch_requires_permission_of_its_transactional_id(version: int, *, may: bool) -> None:
     """CVE-2018-17196: only the request's own fields were checked, and a crafted batch was not."""
-    stage, coordinator = a_stage()
-    stage.services.authorizer = holding(WRITE, *([WRITE_AS] if may else []))
+    fixture, coordinator = a_stage()
+    fixture.services.authorizer = holding(WRITE, *([WRITE_AS] if may else []))
     for transactional_id in ("x", "somebody-else", "", None):
         what = bringing(
             ("t", 0, make_batch(0)), ("t", 1, make_batch(0)), ("t", 2, data()), transactional_id=transactional_id
         )
-        answer = run_virtual(partial(resolve, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
+        answer = run_virtual(partial(resolve, produce.handle(fixture.context(ApiKey.PRODUCE, version), what)))
         codes = {row.error_code for topic in answer.responses for row in topic.partition_responses}
         allowed = may and transactional_id == "x"
         assert codes == ({ErrorCode.NONE} if allowed else {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}), (
             transactional_id
         )
     assert len(coordinator.asked) == may
-    assert {x.log.log_end_offset > 0 for at, x in stage.hosted.replicas.items() if at[0] == "t"} == {may}
+    assert {x.log.log_end_offset > 0 for at, x in fixture.hosted.replicas.items() if at[0] == "t"} == {may}
 
 
 @pytest.mark.parametrize("operation", [x for x in AclOperation if x not in (AclOperation.UNKNOWN, AclOperation.ANY)])
@@ -90,7 +90,7 @@ def test_consumer_group_describe_requires_describe_or_implying_operation(operati
     node = served()
     beat(node)
     topic = acl(operation=AclOperation.DESCRIBE, who=WHO)
-    node.stage.services.authorizer = holding(topic, acl("g", operation, who=WHO, kind=ResourceType.GROUP))
+    node.fixture.services.authorizer = holding(topic, acl("g", operation, who=WHO, kind=ResourceType.GROUP))
     row = node.ask(
         ApiKey.CONSUMER_GROUP_DESCRIBE, 1, consumer_group_describe.ConsumerGroupDescribeRequest(["g"])
     ).groups[0]
@@ -105,10 +105,10 @@ PLANTED = "pl4nted"
 SECRET_KEYS = [name for name, key in BROKER_KEYS.items() if key.type == "PASSWORD"]
 
 
-def said_of(stage: HandlerFixture, broker: str) -> bytes:
+def said_of(fixture: HandlerFixture, broker: str) -> bytes:
     """Return the encoded description of a broker's configs."""
     what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, broker)], True, True)
-    answer = run_virtual(partial(resolve, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
+    answer = run_virtual(partial(resolve, describe_configs.handle(fixture.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
     said = as_decoded(answer, 4)
     assert said.results[0].error_code == 0
     return b"".join(bytes(chunk) for chunk in compiler.encode_chunks(said, 4))
@@ -117,17 +117,17 @@ def said_of(stage: HandlerFixture, broker: str) -> bytes:
 def test_describe_configs_of_broker_contains_no_secret() -> None:
     """CVE-2019-12399: secrets were shown to clients with the permission to describe configs."""
     assert len(SECRET_KEYS) >= 9
-    stage = HandlerFixture()
-    stage.services.config = stage.config = NodeConfig({**dict.fromkeys(SECRET_KEYS, PLANTED), "node.id": "1"})
+    fixture = HandlerFixture()
+    fixture.services.config = fixture.config = NodeConfig({**dict.fromkeys(SECRET_KEYS, PLANTED), "node.id": "1"})
     own = {
         "listener.name.in.plain.sasl.jaas.config": PLANTED,
         "listener.name.in.ssl.key.password": PLANTED,
         "somebody.elses.token": PLANTED,
         "log.cleaner.threads": "7",
     }
-    stage.hosted.image = MetadataImage(configs={(RESOURCE_BROKER, "1"): own, (RESOURCE_BROKER, ""): own})
+    fixture.hosted.image = MetadataImage(configs={(RESOURCE_BROKER, "1"): own, (RESOURCE_BROKER, ""): own})
     for broker in ("1", ""):
-        said = said_of(stage, broker)
+        said = said_of(fixture, broker)
         assert PLANTED.encode() not in said
         assert b"\x027" in said, "what is no secret is told"
 
@@ -189,7 +189,7 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
 
     Here it is the server's own: a request lies in the receive buffer while it waits, and more bytes arrive meanwhile.
     """
-    stage, line, kept = lines.DispatcherFixture(monkeypatch), lines.ClientStream(), list[tuple[str, int, bytes]]()
+    fixture, line, kept = lines.DispatcherFixture(monkeypatch), lines.ClientStream(), list[tuple[str, int, bytes]]()
     line.most_bytes = most
 
     async def keep(row: p.TopicProduceData) -> p.ProduceResponse:
@@ -199,7 +199,7 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
         kept.append((row.name, part.index, bytes(part.records)))
         return p.ProduceResponse()
 
-    stage.serve(ApiKey.PRODUCE, lambda context, request: lines.job_of(keep(request.topic_data[0])), 3, 9)
+    fixture.serve(ApiKey.PRODUCE, lambda context, request: lines.job_of(keep(request.topic_data[0])), 3, 9)
 
     def brings(number: int) -> bytes:
         data = p.TopicProduceData(
@@ -209,7 +209,7 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.connection(line).serve)
+            nursery.start_soon(fixture.connection(line).serve)
             for number in range(150):
                 line.send_bytes(brings(number))
                 if number % 10 == 0:

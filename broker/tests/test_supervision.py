@@ -109,32 +109,32 @@ def test_bind_error_of_address_in_use_names_it() -> None:
 
 
 def test_failed_directory_is_lost_once_and_metadata_directory_ends_node() -> None:
-    ground = BrokerStorageFixture("/a,/b")
+    fixture = BrokerStorageFixture("/a,/b")
     lost: list[int] = []
-    ground.failure_handler.on_logs_offline.append(lambda logs: lost.append(len(logs)))
+    fixture.failure_handler.on_logs_offline.append(lambda logs: lost.append(len(logs)))
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 4))
-        await ground.publisher.wait_applied_and_created()
-        replica = ground.replica_manager.get("t", 1)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 4))
+        await fixture.publisher.wait_applied_and_created()
+        replica = fixture.replica_manager.get("t", 1)
         assert replica is not None
-        ground.failure_handler.handle_failure(OSError(errno.EMFILE, "short"), replica.log)
-        assert not ground.log_dirs.offline
+        fixture.failure_handler.handle_failure(OSError(errno.EMFILE, "short"), replica.log)
+        assert not fixture.log_dirs.offline
         assert not lost
-        ground.failure_handler.handle_failure(OSError(errno.EIO, "gone"), replica.log)
-        ground.failure_handler.handle_failure(OSError(errno.EIO, "gone"), ground.log_dirs.directories[1])
+        fixture.failure_handler.handle_failure(OSError(errno.EIO, "gone"), replica.log)
+        fixture.failure_handler.handle_failure(OSError(errno.EIO, "gone"), fixture.log_dirs.directories[1])
         assert lost == [2]
         assert not replica.is_leader
-        assert ground.ended == 0
-        ground.failure_handler.handle_failure(
+        assert fixture.ended == 0
+        fixture.failure_handler.handle_failure(
             OSError(errno.EMFILE, "short")
         )  # an error of the metadata log is never transient
-        ground.failure_handler.handle_failure(OSError(errno.EIO, "again"))
-        assert ground.ended == 1
+        fixture.failure_handler.handle_failure(OSError(errno.EIO, "again"))
+        assert fixture.ended == 1
 
-    ground.run(story)
-    assert ground.failure_handler.failure is not None
-    assert ground.failure_handler.failure.errno == errno.EMFILE
+    fixture.run(scenario)
+    assert fixture.failure_handler.failure is not None
+    assert fixture.failure_handler.failure.errno == errno.EMFILE
     assert lost == [2]
 
 

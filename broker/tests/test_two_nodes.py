@@ -36,15 +36,15 @@ class RemoteBroker:
     """Node 2: without a controller; metadata arrives a moment after it is committed."""
 
     def __init__(
-        self, ground: ControllerFixture, controller: QuorumController, net: MemoryNet, nursery: trio.Nursery
+        self, fixture: ControllerFixture, controller: QuorumController, net: MemoryNet, nursery: trio.Nursery
     ) -> None:
-        self.env = ground.env
+        self.env = fixture.env
         self.net = net
         self.image = MetadataImage()
         self.is_active = False
         self.node_id, self.leader_id = ME, 1
         self.config = NodeConfig(node_id=ME, host="h", port=BROKER_PORT)
-        self.cache: Any = SimpleNamespace(image=self.image, cluster_id=ground.identity.cluster_id)
+        self.cache: Any = SimpleNamespace(image=self.image, cluster_id=fixture.identity.cluster_id)
         storage: Any = SimpleNamespace(
             online_ids=[b"d" * 16], cordoned_ids=[], clean_shutdown_epoch=-1, cordon=lambda _text: False
         )
@@ -102,21 +102,21 @@ class TwoNodeCluster:
     """Node 1 with controller and broker, node 2 with a broker."""
 
     def __init__(self) -> None:
-        self.ground = ControllerFixture()
+        self.fixture = ControllerFixture()
         self.net = MemoryNet()
         self.controller: QuorumController
         self.broker: RemoteBroker
         self.accepted: list[MemoryStream] = []
 
-    def play(self, story: Callable[[TwoNodeCluster], Awaitable[None]]) -> None:
+    def play(self, scenario: Callable[[TwoNodeCluster], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with self.ground.controller() as self.controller, trio.open_nursery() as nursery:
-                self.ground.env.net = self.net
-                watch = BrokerLivenessProbe(self.ground.env, 1, self.controller)  # type: ignore[arg-type]
+            async with self.fixture.controller() as self.controller, trio.open_nursery() as nursery:
+                self.fixture.env.net = self.net
+                watch = BrokerLivenessProbe(self.fixture.env, 1, self.controller)  # type: ignore[arg-type]
                 self.controller.subscribe(watch.publish)
                 metadata = SimpleNamespace(image=self.controller.image, cluster_id="c", kraft_version=1)
                 services: Any = SimpleNamespace(
-                    env=self.ground.env,
+                    env=self.fixture.env,
                     config=NodeConfig(),
                     controller=self.controller,
                     metadata=metadata,
@@ -129,10 +129,10 @@ class TwoNodeCluster:
                 nursery.start_soon(Acceptor(Dispatcher(services, CONTROLLER_APIS, "CONTROLLER")).run, listener)
                 nursery.start_soon(watch.run)
                 nursery.start_soon(self._own_heartbeats)
-                self.broker = RemoteBroker(self.ground, self.controller, self.net, nursery)
+                self.broker = RemoteBroker(self.fixture, self.controller, self.net, nursery)
                 with trio.fail_after(1000):
                     await self.broker.live()
-                    await story(self)
+                    await scenario(self)
                 nursery.cancel_scope.cancel()
 
         run_virtual(main)
@@ -153,7 +153,7 @@ class TwoNodeCluster:
 
 
 def test_remote_broker_registers_is_unfenced_and_keeps_its_lease() -> None:
-    async def story(cluster: TwoNodeCluster) -> None:
+    async def scenario(cluster: TwoNodeCluster) -> None:
         registered = cluster.controller.image.brokers[ME]
         assert [(e.name, e.host, e.port) for e in registered.end_points] == [("PLAINTEXT", "h", BROKER_PORT)]
         assert registered.broker_epoch == cluster.broker.life.broker_epoch
@@ -163,11 +163,11 @@ def test_remote_broker_registers_is_unfenced_and_keeps_its_lease() -> None:
         written = cluster.controller.image.offset - offset
         assert written <= 60 * 2 + 2  # the controller writes a no-op record; heartbeats write none
 
-    TwoNodeCluster().play(story)
+    TwoNodeCluster().play(scenario)
 
 
 def test_client_requests_are_forwarded_to_controller() -> None:
-    async def story(cluster: TwoNodeCluster) -> None:
+    async def scenario(cluster: TwoNodeCluster) -> None:
         request = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 3, 2)], 5000)
         answer = await cluster.broker.ask(request, 7)
         assert [(t.name, t.error_code, t.num_partitions) for t in answer.topics] == [("t", 0, 3)]
@@ -181,11 +181,11 @@ def test_client_requests_are_forwarded_to_controller() -> None:
         row = (await cluster.broker.ask(asked, 2)).topics[0].partitions[0]
         assert (row.error_code, row.leader_id, [v.replica_id for v in row.current_voters]) == (0, 1, [1])
 
-    TwoNodeCluster().play(story)
+    TwoNodeCluster().play(scenario)
 
 
 def test_killed_broker_is_fenced_at_once() -> None:
-    async def story(cluster: TwoNodeCluster) -> None:
+    async def scenario(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
         await cluster.broker.ask(create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 4, 2)], 5000), 7)
         killed = trio.current_time()
@@ -197,11 +197,11 @@ def test_killed_broker_is_fenced_at_once() -> None:
         assert {p.leader for p in cluster.controller.image.topics["t"].partitions.values()} == {1}
         assert trio.current_time() - killed < 0.1
 
-    TwoNodeCluster().play(story)
+    TwoNodeCluster().play(scenario)
 
 
 def test_silent_broker_is_fenced_at_session_timeout() -> None:
-    async def story(cluster: TwoNodeCluster) -> None:
+    async def scenario(cluster: TwoNodeCluster) -> None:
         await trio.sleep(3)
         cluster.broker.life._is_shutting_down = True
         await trio.sleep(6)
@@ -210,12 +210,12 @@ def test_silent_broker_is_fenced_at_session_timeout() -> None:
         assert cluster.state() == "fenced"
         assert cluster.state(1) == "serves"
 
-    TwoNodeCluster().play(story)
+    TwoNodeCluster().play(scenario)
 
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_controlled_shutdown_moves_leadership_and_completes(leads: bool) -> None:
-    async def story(cluster: TwoNodeCluster) -> None:
+    async def scenario(cluster: TwoNodeCluster) -> None:
         if leads:
             await cluster.broker.ask(
                 create_topics.CreateTopicsRequest([create_topics.CreatableTopic("t", 4, 2)], 5000), 7
@@ -227,11 +227,11 @@ def test_controlled_shutdown_moves_leadership_and_completes(leads: bool) -> None
         topics = cluster.controller.image.topics.values()
         assert ME not in {p.leader for t in topics for p in t.partitions.values()}
 
-    TwoNodeCluster().play(story)
+    TwoNodeCluster().play(scenario)
 
 
 def test_unregistered_broker_registers_again() -> None:
-    async def story(cluster: TwoNodeCluster) -> None:
+    async def scenario(cluster: TwoNodeCluster) -> None:
         before = cluster.broker.life.broker_epoch
         answer = await cluster.broker.ask(unregister_broker.UnregisterBrokerRequest(ME), 0)
         assert answer.error_code == 0
@@ -239,4 +239,4 @@ def test_unregistered_broker_registers_again() -> None:
         assert cluster.state() == "serves"
         assert cluster.broker.life.broker_epoch > before
 
-    TwoNodeCluster().play(story)
+    TwoNodeCluster().play(scenario)

@@ -66,14 +66,14 @@ class TransactionCoordinatorNode:
     def __init__(
         self, *, followed: bool = False, led: bool = True, level: int = 2, min_isr: int = 1, **settings: str
     ) -> None:
-        self.stage = HandlerFixture(**settings)
+        self.fixture = HandlerFixture(**settings)
         isr, log = (1, 2) if followed else (1,), LogConfig(min_insync_replicas=min_isr)
-        self.replica: HostedPartition = self.stage.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
-        self.stage.hosted.host("t", partitions=3)
+        self.replica: HostedPartition = self.fixture.hosted.host(TOPIC, isr=isr, replicas=isr, settings=log)
+        self.fixture.hosted.host("t", partitions=3)
         self.level = level
         self.partitions = 1
         """How many the topic has, as far as anybody says: one is led."""
-        env: Any = self.stage.env
+        env: Any = self.fixture.env
         self.timers = Timers(env)
         self.ids = ProducerIdSequence()
         self.failures: list[Any] = []
@@ -83,27 +83,27 @@ class TransactionCoordinatorNode:
         """What they say, one after the other; NONE when that is over."""
         self.silent = False
         self.takes_s = 0.0
-        self.around = MarkerSenderDependencies(
-            1, lambda: self.stage.hosted.image, lambda broker: None, self._here, 30.0
+        self.dependencies = MarkerSenderDependencies(
+            1, lambda: self.fixture.hosted.image, lambda broker: None, self._here, 30.0
         )
-        self.transactions = self.coordinator(self.around)
-        self.stage.services.transaction_coordinator = self.transactions
-        self.stage.services.producer_ids = self.ids
+        self.transactions = self.coordinator(self.dependencies)
+        self.fixture.services.transaction_coordinator = self.transactions
+        self.fixture.services.producer_ids = self.ids
         if led:
             self.transactions.on_election(self.replica)
 
-    def coordinator(self, around: MarkerSenderDependencies) -> TransactionCoordinator:
+    def coordinator(self, dependencies: MarkerSenderDependencies) -> TransactionCoordinator:
         """Return another coordinator on such a node."""
-        env: Any = self.stage.env
+        env: Any = self.fixture.env
         return TransactionCoordinator(
             env,
-            self.stage.config,
+            self.fixture.config,
             self.timers,
             lambda *told: self.failures.append(told),
             lambda: self.partitions,
             lambda: self.level,
             self.ids.next_id,
-            around,
+            dependencies,
         )
 
     def again(self) -> None:
@@ -175,7 +175,7 @@ class TransactionCoordinatorNode:
         """Return the response of a handler, or its awaitable."""
         return start(
             load_handler(BROKER_APIS[key].endpoint(at_controller=False).handler_module)(
-                self.stage.context(key, version), request
+                self.fixture.context(key, version), request
             )
         )
 
@@ -189,7 +189,7 @@ async def wait_until_idle() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-def run(node: TransactionCoordinatorNode, story: Callable[[], Awaitable[None]]) -> None:
+def run(node: TransactionCoordinatorNode, scenario: Callable[[], Awaitable[None]]) -> None:
     """Run a scenario beside the coordinator's own tasks."""
 
     async def main() -> None:
@@ -197,7 +197,7 @@ def run(node: TransactionCoordinatorNode, story: Callable[[], Awaitable[None]]) 
             nursery.start_soon(node.transactions.run)
             nursery.start_soon(node.timers.run)
             await wait_until_idle()
-            await story()
+            await scenario()
             nursery.cancel_scope.cancel()
 
     run_virtual(main)

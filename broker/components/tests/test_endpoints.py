@@ -56,13 +56,13 @@ class EndpointFixture:
 
 
 def test_controller_only_node_returns_committed_feature_levels() -> None:
-    net, stage = MemoryNet(), EndpointFixture(NodeConfig(), MetadataImage())
+    net, fixture = MemoryNet(), EndpointFixture(NodeConfig(), MetadataImage())
 
     async def main() -> None:
         listener = await net.listen("h", 9093)
         async with trio.open_nursery() as nursery:
-            stage.serve(listener, nursery)
-            stage.commit(MetadataImage(7, features={"metadata.version": 30}), MetadataDelta(features=True))
+            fixture.serve(listener, nursery)
+            fixture.commit(MetadataImage(7, features={"metadata.version": 30}), MetadataDelta(features=True))
             channel = Channel(await net.connect("h", 9093))
             answer = await channel.call(ApiVersionsRequest("ottla", "1"), 4)
             levels = {f.name: f.max_version_level for f in answer.finalized_features}
@@ -81,14 +81,14 @@ def test_controller_only_node_reloads_committed_certificates() -> None:
     settings = {"listeners": "CONTROLLER://h:9093", "controller.listener.names": "CONTROLLER"}
     settings |= {"process.roles": "controller", "listener.security.protocol.map": "CONTROLLER:SSL", keys: "first.pem"}
     own = (RESOURCE_BROKER, "7")
-    stage = EndpointFixture(NodeConfig(settings, node_id=7), MetadataImage(3, configs={own: {keys: "before.pem"}}))
+    fixture = EndpointFixture(NodeConfig(settings, node_id=7), MetadataImage(3, configs={own: {keys: "before.pem"}}))
 
     async def main() -> None:
         listener: Any = SimpleNamespace(reload_tls=lambda tls: shown.append(tls.keystore.location), accept=_forever)
         async with trio.open_nursery() as nursery:
-            stage.serve(listener, nursery)
+            fixture.serve(listener, nursery)
             assert shown == ["before.pem"], "what was set before this start"
-            stage.commit(MetadataImage(configs={own: {keys: "next.pem"}}), MetadataDelta(configs=frozenset({own})))
+            fixture.commit(MetadataImage(configs={own: {keys: "next.pem"}}), MetadataDelta(configs=frozenset({own})))
             nursery.cancel_scope.cancel()
 
     run_virtual(main)

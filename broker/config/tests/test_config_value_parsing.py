@@ -74,12 +74,12 @@ def written(key: ConfigKey, value: str) -> Iterator[str]:
     if key.type == "LIST":
         forms += [value.replace(",", between) for between in (", ", " ,", "\t,\n ")]
     yield from forms[1:]
-    yield from (around.format(form) for form in forms for around in AROUND)
+    yield from (dependencies.format(form) for form in forms for dependencies in AROUND)
 
 
 def odd(key: ConfigKey, value: str) -> Iterator[str]:
     """Return values that may be valid or invalid; a valid one must not cause an error later."""
-    return (x for x in (around.format(value, value) for around in ODD) if check_value(key, x) is None)
+    return (x for x in (dependencies.format(value, value) for dependencies in ODD) if check_value(key, x) is None)
 
 
 def read_topic(config: NodeConfig, image: MetadataImage, name: str) -> list[Any]:
@@ -187,21 +187,21 @@ def test_canonical_value_of_unknown_key_is_unchanged() -> None:
     assert canonical_value(None, " A, b ") == " A, b "
 
 
-def rows_of(stage: HandlerFixture, kind: int, name: str, *keys: str) -> list[dc.DescribeConfigsResourceResult]:
+def rows_of(fixture: HandlerFixture, kind: int, name: str, *keys: str) -> list[dc.DescribeConfigsResourceResult]:
     what = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(kind, name, list(keys) or None)], True)
-    answer = run_virtual(partial(resolve, describe_configs.handle(stage.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
+    answer = run_virtual(partial(resolve, describe_configs.handle(fixture.context(ApiKey.DESCRIBE_CONFIGS, 4), what)))
     configs: list[dc.DescribeConfigsResourceResult] = as_decoded(answer, 4).results[0].configs
     return configs
 
 
 def test_described_group_falls_back_on_settings_of_the_broker() -> None:
-    stage = HandlerFixture()
-    stage.services.config = stage.config = NodeConfig({"group.consumer.session.timeout.ms": "50000"})
-    stage.hosted.image = image_with(
+    fixture = HandlerFixture()
+    fixture.services.config = fixture.config = NodeConfig({"group.consumer.session.timeout.ms": "50000"})
+    fixture.hosted.image = image_with(
         metadata_records.ConfigRecord(RESOURCE_BROKER, "", "group.share.assignment.interval.ms", "7")
     )
     names = "consumer.session.timeout.ms", "share.assignment.interval.ms", "share.auto.offset.reset"
-    rows = {row.name: row for row in rows_of(stage, RESOURCE_GROUP, "g", *names)}
+    rows = {row.name: row for row in rows_of(fixture, RESOURCE_GROUP, "g", *names)}
     assert {name: (row.value, row.config_source) for name, row in rows.items()} == {
         names[0]: ("50000", describe_configs.STATIC_BROKER),
         names[1]: ("7", describe_configs.DYNAMIC_DEFAULT),
@@ -214,7 +214,7 @@ def test_described_group_falls_back_on_settings_of_the_broker() -> None:
 
 
 def test_described_broker_includes_settings_beside_the_definitions() -> None:
-    stage = HandlerFixture()
+    fixture = HandlerFixture()
     given = {
         "listener.name.plaintext.max.connections": "5",
         "listener.name.x.plain.sasl.jaas.config": "secret",
@@ -222,9 +222,9 @@ def test_described_broker_includes_settings_beside_the_definitions() -> None:
         "of.a.plug-in": "x",
         "super.users": "User:a",
     }
-    stage.services.config = stage.config = NodeConfig({"node.id": "1", **given})
-    stage.hosted.image = image_with(metadata_records.ConfigRecord(RESOURCE_BROKER, "1", "of.another", "y"))
-    rows = {row.name: row for row in rows_of(stage, RESOURCE_BROKER, "1")}
+    fixture.services.config = fixture.config = NodeConfig({"node.id": "1", **given})
+    fixture.hosted.image = image_with(metadata_records.ConfigRecord(RESOURCE_BROKER, "1", "of.another", "y"))
+    rows = {row.name: row for row in rows_of(fixture, RESOURCE_BROKER, "1")}
     assert {name: (rows[name].value, rows[name].is_sensitive) for name in (*given, "of.another")} == {
         "listener.name.plaintext.max.connections": ("5", False),
         "listener.name.x.plain.sasl.jaas.config": (None, True),
@@ -240,8 +240,8 @@ def test_described_broker_includes_settings_beside_the_definitions() -> None:
 
 def test_describe_configs_returns_canonical_value_and_broker_default_as_sent() -> None:
     """``ConfigHelper``: ``ConfigDef.convertToString`` of what was parsed."""
-    stage = HandlerFixture()
-    stage.services.config = stage.config = NodeConfig({"node.id": "1"})
+    fixture = HandlerFixture()
+    fixture.services.config = fixture.config = NodeConfig({"node.id": "1"})
     own = {"cleanup.policy": "compact, delete ", "preallocate": " TRUE"}
     configs = {
         (RESOURCE_TOPIC, "t"): own,
@@ -249,10 +249,10 @@ def test_describe_configs_returns_canonical_value_and_broker_default_as_sent() -
         (RESOURCE_BROKER, ""): {"log.cleanup.policy": "delete, compact"},
         (RESOURCE_CLIENT_METRICS, "m"): {"metrics": " org.a , org.b,org.a"},
     }
-    stage.hosted.image = replace(image_with(), configs=configs)
+    fixture.hosted.image = replace(image_with(), configs=configs)
 
     def described(kind: int, name: str, *keys: str) -> list[tuple[str | None, str | None]]:
-        return [(row.value, row.synonyms[0].value) for row in rows_of(stage, kind, name, *keys)]
+        return [(row.value, row.synonyms[0].value) for row in rows_of(fixture, kind, name, *keys)]
 
     assert described(RESOURCE_TOPIC, "t", *own) == [("compact,delete", "compact,delete"), ("true", "true")]
     assert described(RESOURCE_GROUP, "g", "share.isolation.level") == [("read_committed", "read_committed")]

@@ -41,16 +41,16 @@ class PutInSlice:
 
 def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, PendingBrokerRequest]:
     """Return a shard with a record that is encoded in ``STEPS`` steps, and an event that writes one."""
-    house = start_leading(RegisterRuntime(followed=False))
-    encode = house.shard._serde.encode
+    fixture = start_leading(RegisterRuntime(followed=False))
+    encode = fixture.shard._serde.encode
 
     def encode_job(record: Pair) -> Job[tuple[bytes, bytes | None]]:
         for _ in range(STEPS):
             yield
         return encode(record)
 
-    house.shard._serde = house.shard._serde._replace(encode_job=encode_job)
-    handle, slice_ticket = house.machine.handle, PendingBrokerRequest()
+    fixture.shard._serde = fixture.shard._serde._replace(encode_job=encode_job)
+    handle, slice_ticket = fixture.machine.handle, PendingBrokerRequest()
 
     def slices(event: PutInSlice) -> Iterator[Effects[Pair]]:
         yield Effects([("a", "1")], [RequestReply(event.slice_ticket, "written")])
@@ -60,47 +60,47 @@ def start_with_slow_encoding() -> tuple[RegisterRuntime, PendingBrokerRequest, P
             return Effects(replies=[RequestReply(event.pending_request, "done")], continuation=slices(event))
         return handle(now_ms, event)
 
-    house.machine.handle = handle_slices  # type: ignore[method-assign]
-    return house, house.runtime.submit(0, lambda ticket: PutInSlice(ticket, slice_ticket)), slice_ticket
+    fixture.machine.handle = handle_slices  # type: ignore[method-assign]
+    return fixture, fixture.runtime.submit(0, lambda ticket: PutInSlice(ticket, slice_ticket)), slice_ticket
 
 
 def test_record_encoded_in_steps_is_appended_after_last_step() -> None:
-    house, whole, of_slice = start_with_slow_encoding()
+    fixture, whole, of_slice = start_with_slow_encoding()
 
-    async def story() -> None:
+    async def scenario() -> None:
         for _ in range(STEPS):
-            assert house.machine.values == {}
+            assert fixture.machine.values == {}
             await trio.lowlevel.checkpoint()
         await trio.testing.wait_all_tasks_blocked()
-        assert house.machine.values == {"a": "1"}
+        assert fixture.machine.values == {"a": "1"}
         assert (of_slice.answer, whole.answer) == ("written", "done")
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_shard_unloaded_while_record_is_encoded_writes_none_and_answers_all() -> None:
-    house, whole, of_slice = start_with_slow_encoding()
+    fixture, whole, of_slice = start_with_slow_encoding()
 
-    async def story() -> None:
+    async def scenario() -> None:
         for _ in range(3):
             await trio.lowlevel.checkpoint()
-        end = house.replica.log.log_end_offset
-        house.runtime.on_resignation(house.replica)
+        end = fixture.replica.log.log_end_offset
+        fixture.runtime.on_resignation(fixture.replica)
         await trio.testing.wait_all_tasks_blocked()
-        assert house.replica.log.log_end_offset == end
+        assert fixture.replica.log.log_end_offset == end
         assert (code_of(whole), code_of(of_slice)) == (E.NOT_COORDINATOR, E.NOT_COORDINATOR)
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_encode_records_error_is_raised_while_batch_is_built() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
+    fixture = start_leading(RegisterRuntime(followed=False))
 
     def fail(record: Pair) -> Any:
         raise WireError(record[0])
         yield
 
-    serde = house.shard._serde._replace(encode=lambda record: next(fail(record)), encode_job=fail)
+    serde = fixture.shard._serde._replace(encode=lambda record: next(fail(record)), encode_job=fail)
     encoded = iter(run_to_end(encode_records(serde, [("a", "1")])))
     with pytest.raises(WireError, match="a"):
         next(encoded)

@@ -33,76 +33,76 @@ from ottla.wire.record_batch import records as r
 
 
 def test_resignation_answers_parked_and_pending_requests_not_coordinator() -> None:
-    house = start_leading(RegisterRuntime())
-    parked, held = house.runtime.submit(0, ParkRequest), house.put(("a", "1"))
-    promised = house.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
-    house.runtime.on_resignation(house.replica)
+    fixture = start_leading(RegisterRuntime())
+    parked, held = fixture.runtime.submit(0, ParkRequest), fixture.put(("a", "1"))
+    promised = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
+    fixture.runtime.on_resignation(fixture.replica)
     assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
     assert code_of(held) is E.NOT_COORDINATOR
     assert promised.answer == ("settled", E.NOT_COORDINATOR)
-    assert code_of(house.put(("c", "1"))) is E.NOT_COORDINATOR
-    house.commit()
-    house.runtime.on_resignation(house.replica)
+    assert code_of(fixture.put(("c", "1"))) is E.NOT_COORDINATOR
+    fixture.commit()
+    fixture.runtime.on_resignation(fixture.replica)
 
 
 def test_election_in_new_epoch_of_same_leader_keeps_shard() -> None:
-    house = start_leading(RegisterRuntime())
-    parked = house.runtime.submit(0, ParkRequest)
-    house.runtime.on_election(house.replica)
+    fixture = start_leading(RegisterRuntime())
+    parked = fixture.runtime.submit(0, ParkRequest)
+    fixture.runtime.on_election(fixture.replica)
     assert parked.answer is None
-    assert len(house.machines) == 1
+    assert len(fixture.machines) == 1
 
 
 def test_election_in_new_epoch_answers_requests_committed_by_smaller_isr() -> None:
-    house = start_leading(RegisterRuntime())
-    held = house.put(("a", "1"))
+    fixture = start_leading(RegisterRuntime())
+    held = fixture.put(("a", "1"))
     assert held.answer is None
-    house.replica.apply_partition_state(
-        1, PartitionRegistration((1,), (1,), 1, house.replica.leader_epoch + 1, 9), house.env.now_ms()
+    fixture.replica.apply_partition_state(
+        1, PartitionRegistration((1,), (1,), 1, fixture.replica.leader_epoch + 1, 9), fixture.env.now_ms()
     )
-    house.replica.recover_high_watermark(house.env.now_ms())
-    house.runtime.on_election(house.replica)
+    fixture.replica.recover_high_watermark(fixture.env.now_ms())
+    fixture.runtime.on_election(fixture.replica)
     assert held.answer == "put"
 
 
 def test_election_of_other_log_of_same_partition_replaces_shard() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
-    parked = house.runtime.submit(0, ParkRequest)
-    old = house.replica
-    house.runtime.on_election(FailingReplica(old, OSError()))  # type: ignore[arg-type]
+    fixture = start_leading(RegisterRuntime(followed=False))
+    parked = fixture.runtime.submit(0, ParkRequest)
+    old = fixture.replica
+    fixture.runtime.on_election(FailingReplica(old, OSError()))  # type: ignore[arg-type]
     assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
-    house.runtime.on_resignation(old)
-    assert house.put().answer == "put", "resigning the old one does not touch the new"
+    fixture.runtime.on_resignation(old)
+    assert fixture.put().answer == "put", "resigning the old one does not touch the new"
 
 
 def test_submit_without_election_returns_not_coordinator() -> None:
-    house = RegisterRuntime()
-    assert code_of(house.put()) is E.NOT_COORDINATOR
-    start_leading(house).replica.resign()
-    assert code_of(house.put()) is E.NOT_COORDINATOR
+    fixture = RegisterRuntime()
+    assert code_of(fixture.put()) is E.NOT_COORDINATOR
+    start_leading(fixture).replica.resign()
+    assert code_of(fixture.put()) is E.NOT_COORDINATOR
 
 
 def test_election_of_other_topics_is_ignored() -> None:
-    house = RegisterRuntime()
-    house.runtime.on_election(house.stage.hosted.host("other"))
-    assert list(house.runtime) == []
+    fixture = RegisterRuntime()
+    fixture.runtime.on_election(fixture.fixture.hosted.host("other"))
+    assert list(fixture.runtime) == []
 
 
 def test_shards_are_listed_by_partition() -> None:
-    house = RegisterRuntime(partitions=3)
+    fixture = RegisterRuntime(partitions=3)
     for number in (2, 0, 1):
-        house.runtime.on_election(house.stage.hosted.replicas["state", number])
-    assert [shard.replica.partition for shard in house.runtime] == [0, 1, 2]
+        fixture.runtime.on_election(fixture.fixture.hosted.replicas["state", number])
+    assert [shard.replica.partition for shard in fixture.runtime] == [0, 1, 2]
 
 
 def test_disconnect_is_reported_to_machine_only_for_unanswered_requests() -> None:
-    house = start_leading(RegisterRuntime())
-    parked, answered = house.runtime.submit(0, ParkRequest), house.put()
-    house.runtime.on_disconnect(0, "k", answered)
-    house.runtime.on_disconnect(7, "k", parked)
-    assert not any(isinstance(e, RequestDisconnected) for e in house.machine.heard)
-    house.runtime.on_disconnect(0, "k", parked)
-    assert house.machine.heard[-1] == RequestDisconnected("k", parked)
+    fixture = start_leading(RegisterRuntime())
+    parked, answered = fixture.runtime.submit(0, ParkRequest), fixture.put()
+    fixture.runtime.on_disconnect(0, "k", answered)
+    fixture.runtime.on_disconnect(7, "k", parked)
+    assert not any(isinstance(e, RequestDisconnected) for e in fixture.machine.heard)
+    fixture.runtime.on_disconnect(0, "k", parked)
+    assert fixture.machine.heard[-1] == RequestDisconnected("k", parked)
 
 
 # ---------------------------------------------------------------------- the high watermark
@@ -110,32 +110,32 @@ def test_disconnect_is_reported_to_machine_only_for_unanswered_requests() -> Non
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_append_advancing_high_watermark_completes_earlier_requests_first(*, asks: bool) -> None:
-    house = start_leading(RegisterRuntime())
-    replica, now_ms = house.replica, house.env.now_ms()
+    fixture = start_leading(RegisterRuntime())
+    replica, now_ms = fixture.replica, fixture.env.now_ms()
     replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, replica.leader_epoch, 9), now_ms)
     follower = replica.state.followers[2]
     follower.caught_up_ms, follower.end_offset = now_ms, 0  # outside the ISR, and waited for as it has almost caught up
-    first = house.put(("a", "1"))
+    first = fixture.put(("a", "1"))
     assert first.answer is None
     replica._isr = replica._isr._replace(is_eligible=lambda broker, epoch: False)
     if asks:
-        assert house.put(("b", "2")).answer == "put"
+        assert fixture.put(("b", "2")).answer == "put"
     else:
-        house.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")]))
+        fixture.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")]))
     assert first.answer == "put", "in the order they were asked in, and not after the write timeout"
 
 
 def test_commit_completes_many_pending_writes() -> None:
-    house = start_leading(RegisterRuntime())
-    asked = [house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")])) for _ in range(1000)]
-    house.commit()
+    fixture = start_leading(RegisterRuntime())
+    asked = [fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")])) for _ in range(1000)]
+    fixture.commit()
     assert {ticket.answer for ticket in asked} == {("settled", E.NONE)}
 
 
 def test_append_committed_in_part_completes_requests_up_to_high_watermark() -> None:
-    house = start_leading(RegisterRuntime())
-    first = house.put(("a", "1"))
-    real = house.replica
+    fixture = start_leading(RegisterRuntime())
+    first = fixture.put(("a", "1"))
+    real = fixture.replica
 
     class Moving(FailingReplica):
         def append(self, *args: object, **more: object) -> object:
@@ -143,8 +143,8 @@ def test_append_committed_in_part_completes_requests_up_to_high_watermark() -> N
             real.log.set_high_watermark(1)
             return done
 
-    house.shard.replica = Moving(real, OSError())  # type: ignore[assignment]
-    second = house.put(("b", "2"))
+    fixture.shard.replica = Moving(real, OSError())  # type: ignore[assignment]
+    second = fixture.put(("b", "2"))
     assert (first.answer, second.answer) == ("put", None)
 
 
@@ -152,55 +152,55 @@ def test_append_committed_in_part_completes_requests_up_to_high_watermark() -> N
 
 
 def test_load_replays_log_to_its_end_before_serving_requests() -> None:
-    house = RegisterRuntime(followed=False)
-    house.write(*(b"k%d" % n for n in range(5)), b"unknown")
-    house.write(b"k3", value=None)
-    start_leading(house)
+    fixture = RegisterRuntime(followed=False)
+    fixture.write(*(b"k%d" % n for n in range(5)), b"unknown")
+    fixture.write(b"k3", value=None)
+    start_leading(fixture)
 
-    async def story() -> None:
-        assert code_of(house.put()) is E.COORDINATOR_LOAD_IN_PROGRESS
-        house.runtime.submit_to_all("an event for all")
+    async def scenario() -> None:
+        assert code_of(fixture.put()) is E.COORDINATOR_LOAD_IN_PROGRESS
+        fixture.runtime.submit_to_all("an event for all")
         await trio.testing.wait_all_tasks_blocked()
-        assert house.machine.values == {"k0": "v", "k1": "v", "k2": "v", "k3": None, "k4": "v"}
-        assert house.machine.heard == [ShardLoaded(), "an event for all"]
-        assert house.put(("new", "1")).answer == "put"
+        assert fixture.machine.values == {"k0": "v", "k1": "v", "k2": "v", "k3": None, "k4": "v"}
+        assert fixture.machine.heard == [ShardLoaded(), "an event for all"]
+        assert fixture.put(("new", "1")).answer == "put"
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_load_replays_uncommitted_records_and_reads_wait_for_their_commit() -> None:
-    house = RegisterRuntime()
-    house.write(b"k")
-    start_leading(house)
+    fixture = RegisterRuntime()
+    fixture.write(b"k")
+    start_leading(fixture)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        look = house.put()
+        look = fixture.put()
         assert look.answer is None
-        house.commit()
+        fixture.commit()
         assert look.answer == "put"
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 @pytest.mark.parametrize("sizes", [(1, 40), (40, 1)])
 def test_load_yields_to_event_loop_between_slices(sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "REPLAY_SLICE_BYTES", 1000)
-    house = RegisterRuntime(followed=False)
+    fixture = RegisterRuntime(followed=False)
     key, value = sizes
     records = [r.NewRecord(b"%d" % n + b"k" * key, bytes(value), 1) for n in range(100, 200)]
-    house.replica.append(bytearray(r.build_batch(records)), 1, AppendOrigin.COORDINATOR)
-    house.write(*(b"one%d" % n for n in range(100)))
-    start_leading(house)
+    fixture.replica.append(bytearray(r.build_batch(records)), 1, AppendOrigin.COORDINATOR)
+    fixture.write(*(b"one%d" % n for n in range(100)))
+    start_leading(fixture)
     seen: list[int] = []
 
-    async def story() -> None:
-        while house.shard_state() is CoordinatorState.LOADING:
-            seen.append(len(house.machine.values))
+    async def scenario() -> None:
+        while fixture.shard_state() is CoordinatorState.LOADING:
+            seen.append(len(fixture.machine.values))
             await trio.lowlevel.checkpoint()
-        assert len(house.machine.values) == 200
+        assert len(fixture.machine.values) == 200
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
     steps = [b - a for a, b in itertools.pairwise(seen)]
     assert max(steps) <= 30, "a hundred bytes a record: ten to a slice, and seldom two or three slices at once"
     assert 12 <= len(seen) <= 80
@@ -208,13 +208,13 @@ def test_load_yields_to_event_loop_between_slices(sizes: tuple[int, int], monkey
 
 def test_load_reads_batches_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "READ_BYTES", 700)
-    house = RegisterRuntime(followed=False)
-    house.write(*(b"k%d" % n for n in range(50)))
-    start_leading(house)
-    shard = next(iter(house.runtime))
+    fixture = RegisterRuntime(followed=False)
+    fixture.write(*(b"k%d" % n for n in range(50)))
+    start_leading(fixture)
+    shard = next(iter(fixture.runtime))
     sizes = []
     at = 0
-    while batches := house.runtime._read(shard, at):
+    while batches := fixture.runtime._read(shard, at):
         sizes.append(sum(len(raw) for _, raw in batches))
         assert batches[0][0].base_offset == at
         at = batches[-1][0].next_offset
@@ -223,56 +223,56 @@ def test_load_reads_batches_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shard_loaded_event_runs_in_slices() -> None:
-    house = RegisterRuntime(followed=False)
-    house.slow_start = 5
-    house.write(b"k")
-    start_leading(house)
+    fixture = RegisterRuntime(followed=False)
+    fixture.slow_start = 5
+    fixture.write(b"k")
+    start_leading(fixture)
 
-    async def story() -> None:
+    async def scenario() -> None:
         turns = 0
-        while house.shard_state() is CoordinatorState.LOADING:
+        while fixture.shard_state() is CoordinatorState.LOADING:
             turns += 1
             await trio.lowlevel.checkpoint()
         assert turns >= 5
         await trio.sleep(1)
-        assert sum(isinstance(e, TimerExpired) for e in house.machine.heard) == 5
+        assert sum(isinstance(e, TimerExpired) for e in fixture.machine.heard) == 5
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 @pytest.mark.parametrize("key", [b"bad", None])
 def test_undecodable_record_fails_only_its_shard(key: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
-    house.write(b"k", key, b"never")
-    start_leading(house)
-    house.runtime.on_election(house.stage.hosted.replicas["state", 1])
+    fixture = RegisterRuntime(followed=False, partitions=2)
+    fixture.write(b"k", key, b"never")
+    start_leading(fixture)
+    fixture.runtime.on_election(fixture.fixture.hosted.replicas["state", 1])
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        assert code_of(house.put()) is E.NOT_COORDINATOR
-        assert house.shard_state() is CoordinatorState.FAILED
-        assert house.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put"
-        house.runtime.submit_to_all("event")
-        assert "event" not in house.machines[0].heard
-        house.runtime.on_resignation(house.replica)
+        assert code_of(fixture.put()) is E.NOT_COORDINATOR
+        assert fixture.shard_state() is CoordinatorState.FAILED
+        assert fixture.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put"
+        fixture.runtime.submit_to_all("event")
+        assert "event" not in fixture.machines[0].heard
+        fixture.runtime.on_resignation(fixture.replica)
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
     assert sum("Failed to load metadata from state-0" in record.message for record in caplog.records) == 1
 
 
 def test_failed_shard_is_loaded_again_at_next_election() -> None:
-    house = RegisterRuntime(followed=False)
-    house.write(b"bad")
-    start_leading(house)
+    fixture = RegisterRuntime(followed=False)
+    fixture.write(b"bad")
+    start_leading(fixture)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.runtime.on_election(house.replica)
-        assert house.shard_state() is CoordinatorState.LOADING
+        fixture.runtime.on_election(fixture.replica)
+        assert fixture.shard_state() is CoordinatorState.LOADING
         await trio.testing.wait_all_tasks_blocked()
-        assert house.shard_state() is CoordinatorState.FAILED
+        assert fixture.shard_state() is CoordinatorState.FAILED
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 class _UnreadableReplica:
@@ -299,50 +299,50 @@ class _UnreadableReplica:
 
 
 def test_load_read_error_for_want_of_descriptors_is_retried() -> None:
-    house = RegisterRuntime(followed=False)
-    house.write(b"k")
-    house.runtime.on_election(_UnreadableReplica(house.replica, OSError(24, "too many"), OSError(24, "too many")))  # type: ignore[arg-type]
+    fixture = RegisterRuntime(followed=False)
+    fixture.write(b"k")
+    fixture.runtime.on_election(_UnreadableReplica(fixture.replica, OSError(24, "too many"), OSError(24, "too many")))  # type: ignore[arg-type]
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(runtime.READ_RETRY_S * 1.5)
-        assert house.shard_state() is CoordinatorState.LOADING
+        assert fixture.shard_state() is CoordinatorState.LOADING
         await trio.sleep(runtime.READ_RETRY_S)
-        assert house.machine.values == {"k": "v"}
+        assert fixture.machine.values == {"k": "v"}
 
-    with_runtime(house, story)
-    assert len(house.failures) == 2
+    with_runtime(fixture, scenario)
+    assert len(fixture.failures) == 2
 
 
 def test_load_read_error_fails_shard_and_reports_log_directory() -> None:
-    house = RegisterRuntime(followed=False)
-    house.write(b"k")
-    house.runtime.on_election(_UnreadableReplica(house.replica, OSError(5, "gone")))  # type: ignore[arg-type]
+    fixture = RegisterRuntime(followed=False)
+    fixture.write(b"k")
+    fixture.runtime.on_election(_UnreadableReplica(fixture.replica, OSError(5, "gone")))  # type: ignore[arg-type]
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        assert house.shard_state() is CoordinatorState.FAILED
-        assert len(house.failures) == 1
+        assert fixture.shard_state() is CoordinatorState.FAILED
+        assert len(fixture.failures) == 1
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_resignation_during_load_stops_it_and_next_election_loads_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "REPLAY_SLICE_BYTES", 100)
-    house = RegisterRuntime(followed=False)
-    house.write(*(b"k%d" % n for n in range(50)))
-    start_leading(house)
+    fixture = RegisterRuntime(followed=False)
+    fixture.write(*(b"k%d" % n for n in range(50)))
+    start_leading(fixture)
 
-    async def story() -> None:
+    async def scenario() -> None:
         for _ in range(5):
             await trio.lowlevel.checkpoint()
-        house.runtime.submit_to_all("for later")
-        house.runtime.on_resignation(house.replica)
+        fixture.runtime.submit_to_all("for later")
+        fixture.runtime.on_resignation(fixture.replica)
         await trio.testing.wait_all_tasks_blocked()
-        assert len(house.machine.values) < 50
-        assert not any(isinstance(e, ShardLoaded) for e in house.machine.heard)
-        assert code_of(house.put()) is E.NOT_COORDINATOR
-        house.runtime.on_election(house.replica)
+        assert len(fixture.machine.values) < 50
+        assert not any(isinstance(e, ShardLoaded) for e in fixture.machine.heard)
+        assert code_of(fixture.put()) is E.NOT_COORDINATOR
+        fixture.runtime.on_election(fixture.replica)
         await trio.testing.wait_all_tasks_blocked()
-        assert len(house.machine.values) == 50
+        assert len(fixture.machine.values) == 50
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)

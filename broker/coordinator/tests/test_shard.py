@@ -33,17 +33,17 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def test_response_is_sent_when_high_watermark_reaches_its_records() -> None:
-    house = start_leading(RegisterRuntime())
-    first, second = house.put(("a", "1")), house.put(("b", "2"))
-    assert house.machine.values == {"a": "1", "b": "2"}, "replayed behind the append"
+    fixture = start_leading(RegisterRuntime())
+    first, second = fixture.put(("a", "1")), fixture.put(("b", "2"))
+    assert fixture.machine.values == {"a": "1", "b": "2"}, "replayed behind the append"
     assert (first.answer, second.answer) == (None, None)
-    house.replica.log.set_high_watermark(1)
-    house.runtime.on_high_watermark_updated(house.replica)
+    fixture.replica.log.set_high_watermark(1)
+    fixture.runtime.on_high_watermark_updated(fixture.replica)
     assert (first.answer, second.answer) == ("put", None)
-    assert len(house.timers._armed) == 1
-    house.commit()
+    assert len(fixture.timers._armed) == 1
+    fixture.commit()
     assert second.answer == "put"
-    assert house.timers._armed == {}, "nobody is watched any more"
+    assert fixture.timers._armed == {}, "nobody is watched any more"
 
 
 def test_response_without_followers_is_sent_at_once() -> None:
@@ -52,37 +52,37 @@ def test_response_without_followers_is_sent_at_once() -> None:
 
 @pytest.mark.behaviour("C-102")
 def test_response_without_records_waits_for_earlier_records() -> None:
-    house = start_leading(RegisterRuntime())
-    house.put(("a", "1"))
-    look = house.put()
+    fixture = start_leading(RegisterRuntime())
+    fixture.put(("a", "1"))
+    look = fixture.put()
     assert look.answer is None
-    house.commit()
+    fixture.commit()
     assert look.answer == "put"
-    assert house.put().answer == "put"
+    assert fixture.put().answer == "put"
 
 
 def test_unconditional_reply_is_sent_before_records_are_committed() -> None:
-    house = start_leading(RegisterRuntime())
-    house.put(("a", "1"))
-    assert house.runtime.submit(0, lambda t: PutAndCount(t, [])).answer == "1 values", "nothing is committed"
-    house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
-    assert house.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")])).answer == "1 values", (
+    fixture = start_leading(RegisterRuntime())
+    fixture.put(("a", "1"))
+    assert fixture.runtime.submit(0, lambda t: PutAndCount(t, [])).answer == "1 values", "nothing is committed"
+    fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+    assert fixture.runtime.submit(0, lambda t: PutAndCount(t, [("b", "2")])).answer == "1 values", (
         "whatever becomes of the records"
     )
 
 
 def test_unconditional_reply_to_shard_loaded_is_sent_at_once() -> None:
-    house = RegisterRuntime()
-    house.greeted = PendingBrokerRequest()
-    assert start_leading(house).shard.state is CoordinatorState.ACTIVE
-    assert house.greeted.answer == "loaded"
+    fixture = RegisterRuntime()
+    fixture.greeted = PendingBrokerRequest()
+    assert start_leading(fixture).shard.state is CoordinatorState.ACTIVE
+    assert fixture.greeted.answer == "loaded"
 
 
 @pytest.mark.behaviour("C-108")
 def test_base_sequence_of_batches_is_configurable() -> None:
-    house = start_leading(RegisterRuntime(followed=False, base_sequence=-1))
-    house.put(("a", "1"))
-    assert {h.base_sequence for h, _ in house.replica.log.segments.batches(0)} == {-1}
+    fixture = start_leading(RegisterRuntime(followed=False, base_sequence=-1))
+    fixture.put(("a", "1"))
+    assert {h.base_sequence for h, _ in fixture.replica.log.segments.batches(0)} == {-1}
 
 
 @pytest.mark.behaviour("C-107")
@@ -103,59 +103,59 @@ def test_base_sequence_of_batches_is_configurable() -> None:
 )
 def test_append_error_is_mapped_to_client_error(error: ErrorCode, heard: ErrorCode) -> None:
     assert to_client_error(error) is heard
-    house = start_leading(RegisterRuntime())
-    house.shard.replica = failing_replica(house, ProtocolError(error))
-    assert code_of(house.put(("a", "1"))) is heard
-    assert house.machine.values == {}, "nothing was replayed, so nothing is rolled back"
+    fixture = start_leading(RegisterRuntime())
+    fixture.shard.replica = failing_replica(fixture, ProtocolError(error))
+    assert code_of(fixture.put(("a", "1"))) is heard
+    assert fixture.machine.values == {}, "nothing was replayed, so nothing is rolled back"
 
 
 def test_append_os_error_reports_log_directory_and_answers_not_coordinator() -> None:
-    house = start_leading(RegisterRuntime())
+    fixture = start_leading(RegisterRuntime())
     error = OSError(5, "gone")
-    house.shard.replica = failing_replica(house, error)
-    assert code_of(house.put(("a", "1"))) is E.NOT_COORDINATOR
-    assert house.failures == [(error, house.replica.log)]
+    fixture.shard.replica = failing_replica(fixture, error)
+    assert code_of(fixture.put(("a", "1"))) is E.NOT_COORDINATOR
+    assert fixture.failures == [(error, fixture.replica.log)]
 
 
 def test_append_os_error_unloading_shard_answers_each_request_once() -> None:
-    house = start_leading(RegisterRuntime())
-    parked = house.runtime.submit(0, ParkRequest)
-    held = house.put(("a", "1"))
-    shard = house.shard
-    shard.replica = failing_replica(house, OSError(5, "gone"))
-    house.on_failure = shard.unload
-    promised = house.runtime.submit(0, lambda ticket: PutWithResult(ticket, [("b", "2")]))
+    fixture = start_leading(RegisterRuntime())
+    parked = fixture.runtime.submit(0, ParkRequest)
+    held = fixture.put(("a", "1"))
+    shard = fixture.shard
+    shard.replica = failing_replica(fixture, OSError(5, "gone"))
+    fixture.on_failure = shard.unload
+    promised = fixture.runtime.submit(0, lambda ticket: PutWithResult(ticket, [("b", "2")]))
     assert code_of(held) is E.NOT_COORDINATOR
     assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
     assert promised.answer == ("settled", E.NOT_COORDINATOR)
-    assert [type(e) for e in house.machine.heard].count(ShardUnloaded) == 1
+    assert [type(e) for e in fixture.machine.heard].count(ShardUnloaded) == 1
 
 
 def test_write_result_is_delivered_when_record_is_committed() -> None:
-    house = start_leading(RegisterRuntime())
-    ticket = house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
+    fixture = start_leading(RegisterRuntime())
+    ticket = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
     assert ticket.answer is None
-    house.commit()
+    fixture.commit()
     assert ticket.answer == ("settled", E.NONE)
 
 
 def test_write_result_of_refused_append_has_error() -> None:
-    house = start_leading(RegisterRuntime())
-    house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
-    ticket = house.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
+    fixture = start_leading(RegisterRuntime())
+    fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+    ticket = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("a", "1")]))
     assert ticket.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
 def test_write_timeout_uses_monotonic_clock(step_ms: int) -> None:
-    house = start_leading(RegisterRuntime())
+    fixture = start_leading(RegisterRuntime())
 
-    async def story() -> None:
-        held = house.put(("a", "1"))
+    async def scenario() -> None:
+        held = fixture.put(("a", "1"))
         await trio.sleep(1)
-        real = house.env.now_ms
-        house.env.now_ms = lambda: real() + step_ms
-        later = house.put(("b", "1"))
+        real = fixture.env.now_ms
+        fixture.env.now_ms = lambda: real() + step_ms
+        later = fixture.put(("b", "1"))
         await trio.sleep(3.9)
         assert (held.answer, later.answer) == (None, None)
         await trio.sleep(0.2)
@@ -164,133 +164,133 @@ def test_write_timeout_uses_monotonic_clock(step_ms: int) -> None:
         await trio.sleep(1)
         assert code_of(later) is E.COORDINATOR_NOT_AVAILABLE
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 @pytest.mark.behaviour("C-105")
 def test_write_timeout_answers_requests_and_keeps_record() -> None:
-    house = start_leading(RegisterRuntime())
+    fixture = start_leading(RegisterRuntime())
 
-    async def story() -> None:
-        early = house.put(("a", "1"))
-        promise = house.runtime.submit(0, lambda t: PutWithResult(t, [("b", "2")]))
+    async def scenario() -> None:
+        early = fixture.put(("a", "1"))
+        promise = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("b", "2")]))
         await trio.sleep(2)
-        late = house.put(("c", "3"))
+        late = fixture.put(("c", "3"))
         await trio.sleep(2.999)
         assert early.answer is None
         await trio.sleep(0.002)
         assert code_of(early) is E.COORDINATOR_NOT_AVAILABLE
         assert promise.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
         assert late.answer is None
-        house.commit()
+        fixture.commit()
         assert late.answer == "put"
-        assert house.machine.values == {"a": "1", "b": "2", "c": "3"}
-        assert house.put(("d", "4")).answer is None
+        assert fixture.machine.values == {"a": "1", "b": "2", "c": "3"}
+        assert fixture.put(("d", "4")).answer is None
         await trio.sleep(10)
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_write_timeout_does_not_apply_to_committed_records() -> None:
-    house = start_leading(RegisterRuntime())
+    fixture = start_leading(RegisterRuntime())
 
-    async def story() -> None:
-        first = house.put(("a", "1"))
+    async def scenario() -> None:
+        first = fixture.put(("a", "1"))
         await trio.sleep(3)
-        house.commit()
-        second = house.put(("b", "2"))
+        fixture.commit()
+        second = fixture.put(("b", "2"))
         await trio.sleep(4)
         assert (first.answer, second.answer) == ("put", None), "the first one's time is not the second's"
         await trio.sleep(1.1)
         assert code_of(second) is E.COORDINATOR_NOT_AVAILABLE
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_many_records_are_split_into_batches_and_oversized_record_is_refused() -> None:
-    house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=500)))
-    assert house.put(*((f"k{n}", "v" * 50) for n in range(20))).answer == "put"
-    batches = list(house.replica.log.segments.batches(0))
+    fixture = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=500)))
+    assert fixture.put(*((f"k{n}", "v" * 50) for n in range(20))).answer == "put"
+    batches = list(fixture.replica.log.segments.batches(0))
     assert len(batches) > 2
     assert all(len(raw) <= 500 for _, raw in batches)
     assert sum(h.records_count for h, _ in batches) == 20
     assert len(batches[0][1]) > 350, "as few batches as fit"
     assert {h.base_sequence for h, _ in batches} == {0}
-    assert code_of(house.put(("small", "1"), ("big", "v" * 600), ("never", "1"))) is E.UNKNOWN_SERVER_ERROR
-    assert house.machine.values["small"] == "1", "what was appended before stays"
-    assert "never" not in house.machine.values
+    assert code_of(fixture.put(("small", "1"), ("big", "v" * 600), ("never", "1"))) is E.UNKNOWN_SERVER_ERROR
+    assert fixture.machine.values["small"] == "1", "what was appended before stays"
+    assert "never" not in fixture.machine.values
 
 
 @pytest.mark.parametrize(("pair", "batches"), [(("k" * 79, "v" * 0), 1), (("k" * 30, "v" * 50), 2)])
 def test_batch_may_have_exactly_max_message_bytes(pair: Pair, batches: int) -> None:
     limit = 61 + 2 * (21 + 79)
-    house = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=limit)))
-    house.put(pair, pair)
-    assert len(list(house.replica.log.segments.batches(0))) == batches
+    fixture = start_leading(RegisterRuntime(followed=False, settings=replace(LogConfig(), max_message_bytes=limit)))
+    fixture.put(pair, pair)
+    assert len(list(fixture.replica.log.segments.batches(0))) == batches
 
 
 def test_records_are_replayed_at_their_offsets() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
-    house.put(("a", "1"), ("b", "1"), ("c", "1"))
-    house.put(("a", "2"), ("b", "2"))
-    assert house.machine.offsets == [0, 1, 2, 3, 4]
+    fixture = start_leading(RegisterRuntime(followed=False))
+    fixture.put(("a", "1"), ("b", "1"), ("c", "1"))
+    fixture.put(("a", "2"), ("b", "2"))
+    assert fixture.machine.offsets == [0, 1, 2, 3, 4]
 
 
 def test_queued_events_are_processed_in_slices() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
+    fixture = start_leading(RegisterRuntime(followed=False))
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
-        tickets = [house.put(("a", "1")) for _ in range(10 * MAX_EVENTS_PER_PASS)]
+        fixture.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
+        tickets = [fixture.put(("a", "1")) for _ in range(10 * MAX_EVENTS_PER_PASS)]
         turns = 0
         while tickets[-1].answer is None:
             turns += 1
             await trio.lowlevel.checkpoint()
         assert 6 <= turns <= 24
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 @pytest.mark.behaviour("C-106")
 def test_log_appended_by_another_writer_reloads_shard() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
+    fixture = start_leading(RegisterRuntime(followed=False))
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.put(("a", "1"))
-        parked = house.runtime.submit(0, ParkRequest)
-        house.write(b"foreign")
-        assert code_of(house.put(("b", "2"))) is E.NOT_COORDINATOR
+        fixture.put(("a", "1"))
+        parked = fixture.runtime.submit(0, ParkRequest)
+        fixture.write(b"foreign")
+        assert code_of(fixture.put(("b", "2"))) is E.NOT_COORDINATOR
         assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
-        assert code_of(house.put()) is E.COORDINATOR_LOAD_IN_PROGRESS
+        assert code_of(fixture.put()) is E.COORDINATOR_LOAD_IN_PROGRESS
         await trio.testing.wait_all_tasks_blocked()
-        assert house.machine.values == {"a": "1", "foreign": "v", "b": "2"}
-        assert house.put(("c", "3")).answer == "put"
+        assert fixture.machine.values == {"a": "1", "foreign": "v", "b": "2"}
+        assert fixture.put(("c", "3")).answer == "put"
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 # ---------------------------------------------------------------------- reading
 
 
 def test_read_barrier_completes_when_earlier_records_are_committed() -> None:
-    house = start_leading(RegisterRuntime())
-    assert house.shard.read_barrier() is None
-    house.put(("a", "1"))
-    ticket = house.shard.read_barrier()
+    fixture = start_leading(RegisterRuntime())
+    assert fixture.shard.read_barrier() is None
+    fixture.put(("a", "1"))
+    ticket = fixture.shard.read_barrier()
     assert ticket is not None
     assert ticket.answer is None
-    house.commit()
+    fixture.commit()
     assert ticket.answer is True
-    assert house.shard.read_barrier() is None
+    assert fixture.shard.read_barrier() is None
 
 
 def test_read_barrier_of_unloaded_shard_returns_not_coordinator() -> None:
-    house = start_leading(RegisterRuntime())
-    house.put(("a", "1"))
-    ticket = house.shard.read_barrier()
-    house.runtime.on_resignation(house.replica)
+    fixture = start_leading(RegisterRuntime())
+    fixture.put(("a", "1"))
+    ticket = fixture.shard.read_barrier()
+    fixture.runtime.on_resignation(fixture.replica)
     assert ticket is not None
     assert code_of(ticket) is E.NOT_COORDINATOR
 
@@ -299,9 +299,9 @@ def test_read_barrier_of_unloaded_shard_returns_not_coordinator() -> None:
 
 
 def test_long_event_runs_in_slices_and_later_events_wait() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
+    fixture = start_leading(RegisterRuntime(followed=False))
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         turns = 0
 
@@ -313,90 +313,90 @@ def test_long_event_runs_in_slices_and_later_events_wait() -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
-            long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP))
-            assert len(house.machine.values) == RECORDS_PER_STEP
-            after = house.put(("many-7", "after"))
+            long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP))
+            assert len(fixture.machine.values) == RECORDS_PER_STEP
+            after = fixture.put(("many-7", "after"))
             assert after.answer is None
             assert await long.wait() == "done"
             assert turns >= 9
             assert await after.wait() == "put"
             nursery.cancel_scope.cancel()
-        assert len(house.machine.values) == 10 * RECORDS_PER_STEP
-        assert house.machine.values["many-7"] == "after"
-        assert house.put(("x", "y")).answer == "put", "and then everything goes at once again"
+        assert len(fixture.machine.values) == 10 * RECORDS_PER_STEP
+        assert fixture.machine.values["many-7"] == "after"
+        assert fixture.put(("x", "y")).answer == "put", "and then everything goes at once again"
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_event_shorter_than_a_slice_completes_at_once() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
-    assert house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP - 1)).answer == "done"
-    assert house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP)).answer is None, (
+    fixture = start_leading(RegisterRuntime(followed=False))
+    assert fixture.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP - 1)).answer == "done"
+    assert fixture.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP)).answer is None, (
         "whether there is more must be looked for"
     )
 
 
 def test_append_error_in_a_slice_stops_the_event() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
+    fixture = start_leading(RegisterRuntime(followed=False))
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
+        fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS), after=2)
         settled = PendingBrokerRequest()
-        long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
+        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
         answer = await long.wait()
         assert answer.code is E.COORDINATOR_NOT_AVAILABLE
         await trio.testing.wait_all_tasks_blocked()
         assert settled.answer == ("settled", E.COORDINATOR_NOT_AVAILABLE)
-        assert len(house.machine.values) == 2 * RECORDS_PER_STEP
+        assert len(fixture.machine.values) == 2 * RECORDS_PER_STEP
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_event_error_in_a_slice_is_returned_and_written_records_stay() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
+    fixture = start_leading(RegisterRuntime(followed=False))
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         settled = PendingBrokerRequest()
-        long = house.runtime.submit(
+        long = fixture.runtime.submit(
             0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled, 3 * RECORDS_PER_STEP - 1)
         )
-        queued = house.put(("b", "2"))
+        queued = fixture.put(("b", "2"))
         assert (await long.wait()).code is E.GROUP_MAX_SIZE_REACHED
         assert await queued.wait() == "put"
         assert settled.answer == ("settled", E.GROUP_MAX_SIZE_REACHED)
-        assert len(house.machine.values) == 2 * RECORDS_PER_STEP + 1, "what was written before stays"
+        assert len(fixture.machine.values) == 2 * RECORDS_PER_STEP + 1, "what was written before stays"
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_shard_unloaded_between_slices_answers_long_and_queued_events() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
+    fixture = start_leading(RegisterRuntime(followed=False))
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         settled = PendingBrokerRequest()
-        long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
-        queued = house.put(("b", "2"))
+        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 10 * RECORDS_PER_STEP, settled))
+        queued = fixture.put(("b", "2"))
         await trio.lowlevel.checkpoint()
-        house.runtime.on_resignation(house.replica)
+        fixture.runtime.on_resignation(fixture.replica)
         assert code_of(long) is E.NOT_COORDINATOR
         assert code_of(queued) is E.NOT_COORDINATOR
         assert settled.answer == ("settled", E.NOT_COORDINATOR)
-        end = house.replica.log.log_end_offset
+        end = fixture.replica.log.log_end_offset
         await trio.testing.wait_all_tasks_blocked()
-        assert house.replica.log.log_end_offset == end, "nothing is written any more"
-        assert [type(e) for e in house.machine.heard].count(WriteResult) == 1
+        assert fixture.replica.log.log_end_offset == end, "nothing is written any more"
+        assert [type(e) for e in fixture.machine.heard].count(WriteResult) == 1
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_event_submitted_before_tasks_start_is_processed_later() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
-    long = house.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
+    fixture = start_leading(RegisterRuntime(followed=False))
+    long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await long.wait() == "done"
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)

@@ -20,76 +20,76 @@ from ottla.jobs.state_machine import RECORDS_PER_STEP, CancelTimer, ScheduleTime
 
 
 def test_timers_fire_at_latest_deadline_and_not_when_cancelled() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
-    now = house.env.now_ms()
+    fixture = start_leading(RegisterRuntime(followed=False))
+    now = fixture.env.now_ms()
 
-    async def story() -> None:
-        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), now + 1000)))
-        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("b",), now + 1000)))
-        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("c",), now + 1000)))
-        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), now + 3000)))
-        house.runtime.submit_to_all(SetTimer(CancelTimer(("b",))))
+    async def scenario() -> None:
+        fixture.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), now + 1000)))
+        fixture.runtime.submit_to_all(SetTimer(ScheduleTimer(("b",), now + 1000)))
+        fixture.runtime.submit_to_all(SetTimer(ScheduleTimer(("c",), now + 1000)))
+        fixture.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), now + 3000)))
+        fixture.runtime.submit_to_all(SetTimer(CancelTimer(("b",))))
         await trio.sleep(2)
-        assert [e for e in house.machine.heard if isinstance(e, TimerExpired)] == [TimerExpired(("c",))]
+        assert [e for e in fixture.machine.heard if isinstance(e, TimerExpired)] == [TimerExpired(("c",))]
         await trio.sleep(2)
-        assert house.machine.heard[-1] == TimerExpired(("a",))
+        assert fixture.machine.heard[-1] == TimerExpired(("a",))
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_timer_rescheduled_while_its_event_is_queued_does_not_fire() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
-    now = house.env.now_ms()
+    fixture = start_leading(RegisterRuntime(followed=False))
+    now = fixture.env.now_ms()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
         for name in ("moved", "kept", "gone"):
-            house.runtime.submit_to_all(SetTimer(ScheduleTimer((name,), now + 1000)))
-        house.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
-        house.runtime.submit_to_all(SetTimer(ScheduleTimer(("moved",), now + 5000)))
-        house.runtime.submit_to_all(SetTimer(CancelTimer(("gone",))))
+            fixture.runtime.submit_to_all(SetTimer(ScheduleTimer((name,), now + 1000)))
+        fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 3 * RECORDS_PER_STEP))
+        fixture.runtime.submit_to_all(SetTimer(ScheduleTimer(("moved",), now + 5000)))
+        fixture.runtime.submit_to_all(SetTimer(CancelTimer(("gone",))))
         for name, arming in (("moved", 1), ("kept", 2), ("gone", 3)):
-            house.shard._on_timer((name,), arming)
+            fixture.shard._on_timer((name,), arming)
         await trio.testing.wait_all_tasks_blocked()
-        assert [e for e in house.machine.heard if isinstance(e, TimerExpired)] == [TimerExpired(("kept",))]
+        assert [e for e in fixture.machine.heard if isinstance(e, TimerExpired)] == [TimerExpired(("kept",))]
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_shard_unloaded_cancels_its_timers() -> None:
-    house = start_leading(RegisterRuntime())
-    house.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), 0)))
-    house.put(("a", "1"))
-    assert len(house.timers._armed) == 2
-    house.runtime.on_resignation(house.replica)
-    assert house.timers._armed == {}
+    fixture = start_leading(RegisterRuntime())
+    fixture.runtime.submit_to_all(SetTimer(ScheduleTimer(("a",), 0)))
+    fixture.put(("a", "1"))
+    assert len(fixture.timers._armed) == 2
+    fixture.runtime.on_resignation(fixture.replica)
+    assert fixture.timers._armed == {}
 
 
 def test_read_barrier_of_unloaded_shard_leaves_its_successor_alone() -> None:
-    house = start_leading(RegisterRuntime())
-    old = house.shard
+    fixture = start_leading(RegisterRuntime())
+    old = fixture.shard
 
-    async def story() -> None:
-        house.put(("a", "1"))
-        house.runtime.on_resignation(house.replica)
-        house.runtime.on_election(house.replica)
+    async def scenario() -> None:
+        fixture.put(("a", "1"))
+        fixture.runtime.on_resignation(fixture.replica)
+        fixture.runtime.on_election(fixture.replica)
         await trio.testing.wait_all_tasks_blocked()
-        waits = house.put(("b", "2"))
+        waits = fixture.put(("b", "2"))
         late = old.read_barrier()
         assert late is not None
         assert code_of(late) is E.NOT_COORDINATOR, "at once"
         await trio.sleep(5.001)
         assert code_of(waits) is E.COORDINATOR_NOT_AVAILABLE, "the write timeout is watched as before"
-        house.commit()
+        fixture.commit()
         late = old.read_barrier()
         assert late is not None
         assert code_of(late) is E.NOT_COORDINATOR, "also where all is committed: others may have gone on from it"
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_long_events_yield_to_event_loop() -> None:
-    house = start_leading(RegisterRuntime(followed=False))
+    fixture = start_leading(RegisterRuntime(followed=False))
     turns = [0]
     clock = [0.0]
 
@@ -97,15 +97,15 @@ def test_long_events_yield_to_event_loop() -> None:
         clock[0] += 1.0
         return clock[0]
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        long = house.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
+        long = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, RECORDS_PER_STEP))
         for number in range(MAX_EVENTS_PER_PASS - 1):
-            house.put((f"{number}", "x"))
-        house.env.monotonic_ms = ticking
-        while (await long.wait()) and house.shard._is_draining:
+            fixture.put((f"{number}", "x"))
+        fixture.env.monotonic_ms = ticking
+        while (await long.wait()) and fixture.shard._is_draining:
             turns[0] += 1
             await trio.lowlevel.checkpoint()
         assert turns[0] >= 10
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)

@@ -37,7 +37,7 @@ from ottla.wire.record_batch.compression import CompressionType
 pytestmark = pytest.mark.invalid_state
 
 
-def fails_on(house: RegisterRuntime, method: str, when: Callable[..., bool], error: Exception | None = None) -> None:
+def fails_on(fixture: RegisterRuntime, method: str, when: Callable[..., bool], error: Exception | None = None) -> None:
     """Have the state machines raise in ``handle`` or ``replay`` where ``when`` is true of the arguments."""
 
     class Failing(RegisterStateMachine):
@@ -58,186 +58,188 @@ def fails_on(house: RegisterRuntime, method: str, when: Callable[..., bool], err
                 yield pair
 
     def machine() -> RegisterStateMachine:
-        house.machines.append(Failing())
-        return house.machines[-1]
+        fixture.machines.append(Failing())
+        return fixture.machines[-1]
 
-    house.runtime._machine_of = machine
+    fixture.runtime._machine_of = machine
 
 
-def run(house: RegisterRuntime, story: Callable[[], Awaitable[None]]) -> None:
+def run(fixture: RegisterRuntime, scenario: Callable[[], Awaitable[None]]) -> None:
     """Run a scenario with both partitions led."""
     for number in (1, 0):
-        house.runtime.on_election(house.stage.hosted.replicas["state", number])
+        fixture.runtime.on_election(fixture.fixture.hosted.replicas["state", number])
 
     async def main() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        await story()
-        assert house.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put", "the other shard serves"
+        await scenario()
+        assert fixture.runtime.submit(1, lambda t: PutPairs(t, [])).answer == "put", "the other shard serves"
 
-    with_runtime(house, main)
+    with_runtime(fixture, main)
 
 
 def test_event_that_raises_answers_unknown_server_error_and_reloads_shard() -> None:
-    house = RegisterRuntime(partitions=2)
-    fails_on(house, "handle", lambda event: isinstance(event, PutPairs) and ("x", "1") in event.pairs)
+    fixture = RegisterRuntime(partitions=2)
+    fails_on(fixture, "handle", lambda event: isinstance(event, PutPairs) and ("x", "1") in event.pairs)
 
-    async def story() -> None:
-        held, parked = house.put(("a", "1")), house.runtime.submit(0, ParkRequest)
-        promised = house.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
-        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+    async def scenario() -> None:
+        held, parked = fixture.put(("a", "1")), fixture.runtime.submit(0, ParkRequest)
+        promised = fixture.runtime.submit(0, lambda t: PutWithResult(t, [("b", "1")]))
+        assert code_of(fixture.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
         assert code_of(held) is E.NOT_COORDINATOR
         assert parked.answer == ("unloaded", E.NOT_COORDINATOR)
         assert promised.answer == ("settled", E.NOT_COORDINATOR)
-        assert house.shard_state() is CoordinatorState.FAILED
-        assert code_of(house.put()) is E.NOT_COORDINATOR
+        assert fixture.shard_state() is CoordinatorState.FAILED
+        assert code_of(fixture.put()) is E.NOT_COORDINATOR
         await trio.sleep(runtime.MIN_RELOAD_BACKOFF_MS / 1000 + 0.01)
-        assert house.machines[-1].values == {"a": "1", "b": "1"}, "its log is its state"
-        house.commit()
-        assert house.put().answer == "put"
+        assert fixture.machines[-1].values == {"a": "1", "b": "1"}, "its log is its state"
+        fixture.commit()
+        assert fixture.put().answer == "put"
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_repeated_failure_reloads_shard_with_growing_backoff() -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
-    house.write(b"k")
-    fails_on(house, "handle", lambda event: isinstance(event, PutPairs) and bool(event.pairs))
+    fixture = RegisterRuntime(followed=False, partitions=2)
+    fixture.write(b"k")
+    fails_on(fixture, "handle", lambda event: isinstance(event, PutPairs) and bool(event.pairs))
 
-    async def story() -> None:
+    async def scenario() -> None:
         for pause_s in (1, 2, 4, 8, 16, 32, 60, 60):
-            assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+            assert code_of(fixture.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
             await trio.sleep(pause_s - 0.1)
-            assert house.shard_state() is CoordinatorState.FAILED
+            assert fixture.shard_state() is CoordinatorState.FAILED
             await trio.sleep(0.2)
-            assert house.shard_state() is CoordinatorState.ACTIVE
+            assert fixture.shard_state() is CoordinatorState.ACTIVE
         await trio.sleep(runtime.RELOAD_BACKOFF_RESET_MS / 1000)
-        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        assert code_of(fixture.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
         await trio.sleep(1.1)
-        assert house.shard_state() is CoordinatorState.ACTIVE, "it has been calm for long"
+        assert fixture.shard_state() is CoordinatorState.ACTIVE, "it has been calm for long"
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_replay_error_after_append_fails_shard() -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
-    fails_on(house, "replay", lambda record: record[0] == "x")
+    fixture = RegisterRuntime(followed=False, partitions=2)
+    fails_on(fixture, "replay", lambda record: record[0] == "x")
 
-    async def story() -> None:
-        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+    async def scenario() -> None:
+        assert code_of(fixture.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
         await trio.sleep(runtime.MIN_RELOAD_BACKOFF_MS / 1000 + 0.01)
-        assert house.shard_state() is CoordinatorState.FAILED, "its log holds the record now"
+        assert fixture.shard_state() is CoordinatorState.FAILED, "its log holds the record now"
         await trio.sleep(120)
-        assert house.shard_state() is CoordinatorState.FAILED, "loading has failed: it is not tried again, as in Kafka"
+        assert fixture.shard_state() is CoordinatorState.FAILED, (
+            "loading has failed: it is not tried again, as in Kafka"
+        )
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.parametrize("method", ["replay", "handle"])
 def test_shard_failed_in_load_answers_not_coordinator(method: str) -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
-    house.write(b"x")
+    fixture = RegisterRuntime(followed=False, partitions=2)
+    fixture.write(b"x")
 
     def when(what: Any) -> bool:
-        return isinstance(what, ShardLoaded) and bool(house.machine.values) if method == "handle" else what[0] == "x"
+        return isinstance(what, ShardLoaded) and bool(fixture.machine.values) if method == "handle" else what[0] == "x"
 
-    fails_on(house, method, when)
+    fails_on(fixture, method, when)
 
-    async def story() -> None:
-        assert house.shard_state() is CoordinatorState.FAILED
-        assert code_of(house.put()) is E.NOT_COORDINATOR
-        house.runtime.submit_to_all("event")
-        assert "event" not in house.machines[1].heard
+    async def scenario() -> None:
+        assert fixture.shard_state() is CoordinatorState.FAILED
+        assert code_of(fixture.put()) is E.NOT_COORDINATOR
+        fixture.runtime.submit_to_all("event")
+        assert "event" not in fixture.machines[1].heard
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.parametrize("error", [IndexError("an impossible slice"), WireError("bytes of a member that do not parse")])
 def test_slice_that_raises_fails_shard_and_answers_pending_requests(error: Exception) -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
-    fails_on(house, "slice", lambda _: True, error)
+    fixture = RegisterRuntime(followed=False, partitions=2)
+    fails_on(fixture, "slice", lambda _: True, error)
 
-    async def story() -> None:
-        many = house.runtime.submit(0, lambda t: PutManyInSlices(t, 2_000))
-        behind = house.put(("b", "1"))
+    async def scenario() -> None:
+        many = fixture.runtime.submit(0, lambda t: PutManyInSlices(t, 2_000))
+        behind = fixture.put(("b", "1"))
         await trio.testing.wait_all_tasks_blocked()
         assert (code_of(many), code_of(behind)) == (E.NOT_COORDINATOR, E.NOT_COORDINATOR)
-        assert house.shard_state() is CoordinatorState.FAILED
+        assert fixture.shard_state() is CoordinatorState.FAILED
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_timer_event_that_raises_fails_only_its_shard() -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
-    fails_on(house, "handle", lambda event: isinstance(event, TimerExpired))
+    fixture = RegisterRuntime(followed=False, partitions=2)
+    fails_on(fixture, "handle", lambda event: isinstance(event, TimerExpired))
 
-    async def story() -> None:
-        house.shard.enqueue(SetTimer(ScheduleTimer(("t",), house.env.now_ms() + 50)))
-        house.shard.enqueue(SetTimer(ScheduleTimer(("u",), house.env.now_ms() + 60)))
+    async def scenario() -> None:
+        fixture.shard.enqueue(SetTimer(ScheduleTimer(("t",), fixture.env.now_ms() + 50)))
+        fixture.shard.enqueue(SetTimer(ScheduleTimer(("u",), fixture.env.now_ms() + 60)))
         await trio.sleep(0.1)
-        assert house.shard_state() is CoordinatorState.FAILED
-        assert sum(isinstance(event, TimerExpired) for event in house.machines[0].heard) == 0, (
+        assert fixture.shard_state() is CoordinatorState.FAILED
+        assert sum(isinstance(event, TimerExpired) for event in fixture.machines[0].heard) == 0, (
             "the first raised, no other came"
         )
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_shard_unloaded_event_that_raises_closes_shard() -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
+    fixture = RegisterRuntime(followed=False, partitions=2)
     fails_on(
-        house,
+        fixture,
         "handle",
         lambda event: isinstance(event, ShardUnloaded | PutPairs) and getattr(event, "pairs", ["x"]) != [],
     )
 
-    async def story() -> None:
-        assert code_of(house.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
-        house.runtime.on_resignation(house.replica)
-        assert code_of(house.put()) is E.NOT_COORDINATOR
+    async def scenario() -> None:
+        assert code_of(fixture.put(("x", "1"))) is E.UNKNOWN_SERVER_ERROR
+        fixture.runtime.on_resignation(fixture.replica)
+        assert code_of(fixture.put()) is E.NOT_COORDINATOR
         await trio.sleep(5)
-        assert len(list(house.runtime)) == 1, "what has moved away is not loaded again"
+        assert len(list(fixture.runtime)) == 1, "what has moved away is not loaded again"
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.parametrize(
     "codec", [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
 )
 def test_batch_decompressing_above_limit_fails_the_load(codec: CompressionType) -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
+    fixture = RegisterRuntime(followed=False, partitions=2)
     for size, state in ((MAX_BATCH_BYTES // 2, CoordinatorState.ACTIVE), (MAX_BATCH_BYTES, CoordinatorState.FAILED)):
         raw = records.build_batch([records.NewRecord(b"k", bytes(size), 1)], codec=codec)
-        house.replica.append(bytearray(raw), 1, AppendOrigin.COORDINATOR)
+        fixture.replica.append(bytearray(raw), 1, AppendOrigin.COORDINATOR)
 
-        async def story(state: CoordinatorState = state) -> None:
-            assert house.shard_state() is state
+        async def scenario(state: CoordinatorState = state) -> None:
+            assert fixture.shard_state() is state
 
-        run(house, story)
-        house.runtime.on_resignation(house.replica)
+        run(fixture, scenario)
+        fixture.runtime.on_resignation(fixture.replica)
 
 
 @pytest.mark.parametrize("delta", [1, 63, -1, -64])
 def test_record_with_offset_outside_its_batch_fails_the_load(delta: int) -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
+    fixture = RegisterRuntime(followed=False, partitions=2)
     raw = bytearray(records.build_batch([records.NewRecord(b"k", b"v", 1)]))
     at = HEADER_BYTES + 3  # after its size, attributes and timestamp delta of one byte each
     assert raw[at] == 0
     raw[at] = delta << 1 if delta >= 0 else (~delta << 1) + 1
-    house.replica.append(bytearray(pack_batch(parse_header(raw), bytes(raw[HEADER_BYTES:]))), 1, AppendOrigin.CLIENT)
+    fixture.replica.append(bytearray(pack_batch(parse_header(raw), bytes(raw[HEADER_BYTES:]))), 1, AppendOrigin.CLIENT)
 
-    async def story() -> None:
-        assert house.shard_state() is CoordinatorState.FAILED
+    async def scenario() -> None:
+        assert fixture.shard_state() is CoordinatorState.FAILED
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_load_failed_between_slices_fires_no_timer() -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
-    house.write(b"x")
+    fixture = RegisterRuntime(followed=False, partitions=2)
+    fixture.write(b"x")
 
     class Failing(RegisterStateMachine):
         def _slices(self) -> Iterator[Any]:
-            yield Effects(timers=[ScheduleTimer(("t",), house.env.now_ms() + 100)])
+            yield Effects(timers=[ScheduleTimer(("t",), fixture.env.now_ms() + 100)])
             raise KeyError("an impossible state")
 
         def handle(self, now_ms: int, event: Any) -> Any:
@@ -245,26 +247,26 @@ def test_load_failed_between_slices_fires_no_timer() -> None:
                 return Effects(continuation=self._slices())
             return Effects([("t", "1")]) if isinstance(event, TimerExpired) else super().handle(now_ms, event)
 
-    house.runtime._machine_of = Failing
+    fixture.runtime._machine_of = Failing
 
-    async def story() -> None:
-        assert house.shard_state() is CoordinatorState.FAILED
-        end = house.replica.log.log_end_offset
+    async def scenario() -> None:
+        assert fixture.shard_state() is CoordinatorState.FAILED
+        end = fixture.replica.log.log_end_offset
         await trio.sleep(1)
-        assert house.replica.log.log_end_offset == end
+        assert fixture.replica.log.log_end_offset == end
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.parametrize("in_slices", [False, True])
 def test_replay_error_answers_all_replies_of_its_event(in_slices: bool) -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
-    fails_on(house, "replay", lambda record: record[0] == "x")
+    fixture = RegisterRuntime(followed=False, partitions=2)
+    fails_on(fixture, "replay", lambda record: record[0] == "x")
 
-    async def story() -> None:
-        parked = house.runtime.submit(0, ParkRequest)
+    async def scenario() -> None:
+        parked = fixture.runtime.submit(0, ParkRequest)
         await trio.testing.wait_all_tasks_blocked()
-        machine = house.machines[-1]
+        machine = fixture.machines[-1]
 
         def handle(now_ms: int, event: Any) -> Any:
             fx: Any = Effects([("x", "1")], [RequestReply(ticket, "released") for ticket in machine.parked])
@@ -273,12 +275,12 @@ def test_replay_error_answers_all_replies_of_its_event(in_slices: bool) -> None:
             return Effects(continuation=iter([fx])) if in_slices else fx
 
         machine.handle = handle  # type: ignore[method-assign]
-        house.shard.enqueue("release")
+        fixture.shard.enqueue("release")
         await trio.testing.wait_all_tasks_blocked()
-        assert house.shard_state() is CoordinatorState.FAILED
+        assert fixture.shard_state() is CoordinatorState.FAILED
         assert code_of(parked) is E.NOT_COORDINATOR
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_continuation_of_shard_unloaded_during_pause_is_not_resumed() -> None:

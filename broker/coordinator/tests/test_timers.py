@@ -25,12 +25,12 @@ class RecordingTimers:
     def arm(self, key: Any, after_ms: int) -> None:
         self.timers.arm(key, self.env.now_ms() + after_ms, lambda: self.fired.append((key, trio.current_time() * 1000)))
 
-    def run(self, story: Callable[[], Awaitable[None]]) -> list[tuple[Any, int]]:
+    def run(self, scenario: Callable[[], Awaitable[None]]) -> list[tuple[Any, int]]:
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.timers.run)
                 await trio.testing.wait_all_tasks_blocked()
-                await story()
+                await scenario()
                 nursery.cancel_scope.cancel()
 
         run_virtual(main)
@@ -40,12 +40,12 @@ class RecordingTimers:
 def test_timers_fire_in_order_of_deadline() -> None:
     watch = RecordingTimers()
 
-    async def story() -> None:
+    async def scenario() -> None:
         for key, after in (("late", 90_000), ("early", 1_000), ("now", 0), ("past", -5)):
             watch.arm(key, after)
         await trio.sleep(200)
 
-    fired = watch.run(story)
+    fired = watch.run(scenario)
     assert sorted(fired[:2]) == [("now", 0), ("past", 0)]
     assert fired[2:] == [("early", 1_000), ("late", 90_000)]
 
@@ -53,7 +53,7 @@ def test_timers_fire_in_order_of_deadline() -> None:
 def test_arm_again_moves_timer_earlier_or_later() -> None:
     watch = RecordingTimers()
 
-    async def story() -> None:
+    async def scenario() -> None:
         watch.arm("later", 1_000)
         watch.arm("earlier", 9_000)
         watch.arm("other", 5_000)
@@ -63,13 +63,13 @@ def test_arm_again_moves_timer_earlier_or_later() -> None:
         watch.arm("later", 6_000)
         await trio.sleep(20)
 
-    assert watch.run(story) == [("earlier", 2_000), ("other", 5_000), ("later", 6_500)]
+    assert watch.run(scenario) == [("earlier", 2_000), ("other", 5_000), ("later", 6_500)]
 
 
 def test_cancelled_timer_does_not_fire_and_can_be_armed_again() -> None:
     watch = RecordingTimers()
 
-    async def story() -> None:
+    async def scenario() -> None:
         for key in ("a", "b"):
             watch.arm(key, 1_000)
             watch.timers.cancel(key)
@@ -77,13 +77,13 @@ def test_cancelled_timer_does_not_fire_and_can_be_armed_again() -> None:
         watch.arm("b", 3_000)
         await trio.sleep(5)
 
-    assert watch.run(story) == [("b", 3_000)]
+    assert watch.run(scenario) == [("b", 3_000)]
 
 
 def test_cancelled_timers_are_removed_from_heap() -> None:
     watch = RecordingTimers()
 
-    async def story() -> None:
+    async def scenario() -> None:
         for number in range(10):
             watch.arm(("kept", number), 1_000 + number)
             watch.arm(("kept", number), 2_000 + number)
@@ -104,17 +104,17 @@ def test_cancelled_timers_are_removed_from_heap() -> None:
         assert len(watch.fired) == 10
         assert [key for key, _ in watch.fired] == [("kept", n) for n in range(10)]
 
-    watch.run(story)
+    watch.run(scenario)
 
 
 def test_timer_callback_may_arm_another_timer() -> None:
     watch = RecordingTimers()
 
-    async def story() -> None:
+    async def scenario() -> None:
         watch.timers.arm("first", watch.env.now_ms() + 1_000, lambda: watch.arm("second", 500))
         await trio.sleep(5)
 
-    assert watch.run(story) == [("second", 1_500)]
+    assert watch.run(scenario) == [("second", 1_500)]
 
 
 def test_many_due_timers_yield_to_event_loop() -> None:
@@ -126,7 +126,7 @@ def test_many_due_timers_yield_to_event_loop() -> None:
         clock[0] += 0.1
         return clock[0]
 
-    async def story() -> None:
+    async def scenario() -> None:
         for number in range(1000):
             watch.arm(number, 0)
         watch.env.monotonic_ms = ticking
@@ -134,7 +134,7 @@ def test_many_due_timers_yield_to_event_loop() -> None:
             await trio.lowlevel.checkpoint()
             turns.append(len(watch.fired))
 
-    watch.run(story)
+    watch.run(scenario)
     assert max(b - a for a, b in zip([0, *turns], turns, strict=False)) <= 25, "two milliseconds"
 
 
@@ -156,9 +156,9 @@ def test_cancelled_or_moved_timer_releases_its_key(how: str) -> None:
     else:
         watch.timers.arm(key, watch.env.now_ms(), int)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(1)
 
-    watch.run(story)
+    watch.run(scenario)
     del key
     assert kept() is None

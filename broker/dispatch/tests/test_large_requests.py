@@ -26,8 +26,8 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 FIND = ApiKey.FIND_COORDINATOR
 
 
-def answered(stage: DispatcherFixture, raw: bytes) -> Any:
-    result = stage.dispatcher.handle_request(Peer("h", ("a", 1)), parse_request(memoryview(raw)[4:]))
+def answered(fixture: DispatcherFixture, raw: bytes) -> Any:
+    result = fixture.dispatcher.handle_request(Peer("h", ("a", 1)), parse_request(memoryview(raw)[4:]))
     return start(result, each_ms=SLICE_MS / 8)
 
 
@@ -50,11 +50,11 @@ def find(count: int, more_bytes: int = 0) -> bytes:
 def test_request_with_many_elements_is_decoded_in_slices(
     monkeypatch: pytest.MonkeyPatch, raw: bytes, *, prepares: bool
 ) -> None:
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(FIND, lambda context, request: (context.version, len(request.coordinator_keys)))
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(FIND, lambda context, request: (context.version, len(request.coordinator_keys)))
 
     async def run() -> None:
-        result = answered(stage, raw)
+        result = answered(fixture, raw)
         assert isinstance(result, Awaitable) == prepares
         if isinstance(result, Awaitable):
             result = await result
@@ -65,25 +65,25 @@ def test_request_with_many_elements_is_decoded_in_slices(
 
 
 def test_request_with_large_records_is_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(ApiKey.PRODUCE, lambda context, request: request.topic_data[0].partition_data[0].records)
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(ApiKey.PRODUCE, lambda context, request: request.topic_data[0].partition_data[0].records)
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 200_000)])]
 
     async def run() -> None:
-        assert len(answered(stage, frame(ApiKey.PRODUCE, 9, 1, ProduceRequest(None, 1, 1, data)))) == 200_000
+        assert len(answered(fixture, frame(ApiKey.PRODUCE, 9, 1, ProduceRequest(None, 1, 1, data)))) == 200_000
 
     in_virtual_time(run)
 
 
 def test_request_over_decode_budget_closes_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = DispatcherFixture(monkeypatch)
+    fixture = DispatcherFixture(monkeypatch)
     seen: list[Message] = []
-    stage.serve(FIND, lambda context, request: seen.append(request))
+    fixture.serve(FIND, lambda context, request: seen.append(request))
 
     async def run() -> None:
         raw = frame(FIND, 4, 1, FindCoordinatorRequest("", 0, [""] * 3_000_000))
         with pytest.raises(WireError, match="far more memory"):
-            await answered(stage, raw)
+            await answered(fixture, raw)
 
     in_virtual_time(run)
     assert seen == []
@@ -91,15 +91,15 @@ def test_request_over_decode_budget_closes_connection(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("count", [1, 500, 501, 5000])
 def test_large_response_in_slices_equals_encoding_at_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    stage = DispatcherFixture(monkeypatch)
+    fixture = DispatcherFixture(monkeypatch)
     rows = [Coordinator(f"g{n}", n, "host", 9092, 0, "") for n in range(count)]
-    stage.serve(FIND, lambda context, request: FindCoordinatorResponse(coordinators=rows))
+    fixture.serve(FIND, lambda context, request: FindCoordinatorResponse(coordinators=rows))
     line = ClientStream()
     line.send_bytes(find(3) + find(3))
     line.disconnect()
 
     async def run() -> None:
-        await stage.connection(line).serve()
+        await fixture.connection(line).serve()
 
     in_virtual_time(run)
     assert line.responses(FIND, 4) == [(1, FindCoordinatorResponse(coordinators=rows))] * 2
@@ -107,7 +107,7 @@ def test_large_response_in_slices_equals_encoding_at_once(monkeypatch: pytest.Mo
 
 def test_large_request_of_disconnected_client_is_processed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With acks=0 the client waits for no response, and relies on the append."""
-    stage = DispatcherFixture(monkeypatch)
+    fixture = DispatcherFixture(monkeypatch)
     seen: list[int] = []
     parts = [PartitionProduceData(n, b"x" * 100) for n in range(2000)]
     body = ProduceRequest(None, 0, 1, [TopicProduceData("t", partition_data=parts)])
@@ -115,13 +115,13 @@ def test_large_request_of_disconnected_client_is_processed(monkeypatch: pytest.M
     def handler(context: Any, request: Any) -> None:
         seen.append(len(request.topic_data[0].partition_data))
 
-    stage.serve(ApiKey.PRODUCE, handler)
+    fixture.serve(ApiKey.PRODUCE, handler)
     line = ClientStream()
     line.send_bytes(frame(ApiKey.PRODUCE, 9, 1, body))
     line.disconnect()
 
     async def run() -> None:
-        await stage.connection(line).serve()
+        await fixture.connection(line).serve()
 
     in_virtual_time(run)
     assert seen == [2000]

@@ -46,14 +46,14 @@ def test_rate_limited_log_suppresses_messages_over_limit_per_minute(caplog: pyte
 def test_failed_logins_are_rate_limited_in_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage, asked = DispatcherFixture(monkeypatch), door()
+    fixture, asked = DispatcherFixture(monkeypatch), door()
     caplog.set_level(logging.INFO)
 
     async def run() -> None:
         for _ in range(3 * MAX_LOG_LINES_PER_MINUTE):
             line = ClientStream()
             line.send_bytes(login("wrong"))
-            await SecureConnection(stage.dispatcher, line, asked).serve()
+            await SecureConnection(fixture.dispatcher, line, asked).serve()
 
     in_virtual_time(run)
     assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1
@@ -62,14 +62,14 @@ def test_failed_logins_are_rate_limited_in_log(
 def test_invalid_frames_are_rate_limited_in_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = DispatcherFixture(monkeypatch)
+    fixture = DispatcherFixture(monkeypatch)
     caplog.set_level(logging.INFO)
 
     async def run() -> None:
         for _ in range(3 * MAX_LOG_LINES_PER_MINUTE):
             line = ClientStream()
             line.send_bytes(b"\xff\xff\xff\xff")
-            await Connection(stage.dispatcher, line).serve()
+            await Connection(fixture.dispatcher, line).serve()
 
     in_virtual_time(run)
     assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1

@@ -89,17 +89,17 @@ def test_request_waits_for_creation_of_its_partitions(
     assert {row[0] for row in ROWS} == {spec.key for spec in API_SPECS if spec.partitions is not None}
 
     async def run() -> None:
-        stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
+        fixture, making = DispatcherFixture(monkeypatch), PendingLogCreator()
         if left == "others":
             making.left -= set(asked)
-        stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
-        stage.serve(key, lambda context, request: context.now_ms, 0, 20, partitions=BROKER_APIS[key].partitions)
+        fixture.services.log_creator, fixture.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
+        fixture.serve(key, lambda context, request: context.now_ms, 0, 20, partitions=BROKER_APIS[key].partitions)
         request = parse_request(memoryview(frame(key, version, 1, body))[4:])
-        result = stage.dispatcher.handle_request(Peer("h", ("a", 1)), request)
+        result = fixture.dispatcher.handle_request(Peer("h", ("a", 1)), request)
         assert isinstance(result, GeneratorType)
-        began = stage.env.now_ms()
-        assert await resolve(result) == stage.env.now_ms(), "the handler's time is that after the waiting"
-        assert stage.env.now_ms() - began == (2000 if left == "one" else 0)
+        began = fixture.env.now_ms()
+        assert await resolve(result) == fixture.env.now_ms(), "the handler's time is that after the waiting"
+        assert fixture.env.now_ms() - began == (2000 if left == "one" else 0)
         assert making.asked == ([asked] if left == "one" else [])
 
     in_virtual_time(run)
@@ -107,15 +107,15 @@ def test_request_waits_for_creation_of_its_partitions(
 
 def test_request_without_pending_partitions_is_handled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        stage, making = DispatcherFixture(monkeypatch), PendingLogCreator()
-        stage.services.log_creator, stage.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
-        stage.serve(ApiKey.HEARTBEAT, lambda context, request: "at once")
+        fixture, making = DispatcherFixture(monkeypatch), PendingLogCreator()
+        fixture.services.log_creator, fixture.services.replica_manager = making, type("Replicas", (), {"image": IMAGE})
+        fixture.serve(ApiKey.HEARTBEAT, lambda context, request: "at once")
         fields = BROKER_APIS[ApiKey.FETCH].partitions
-        stage.serve(ApiKey.FETCH, lambda context, request: "at once", 0, 20, partitions=fields)
+        fixture.serve(ApiKey.FETCH, lambda context, request: "at once", 0, 20, partitions=fields)
         peer = Peer("h", ("a", 1))
 
         def answer(key: ApiKey, version: int, body: Any) -> Any:
-            return stage.dispatcher.handle_request(peer, parse_request(memoryview(frame(key, version, 1, body))[4:]))
+            return fixture.dispatcher.handle_request(peer, parse_request(memoryview(frame(key, version, 1, body))[4:]))
 
         assert answer(ApiKey.HEARTBEAT, 0, HeartbeatRequest()) == "at once"
         assert isinstance(answer(*NAMED[2]), GeneratorType)

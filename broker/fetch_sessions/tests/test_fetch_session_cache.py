@@ -46,14 +46,14 @@ class SessionConsumer:
     """Consumer with the node's fetch sessions."""
 
     def __init__(self, slots: int = 3) -> None:
-        self.stage = HandlerFixture()
+        self.fixture = HandlerFixture()
         self.now_ms = 0.0
-        self.stage.env.monotonic_ms = lambda: self.now_ms  # type: ignore[method-assign]
-        self.sessions = FetchSessionCache(self.stage.env, slots)  # type: ignore[arg-type]
+        self.fixture.env.monotonic_ms = lambda: self.now_ms  # type: ignore[method-assign]
+        self.sessions = FetchSessionCache(self.fixture.env, slots)  # type: ignore[arg-type]
 
     def ask(self, what: fetch.FetchRequest, version: int = 13) -> Any:
-        context = self.stage.context(ApiKey.FETCH, version)
-        return run_steps(self.sessions.new_context(self.stage.hosted.image.topic_names, version, what, context))
+        context = self.fixture.context(ApiKey.FETCH, version)
+        return run_steps(self.sessions.new_context(self.fixture.hosted.image.topic_names, version, what, context))
 
     def answer(self, what: fetch.FetchRequest, version: int = 13, **news: Any) -> fetch.FetchResponse:
         """Send a request, and answer every partition with ``news``."""
@@ -74,7 +74,7 @@ class SessionConsumer:
 def reader() -> SessionConsumer:
     out = SessionConsumer()
     for name in ("a", "b"):
-        out.stage.hosted.host(name)
+        out.fixture.hosted.host(name)
     return out
 
 
@@ -188,7 +188,7 @@ def test_partition_with_records_moves_to_end_of_session(reader: SessionConsumer)
 def test_unknown_topic_id_is_served_when_it_becomes_known(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"late": (0,)}), error_code=100).session_id
     assert reader.names(request(session, 1)) == [(None, 0)]
-    reader.stage.hosted.host("late")
+    reader.fixture.hosted.host("late")
     assert reader.names(request(session, 2)) == [("late", 0)]
     assert reader.names(request(session, 3, {"late": (0,)})) == [("late", 0)]  # named again: still one partition
     assert shown(reader.answer(request(session, 4), records=b"x")) == [("late", 0)]
@@ -198,7 +198,7 @@ def test_unknown_topic_id_is_served_when_it_becomes_known(reader: SessionConsume
 
 def test_deleted_topic_can_be_forgotten_by_its_id(reader: SessionConsumer) -> None:
     session = reader.answer(request(wanted={"a": (0,), "b": (0,)})).session_id
-    reader.stage.hosted.image = MetadataImage()
+    reader.fixture.hosted.image = MetadataImage()
     assert reader.names(request(session, 1, {"a": (0,)}, {"b": (0,)})) == [("a", 0)]
 
 
@@ -229,11 +229,11 @@ def test_session_id_is_random_positive_and_unique(
     reader: SessionConsumer, chance: list[float], session_id: int
 ) -> None:
     if len(chance) > 1:
-        reader.stage.env.random = lambda: 0.0  # type: ignore[method-assign]
+        reader.fixture.env.random = lambda: 0.0  # type: ignore[method-assign]
         reader.answer(request(wanted={"a": (0,)}))
         chance = chance[1:]
     left = iter(chance)
-    reader.stage.env.random = lambda: next(left)  # type: ignore[method-assign]
+    reader.fixture.env.random = lambda: next(left)  # type: ignore[method-assign]
     assert reader.answer(request(wanted={"a": (0,)})).session_id == session_id
 
 
@@ -243,7 +243,7 @@ def test_session_id_is_random_positive_and_unique(
 )
 def test_least_recently_used_session_is_evicted_after_two_minutes_idle(idle_ms: int, *, evicted: bool) -> None:
     reader = SessionConsumer(slots=1)
-    reader.stage.hosted.host("a")
+    reader.fixture.hosted.host("a")
     reader.now_ms = 10 * MIN_FETCH_SESSION_EVICTION_MS
     first = reader.answer(request(wanted={"a": (0,)})).session_id
     reader.now_ms += idle_ms
@@ -295,7 +295,7 @@ def test_follower_session_has_no_partition_limit(monkeypatch: pytest.MonkeyPatch
 
 def test_session_creation_yields_every_64_partitions_and_topics(reader: SessionConsumer) -> None:
     def stops(what: fetch.FetchRequest) -> int:
-        return sum(1 for _ in reader.sessions.new_context({}, 13, what, reader.stage.context(ApiKey.FETCH, 13)))
+        return sum(1 for _ in reader.sessions.new_context({}, 13, what, reader.fixture.context(ApiKey.FETCH, 13)))
 
     assert stops(request(wanted={"a": tuple(range(62))})) == 0
     assert stops(request(wanted={"a": tuple(range(640))})) == 10 + 10, "and as often where its state is made"

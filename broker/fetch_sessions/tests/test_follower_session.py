@@ -92,7 +92,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> FollowerSessionNode:
 
 
 def test_follower_session_visits_and_returns_only_changed_partitions(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await node.settled()
         assert node.looked == []
         node.append(1)
@@ -105,12 +105,12 @@ def test_follower_session_visits_and_returns_only_changed_partitions(node: Follo
         await node.fetch({})
         assert node.looked == []
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 @pytest.mark.parametrize("meanwhile", ["quiet", "the high watermark moved"])
 def test_delayed_follower_fetch_completes_when_records_are_appended(node: FollowerSessionNode, meanwhile: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await node.settled()
         if meanwhile != "quiet":
             node.append(2)
@@ -134,7 +134,7 @@ def test_delayed_follower_fetch_completes_when_records_are_appended(node: Follow
         assert trio.current_time() - began == pytest.approx(0.1 if meanwhile == "quiet" else 0.2)
         assert [len(row.records) for row in rows_of(answer)] == [SIZE]
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_late_request_of_old_session_does_not_affect_new_one(
@@ -142,7 +142,7 @@ def test_late_request_of_old_session_does_not_affect_new_one(
 ) -> None:
     """A follower cancels a request to start a new session; its leader may answer the old one nonetheless."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(node.fetch, dict.fromkeys(range(3), 0), wait=500))
             await trio.sleep(0.1)
@@ -155,11 +155,11 @@ def test_late_request_of_old_session_does_not_affect_new_one(
         answer = await node.fetch({})
         assert [len(row.records) for row in rows_of(answer)] == [SIZE]
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_regular_incremental_fetches_keep_follower_caught_up(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await node.settled()
         for _ in range(80):
             await trio.sleep(0.5)
@@ -175,11 +175,11 @@ def test_regular_incremental_fetches_keep_follower_caught_up(node: FollowerSessi
         node.replica().maybe_shrink_isr(node.env.now_ms())
         assert getattr(node.leading().isr, "out_of_sync_replica_ids", None) == {2}
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_forgotten_partition_is_not_caught_up_any_more(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await node.settled()
         await trio.sleep(1)
         await node.fetch({})
@@ -191,11 +191,11 @@ def test_forgotten_partition_is_not_caught_up_any_more(node: FollowerSessionNode
             node.append(number)
         assert [node.leading(n).followers[2].caught_up_ms - NOW_MS for n in (0, 1)] == [6000, 1000]
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_full_scan_finds_changes_without_notification(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         node.append(1)
         node.other(1, 3)
         await node.fetch(dict.fromkeys(range(3), 0))
@@ -210,11 +210,11 @@ def test_full_scan_finds_changes_without_notification(node: FollowerSessionNode)
         node.append(1)
         assert node.leading(1).followers[2].caught_up_ms == NOW_MS + 1000
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_new_leader_epoch_and_lost_leadership_return_error(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await node.settled()
         node.replica(0).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 1), NOW_MS)
         node.replica(1).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2, 3), 2, 4, 1), NOW_MS)
@@ -228,11 +228,11 @@ def test_new_leader_epoch_and_lost_leadership_return_error(node: FollowerSession
             2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_replica_outside_isr_is_always_visited_so_that_it_may_join(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         node.replica(0).apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 3), 1, 3, 1), NOW_MS)
         asked: list[Any] = []
         eligible = [False]
@@ -244,7 +244,7 @@ def test_replica_outside_isr_is_always_visited_so_that_it_may_join(node: Followe
         await node.fetch({})
         assert len(asked) == 1
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -269,7 +269,7 @@ def test_follower_session_returns_same_responses_as_full_scan(seed: int) -> None
             one, two = (node.leading(number).followers[2].end_offset for node in pair)
             assert one == two
 
-    async def story() -> None:
+    async def scenario() -> None:
         await same_answer(dict(ends), ())
         for _ in range(150):
             number, low = rng.randrange(3), 3 * rng.randrange(2)
@@ -290,11 +290,11 @@ def test_follower_session_returns_same_responses_as_full_scan(seed: int) -> None
                 case _:
                     await same_answer({n: ends[n] for n in wanted if rng.random() < 0.5}, ())
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_consumer_in_the_session_of_a_follower_reads_as_a_consumer(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await node.settled()
         await trio.sleep(1)
         node.append(0)
@@ -305,11 +305,11 @@ def test_consumer_in_the_session_of_a_follower_reads_as_a_consumer(node: Followe
         assert [r.partition_index for r in rows_of(await node.fetch({})) if len(r.records)] == [0]
         assert sorted(node.looked) == [0, 1], "the follower hears of what has changed"
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_other_follower_in_the_session_of_a_follower_counts_as_itself(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await node.settled()
         node.append(0)
         assert [len(r.records) for r in rows_of(await node.fetch({0: 0}, broker=3))] == [SIZE]
@@ -317,11 +317,11 @@ def test_other_follower_in_the_session_of_a_follower_counts_as_itself(node: Foll
         assert [node.leading(0).followers[n].end_offset for n in (2, 3)] == [0, 3]
         assert sorted(node.looked) == [0, 1, 2]
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_follower_in_the_session_of_a_consumer_reads_as_a_follower(node: FollowerSessionNode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch({0: 0}, broker=-1)
         node.append(0)
         assert rows_of(await node.fetch({}, broker=-1)) == []
@@ -329,4 +329,4 @@ def test_follower_in_the_session_of_a_consumer_reads_as_a_follower(node: Followe
         await node.fetch({0: 3})
         assert node.leading(0).followers[2].end_offset == 3
 
-    run_virtual(story)
+    run_virtual(scenario)

@@ -22,8 +22,8 @@ class PendingOffsetsNode(GroupCoordinatorNode):
 
     def __init__(self, *said: ErrorCode, **more: bool) -> None:
         super().__init__(**more)
-        self.coordinator = FakeTransactionVerifier(self.stage.services, *said)
-        self.stage.services.transaction_verifier = lambda: self.coordinator
+        self.coordinator = FakeTransactionVerifier(self.fixture.services, *said)
+        self.fixture.services.transaction_verifier = lambda: self.coordinator
 
     async def txn_commit(
         self, offset: int = 5, *, pid: int = PID, epoch: int = 0, version: int = 5, partition: int = 0, **more: Any
@@ -38,7 +38,7 @@ class PendingOffsetsNode(GroupCoordinatorNode):
 
     async def end(self, *, commits: bool = True, pid: int = PID, epoch: int = 0, version: int = 1) -> int:
         marker = w.WritableTxnMarker(pid, epoch, commits, [w.WritableTxnMarkerTopic(TOPIC, [0])], 0, version)
-        context = self.stage.context(ApiKey.WRITE_TXN_MARKERS, 2)
+        context = self.fixture.context(ApiKey.WRITE_TXN_MARKERS, 2)
         answer = await resolve(write_txn_markers.handle(context, w.WriteTxnMarkersRequest([marker])))
         code: int = answer.markers[0].topics[0].partitions[0].error_code
         return code

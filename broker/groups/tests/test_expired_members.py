@@ -35,39 +35,39 @@ def share(ticket: Any) -> Any:
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
 def test_member_expired_while_log_refuses_writes_is_removed_afterwards(joins: Any) -> None:
-    house = groups()
+    fixture = groups()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        await house.runtime.submit(0, joins).wait()
-        shard, replica = house.shard, house.shard.replica
+        await fixture.runtime.submit(0, joins).wait()
+        shard, replica = fixture.shard, fixture.shard.replica
         machine: Any = shard.machine
         (group,) = (*machine.list_consumer_groups(), *machine.list_share_groups(), *machine.list_streams_groups())
-        shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+        shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
         await trio.sleep(LONGEST_SESSION_S)
         assert list(group.members) == ["a"]
         shard.replica = replica
         await trio.sleep(1)
         assert list(group.members) == []
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 def test_member_with_heartbeat_while_log_refuses_writes_is_kept() -> None:
-    house = groups()
+    fixture = groups()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        joined = await house.runtime.submit(0, consumer).wait()
-        shard, replica = house.shard, house.shard.replica
+        joined = await fixture.runtime.submit(0, consumer).wait()
+        shard, replica = fixture.shard, fixture.shard.replica
         machine: Any = shard.machine
-        shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS))
+        shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS))
         await trio.sleep(LONGEST_SESSION_S)
         shard.replica = replica
-        await house.runtime.submit(0, lambda ticket: consumer(ticket, joined.member_epoch)).wait()
+        await fixture.runtime.submit(0, lambda ticket: consumer(ticket, joined.member_epoch)).wait()
         await trio.sleep(LONGEST_SESSION_S - 20)
         assert list(machine.find_consumer_group("g").members) == ["a"]
         await trio.sleep(20)
         assert list(machine.find_consumer_group("g").members) == []
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)

@@ -57,57 +57,57 @@ def streams(ticket: Any) -> Any:
 
 def groups() -> RegisterRuntime:
     """Return a shard of groups, alone in its ISR."""
-    house, settings = RegisterRuntime(followed=False), streams_group_fixture.StreamsGroupShard().settings
-    house.runtime = CoordinatorRuntime(
-        house.env,
-        house.timers,
-        house._failed,
+    fixture, settings = RegisterRuntime(followed=False), streams_group_fixture.StreamsGroupShard().settings
+    fixture.runtime = CoordinatorRuntime(
+        fixture.env,
+        fixture.timers,
+        fixture._failed,
         "state",
         lambda: GroupStateMachine(settings, image_of(TOPICS)),
         Serde(records.encode, records.decode, records.form),
         5000,
     )
-    return start_leading(house)
+    return start_leading(fixture)
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
 def test_heartbeat_in_slices_is_answered_after_last_slice(joins: Any) -> None:
-    house = groups()
+    fixture = groups()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        ticket = house.runtime.submit(0, joins)
+        ticket = fixture.runtime.submit(0, joins)
         assert ticket.answer is None, "it goes in slices"
         answer = await ticket.wait()
         assert getattr(answer, "response", answer).member_id == "a"
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
 def test_heartbeat_in_slices_shard_unloaded_returns_not_coordinator(joins: Any) -> None:
-    house = groups()
+    fixture = groups()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        ticket = house.runtime.submit(0, joins)
-        house.runtime.on_resignation(house.replica)
+        ticket = fixture.runtime.submit(0, joins)
+        fixture.runtime.on_resignation(fixture.replica)
         assert code_of(ticket) is E.NOT_COORDINATOR
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)
 
 
 @pytest.mark.parametrize("joins", [consumer, share, streams])
 @pytest.mark.parametrize("after", [0, 1])
 def test_heartbeat_in_slices_append_error_returns_coordinator_not_available(joins: Any, after: int) -> None:
-    house = groups()
+    fixture = groups()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.testing.wait_all_tasks_blocked()
-        house.shard.replica = failing_replica(house, ProtocolError(E.NOT_ENOUGH_REPLICAS), after)
-        ticket = house.runtime.submit(0, joins)
+        fixture.shard.replica = failing_replica(fixture, ProtocolError(E.NOT_ENOUGH_REPLICAS), after)
+        ticket = fixture.runtime.submit(0, joins)
         with trio.move_on_after(60):
             await ticket.wait()
         assert code_of(ticket) is E.COORDINATOR_NOT_AVAILABLE
 
-    with_runtime(house, story)
+    with_runtime(fixture, scenario)

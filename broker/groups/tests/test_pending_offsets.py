@@ -40,72 +40,72 @@ ORDERS = [
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("again", [True, False])
 def test_committed_offset_is_that_of_record_with_highest_log_offset(order: PendingOffsetCase, *, again: bool) -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
     whose = {"a": 1, "b": 2}
 
-    async def story() -> None:
+    async def scenario() -> None:
         for step in order.what:
             if step == "p":
-                house.commit(offset=9)
+                fixture.commit(offset=9)
             elif step in whose:
-                assert await house.txn_commit(whose[step], pid=whose[step]) == 0
+                assert await fixture.txn_commit(whose[step], pid=whose[step]) == 0
             else:
-                assert await house.end(pid=whose[step.lower()]) == 0
+                assert await fixture.end(pid=whose[step.lower()]) == 0
         if again:
-            house.reload()
+            fixture.reload()
             await trio.testing.wait_all_tasks_blocked()
-        assert await house.fetch(stable=True) == (order.seen, 0)
+        assert await fixture.fetch(stable=True) == (order.seen, 0)
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.behaviour("C-155")
 def test_tombstone_removes_pending_offsets() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        await house.txn_commit(5)
-        ticket = house.groups.submit("g", lambda own: DeleteOffsets(own, "g", [("t", 0)]))
+    async def scenario() -> None:
+        await fixture.txn_commit(5)
+        ticket = fixture.groups.submit("g", lambda own: DeleteOffsets(own, "g", [("t", 0)]))
         assert ticket.answer == set()
-        assert await house.fetch(stable=True) == (-1, 0)
-        await house.end()
-        assert await house.fetch(stable=True) == (-1, 0)
+        assert await fixture.fetch(stable=True) == (-1, 0)
+        await fixture.end()
+        assert await fixture.fetch(stable=True) == (-1, 0)
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_delete_group_removes_pending_offsets() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        await house.txn_commit(5)
-        assert house.groups.submit("g", lambda own: DeleteGroup(own, "g")).answer == ErrorCode.NONE
-        assert not house.machine.offsets.pending.has_group("g")
-        await house.end()
-        assert await house.fetch(stable=True) == (-1, 0)
+    async def scenario() -> None:
+        await fixture.txn_commit(5)
+        assert fixture.groups.submit("g", lambda own: DeleteGroup(own, "g")).answer == ErrorCode.NONE
+        assert not fixture.machine.offsets.pending.has_group("g")
+        await fixture.end()
+        assert await fixture.fetch(stable=True) == (-1, 0)
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.behaviour("C-157")
 def test_pending_offsets_prevent_expiration_of_offset_and_group() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        house.commit(offset=2)
-        await house.txn_commit(5)
-        machine = house.machine
-        later = house.stage.env.now_ms() + 10**9
+    async def scenario() -> None:
+        fixture.commit(offset=2)
+        await fixture.txn_commit(5)
+        machine = fixture.machine
+        later = fixture.fixture.env.now_ms() + 10**9
         assert not [
             r for r in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later) if r is not None
         ]
-        await house.end(commits=False)
+        await fixture.end(commits=False)
         gone = [
             r for r in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later) if r is not None
         ]
         assert len(gone) == 2, "the position, then the group"
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.behaviour("C-154")
@@ -113,29 +113,29 @@ def test_txn_offset_commit_checks_epoch_of_consumer_group_member() -> None:
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember as Consumer
 
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        group = house.machine.consumer_groups.groups["g"] = ConsumerGroup("g")
+    async def scenario() -> None:
+        group = fixture.machine.consumer_groups.groups["g"] = ConsumerGroup("g")
         group.members["m"] = Consumer("m", epoch=4)
-        assert await house.txn_commit(generation=3, member="m") == ErrorCode.ILLEGAL_GENERATION
-        assert await house.txn_commit(generation=5, member="m") == ErrorCode.ILLEGAL_GENERATION
-        assert await house.txn_commit(generation=4, member="n") == ErrorCode.UNKNOWN_MEMBER_ID
-        assert await house.txn_commit(generation=4, member="m") == ErrorCode.NONE
-        assert await house.txn_commit() == ErrorCode.NONE
-        later = house.stage.env.now_ms() + 10**9
-        machine = house.machine
+        assert await fixture.txn_commit(generation=3, member="m") == ErrorCode.ILLEGAL_GENERATION
+        assert await fixture.txn_commit(generation=5, member="m") == ErrorCode.ILLEGAL_GENERATION
+        assert await fixture.txn_commit(generation=4, member="n") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await fixture.txn_commit(generation=4, member="m") == ErrorCode.NONE
+        assert await fixture.txn_commit() == ErrorCode.NONE
+        later = fixture.fixture.env.now_ms() + 10**9
+        machine = fixture.machine
         group.members.clear()
         assert not [
             x
             for x in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later, [group])
             if x is not None
         ]
-        await house.end(commits=False)
+        await fixture.end(commits=False)
         assert [
             x
             for x in expire_groups_and_offsets(machine.classic_groups, machine.offsets, 1000, later, [group])
             if x is not None
         ]
 
-    run(house, story)
+    run(fixture, scenario)

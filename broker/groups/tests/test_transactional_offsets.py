@@ -26,84 +26,84 @@ from ottla.wire.record_batch.control_record import ControlRecordType, EndTransac
 
 
 def test_pending_offsets_become_visible_on_commit() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        assert await house.txn_commit(5) == 0
-        assert await house.fetch() == (-1, 0)
-        assert await house.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        assert await house.end() == 0
-        assert await house.fetch() == await house.fetch(stable=True) == (5, 0)
+    async def scenario() -> None:
+        assert await fixture.txn_commit(5) == 0
+        assert await fixture.fetch() == (-1, 0)
+        assert await fixture.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert await fixture.end() == 0
+        assert await fixture.fetch() == await fixture.fetch(stable=True) == (5, 0)
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_pending_offsets_of_aborted_transaction_are_never_visible() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        house.commit(offset=2)
-        await house.txn_commit(5)
-        assert await house.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        assert await house.fetch(stable=True, every=True) == [(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)]
-        assert await house.fetch() == (2, 0)
-        assert await house.end(commits=False) == 0
-        assert await house.fetch(stable=True) == (2, 0)
+    async def scenario() -> None:
+        fixture.commit(offset=2)
+        await fixture.txn_commit(5)
+        assert await fixture.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert await fixture.fetch(stable=True, every=True) == [(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)]
+        assert await fixture.fetch() == (2, 0)
+        assert await fixture.end(commits=False) == 0
+        assert await fixture.fetch(stable=True) == (2, 0)
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.behaviour("C-106")
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("ended", [True, False])
 def test_pending_offsets_are_restored_by_reload(*, commits: bool, ended: bool) -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        house.commit(offset=2)
-        await house.txn_commit(5)
-        await house.txn_commit(9, partition=1, pid=8)
+    async def scenario() -> None:
+        fixture.commit(offset=2)
+        await fixture.txn_commit(5)
+        await fixture.txn_commit(9, partition=1, pid=8)
         if ended:
-            await house.end(commits=commits)
-        before = await house.fetch(), await house.fetch(stable=True), await house.fetch(stable=True, partition=1)
-        house.reload()
+            await fixture.end(commits=commits)
+        before = await fixture.fetch(), await fixture.fetch(stable=True), await fixture.fetch(stable=True, partition=1)
+        fixture.reload()
         await trio.testing.wait_all_tasks_blocked()
         assert before == (
-            await house.fetch(),
-            await house.fetch(stable=True),
-            await house.fetch(stable=True, partition=1),
+            await fixture.fetch(),
+            await fixture.fetch(stable=True),
+            await fixture.fetch(stable=True, partition=1),
         )
         if not ended:
-            await house.end(commits=commits)
-        assert await house.fetch(stable=True) == ((5, 0) if commits else (2, 0))
-        assert await house.fetch(stable=True, partition=1) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            await fixture.end(commits=commits)
+        assert await fixture.fetch(stable=True) == ((5, 0) if commits else (2, 0))
+        assert await fixture.fetch(stable=True, partition=1) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.behaviour("C-104")
 def test_txn_offset_commit_writes_one_transactional_batch() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
+    async def scenario() -> None:
         parts = [txn_offset_commit.TxnOffsetCommitRequestPartition(n, n, -1, "") for n in range(3)]
         request = txn_offset_commit.TxnOffsetCommitRequest(
             "x", "g", PID, 4, topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("t", parts)]
         )
-        await resolve(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
-        (header,) = [header for header, _ in house.replica.log.segments.batches()]
+        await resolve(fixture.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
+        (header,) = [header for header, _ in fixture.replica.log.segments.batches()]
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (PID, 4, 0)
         assert (header.records_count, header.attributes) == (3, TRANSACTIONAL_BIT)
-        (asked,) = house.coordinator.asked
+        (asked,) = fixture.coordinator.asked
         assert [(t.name, t.partitions) for t in asked.topics] == [(TOPIC, [0])]
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_txn_offset_commit_of_many_offsets_in_slices_precedes_marker() -> None:
-    house, rows = PendingOffsetsNode(), 2 * RECORDS_PER_STEP + 1
+    fixture, rows = PendingOffsetsNode(), 2 * RECORDS_PER_STEP + 1
 
-    async def story() -> None:
+    async def scenario() -> None:
         parts = [txn_offset_commit.TxnOffsetCommitRequestPartition(n % 3, n, -1, "") for n in range(rows)]
         request = txn_offset_commit.TxnOffsetCommitRequest(
             "x", "g", PID, 0, topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("t", parts)]
@@ -111,26 +111,26 @@ def test_txn_offset_commit_of_many_offsets_in_slices_precedes_marker() -> None:
         ends: list[int] = []
 
         async def end() -> None:
-            while not house.replica.log.log_end_offset:
+            while not fixture.replica.log.log_end_offset:
                 await trio.lowlevel.checkpoint()
-            ends.append(house.replica.log.log_end_offset)
-            assert await house.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-            await house.end()
+            ends.append(fixture.replica.log.log_end_offset)
+            assert await fixture.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            await fixture.end()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(end)
-            await resolve(house.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
+            await resolve(fixture.ask(ApiKey.TXN_OFFSET_COMMIT, 5, request))
         assert ends in ([RECORDS_PER_STEP], [2 * RECORDS_PER_STEP]), (
             "others had the loop behind a slice: which one is up to the scheduler"
         )
-        batches = [header for header, _ in house.replica.log.segments.batches()]
+        batches = [header for header, _ in fixture.replica.log.segments.batches()]
         assert [header.records_count for header in batches] == [RECORDS_PER_STEP, RECORDS_PER_STEP, 1, 1]
         assert {(header.producer_id, header.attributes) for header in batches[:-1]} == {(PID, TRANSACTIONAL_BIT)}
         assert batches[-1].is_control
         last = [max(range(n, rows, 3)) for n in range(3)]
-        assert [await house.fetch(stable=True, partition=n) for n in range(3)] == [(offset, 0) for offset in last]
+        assert [await fixture.fetch(stable=True, partition=n) for n in range(3)] == [(offset, 0) for offset in last]
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 class VerificationErrorCase(NamedTuple):
@@ -159,17 +159,17 @@ SAID = [
 def test_txn_offset_commit_maps_verification_errors(
     row: VerificationErrorCase,
 ) -> None:
-    house = PendingOffsetsNode(row.said)
+    fixture = PendingOffsetsNode(row.said)
 
-    async def story() -> None:
-        assert await house.txn_commit(version=row.version) == row.told
-        assert house.replica.log.log_end_offset == 0
-        assert len(house.coordinator.asked) == (row.said is not ErrorCode.NOT_COORDINATOR), (
+    async def scenario() -> None:
+        assert await fixture.txn_commit(version=row.version) == row.told
+        assert fixture.replica.log.log_end_offset == 0
+        assert len(fixture.coordinator.asked) == (row.said is not ErrorCode.NOT_COORDINATOR), (
             "51 is not asked about again"
         )
-        assert all(asked.verify_only is (row.version < 5) for asked in house.coordinator.asked)
+        assert all(asked.verify_only is (row.version < 5) for asked in fixture.coordinator.asked)
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 REFUSED = [
@@ -184,13 +184,13 @@ REFUSED = [
 @pytest.mark.behaviour("C-153")
 @pytest.mark.parametrize(("what", "code"), REFUSED, ids=str)
 def test_txn_offset_commit_invalid_request_returns_error_code(what: dict[str, Any], code: ErrorCode) -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        assert await house.txn_commit(**what) == code
-        assert house.replica.log.log_end_offset == 0
+    async def scenario() -> None:
+        assert await fixture.txn_commit(**what) == code
+        assert fixture.replica.log.log_end_offset == 0
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 MEMBERS = [
@@ -209,63 +209,63 @@ MEMBERS = [
 def test_txn_offset_commit_checks_member_of_group_with_members(
     generation: int, member: str, code: ErrorCode, what: str
 ) -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        group = house.machine.classic_groups.groups["g"] = ClassicGroup("g")
+    async def scenario() -> None:
+        group = fixture.machine.classic_groups.groups["g"] = ClassicGroup("g")
         group.state, group.generation = ClassicGroupState.COMPLETING_REBALANCE, 4
         group.members["m"] = ClassicGroupMember("m", None, "client", "/host", 0, 0, [])
-        assert await house.txn_commit(generation=generation, member=member) == code, what
+        assert await fixture.txn_commit(generation=generation, member=member) == code, what
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_txn_offset_commit_fenced_producer_is_refused_before_verification() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        await house.end(epoch=5)
-        assert await house.txn_commit(epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert not house.coordinator.asked
+    async def scenario() -> None:
+        await fixture.end(epoch=5)
+        assert await fixture.txn_commit(epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert not fixture.coordinator.asked
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_txn_offset_commit_verified_after_abort_returns_invalid_txn_state() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
+    async def scenario() -> None:
         def abort() -> None:
             ends = TransactionCompletion(PID, 0, EndTransactionMarker(ControlRecordType.ABORT, 0), 1)
-            house.groups.submit_to_partition(0, lambda own: EndOffsetsTransaction(own, ends))
+            fixture.groups.submit_to_partition(0, lambda own: EndOffsetsTransaction(own, ends))
 
-        house.coordinator.meanwhile = abort
-        assert await house.txn_commit(version=4) == ErrorCode.INVALID_TXN_STATE
-        assert await house.fetch(stable=True) == (-1, 0)
+        fixture.coordinator.meanwhile = abort
+        assert await fixture.txn_commit(version=4) == ErrorCode.INVALID_TXN_STATE
+        assert await fixture.fetch(stable=True) == (-1, 0)
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 @pytest.mark.behaviour("C-143")
 def test_end_transaction_of_partition_not_led_returns_not_leader_or_follower() -> None:
-    house = PendingOffsetsNode(led=False)
+    fixture = PendingOffsetsNode(led=False)
 
-    async def story() -> None:
-        assert await house.end() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    async def scenario() -> None:
+        assert await fixture.end() == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_end_transaction_completes_when_marker_is_committed() -> None:
-    house = PendingOffsetsNode(followed=True)
+    fixture = PendingOffsetsNode(followed=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         done: list[Any] = []
 
         async def committing() -> None:
-            done.append(await house.txn_commit(5))
-            done.append(await house.end())
-            done.append(await house.fetch())
+            done.append(await fixture.txn_commit(5))
+            done.append(await fixture.end())
+            done.append(await fixture.fetch())
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(committing)
@@ -273,25 +273,25 @@ def test_end_transaction_completes_when_marker_is_committed() -> None:
                 await trio.testing.wait_all_tasks_blocked()
                 assert len(done) == count
                 if count == 1:
-                    assert house.replica.log.last_stable_offset == 0
-                house.commit_log()
+                    assert fixture.replica.log.last_stable_offset == 0
+                fixture.commit_log()
                 await trio.testing.wait_all_tasks_blocked()
                 if count == 1:
                     break
         assert done == [0, 0, (5, 0)]
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_end_transaction_marker_refused_by_log_changes_no_offset() -> None:
-    house = PendingOffsetsNode()
+    fixture = PendingOffsetsNode()
 
-    async def story() -> None:
-        await house.txn_commit(5, epoch=5)
-        assert await house.end(epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await house.end(epoch=5, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH, "a late one"
-        assert await house.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        assert await house.end(epoch=6, version=2) == 0
-        assert await house.fetch(stable=True) == (5, 0)
+    async def scenario() -> None:
+        await fixture.txn_commit(5, epoch=5)
+        assert await fixture.end(epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await fixture.end(epoch=5, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH, "a late one"
+        assert await fixture.fetch(stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert await fixture.end(epoch=6, version=2) == 0
+        assert await fixture.fetch(stable=True) == (5, 0)
 
-    run(house, story)
+    run(fixture, scenario)

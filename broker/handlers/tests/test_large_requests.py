@@ -73,9 +73,9 @@ def test_request_with_many_rows_in_slices_equals_response_at_once(name: str) -> 
     module, key, version, request = LONG[name]
 
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("t1", partitions=100)
-        context = stage.context(key, version)
+        fixture = HandlerFixture()
+        fixture.hosted.host("t1", partitions=100)
+        context = fixture.context(key, version)
         at_once = start(module.handle(context, request))
         assert isinstance(at_once, Message)
         in_turns = start(module.handle(context, request), SLICE_MS)
@@ -92,13 +92,13 @@ def asked(context: RequestContext, topics: list[MetadataRequestTopic]) -> list[A
 
 def test_metadata_topic_named_twice_is_answered_once() -> None:
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("a")
-        stage.hosted.host("b")
+        fixture = HandlerFixture()
+        fixture.hosted.host("a")
+        fixture.hosted.host("b")
         by_name = [MetadataRequestTopic(ZERO_UUID, name) for name in ("a", "b", "a", "nowhere", "nowhere", "a")]
-        assert asked(stage.context(ApiKey.METADATA, 12), by_name) == [(0, "a"), (0, "b"), (3, "nowhere")]
+        assert asked(fixture.context(ApiKey.METADATA, 12), by_name) == [(0, "a"), (0, "b"), (3, "nowhere")]
         by_id = [MetadataRequestTopic(topic_id_of(name), None) for name in ("b", "a", "b")]
-        assert asked(stage.context(ApiKey.METADATA, 12), by_id) == [(0, "b"), (0, "a")]
+        assert asked(fixture.context(ApiKey.METADATA, 12), by_id) == [(0, "b"), (0, "a")]
 
     run_virtual(run)
 
@@ -106,11 +106,11 @@ def test_metadata_topic_named_twice_is_answered_once() -> None:
 @pytest.mark.behaviour("S-342")
 def test_metadata_authorized_operations_are_returned_for_unknown_topics() -> None:
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("a")
+        fixture = HandlerFixture()
+        fixture.hosted.host("a")
         wanted = [MetadataRequestTopic(ZERO_UUID, name) for name in ("a", "nowhere")]
         request = MetadataRequest(wanted, False, include_topic_authorized_operations=True)
-        answer: Any = start(metadata.handle(stage.context(ApiKey.METADATA, 12), request))
+        answer: Any = start(metadata.handle(fixture.context(ApiKey.METADATA, 12), request))
         assert [(row.name, row.topic_authorized_operations) for row in answer.topics] == [
             ("a", 3576),
             ("nowhere", 3576),
@@ -124,12 +124,12 @@ def test_metadata_authorized_operations_are_returned_for_unknown_topics() -> Non
 
 def test_describe_configs_resource_named_twice_is_described_once() -> None:
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("a")
+        fixture = HandlerFixture()
+        fixture.hosted.host("a")
         twice = [DescribeConfigsResource(2, "a"), DescribeConfigsResource(2, "b"), DescribeConfigsResource(2, "a")]
         answer: Any = start(
             describe_configs.handle(
-                stage.context(ApiKey.DESCRIBE_CONFIGS, 4),
+                fixture.context(ApiKey.DESCRIBE_CONFIGS, 4),
                 DescribeConfigsRequest([*twice, DescribeConfigsResource(4, "b")]),
             )
         )
@@ -140,11 +140,11 @@ def test_describe_configs_resource_named_twice_is_described_once() -> None:
 
 def test_describe_producers_partition_named_twice_is_described_once() -> None:
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("a", partitions=3)
+        fixture = HandlerFixture()
+        fixture.hosted.host("a", partitions=3)
         asked = [ProducersOf("a", [1, 1, 7, 0]), ProducersOf("a", [1, 2, 7])]
         answer: Any = start(
-            describe_producers.handle(stage.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(asked))
+            describe_producers.handle(fixture.context(ApiKey.DESCRIBE_PRODUCERS, 0), DescribeProducersRequest(asked))
         )
         rows = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
         assert rows == [[(1, 0), (7, 3), (0, 0)], [(2, 0)]]
@@ -166,13 +166,13 @@ def test_long_produce_of_disconnected_client_is_appended(acks: int) -> None:
     """With acks=0 the client disconnects when all is sent. Only the wait after the appends may be cancelled."""
 
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("t", partitions=100)
-        context = stage.context(ApiKey.PRODUCE, 11)
+        fixture = HandlerFixture()
+        fixture.hosted.host("t", partitions=100)
+        context = fixture.context(ApiKey.PRODUCE, 11)
         answer = start(produce.handle(context, produce_request(100, acks)), SLICE_MS)
         context.peer.mark_disconnected()
         told = await resolve(answer)
-        assert all(replica.log.log_end_offset == 3 for replica in stage.hosted.replicas.values())
+        assert all(replica.log.log_end_offset == 3 for replica in fixture.hosted.replicas.values())
         if acks == 0:
             assert told is None
         else:
@@ -186,10 +186,10 @@ def test_long_produce_returns_same_rows_as_short_one() -> None:
     async def run() -> None:
         said = []
         for count in (60, 600):
-            stage = HandlerFixture()
-            stage.hosted.host("t", partitions=50)
+            fixture = HandlerFixture()
+            fixture.hosted.host("t", partitions=50)
             request = produce_request(count, 1, bad=7)
-            answer = await resolve(produce.handle(stage.context(ApiKey.PRODUCE, 11), request))
+            answer = await resolve(produce.handle(fixture.context(ApiKey.PRODUCE, 11), request))
             said.append(as_decoded(answer, 11).responses[0].partition_responses)
         assert said[1][:60] == said[0]
         assert [row.error_code for row in said[1]] == [0] * 7 + [87] + [0] * 42 + [3] * 550
@@ -200,15 +200,15 @@ def test_long_produce_returns_same_rows_as_short_one() -> None:
 
 def test_long_produce_with_invalid_batch_appends_none() -> None:
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("t", partitions=50)
+        fixture = HandlerFixture()
+        fixture.hosted.host("t", partitions=50)
         request = produce_request(600, 1, corrupt=599)
-        answer = as_decoded(await resolve(produce.handle(stage.context(ApiKey.PRODUCE, 11), request)), 11)
+        answer = as_decoded(await resolve(produce.handle(fixture.context(ApiKey.PRODUCE, 11), request)), 11)
         assert {row.error_code for row in answer.responses[0].partition_responses} == {2}
         assert len({row.error_message for row in answer.responses[0].partition_responses}) == 1
-        assert all(replica.log.log_end_offset == 0 for replica in stage.hosted.replicas.values())
+        assert all(replica.log.log_end_offset == 0 for replica in fixture.hosted.replicas.values())
         with pytest.raises(CloseConnection):
-            await resolve(produce.handle(stage.context(ApiKey.PRODUCE, 11), produce_request(600, 0, corrupt=0)))
+            await resolve(produce.handle(fixture.context(ApiKey.PRODUCE, 11), produce_request(600, 0, corrupt=0)))
 
     run_virtual(run)
 
@@ -225,16 +225,16 @@ def long_fetch(version: int, *parts: tuple[int, int], epoch: int = -1) -> FetchR
 @pytest.mark.parametrize("version", [4, 12, 13, 16])
 def test_long_fetch_returns_same_rows_as_short_one(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("t", partitions=20)
-        stage.hosted.host("elsewhere", leader=2)
-        for replica in stage.hosted.replicas.values():
+        fixture = HandlerFixture()
+        fixture.hosted.host("t", partitions=20)
+        fixture.hosted.host("elsewhere", leader=2)
+        for replica in fixture.hosted.replicas.values():
             replica.append(make_batch(0), NOW)
         asked = [*((n, n % 4) for n in range(40)), (3, 0), (5, 9), (99, 0), (99, 1)]
         said = []
         for most in (10_000, 10):
             monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", most)
-            context = stage.context(ApiKey.FETCH, version)
+            context = fixture.context(ApiKey.FETCH, version)
             said.append(as_decoded(start(fetch.handle(context, long_fetch(version, *asked))), version))
         assert said[0] == said[1]
         assert len(said[1].responses[0].partitions) == 41, "what is asked for twice is read once"
@@ -246,23 +246,23 @@ def test_long_fetch_opens_no_session_and_sessions_do_not_grow_beyond_limit(monke
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 10)
 
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("t", partitions=20)
+        fixture = HandlerFixture()
+        fixture.hosted.host("t", partitions=20)
 
         def ask(*parts: tuple[int, int], epoch: int, session: int = 0) -> Any:
             request = long_fetch(13, *parts, epoch=epoch)
             request.session_id = session
-            return start(fetch.handle(stage.context(ApiKey.FETCH, 13), request))
+            return start(fetch.handle(fixture.context(ApiKey.FETCH, 13), request))
 
         assert ask(*((n, 0) for n in range(11)), epoch=0).session_id == 0
         first = ask(*((n, 0) for n in range(10)), epoch=0)
         assert first.session_id
         assert ask((3, 0), epoch=1, session=first.session_id).error_code == 0
         assert ask((10, 0), epoch=2, session=first.session_id).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        assert len(stage.services.fetch_sessions) == 0
+        assert len(fixture.services.fetch_sessions) == 0
         again = ask((0, 0), epoch=0).session_id
         assert ask(*((n, 0) for n in range(11)), epoch=0, session=again).session_id == 0
-        assert len(stage.services.fetch_sessions) == 0, "a full fetch ends the session it names"
+        assert len(fixture.services.fetch_sessions) == 0, "a full fetch ends the session it names"
 
     run_virtual(run)
 
@@ -271,23 +271,23 @@ def test_total_cached_fetch_partitions_are_limited(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(fetch_session_cache, "MAX_CACHED_FETCH_PARTITIONS", 12)
 
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("t", partitions=20)
+        fixture = HandlerFixture()
+        fixture.hosted.host("t", partitions=20)
 
         def ask(*numbers: int, epoch: int = 0, session: int = 0) -> Any:
             request = long_fetch(13, *((n, 0) for n in numbers), epoch=epoch)
             request.session_id = session
-            return start(fetch.handle(stage.context(ApiKey.FETCH, 13), request))
+            return start(fetch.handle(fixture.context(ApiKey.FETCH, 13), request))
 
         assert ask(*range(6)).session_id
         second = ask(*range(6)).session_id
         assert second
         assert ask(0).session_id == 0, "there is no room"
         assert ask(6, epoch=1, session=second).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        assert len(stage.services.fetch_sessions) == 1
+        assert len(fixture.services.fetch_sessions) == 1
         await trio.sleep(fetch_session_cache.MIN_FETCH_SESSION_EVICTION_MS / 1000)
         assert ask(*range(8)).session_id, "one that was not used for two minutes makes room"
-        assert len(stage.services.fetch_sessions) == 1
+        assert len(fixture.services.fetch_sessions) == 1
 
     run_virtual(run)
 
@@ -296,22 +296,22 @@ def test_long_fetch_waits_for_min_bytes_as_short_one(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 10)
 
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("t", partitions=20)
+        fixture = HandlerFixture()
+        fixture.hosted.host("t", partitions=20)
         request = long_fetch(13, *((n, 0) for n in range(20)))
         request.max_wait_ms, request.min_bytes = 1000, 1
         began = trio.current_time()
-        answer: Any = as_decoded(await start(fetch.handle(stage.context(ApiKey.FETCH, 13), request)), 13)  # type: ignore[misc]
+        answer: Any = as_decoded(await start(fetch.handle(fixture.context(ApiKey.FETCH, 13), request)), 13)  # type: ignore[misc]
         assert trio.current_time() - began == 1
         assert len(answer.responses[0].partitions) == 20
         async with trio.open_nursery() as nursery:
 
             async def append() -> None:
                 await trio.sleep(0.25)
-                stage.hosted.replicas["t", 17].append(make_batch(0), NOW)
+                fixture.hosted.replicas["t", 17].append(make_batch(0), NOW)
 
             nursery.start_soon(append)
-            answer = as_decoded(await start(fetch.handle(stage.context(ApiKey.FETCH, 13), request)), 13)  # type: ignore[misc]
+            answer = as_decoded(await start(fetch.handle(fixture.context(ApiKey.FETCH, 13), request)), 13)  # type: ignore[misc]
         assert trio.current_time() - began == 1.25
         assert [len(row.records) > 0 for row in answer.responses[0].partitions].index(True) == 17
 

@@ -32,10 +32,10 @@ def answered(module: Any, key: ApiKey, version: int, request: Message) -> Any:
     out: list[Any] = []
 
     async def run() -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("a")
-        stage.hosted.host("b")
-        out.append(start(module.handle(stage.context(key, version), request)))
+        fixture = HandlerFixture()
+        fixture.hosted.host("a")
+        fixture.hosted.host("b")
+        out.append(start(module.handle(fixture.context(key, version), request)))
 
     run_virtual(run)
     return out[0]

@@ -59,7 +59,7 @@ class LivenessProbeFixture:
     def probes(self) -> BrokerProbes:
         return self.machine.probes  # type: ignore[no-any-return]
 
-    def play(self, story: Callable[[], Awaitable[None]], *, opens: tuple[int, ...] = (OTHER,)) -> None:
+    def play(self, scenario: Callable[[], Awaitable[None]], *, opens: tuple[int, ...] = (OTHER,)) -> None:
         async def main() -> None:
             for broker_id in opens:
                 await self.net.listen("h", PORT + broker_id)
@@ -67,7 +67,7 @@ class LivenessProbeFixture:
                 nursery.start_soon(self.probe.run)
                 await trio.sleep(1)  # the probes after the election are complete
                 with trio.fail_after(1000):
-                    await story()
+                    await scenario()
                 nursery.cancel_scope.cancel()
 
         run_virtual(main)
@@ -81,87 +81,87 @@ def peer() -> Peer:
 
 
 def test_active_controller_connects_once_to_each_other_unfenced_broker() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
-    house.is_active = False
+    fixture = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
+    fixture.is_active = False
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(10 * CONNECT_RETRY_S)
-        assert [house.probes.has_reached(i, EPOCH) for i in (ME, 2, 3, 4)] == [False, True, False, False]
-        dialled = house.net.connect_attempts
+        assert [fixture.probes.has_reached(i, EPOCH) for i in (ME, 2, 3, 4)] == [False, True, False, False]
+        dialled = fixture.net.connect_attempts
         assert dialled.count(("h2", PORT + 2)) == 1
         assert dialled.count(("h3", PORT + 3)) >= 10  # the connection is refused, and retried
         assert {host for host, _ in dialled} == {"h2", "h3"}
-        assert house.told == []
+        assert fixture.told == []
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_broker_registered_again_is_connected_again() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
 
-    async def story() -> None:
-        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
+    async def scenario() -> None:
+        fixture.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
         await trio.sleep(2 * CONNECT_RETRY_S)
-        assert house.probes.has_reached(2, EPOCH + 1)
+        assert fixture.probes.has_reached(2, EPOCH + 1)
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_refused_connection_after_disconnect_is_reported_at_once() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
 
-    async def story() -> None:
+    async def scenario() -> None:
         connection = peer()
         for _ in range(3):
-            house.probe.on_heartbeat(connection, 2, EPOCH)
-        house.told.clear()
+            fixture.probe.on_heartbeat(connection, 2, EPOCH)
+        fixture.told.clear()
         began = trio.current_time()
-        house.dies()
+        fixture.dies()
         connection.mark_disconnected()
         await trio.sleep(5)
-        ((at, gone),) = house.told
+        ((at, gone),) = fixture.told
         assert at - began < 0.01
         assert (gone.broker_id, gone.broker_epoch) == (2, EPOCH)
         assert gone.probe_started_ms == pytest.approx(began * 1000, abs=5)
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_port_closed_shortly_after_disconnect_is_probed_again() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
 
-    async def story() -> None:
+    async def scenario() -> None:
         connection = peer()
-        house.probe.on_heartbeat(connection, 2, EPOCH)
-        house.told.clear()
+        fixture.probe.on_heartbeat(connection, 2, EPOCH)
+        fixture.told.clear()
         connection.mark_disconnected()
         await trio.sleep(0.2)
-        house.dies()
+        fixture.dies()
         await trio.sleep(5)
-        assert len(house.told) == 1
+        assert len(fixture.told) == 1
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_broker_that_reconnects_is_not_reported() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(2)
-        house.net.connect_attempts.clear()
+        fixture.net.connect_attempts.clear()
         connection = peer()
-        house.probe.on_heartbeat(connection, 2, EPOCH)
+        fixture.probe.on_heartbeat(connection, 2, EPOCH)
         connection.mark_disconnected()
         await trio.sleep(5)
-        assert house.told == []
-        assert len(house.net.connect_attempts) == len(PROBE_DELAYS_S)
+        assert fixture.told == []
+        assert len(fixture.net.connect_attempts) == len(PROBE_DELAYS_S)
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 @pytest.mark.parametrize("error", [TimeoutError(110, "no answer"), OSError(113, "no route"), None])
 def test_connect_timeout_is_not_reported_as_refusal(error: OSError | None) -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
 
     async def connect(host: str, port: int) -> Any:
         if error is None:
@@ -169,139 +169,139 @@ def test_connect_timeout_is_not_reported_as_refusal(error: OSError | None) -> No
         await trio.lowlevel.checkpoint()
         raise error or AssertionError
 
-    async def story() -> None:
+    async def scenario() -> None:
         connection = peer()
-        house.probe.on_heartbeat(connection, 2, EPOCH)
-        house.told.clear()
-        house.env.net.connect = connect
+        fixture.probe.on_heartbeat(connection, 2, EPOCH)
+        fixture.told.clear()
+        fixture.env.net.connect = connect
         connection.mark_disconnected()
         await trio.sleep(20)
-        assert house.told == []
+        assert fixture.told == []
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_elected_controller_probes_all_brokers_once_per_epoch() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
-    house.is_active = False
+    fixture = LivenessProbeFixture(broker(ME), broker(2), broker(3), broker(4, fenced=True))
+    fixture.is_active = False
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(3)
-        assert house.told == []
-        house.is_active, house.epoch = True, 7
+        assert fixture.told == []
+        fixture.is_active, fixture.epoch = True, 7
         began = trio.current_time()
         await trio.sleep(3)
-        assert [(gone.broker_id, at - began < 0.2) for at, gone in house.told] == [(3, True)]
-        house.epoch = 8
+        assert [(gone.broker_id, at - began < 0.2) for at, gone in fixture.told] == [(3, True)]
+        fixture.epoch = 8
         await trio.sleep(3)
-        assert [gone.broker_id for _, gone in house.told] == [3, 3]
+        assert [gone.broker_id for _, gone in fixture.told] == [3, 3]
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_broker_failure_before_first_heartbeat_is_reported_at_once() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
 
-    async def story() -> None:
-        (door,) = (side for side in house.net.accepted if not side.peer_stream.is_closed)
-        assert house.told == []
+    async def scenario() -> None:
+        (door,) = (side for side in fixture.net.accepted if not side.peer_stream.is_closed)
+        assert fixture.told == []
         began = trio.current_time()
-        house.dies()
+        fixture.dies()
         door.close()
         await trio.sleep(3)
-        ((at, gone),) = house.told
+        ((at, gone),) = fixture.told
         assert at - began < 0.01
         assert (gone.broker_id, gone.broker_epoch) == (2, EPOCH)
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_probe_connection_is_closed_after_first_heartbeat() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
 
-    async def story() -> None:
-        doors = [side for side in house.net.accepted if not side.peer_stream.is_closed]
+    async def scenario() -> None:
+        doors = [side for side in fixture.net.accepted if not side.peer_stream.is_closed]
         assert len(doors) == 1
-        house.probe.on_heartbeat(peer(), 2, EPOCH)
+        fixture.probe.on_heartbeat(peer(), 2, EPOCH)
         await trio.sleep(0.01)
         assert doors[0].peer_stream.is_closed
-        house.net.connect_attempts.clear()
+        fixture.net.connect_attempts.clear()
         await trio.sleep(2 * FIRST_HEARTBEAT_WAIT_S)
-        assert house.net.connect_attempts == []
+        assert fixture.net.connect_attempts == []
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_broker_added_during_a_probe_is_connected_next() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
-    house.is_active = False
-    connect = house.net.connect
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
+    fixture.is_active = False
+    connect = fixture.net.connect
 
     async def slowly(host: str, port: int) -> Any:
         if host == "h2":
             await trio.sleep(CONNECT_TIMEOUT_S / 2)
         return await connect(host, port)
 
-    house.env.net.connect = slowly
+    fixture.env.net.connect = slowly
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(2)
-        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
-        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({2})))
+        fixture.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1)})
+        fixture.probe.publish(fixture.image, MetadataDelta(brokers=frozenset({2})))
         await trio.sleep(CONNECT_TIMEOUT_S / 4)
-        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1), 3: broker(3)})
-        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({3})))
+        fixture.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2, EPOCH + 1), 3: broker(3)})
+        fixture.probe.publish(fixture.image, MetadataDelta(brokers=frozenset({3})))
         await trio.sleep(CONNECT_TIMEOUT_S / 4 + 0.1)
-        assert house.probes.has_reached(3, EPOCH)
+        assert fixture.probes.has_reached(3, EPOCH)
 
-    house.play(story, opens=(2, 3))
+    fixture.play(scenario, opens=(2, 3))
 
 
 def test_inactive_controller_reports_no_failure() -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
-    house.is_active = False
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
+    fixture.is_active = False
 
-    async def story() -> None:
+    async def scenario() -> None:
         connection = peer()
-        house.probe.on_heartbeat(connection, 2, EPOCH)
-        house.dies()
+        fixture.probe.on_heartbeat(connection, 2, EPOCH)
+        fixture.dies()
         connection.mark_disconnected()
         await trio.sleep(5)
-        assert house.told == []
+        assert fixture.told == []
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 @pytest.mark.parametrize("error", [ProtocolError(ErrorCode.NOT_CONTROLLER), OSError("gone")], ids=repr)
 def test_failure_report_error_does_not_stop_the_probe(error: Exception) -> None:
-    house = LivenessProbeFixture(broker(ME), broker(2))
-    house.error = error
+    fixture = LivenessProbeFixture(broker(ME), broker(2))
+    fixture.error = error
 
-    async def story() -> None:
+    async def scenario() -> None:
         for _ in range(2):
             connection = peer()
-            house.probe.on_heartbeat(connection, 2, EPOCH)
-            house.dies()
+            fixture.probe.on_heartbeat(connection, 2, EPOCH)
+            fixture.dies()
             connection.mark_disconnected()
             await trio.sleep(2)
-        assert len(house.told) >= 2
+        assert len(fixture.told) >= 2
 
-    house.play(story)
+    fixture.play(scenario)
 
 
 def test_node_without_other_brokers_is_idle() -> None:
-    house = LivenessProbeFixture(broker(ME))
+    fixture = LivenessProbeFixture(broker(ME))
     clock: list[float] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         wakes = trio.lowlevel.current_statistics()
         assert wakes.tasks_runnable == 0
         assert wakes.seconds_to_next_deadline > 500  # no timer is armed but that of the test
-        house.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2)})
-        house.probe.publish(house.image, MetadataDelta(brokers=frozenset({2})))
+        fixture.image = MetadataImage(brokers={ME: broker(ME), 2: broker(2)})
+        fixture.probe.publish(fixture.image, MetadataDelta(brokers=frozenset({2})))
         await trio.sleep(0.5)
-        assert house.probes.has_reached(2, EPOCH)
+        assert fixture.probes.has_reached(2, EPOCH)
         clock.append(trio.current_time())
 
-    house.play(story)
+    fixture.play(scenario)
     assert clock

@@ -30,17 +30,20 @@ class BrokerAddress:
 
 def took_s(until_ms: float) -> float:
     """Return the seconds that a call takes when the broker is registered for a time and does not answer."""
-    around = BrokerAddress(until_ms)
+    dependencies = BrokerAddress(until_ms)
 
-    async def story() -> float:
-        await around.env.net.listen(*AT)
-        lines, began = BrokerConnections(around.env, "test", around.address, lambda: None), trio.current_time()
+    async def scenario() -> float:
+        await dependencies.env.net.listen(*AT)
+        lines, began = (
+            BrokerConnections(dependencies.env, "test", dependencies.address, lambda: None),
+            trio.current_time(),
+        )
         with pytest.raises(Disconnected):
             await lines.call(2, ApiVersionsRequest())
         lines.close()
         return trio.current_time() - began
 
-    return run_virtual(story)
+    return run_virtual(scenario)
 
 
 def test_call_ends_when_broker_leaves_the_cluster() -> None:
@@ -52,11 +55,11 @@ def test_call_times_out_at_registered_broker() -> None:
 
 
 def test_call_waiting_for_connection_ends_when_broker_leaves() -> None:
-    around = BrokerAddress(5_000)
+    dependencies = BrokerAddress(5_000)
 
-    async def story() -> None:
-        await around.env.net.listen(*AT)
-        lines, ended = BrokerConnections(around.env, "test", around.address, lambda: None), []
+    async def scenario() -> None:
+        await dependencies.env.net.listen(*AT)
+        lines, ended = BrokerConnections(dependencies.env, "test", dependencies.address, lambda: None), []
 
         async def call() -> None:
             with pytest.raises(Disconnected):
@@ -68,17 +71,17 @@ def test_call_waiting_for_connection_ends_when_broker_leaves() -> None:
             nursery.start_soon(call)
             nursery.start_soon(call)
         assert max(ended) - began < 7
-        assert len(around.env.net.connect_attempts) == 1
+        assert len(dependencies.env.net.connect_attempts) == 1
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_calls_queued_behind_failed_call_fail_and_later_ones_reconnect() -> None:
-    around = BrokerAddress(1e9)
+    dependencies = BrokerAddress(1e9)
 
-    async def story() -> None:
-        await around.env.net.listen(*AT)
-        lines, ended = BrokerConnections(around.env, "test", around.address, lambda: None), []
+    async def scenario() -> None:
+        await dependencies.env.net.listen(*AT)
+        lines, ended = BrokerConnections(dependencies.env, "test", dependencies.address, lambda: None), []
 
         async def call() -> None:
             with pytest.raises(Disconnected):
@@ -94,6 +97,6 @@ def test_calls_queued_behind_failed_call_fail_and_later_ones_reconnect() -> None
 
         assert await calls(20) == pytest.approx(TIMEOUT_S, abs=1)
         assert await calls(1) == pytest.approx(TIMEOUT_S, abs=1)
-        assert len(around.env.net.connect_attempts) == 2
+        assert len(dependencies.env.net.connect_attempts) == 2
 
-    run_virtual(story)
+    run_virtual(scenario)

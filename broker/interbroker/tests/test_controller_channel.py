@@ -39,26 +39,26 @@ MADE = create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicRe
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> ControllerChannelFixture:
+def fixture(monkeypatch: pytest.MonkeyPatch) -> ControllerChannelFixture:
     return ControllerChannelFixture(monkeypatch)
 
 
 # ------------------------------------------------------------------ in this process
 
 
-def test_local_active_controller_needs_no_connection(stage: ControllerChannelFixture) -> None:
-    stage.local_controller.is_active = True
-    stage.local_controller.responses = [BrokerHeartbeatResponse(), MADE]
+def test_local_active_controller_needs_no_connection(fixture: ControllerChannelFixture) -> None:
+    fixture.local_controller.is_active = True
+    fixture.local_controller.responses = [BrokerHeartbeatResponse(), MADE]
 
-    async def story() -> None:
-        assert await stage.channel.submit(BEAT) == BrokerHeartbeatResponse()
-        assert await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE) is MADE
+    async def scenario() -> None:
+        assert await fixture.channel.submit(BEAT) == BrokerHeartbeatResponse()
+        assert await fixture.channel.forward(fixture.forwardable_request(CREATE, 5), CREATE) is MADE
         assert trio.current_time() == 0
 
-    stage.run(story)
-    assert stage.local_controller.requests == [(BEAT, 2), (CREATE, 5)]
-    assert stage.local_controller.heartbeats == [(NODE_ID, 3)]  # also the controller's own broker has a lease (R-276)
-    assert stage.net.connect_attempts == []
+    fixture.run(scenario)
+    assert fixture.local_controller.requests == [(BEAT, 2), (CREATE, 5)]
+    assert fixture.local_controller.heartbeats == [(NODE_ID, 3)]  # also the controller's own broker has a lease (R-276)
+    assert fixture.net.connect_attempts == []
 
 
 @pytest.mark.parametrize(
@@ -66,47 +66,47 @@ def test_local_active_controller_needs_no_connection(stage: ControllerChannelFix
     [([GONE, MADE], 2), ([GONE, GONE, MADE], 3), ([MADE], 1)],
 )
 def test_local_not_controller_is_retried_until_answered(
-    stage: ControllerChannelFixture, answers: list[Any], count: int
+    fixture: ControllerChannelFixture, answers: list[Any], count: int
 ) -> None:
-    stage.local_controller.is_active = True
-    stage.local_controller.responses = answers
+    fixture.local_controller.is_active = True
+    fixture.local_controller.responses = answers
 
-    async def story() -> None:
-        assert await stage.channel.submit(CREATE, 7) is MADE
+    async def scenario() -> None:
+        assert await fixture.channel.submit(CREATE, 7) is MADE
         assert trio.current_time() == pytest.approx(RETRY_S * (count - 1))
 
-    stage.run(story)
-    assert stage.local_controller.requests == [(CREATE, 7)] * count
+    fixture.run(scenario)
+    assert fixture.local_controller.requests == [(CREATE, 7)] * count
 
 
-def test_local_os_error_is_raised(stage: ControllerChannelFixture) -> None:
-    stage.local_controller.is_active = True
-    stage.local_controller.responses = [OSError("gone")]
+def test_local_os_error_is_raised(fixture: ControllerChannelFixture) -> None:
+    fixture.local_controller.is_active = True
+    fixture.local_controller.responses = [OSError("gone")]
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(OSError, match="gone"):
-            await stage.channel.submit(BEAT)
+            await fixture.channel.submit(BEAT)
 
-    stage.run(story)
+    fixture.run(scenario)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
 def test_describe_quorum_is_sent_to_raft_and_retried_when_not_leader(
-    stage: ControllerChannelFixture, code: ErrorCode
+    fixture: ControllerChannelFixture, code: ErrorCode
 ) -> None:
     part = DescribeQuorumResponsePartitionData(0, code)
     first = DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
     second = DescribeQuorumResponse(error_message="second")
-    stage.local_controller.is_active = True
-    stage.local_controller.responses = [first, second]
+    fixture.local_controller.is_active = True
+    fixture.local_controller.responses = [first, second]
     request = DescribeQuorumRequest()
 
-    async def story() -> None:
-        answer = await stage.channel.forward(stage.forwardable_request(request, 2), request)
+    async def scenario() -> None:
+        answer = await fixture.channel.forward(fixture.forwardable_request(request, 2), request)
         assert answer is (second if code else first)
 
-    stage.run(story)
-    assert stage.local_controller.requests == [((request, LISTENER), 2)] * (2 if code else 1)
+    fixture.run(scenario)
+    assert fixture.local_controller.requests == [((request, LISTENER), 2)] * (2 if code else 1)
 
 
 # ------------------------------------------------------------------ over the wire
@@ -114,23 +114,23 @@ def test_describe_quorum_is_sent_to_raft_and_retried_when_not_leader(
 
 @pytest.mark.behaviour("R-344")
 def test_remote_requests_use_node_id_and_newest_common_version(
-    stage: ControllerChannelFixture,
+    fixture: ControllerChannelFixture,
 ) -> None:
-    there = stage.add_remote(1)
+    there = fixture.add_remote(1)
     there.versions[ApiKey.BROKER_HEARTBEAT] = (0, 1)
     there.responses = [BrokerHeartbeatResponse(is_caught_up=True), AlterPartitionResponse()]
-    stage.local_controller.address = ("h", 1)
+    fixture.local_controller.address = ("h", 1)
 
-    async def story() -> None:
-        assert (await stage.channel.submit(BEAT)).is_caught_up
-        await stage.channel.submit(AlterPartitionRequest(NODE_ID), 2)
+    async def scenario() -> None:
+        assert (await fixture.channel.submit(BEAT)).is_caught_up
+        await fixture.channel.submit(AlterPartitionRequest(NODE_ID), 2)
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     assert there.requests == [
         (ApiKey.BROKER_HEARTBEAT, 1, str(NODE_ID), BEAT),
         (ApiKey.ALTER_PARTITION, 2, str(NODE_ID), AlterPartitionRequest(NODE_ID)),
     ]
-    assert stage.net.connect_attempts == [("h", 1)]
+    assert fixture.net.connect_attempts == [("h", 1)]
 
 
 def row(code: ErrorCode) -> AlterPartitionResponse:
@@ -150,163 +150,163 @@ def row(code: ErrorCode) -> AlterPartitionResponse:
     ids=["top", "row", "another row", "another error"],
 )
 def test_not_controller_in_any_error_field_is_retried(
-    stage: ControllerChannelFixture, answer: Any, *, again: bool
+    fixture: ControllerChannelFixture, answer: Any, *, again: bool
 ) -> None:
-    there = stage.add_remote(1)
+    there = fixture.add_remote(1)
     there.responses = [answer, AlterPartitionResponse()]
-    stage.local_controller.address = ("h", 1)
+    fixture.local_controller.address = ("h", 1)
 
-    async def story() -> None:
-        found = await stage.channel.submit(AlterPartitionRequest(NODE_ID))
+    async def scenario() -> None:
+        found = await fixture.channel.submit(AlterPartitionRequest(NODE_ID))
         assert found == (AlterPartitionResponse() if again else answer)
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     assert len(there.requests) == 1 + again
-    assert stage.net.connect_attempts == [("h", 1)]
+    assert fixture.net.connect_attempts == [("h", 1)]
 
 
 @pytest.mark.behaviour("R-345")
-def test_disconnect_resends_request_to_new_leader(stage: ControllerChannelFixture) -> None:
-    old, new = stage.add_remote(1), stage.add_remote(2)
-    stage.local_controller.address = ("h", 1)
+def test_disconnect_resends_request_to_new_leader(fixture: ControllerChannelFixture) -> None:
+    old, new = fixture.add_remote(1), fixture.add_remote(2)
+    fixture.local_controller.address = ("h", 1)
 
     def dies(request: Any) -> Any:
-        stage.net.accepted[-1].close()
-        stage.local_controller.address = ("h", 2)
+        fixture.net.accepted[-1].close()
+        fixture.local_controller.address = ("h", 2)
         return BrokerHeartbeatResponse()
 
     old.responses, new.responses = [dies], [BrokerHeartbeatResponse(is_caught_up=True)]
 
-    async def story() -> None:
-        assert (await stage.channel.submit(BEAT)).is_caught_up
+    async def scenario() -> None:
+        assert (await fixture.channel.submit(BEAT)).is_caught_up
         assert trio.current_time() == pytest.approx(RETRY_S)
 
-    stage.run(story, old, new)
+    fixture.run(scenario, old, new)
     assert [x[3] for x in old.requests + new.requests] == [BEAT, BEAT]
-    assert stage.net.connect_attempts == [("h", 1), ("h", 2)]
+    assert fixture.net.connect_attempts == [("h", 1), ("h", 2)]
 
 
-def test_unresponsive_controller_is_left_when_leader_changes(stage: ControllerChannelFixture) -> None:
+def test_unresponsive_controller_is_left_when_leader_changes(fixture: ControllerChannelFixture) -> None:
     """A paused node sends no response, and its connections stay: the new leader is known long before they time out."""
-    old, new = stage.add_remote(1), stage.add_remote(2)
-    stage.local_controller.address = ("h", 1)
+    old, new = fixture.add_remote(1), fixture.add_remote(2)
+    fixture.local_controller.address = ("h", 1)
 
     async def never(request: Any) -> Any:
         await trio.sleep_forever()
 
     old.responses, new.responses = [never], [BrokerHeartbeatResponse(is_caught_up=True)]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
 
             async def elect() -> None:
                 await trio.sleep(3)
-                stage.local_controller.address = ("h", 2)
+                fixture.local_controller.address = ("h", 2)
 
             nursery.start_soon(elect)
-            assert (await stage.channel.submit(BEAT)).is_caught_up
+            assert (await fixture.channel.submit(BEAT)).is_caught_up
         assert 3 <= trio.current_time() <= 3 + LEADER_CHECK_INTERVAL_S + RETRY_S + 0.01
 
-    stage.run(story, old, new)
+    fixture.run(scenario, old, new)
 
 
-def test_request_to_former_leader_is_answered_locally_after_election(stage: ControllerChannelFixture) -> None:
-    old = stage.add_remote(1)
-    stage.local_controller.address = ("h", 1)
+def test_request_to_former_leader_is_answered_locally_after_election(fixture: ControllerChannelFixture) -> None:
+    old = fixture.add_remote(1)
+    fixture.local_controller.address = ("h", 1)
 
     async def never(request: Any) -> Any:
         await trio.sleep_forever()
 
     old.responses = [never]
-    stage.local_controller.responses = [BrokerHeartbeatResponse()] * 2
+    fixture.local_controller.responses = [BrokerHeartbeatResponse()] * 2
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.channel.submit, BEAT)
-            nursery.start_soon(stage.channel.submit, BEAT)
+            nursery.start_soon(fixture.channel.submit, BEAT)
+            nursery.start_soon(fixture.channel.submit, BEAT)
             await trio.sleep(1)
-            stage.local_controller.is_active = True
+            fixture.local_controller.is_active = True
 
-    stage.run(story, old)
-    assert len(stage.local_controller.requests) == 2
+    fixture.run(scenario, old)
+    assert len(fixture.local_controller.requests) == 2
 
 
-def test_unresponsive_leader_is_reconnected_after_timeout(stage: ControllerChannelFixture) -> None:
-    there = stage.add_remote(1)
-    stage.local_controller.address = ("h", 1)
+def test_unresponsive_leader_is_reconnected_after_timeout(fixture: ControllerChannelFixture) -> None:
+    there = fixture.add_remote(1)
+    fixture.local_controller.address = ("h", 1)
 
     async def never(request: Any) -> Any:
         await trio.sleep_forever()
 
     there.responses = [never, BrokerHeartbeatResponse()]
 
-    async def story() -> None:
-        await stage.channel.submit(BEAT)
+    async def scenario() -> None:
+        await fixture.channel.submit(BEAT)
         assert trio.current_time() == pytest.approx(RESPONSE_TIMEOUT_S + RETRY_S)
 
-    stage.run(story, there)
-    assert stage.net.connect_attempts == [("h", 1)] * 2
+    fixture.run(scenario, there)
+    assert fixture.net.connect_attempts == [("h", 1)] * 2
 
 
 @pytest.mark.parametrize("limit_s", [0.5, 4.5, 60.0])
 def test_leader_lookup_times_out_with_request_timed_out(monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
-    stage = ControllerChannelFixture(monkeypatch, limit_s)
+    fixture = ControllerChannelFixture(monkeypatch, limit_s)
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(ProtocolError) as caught:
-            await stage.channel.submit(BEAT)
+            await fixture.channel.submit(BEAT)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert trio.current_time() == pytest.approx(limit_s)
 
-    stage.run(story)
+    fixture.run(scenario)
 
 
 def test_connection_error_is_logged_once_per_address(
-    stage: ControllerChannelFixture, caplog: pytest.LogCaptureFixture
+    fixture: ControllerChannelFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    there = stage.add_remote(1)
+    there = fixture.add_remote(1)
     there.responses = [BrokerHeartbeatResponse()]
-    stage.local_controller.address = ("h", 2)
+    fixture.local_controller.address = ("h", 2)
     caplog.set_level("INFO")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.channel.submit, BEAT)
+            nursery.start_soon(fixture.channel.submit, BEAT)
             await trio.sleep(5)
-            stage.local_controller.address = ("h", 1)
-        stage.local_controller.address = ("h", 2)
+            fixture.local_controller.address = ("h", 1)
+        fixture.local_controller.address = ("h", 2)
         with trio.move_on_after(5):
-            await stage.channel.submit(BEAT)
+            await fixture.channel.submit(BEAT)
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     assert len([r for r in caplog.records if "the controller at h:2" in r.getMessage()]) == 2
 
 
 def test_request_without_timeout_waits_for_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = ControllerChannelFixture(monkeypatch, FOREVER_S)
-    there = stage.add_remote(1)
+    fixture = ControllerChannelFixture(monkeypatch, FOREVER_S)
+    there = fixture.add_remote(1)
     there.responses = [AlterPartitionResponse()]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.channel.submit, AlterPartitionRequest(NODE_ID))
+            nursery.start_soon(fixture.channel.submit, AlterPartitionRequest(NODE_ID))
             await trio.sleep(500)
-            stage.local_controller.address = ("h", 1)
+            fixture.local_controller.address = ("h", 1)
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     assert len(there.requests) == 1
 
 
-def test_unsupported_request_raises_unsupported_version(stage: ControllerChannelFixture) -> None:
-    there = stage.add_remote(1)
-    stage.local_controller.address = ("h", 1)
+def test_unsupported_request_raises_unsupported_version(fixture: ControllerChannelFixture) -> None:
+    there = fixture.add_remote(1)
+    fixture.local_controller.address = ("h", 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(ProtocolError) as caught:
-            await stage.channel.submit(CREATE, 7)
+            await fixture.channel.submit(CREATE, 7)
         assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
 
 
 # ------------------------------------------------------------------ in an envelope
@@ -323,18 +323,18 @@ def test_unsupported_request_raises_unsupported_version(stage: ControllerChannel
     ],
 )
 def test_envelope_contains_request_principal_and_client_address(
-    stage: ControllerChannelFixture, host: str, address: bytes
+    fixture: ControllerChannelFixture, host: str, address: bytes
 ) -> None:
-    there = stage.add_remote(1)
+    there = fixture.add_remote(1)
     there.responses = [sealed_response(MADE, 5)]
-    stage.local_controller.address = ("h", 1)
-    asking = stage.forwardable_request(CREATE, 5, host)
+    fixture.local_controller.address = ("h", 1)
+    asking = fixture.forwardable_request(CREATE, 5, host)
 
-    async def story() -> None:
-        answer = await stage.channel.forward(asking, CREATE)
+    async def scenario() -> None:
+        answer = await fixture.channel.forward(asking, CREATE)
         assert answer == create_topics.CreateTopicsResponse(topics=[create_topics.CreatableTopicResult("a")])
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     ((key, version, client, envelope),) = there.requests
     assert (key, version, client) == (ApiKey.ENVELOPE, 0, str(NODE_ID))
     assert envelope.request_data == asking.frame
@@ -361,40 +361,40 @@ def code_row(code: ErrorCode) -> create_topics.CreateTopicsResponse:
     ],
     ids=["refused", "nothing", "another's answer", "torn", "unreadable"],
 )
-def test_envelope_error_is_mapped_for_client(stage: ControllerChannelFixture, answer: Any, told: Any) -> None:
-    there = stage.add_remote(1)
+def test_envelope_error_is_mapped_for_client(fixture: ControllerChannelFixture, answer: Any, told: Any) -> None:
+    there = fixture.add_remote(1)
     there.responses = [EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER), answer]
-    stage.local_controller.address = ("h", 1)
+    fixture.local_controller.address = ("h", 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         if told is None:
             with pytest.raises(WireError):
-                await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE)
+                await fixture.channel.forward(fixture.forwardable_request(CREATE, 5), CREATE)
         else:
-            assert await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE) == told
+            assert await fixture.channel.forward(fixture.forwardable_request(CREATE, 5), CREATE) == told
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     assert len(there.requests) == 2
 
 
 @pytest.mark.behaviour("R-346")
-def test_controller_without_envelope_api_returns_unknown_server_error(stage: ControllerChannelFixture) -> None:
-    there = stage.add_remote(1)
+def test_controller_without_envelope_api_returns_unknown_server_error(fixture: ControllerChannelFixture) -> None:
+    there = fixture.add_remote(1)
     del there.versions[ApiKey.ENVELOPE]
-    stage.local_controller.address = ("h", 1)
+    fixture.local_controller.address = ("h", 1)
 
-    async def story() -> None:
-        answer = await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE)
+    async def scenario() -> None:
+        answer = await fixture.channel.forward(fixture.forwardable_request(CREATE, 5), CREATE)
         assert answer == code_row(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     assert there.requests == []
 
 
-def test_forwarded_request_times_out_with_request_timed_out(stage: ControllerChannelFixture) -> None:
-    async def story() -> None:
-        answer = await stage.channel.forward(stage.forwardable_request(CREATE, 5), CREATE)
+def test_forwarded_request_times_out_with_request_timed_out(fixture: ControllerChannelFixture) -> None:
+    async def scenario() -> None:
+        answer = await fixture.channel.forward(fixture.forwardable_request(CREATE, 5), CREATE)
         assert answer == code_row(ErrorCode.REQUEST_TIMED_OUT)
         assert trio.current_time() == pytest.approx(FORWARDING_TIMEOUT_S) == 60.0
 
-    stage.run(story)
+    fixture.run(scenario)

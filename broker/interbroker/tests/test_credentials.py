@@ -37,29 +37,29 @@ def keys(user: str, mechanism: str) -> scram.ScramCredential | None:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
-    stage = DispatcherFixture(monkeypatch)
+def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    fixture = DispatcherFixture(monkeypatch)
     known = [
         ApiVersion(ApiKey.SASL_HANDSHAKE, 0, 1),
         ApiVersion(ApiKey.SASL_AUTHENTICATE, 0, 2),
         ApiVersion(BEAT, 0, 4),
     ]
-    stage.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(api_keys=known), high=4)
-    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)), high=4)
-    stage.env.net = MemoryNet()  # type: ignore[attr-defined]
-    stage.env.uuid = lambda: bytes(16)  # type: ignore[attr-defined]
-    return stage
+    fixture.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(api_keys=known), high=4)
+    fixture.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)), high=4)
+    fixture.env.net = MemoryNet()  # type: ignore[attr-defined]
+    fixture.env.uuid = lambda: bytes(16)  # type: ignore[attr-defined]
+    return fixture
 
 
-def at_the_gate(stage: DispatcherFixture, main: Any) -> None:
+def with_listener(fixture: DispatcherFixture, main: Any) -> None:
     """Run a task while a listener requires authentication."""
     door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", keys)
-    env: Any = stage.env
+    env: Any = fixture.env
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             listener = await env.net.listen(*HERE)
-            nursery.start_soon(Acceptor(stage.dispatcher, door).run, listener)
+            nursery.start_soon(Acceptor(fixture.dispatcher, door).run, listener)
             await main(env)
             nursery.cancel_scope.cancel()
 
@@ -67,7 +67,7 @@ def at_the_gate(stage: DispatcherFixture, main: Any) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
-def test_correct_credentials_authenticate(stage: DispatcherFixture, mechanism: str) -> None:
+def test_correct_credentials_authenticate(fixture: DispatcherFixture, mechanism: str) -> None:
     answers = []
 
     async def main(env: Any) -> None:
@@ -76,12 +76,12 @@ def test_correct_credentials_authenticate(stage: DispatcherFixture, mechanism: s
         )
         answers.append((await channel.call(HeartbeatRequest())).error_code)
 
-    at_the_gate(stage, main)
+    with_listener(fixture, main)
     assert answers == [len("User:n")]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM_SHA_256])
-def test_wrong_credentials_raise_and_close_the_connection(stage: DispatcherFixture, mechanism: str) -> None:
+def test_wrong_credentials_raise_and_close_the_connection(fixture: DispatcherFixture, mechanism: str) -> None:
     async def main(env: Any) -> None:
         with pytest.raises(AuthenticationFailed) as refused:
             await open_channel(
@@ -90,19 +90,19 @@ def test_wrong_credentials_raise_and_close_the_connection(stage: DispatcherFixtu
         assert "secret" not in str(refused.value)
         assert env.net.accepted[0].peer_stream.is_closed
 
-    at_the_gate(stage, main)
+    with_listener(fixture, main)
 
 
-def test_disabled_mechanism_error_lists_enabled_ones(stage: DispatcherFixture) -> None:
+def test_disabled_mechanism_error_lists_enabled_ones(fixture: DispatcherFixture) -> None:
     async def main(env: Any) -> None:
         message = "GSSAPI is not enabled in the server: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 enabled"
         with pytest.raises(AuthenticationFailed, match=message):
             await open_channel(env, HERE, "me", 10.0, ConnectionSecurity(None, SaslLogin("GSSAPI", "n", "n-secret")))
 
-    at_the_gate(stage, main)
+    with_listener(fixture, main)
 
 
-def test_node_connection_without_api_versions_authenticates(stage: DispatcherFixture) -> None:
+def test_node_connection_without_api_versions_authenticates(fixture: DispatcherFixture) -> None:
     answers = []
 
     async def main(env: Any) -> None:
@@ -111,7 +111,7 @@ def test_node_connection_without_api_versions_authenticates(stage: DispatcherFix
         answers.append((await connection.call(HeartbeatRequest(), 0)).error_code)
         connection.close()
 
-    at_the_gate(stage, main)
+    with_listener(fixture, main)
     assert answers == [len("User:n")]
 
 

@@ -51,16 +51,16 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_forwarded_response_is_decoded_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = ControllerChannelFixture(monkeypatch)
-    there = stage.add_remote(1)
+    fixture = ControllerChannelFixture(monkeypatch)
+    there = fixture.add_remote(1)
     there.responses = [sealed_response(MADE, 5)]
-    stage.local_controller.address = ("h", 1)
-    asking = stage.forwardable_request(CREATE, 5)
+    fixture.local_controller.address = ("h", 1)
+    asking = fixture.forwardable_request(CREATE, 5)
 
-    async def story() -> None:
-        assert await stage.channel.forward(asking, CREATE) == MADE
+    async def scenario() -> None:
+        assert await fixture.channel.forward(asking, CREATE) == MADE
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     assert Pauses.count >= COUNT / 100
 
 
@@ -71,11 +71,11 @@ def test_envelope_response_is_scanned_for_not_controller_in_steps(code: ErrorCod
     listener.quorum.answer = create_topics.CreateTopicsResponse(topics=[*MADE.topics, last])
     frame = memoryview(encode_request(ApiKey.ENVELOPE, 0, 5, "7", enveloped(CREATE, 7))[4:])
 
-    async def story() -> Any:
+    async def scenario() -> Any:
         peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
         return await resolve(listener.dispatcher.handle_request(peer, parse_request(frame)))
 
-    assert run_virtual(story).error_code == code
+    assert run_virtual(scenario).error_code == code
     assert Pauses.count >= COUNT
 
 
@@ -83,17 +83,17 @@ def test_envelope_response_is_scanned_for_not_controller_in_steps(code: ErrorCod
 def test_controller_response_is_scanned_for_not_controller_in_steps(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    stage = ControllerChannelFixture(monkeypatch)
-    there = stage.add_remote(1)
+    fixture = ControllerChannelFixture(monkeypatch)
+    there = fixture.add_remote(1)
     parts = [AlterPartitionResponsePartitionData(n) for n in range(COUNT)]
     parts[-1].error_code = code
     answers: list[Message] = [AlterPartitionResponse(topics=[AlterPartitionResponseTopicData(bytes(16), parts)])]
     there.responses = [*answers, AlterPartitionResponse()]
-    stage.local_controller.address = ("h", 1)
+    fixture.local_controller.address = ("h", 1)
 
-    async def story() -> None:
-        answer = await stage.channel.submit(AlterPartitionRequest(7))
+    async def scenario() -> None:
+        answer = await fixture.channel.submit(AlterPartitionRequest(7))
         assert len(answer.topics) == (code is ErrorCode.NONE)  # the request was repeated
 
-    stage.run(story, there)
+    fixture.run(scenario, there)
     assert Pauses.count >= COUNT - 1

@@ -133,7 +133,7 @@ class FakeLifecycleController:
             self.commit(fenced=False)
         return BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=self.truth.brokers[ME].fenced)
 
-    def play(self, story: Callable[[], Awaitable[None]], *, keeps: bool = True) -> None:
+    def run_lifecycle(self, scenario: Callable[[], Awaitable[None]], *, keeps: bool = True) -> None:
         """Register, send heartbeats, and run the scenario beside them."""
 
         async def main() -> None:
@@ -143,7 +143,7 @@ class FakeLifecycleController:
                         await self.life.register()
                         await self.life.unfence()
                         self.nursery.start_soon(self.life.run)
-                    await story()
+                    await scenario()
                 self.nursery.cancel_scope.cancel()
 
         run_virtual(main)
@@ -163,16 +163,16 @@ async def at_once() -> None:
 
 @pytest.mark.behaviour("R-280")
 def test_registration_contains_endpoints_directories_and_features() -> None:
-    house = FakeLifecycleController(broker_rack="r")
-    house.play(at_once)
-    (request,) = house.registrations
+    fixture = FakeLifecycleController(broker_rack="r")
+    fixture.run_lifecycle(at_once)
+    (request,) = fixture.registrations
     assert (request.broker_id, request.cluster_id, request.rack) == (ME, "cluster", "r")
     assert request.listeners == [Listener("PLAINTEXT", "h", 9092, 0)]
     assert request.log_dirs == [b"a" * 16, b"b" * 16]
     told = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     assert told == SUPPORTED_FEATURES
     assert request.incarnation_id != bytes(16)
-    assert house.led == [house.life.broker_epoch] == [41]
+    assert fixture.led == [fixture.life.broker_epoch] == [41]
 
 
 @pytest.mark.behaviour("R-272")
@@ -190,13 +190,13 @@ def test_registration_contains_endpoints_directories_and_features() -> None:
 def test_registration_previous_epoch_comes_from_clean_shutdown_files(
     brokers: dict[int, int], clean_epoch: int, told: int
 ) -> None:
-    house = FakeLifecycleController()
-    house.cache.image = house.committed = house.truth = MetadataImage(
+    fixture = FakeLifecycleController()
+    fixture.cache.image = fixture.committed = fixture.truth = MetadataImage(
         brokers={i: RegisterBrokerRecord(i, broker_epoch=epoch) for i, epoch in brokers.items()}
     )
-    house.storage.clean_shutdown_epoch = clean_epoch
-    house.play(at_once)
-    assert house.registrations[0].previous_broker_epoch == told
+    fixture.storage.clean_shutdown_epoch = clean_epoch
+    fixture.run_lifecycle(at_once)
+    assert fixture.registrations[0].previous_broker_epoch == told
 
 
 @pytest.mark.behaviour("R-278")
@@ -209,184 +209,184 @@ def test_registration_previous_epoch_comes_from_clean_shutdown_files(
     ],
 )
 def test_refused_registration_is_retried_with_same_incarnation_id(refusals: list[Any]) -> None:
-    house = FakeLifecycleController()
-    house.refusals = list(refusals)
-    house.play(at_once)
-    times = [at for at, x in house.said if isinstance(x, BrokerRegistrationRequest)]
+    fixture = FakeLifecycleController()
+    fixture.refusals = list(refusals)
+    fixture.run_lifecycle(at_once)
+    times = [at for at, x in fixture.said if isinstance(x, BrokerRegistrationRequest)]
     assert times == pytest.approx([n * RETRY_S for n in range(len(refusals) + 1)])
-    assert len({x.incarnation_id for x in house.registrations}) == 1
-    assert house.led == [41]
+    assert len({x.incarnation_id for x in fixture.registrations}) == 1
+    assert fixture.led == [41]
 
 
 def test_registration_refused_for_a_minute_raises_registration_rejected() -> None:
-    house = FakeLifecycleController()
-    house.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
+    fixture = FakeLifecycleController()
+    fixture.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(
             RegistrationRejected,
             match="Unable to register broker 5 with the controller quorum: INCONSISTENT_CLUSTER_ID",
         ):
-            await house.life.register()
+            await fixture.life.register()
         assert trio.current_time() == pytest.approx(60, abs=1)
 
-    house.play(story, keeps=False)
+    fixture.run_lifecycle(scenario, keeps=False)
 
 
 @pytest.mark.behaviour("R-278")
 def test_heartbeats_want_fence_until_registration_is_applied() -> None:
-    house = FakeLifecycleController(delay_s=0.035)
-    house.play(at_once)
-    beats = house.beats
+    fixture = FakeLifecycleController(delay_s=0.035)
+    fixture.run_lifecycle(at_once)
+    beats = fixture.beats
     assert [b.want_fence for b in beats] == [True] * (len(beats) - 1) + [False]
     assert {b.broker_epoch for b in beats} == {41}
     assert beats[-1].current_metadata_offset >= 0
-    first, second = [at for at, x in house.said if isinstance(x, BrokerHeartbeatRequest)][:2]
+    first, second = [at for at, x in fixture.said if isinstance(x, BrokerHeartbeatRequest)][:2]
     assert second - first == pytest.approx(CATCH_UP_INTERVAL_S)
 
 
 def test_registration_completes_when_unfencing_is_applied() -> None:
-    house = FakeLifecycleController(delay_s=0.5)
+    fixture = FakeLifecycleController(delay_s=0.5)
 
-    async def story() -> None:
-        assert not house.cache.image.brokers[ME].fenced
+    async def scenario() -> None:
+        assert not fixture.cache.image.brokers[ME].fenced
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_standalone_node_is_unfenced_without_waiting() -> None:
     """The local controller publishes a result before it returns."""
-    house = FakeLifecycleController(delay_s=0)
+    fixture = FakeLifecycleController(delay_s=0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert trio.current_time() < CATCH_UP_INTERVAL_S * 2
-        assert len(house.said) <= 3
+        assert len(fixture.said) <= 3
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 @pytest.mark.behaviour("R-278")
 def test_heartbeat_every_two_seconds_contains_applied_offset() -> None:
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
-    async def story() -> None:
-        house.said.clear()
+    async def scenario() -> None:
+        fixture.said.clear()
         await trio.sleep(3 * BEAT_S + 0.5)
-        times = [at for at, _ in house.said]
+        times = [at for at, _ in fixture.said]
         assert [b - a for a, b in itertools.pairwise(times)] == pytest.approx([BEAT_S] * 2, abs=0.01)
         assert len(times) == 3
-        assert {(b.current_metadata_offset, b.want_fence, b.want_shut_down) for b in house.beats} == {
-            (house.truth.offset, False, False)
+        assert {(b.current_metadata_offset, b.want_fence, b.want_shut_down) for b in fixture.beats} == {
+            (fixture.truth.offset, False, False)
         }
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_fenced_broker_is_unfenced_by_its_next_heartbeat() -> None:
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
-    async def story() -> None:
-        house.commit(fenced=True)
+    async def scenario() -> None:
+        fixture.commit(fenced=True)
         await trio.sleep(BEAT_S + 0.1)
-        assert not house.truth.brokers[ME].fenced
-        assert len(house.registrations) == 1
+        assert not fixture.truth.brokers[ME].fenced
+        assert len(fixture.registrations) == 1
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_failed_heartbeat_is_followed_by_another() -> None:
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
-    async def story() -> None:
-        house.refusals = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.NOT_CONTROLLER]
-        house.said.clear()
+    async def scenario() -> None:
+        fixture.refusals = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.NOT_CONTROLLER]
+        fixture.said.clear()
         await trio.sleep(3 * BEAT_S)
-        assert len(house.said) >= 3
-        assert len(house.registrations) == 0
+        assert len(fixture.said) >= 3
+        assert len(fixture.registrations) == 0
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_unregistered_broker_registers_at_once_with_new_epoch() -> None:
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
-    async def story() -> None:
+    async def scenario() -> None:
         before = trio.current_time()
-        house.commit()
+        fixture.commit()
         again = trio.Event()
-        house.life.on_registered.append(lambda _: again.set())
+        fixture.life.on_registered.append(lambda _: again.set())
         await again.wait()
         assert trio.current_time() - before < 0.1
-        assert house.led == [41, 42]
-        assert len({x.incarnation_id for x in house.registrations}) == 1
+        assert fixture.led == [41, 42]
+        assert len({x.incarnation_id for x in fixture.registrations}) == 1
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_shutdown_of_another_broker_triggers_heartbeat() -> None:
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
-    async def story() -> None:
-        house.said.clear()
-        house.commit(7, fenced=False, broker_epoch=3)
+    async def scenario() -> None:
+        fixture.said.clear()
+        fixture.commit(7, fenced=False, broker_epoch=3)
         await trio.sleep(0.1)
-        assert house.said == []
-        house.commit(7, in_controlled_shutdown=True)
+        assert fixture.said == []
+        fixture.commit(7, in_controlled_shutdown=True)
         await trio.sleep(0.1)
-        assert len(house.beats) == 1
+        assert len(fixture.beats) == 1
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 @pytest.mark.parametrize(("waits", "beats"), [(0, 1), (1, 2), (4, 5)])
 def test_controlled_shutdown_sends_heartbeats_until_allowed(waits: int, beats: int) -> None:
-    house = FakeLifecycleController()
-    house.waits_for_others = waits
+    fixture = FakeLifecycleController()
+    fixture.waits_for_others = waits
 
-    async def story() -> None:
-        house.said.clear()
+    async def scenario() -> None:
+        fixture.said.clear()
         began = trio.current_time()
-        await house.life.controlled_shutdown()
-        assert [b.want_shut_down for b in house.beats] == [True] * beats
+        await fixture.life.controlled_shutdown()
+        assert [b.want_shut_down for b in fixture.beats] == [True] * beats
         assert trio.current_time() - began == pytest.approx(max(0, beats - 2) * 0.05, abs=0.01)
         await trio.sleep(3 * BEAT_S)
-        assert len(house.beats) == beats  # no heartbeat follows the shutdown
+        assert len(fixture.beats) == beats  # no heartbeat follows the shutdown
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_controlled_shutdown_without_controller_times_out() -> None:
     """All nodes are stopped at once: the last ones have no quorum."""
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
-    async def story() -> None:
-        house.commit(7, fenced=False)
+    async def scenario() -> None:
+        fixture.commit(7, fenced=False)
         await trio.sleep(0.1)
-        house.refusals = [None] * 100
+        fixture.refusals = [None] * 100
         began = trio.current_time()
-        await house.life.controlled_shutdown()
+        await fixture.life.controlled_shutdown()
         assert trio.current_time() - began == pytest.approx(SHUTDOWN_RESPONSE_TIMEOUT_S)
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_controlled_shutdown_ends_at_its_timeout() -> None:
-    house = FakeLifecycleController()
-    house.waits_for_others = 10**9
+    fixture = FakeLifecycleController()
+    fixture.waits_for_others = 10**9
 
-    async def story() -> None:
+    async def scenario() -> None:
         began = trio.current_time()
-        await house.life.controlled_shutdown()
+        await fixture.life.controlled_shutdown()
         assert trio.current_time() - began == pytest.approx(CONTROLLED_SHUTDOWN_TIMEOUT_S, abs=0.1)
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_controlled_shutdown_before_registration_sends_no_request() -> None:
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
-    async def story() -> None:
-        await house.life.controlled_shutdown()
-        assert house.said == []
+    async def scenario() -> None:
+        await fixture.life.controlled_shutdown()
+        assert fixture.said == []
 
-    house.play(story, keeps=False)
+    fixture.run_lifecycle(scenario, keeps=False)

@@ -47,7 +47,7 @@ def image(incarnation: bytes | None, features: dict[str, int] = NEW) -> Metadata
     return MetadataImage(features=features, controllers=known)
 
 
-def told(
+def controller_after(
     news: list[tuple[MetadataImage, MetadataDelta]], refusals: list[Any] | None = None, for_s: float = 1000.0
 ) -> FakeActiveController:
     """Return the controller after these metadata changes, one every second."""
@@ -96,11 +96,11 @@ FEATURES, OWN, OTHERS = (
 def test_controller_registers_whenever_metadata_lacks_it(
     news: list[tuple[MetadataImage, MetadataDelta]], asked: int
 ) -> None:
-    assert len(told(news).asked) == asked
+    assert len(controller_after(news).asked) == asked
 
 
 def test_controller_registration_contains_endpoints_and_features() -> None:
-    ((_, request),) = told([(image(None), FEATURES)]).asked
+    ((_, request),) = controller_after([(image(None), FEATURES)]).asked
     assert (request.controller_id, request.incarnation_id, request.zk_migration_ready) == (ME, MINE, False)
     assert request.listeners == [Listener("C", "h", 9, 0), Listener("D", "i", 8, 0)]
     features = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
@@ -109,7 +109,7 @@ def test_controller_registration_contains_endpoints_and_features() -> None:
 
 def test_refused_controller_registration_backs_off_up_to_two_minutes() -> None:
     refusals: list[Any] = [ProtocolError(ErrorCode.REQUEST_TIMED_OUT), *[ErrorCode.NOT_CONTROLLER] * 12]
-    active = told([(image(None), FEATURES)], refusals)
+    active = controller_after([(image(None), FEATURES)], refusals)
     times = [at for at, _ in active.asked]
     pauses = [b - a for a, b in itertools.pairwise(times)]
     assert pauses == pytest.approx([min(0.1 * 2**n, MAX_BACKOFF_S) for n in range(13)])

@@ -18,37 +18,37 @@ from ottla.jobs.job import run_to_end
 
 @pytest.mark.parametrize(("level", "told"), [(30, [[b"a" * 16, b"b" * 16], []]), (29, [None, None])])
 def test_cordoned_log_dirs_are_sent_at_once_until_applied(level: int, told: list[Any]) -> None:
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
     def set_to(value: str | None) -> None:
         settings = {} if value is None else {"cordoned.log.dirs": value}
         features = {METADATA_VERSION: level}
-        house.truth = replace(house.truth, features=features, configs={(RESOURCE_BROKER, str(ME)): settings})
+        fixture.truth = replace(fixture.truth, features=features, configs={(RESOURCE_BROKER, str(ME)): settings})
 
-    async def story() -> None:
-        house.said.clear()
+    async def scenario() -> None:
+        fixture.said.clear()
         for value, expected in zip(("xx", None), told, strict=True):
             set_to(value)
-            house.commit(rack="r")  # an unrelated metadata change
+            fixture.commit(rack="r")  # an unrelated metadata change
             await trio.sleep(SEEN_S + 0.01)
-            assert house.beats.pop().cordoned_log_dirs == expected
-            assert trio.current_time() - house.said[-1][0] < 0.02, "at once"
-            house.commit(cordoned_log_dirs=expected)
+            assert fixture.beats.pop().cordoned_log_dirs == expected
+            assert trio.current_time() - fixture.said[-1][0] < 0.02, "at once"
+            fixture.commit(cordoned_log_dirs=expected)
             await trio.sleep(BEAT_S)
         await trio.sleep(BEAT_S)
-        assert house.beats[-1].cordoned_log_dirs is None, "what is nothing new is not said"
+        assert fixture.beats[-1].cordoned_log_dirs is None, "what is nothing new is not said"
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 def test_cordoned_log_dirs_unset_are_not_sent() -> None:
-    house = FakeLifecycleController()
+    fixture = FakeLifecycleController()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(3 * BEAT_S)
-        assert {b.cordoned_log_dirs for b in house.beats} == {None}
+        assert {b.cordoned_log_dirs for b in fixture.beats} == {None}
 
-    house.play(story)
+    fixture.run_lifecycle(scenario)
 
 
 @pytest.mark.parametrize(("level", "told"), [(30, True), (29, False)])

@@ -32,8 +32,8 @@ from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResp
 from ottla.wire.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 
 
-def play(story: Callable[[], Awaitable[None]]) -> None:
-    trio.run(story, clock=trio.testing.MockClock(autojump_threshold=0))
+def play(scenario: Callable[[], Awaitable[None]]) -> None:
+    trio.run(scenario, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 # ------------------------------------------------------------------ advertised endpoints
@@ -123,7 +123,7 @@ def created(asked: FakeTopicCreator) -> list[tuple[str, int, int]]:
 
 
 def with_admin(
-    controller: FakeTopicCreator, story: Callable[[ControllerForwarder], Awaitable[None]], **values: str
+    controller: FakeTopicCreator, scenario: Callable[[ControllerForwarder], Awaitable[None]], **values: str
 ) -> list[str]:
     settled: list[str] = []
 
@@ -133,7 +133,7 @@ def with_admin(
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             config = NodeConfig({k.replace("_", "."): v for k, v in values.items()})
-            await story(ControllerForwarder(controller, config, nursery.start_soon, settle))
+            await scenario(ControllerForwarder(controller, config, nursery.start_soon, settle))
 
     play(main)
     return settled
@@ -143,17 +143,17 @@ def test_forwarded_response_waits_until_metadata_is_applied() -> None:
     controller = FakeTopicCreator("answer")
     controller.may.set()
 
-    async def story(admin: ControllerForwarder) -> None:
+    async def scenario(admin: ControllerForwarder) -> None:
         assert await admin.forward("who asks", "request") == "answer"  # type: ignore[arg-type]
 
-    assert with_admin(controller, story) == ["settled"]
+    assert with_admin(controller, scenario) == ["settled"]
     assert controller.asked == [("request", "who asks")]
 
 
 def test_auto_create_sends_one_request_per_topic_at_a_time() -> None:
     controller = FakeTopicCreator()
 
-    async def story(admin: ControllerForwarder) -> None:
+    async def scenario(admin: ControllerForwarder) -> None:
         for name in ("a", "b", "a"):
             admin.auto_create(name)
         await trio.sleep(1)
@@ -163,7 +163,7 @@ def test_auto_create_sends_one_request_per_topic_at_a_time() -> None:
         await trio.sleep(1)
         admin.auto_create("a")
 
-    with_admin(controller, story)
+    with_admin(controller, scenario)
     assert sorted(name for name, _, _ in created(controller)) == ["a", "a", "b"]
 
 
@@ -171,11 +171,11 @@ def test_auto_create_ignores_metadata_topic() -> None:
     controller = FakeTopicCreator()
     controller.may.set()
 
-    async def story(admin: ControllerForwarder) -> None:
+    async def scenario(admin: ControllerForwarder) -> None:
         admin.auto_create("__cluster_metadata")
         admin.auto_create("a")
 
-    with_admin(controller, story)
+    with_admin(controller, scenario)
     assert created(controller) == [("a", -1, -1)]
 
 
@@ -183,10 +183,10 @@ def test_auto_create_of_offsets_topic_uses_its_settings() -> None:
     controller = FakeTopicCreator()
     controller.may.set()
 
-    async def story(admin: ControllerForwarder) -> None:
+    async def scenario(admin: ControllerForwarder) -> None:
         admin.auto_create("__consumer_offsets")
 
-    with_admin(controller, story, offsets_topic_num_partitions="7", offsets_topic_segment_bytes="99")
+    with_admin(controller, scenario, offsets_topic_num_partitions="7", offsets_topic_segment_bytes="99")
     assert created(controller) == [("__consumer_offsets", 7, 1)]
     settings = {c.name: c.value for c in controller.asked[0][0].topics[0].configs}
     assert settings == {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": "99"}
@@ -195,7 +195,7 @@ def test_auto_create_of_offsets_topic_uses_its_settings() -> None:
 def test_auto_create_limits_topics_in_creation() -> None:
     controller = FakeTopicCreator()
 
-    async def story(admin: ControllerForwarder) -> None:
+    async def scenario(admin: ControllerForwarder) -> None:
         for number in range(MAX_TOPICS_IN_CREATION + 5):
             admin.auto_create(f"t{number}")
         await trio.sleep(1)
@@ -204,7 +204,7 @@ def test_auto_create_limits_topics_in_creation() -> None:
         await trio.sleep(1)
         admin.auto_create("later")
 
-    with_admin(controller, story)
+    with_admin(controller, scenario)
     assert len(created(controller)) == MAX_TOPICS_IN_CREATION + 1
 
 
@@ -215,12 +215,12 @@ def test_auto_create_failure_is_logged_and_may_be_retried(code: ErrorCode, caplo
     )
     controller.may.set()
 
-    async def story(admin: ControllerForwarder) -> None:
+    async def scenario(admin: ControllerForwarder) -> None:
         for _ in range(2):
             admin.auto_create("a")
             await trio.sleep(1)
 
-    with_admin(controller, story)
+    with_admin(controller, scenario)
     assert len(created(controller)) == 2
     warned = [
         r for r in caplog.records if r.message.startswith(f"Auto topic creation failed for a with error {code.name}")
@@ -236,11 +236,11 @@ def test_auto_create_of_existing_topic_is_no_warning(caplog: pytest.LogCaptureFi
     controller.may.set()
     caplog.set_level(logging.INFO, "ottla.admin")
 
-    async def story(admin: ControllerForwarder) -> None:
+    async def scenario(admin: ControllerForwarder) -> None:
         admin.auto_create("a")
         await trio.sleep(1)
 
-    with_admin(controller, story)
+    with_admin(controller, scenario)
     assert [(r.levelname, r.message) for r in caplog.records] == [
         ("INFO", "Auto topic creation of a: another broker has created it")
     ]
@@ -251,10 +251,10 @@ def test_auto_create_without_response_is_ignored(error: Exception) -> None:
     controller = FakeTopicCreator(error)
     controller.may.set()
 
-    async def story(admin: ControllerForwarder) -> None:
+    async def scenario(admin: ControllerForwarder) -> None:
         admin.auto_create("a")
 
-    with_admin(controller, story)
+    with_admin(controller, scenario)
     assert len(created(controller)) == 1
 
 
@@ -286,7 +286,7 @@ def test_producer_ids_come_from_consecutive_blocks() -> None:
     async def one() -> None:
         found.append(await ids.generate())
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert ids.try_generate() is None
         await one()
         assert [ids.try_generate() for _ in range(3)] == [1001, 1002, None]
@@ -295,7 +295,7 @@ def test_producer_ids_come_from_consecutive_blocks() -> None:
             for _ in range(4):
                 nursery.start_soon(one)
 
-    play(story)
+    play(scenario)
     assert sorted(found) == [1000, 1003, 1004, 1005, 1006]
     assert blocks.asked == [AllocateProducerIdsRequest(5, epoch) for epoch in (-1, 9, 9)]
     assert [ids.try_generate() for _ in range(3)] == [1007, 1008, None]
@@ -309,7 +309,7 @@ def test_producer_id_without_block_returns_coordinator_load_in_progress(refusal:
     blocks = FakeIdBlockController()
     ids = ProducerIdManager(blocks, 5, lambda work: None)
 
-    async def story() -> None:
+    async def scenario() -> None:
         blocks.refusal = refusal
         for _ in range(2):
             with pytest.raises(ProtocolError) as caught:
@@ -319,7 +319,7 @@ def test_producer_id_without_block_returns_coordinator_load_in_progress(refusal:
         blocks.refusal = None
         assert await ids.generate() == 1000
 
-    play(story)
+    play(scenario)
 
 
 # ------------------------------------------------------------------ waits and limits
@@ -327,24 +327,24 @@ def test_producer_id_without_block_returns_coordinator_load_in_progress(refusal:
 
 @pytest.mark.parametrize(("count", "waits"), [(MAX_AWAITED_PARTITIONS, True), (MAX_AWAITED_PARTITIONS + 1, False)])
 def test_wait_created_applies_only_to_few_partitions(count: int, *, waits: bool) -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     assert (MAX_AWAITED_PARTITIONS, CREATION_WAIT_S) == (128, 1.0)
     waited: list[float] = []
 
-    async def story() -> None:
-        ground.break_disk("/a/", 24)  # too many open files: the creation is retried
-        ground.commit_topics(led_topic("t", count))
+    async def scenario() -> None:
+        fixture.break_disk("/a/", 24)  # too many open files: the creation is retried
+        fixture.commit_topics(led_topic("t", count))
         began = trio.current_time()
-        await ground.publisher.wait_applied_and_created()
+        await fixture.publisher.wait_applied_and_created()
         waited.append(trio.current_time() - began)
 
-    ground.run(story)
+    fixture.run(scenario)
     assert (waited[0] == pytest.approx(CREATION_WAIT_S)) == waits
     assert waits or waited[0] < 0.1
 
 
 def test_assign_replicas_to_dirs_rows_per_request_are_limited() -> None:
-    ground = BrokerStorageFixture("/a,/b")
+    fixture = BrokerStorageFixture("/a,/b")
     told: list[int] = []
 
     class Counting:
@@ -353,11 +353,11 @@ def test_assign_replicas_to_dirs_rows_per_request_are_limited() -> None:
             told.append(sum(len(t.partitions) for d in request.directories for t in d.topics))
             return AssignReplicasToDirsResponse()
 
-    directories = DirectoryAssignments(ground.env, NODE_ID, Counting(), ground.cache, ground.log_dirs)
+    directories = DirectoryAssignments(fixture.env, NODE_ID, Counting(), fixture.cache, fixture.log_dirs)
 
-    async def story() -> None:
-        record = RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
-        ground.cache.image = MetadataImage(brokers={NODE_ID: record})
+    async def scenario() -> None:
+        record = RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=fixture.log_dirs.online_ids)
+        fixture.cache.image = MetadataImage(brokers={NODE_ID: record})
         for number in range(MAX_ASSIGNMENTS_PER_REQUEST + 1):
             directories.assign(b"t" * 16, number, b"d" * 16)
         async with trio.open_nursery() as nursery:
@@ -365,7 +365,7 @@ def test_assign_replicas_to_dirs_rows_per_request_are_limited() -> None:
             await trio.sleep(RETRY_S / 2)
             nursery.cancel_scope.cancel()
 
-    ground.run(story)
+    fixture.run(scenario)
     assert told == [MAX_ASSIGNMENTS_PER_REQUEST, 1] == [2250, 1]
     assert RETRY_S == 1.0
 

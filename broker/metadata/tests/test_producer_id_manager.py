@@ -50,7 +50,7 @@ class ProducerIdsFixture:
 def test_next_block_is_requested_at_90_percent_and_used_afterwards() -> None:
     node = ProducerIdsFixture()
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await node.used(899) == 5898
         assert (node.asked, node.beside) == ([(7, 70)], [])
         assert await node.used(1) == 5899
@@ -68,14 +68,14 @@ def test_next_block_is_requested_at_90_percent_and_used_afterwards() -> None:
         await node.used(1)
         assert len(node.beside) == 1
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_generate_waits_for_next_block_when_none_is_left() -> None:
     node = ProducerIdsFixture()
     node.takes_s = 3
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await node.used(1000) == 5999
         assert len(node.asked) == 1
         began = trio.current_time()
@@ -84,7 +84,7 @@ def test_generate_waits_for_next_block_when_none_is_left() -> None:
         await node.do_beside()
         assert len(node.asked) == 2, "who was to ask ahead finds that it is there"
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_concurrent_generate_calls_share_one_request() -> None:
@@ -95,13 +95,13 @@ def test_concurrent_generate_calls_share_one_request() -> None:
     async def one() -> None:
         got.append(await node.ids.generate())
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one)
             nursery.start_soon(one)
         assert (sorted(got), len(node.asked)) == ([5000, 5001], 1)
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_concurrent_generate_calls_fail_together() -> None:
@@ -117,12 +117,12 @@ def test_concurrent_generate_calls_fail_together() -> None:
             await node.ids.generate()
         heard.append(trio.current_time() - began)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             for number in range(20):
                 nursery.start_soon(one, number)
 
-    run_virtual(story)
+    run_virtual(scenario)
     assert max(heard) == 30, "not one after the other"
     assert len(node.asked) == 1
 
@@ -132,7 +132,7 @@ def test_generate_without_block_raises_coordinator_load_in_progress(refusal: Exc
     node = ProducerIdsFixture()
     node.refuses = refusal
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(ProtocolError) as caught:
             await node.ids.generate()
         assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -145,16 +145,16 @@ def test_generate_without_block_raises_coordinator_load_in_progress(refusal: Exc
         await node.do_beside()
         assert node.ids.try_generate() == (len(node.asked) - 1) * BLOCK + 5000
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_try_generate_without_block_requests_one() -> None:
     node = ProducerIdsFixture()
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert [node.ids.try_generate() for _ in range(3)] == [None] * 3
         assert len(node.beside) == 1
         await node.do_beside()
         assert [node.ids.try_generate() for _ in range(2)] == [5000, 5001]
 
-    run_virtual(story)
+    run_virtual(scenario)

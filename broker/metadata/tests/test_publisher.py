@@ -18,136 +18,136 @@ from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 
 def test_image_is_visible_when_applied_and_subscribers_are_called_in_order() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     heard: list[tuple[int, bool]] = []
-    ground.publisher.subscribe(
-        lambda image, delta: heard.append((image.offset, ground.cache.image is image is ground.replica_manager.image))
+    fixture.publisher.subscribe(
+        lambda image, delta: heard.append((image.offset, fixture.cache.image is image is fixture.replica_manager.image))
     )
 
-    async def story() -> None:
-        assert ground.publisher.offset == -1
-        ground.commit_topics(led_topic("t", 1))
-        ground.commit_topics(led_topic("u", 1))
-        ground.commit_topics(gone=("t",))
-        assert ground.publisher.offset == -1
-        await ground.publisher.wait_applied()
-        assert ground.publisher.offset == 2
-        await ground.publisher.wait_applied()  # no publication is left: the call returns at once
+    async def scenario() -> None:
+        assert fixture.publisher.offset == -1
+        fixture.commit_topics(led_topic("t", 1))
+        fixture.commit_topics(led_topic("u", 1))
+        fixture.commit_topics(gone=("t",))
+        assert fixture.publisher.offset == -1
+        await fixture.publisher.wait_applied()
+        assert fixture.publisher.offset == 2
+        await fixture.publisher.wait_applied()  # no publication is left: the call returns at once
 
-    ground.run(story)
+    fixture.run(scenario)
     assert heard == [(0, True), (1, True), (2, True)]
 
 
 def test_wait_applied_and_created_waits_only_for_few_partitions() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("few", 128))
-        await ground.publisher.wait_applied_and_created()
-        assert len(ground.hosted()) == 128
-        ground.commit_topics(led_topic("many", 129))
-        await ground.publisher.wait_applied_and_created()
-        assert len(ground.hosted()) < 257
-        assert ground.publisher.offset == 1
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("few", 128))
+        await fixture.publisher.wait_applied_and_created()
+        assert len(fixture.hosted()) == 128
+        fixture.commit_topics(led_topic("many", 129))
+        await fixture.publisher.wait_applied_and_created()
+        assert len(fixture.hosted()) < 257
+        assert fixture.publisher.offset == 1
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_wait_applied_and_created_times_out_when_creation_fails() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
-    async def story() -> None:
-        ground.break_disk("/a/t-", 24)  # EMFILE
-        ground.commit_topics(led_topic("t", 1))
-        await ground.publisher.wait_applied_and_created()
+    async def scenario() -> None:
+        fixture.break_disk("/a/t-", 24)  # EMFILE
+        fixture.commit_topics(led_topic("t", 1))
+        await fixture.publisher.wait_applied_and_created()
         assert trio.current_time() == pytest.approx(1.0)
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_hosted_partition_follows_leader_and_is_removed_with_topic() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     resigned: list[tuple[str, int]] = []
-    ground.replica_manager.on_resigned.append(lambda r: resigned.append((r.topic, r.partition)))
+    fixture.replica_manager.on_resigned.append(lambda r: resigned.append((r.topic, r.partition)))
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 2))
-        await ground.publisher.wait_applied_and_created()
-        replica = ground.replica_manager.get("t", 0)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 2))
+        await fixture.publisher.wait_applied_and_created()
+        replica = fixture.replica_manager.get("t", 0)
         assert replica is not None
         assert replica.is_leader
-        ground.commit_topics(led_topic("t", 2, leader=-1, leader_epoch=1))
-        await ground.publisher.wait_applied_and_created()
+        fixture.commit_topics(led_topic("t", 2, leader=-1, leader_epoch=1))
+        await fixture.publisher.wait_applied_and_created()
         assert not replica.is_leader
-        ground.commit_topics(led_topic("t", 2, leader_epoch=2))
-        await ground.publisher.wait_applied_and_created()
+        fixture.commit_topics(led_topic("t", 2, leader_epoch=2))
+        await fixture.publisher.wait_applied_and_created()
         assert replica.is_leader
         assert replica.log.epochs.latest_epoch() == 2
-        ground.commit_topics(gone=("t",))
-        await ground.publisher.wait_applied_and_created()
+        fixture.commit_topics(gone=("t",))
+        await fixture.publisher.wait_applied_and_created()
         assert not replica.is_leader
         assert replica.log.closed
         with pytest.raises(ProtocolError) as unknown:
-            ground.replica_manager.leader("t", 0)
+            fixture.replica_manager.leader("t", 0)
         assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    ground.run(story)
-    assert ground.led == [("t", 0), ("t", 1)] * 2
+    fixture.run(scenario)
+    assert fixture.led == [("t", 0), ("t", 1)] * 2
     assert resigned == [("t", 0), ("t", 1)] * 2
-    assert ("fetch", "t", 0) in ground.woken
-    assert len(ground.scheduled_deletes) == 2
+    assert ("fetch", "t", 0) in fixture.woken
+    assert len(fixture.scheduled_deletes) == 2
 
 
 def test_partition_not_yet_created_returns_not_leader_or_follower() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1))
-        await ground.publisher.wait_applied()
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 1))
+        await fixture.publisher.wait_applied()
         with pytest.raises(ProtocolError) as waiting:
-            ground.replica_manager.leader("t", 0)
+            fixture.replica_manager.leader("t", 0)
         assert waiting.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        await ground.publisher.wait_applied_and_created()
-        assert ground.replica_manager.leader("t", 0).is_leader
+        await fixture.publisher.wait_applied_and_created()
+        assert fixture.replica_manager.leader("t", 0).is_leader
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_config_change_reaches_only_the_affected_logs() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
     def retention(name: str) -> int:
-        replica = ground.replica_manager.get(name, 0)
+        replica = fixture.replica_manager.get(name, 0)
         assert replica is not None
         return replica.log.config.retention_ms
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("a", 1), led_topic("b", 1))
-        await ground.publisher.wait_applied_and_created()
-        before = {name: id(r.log.config) for name in "ab" if (r := ground.replica_manager.get(name, 0))}
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("a", 1), led_topic("b", 1))
+        await fixture.publisher.wait_applied_and_created()
+        before = {name: id(r.log.config) for name in "ab" if (r := fixture.replica_manager.get(name, 0))}
         settings: Any = {(RESOURCE_TOPIC, "a"): {"retention.ms": "5"}}
-        ground.commit_topics(configs=settings)
-        await ground.publisher.wait_applied_and_created()
+        fixture.commit_topics(configs=settings)
+        await fixture.publisher.wait_applied_and_created()
         assert (retention("a"), retention("b")) == (5, 604_800_000)
-        other = ground.replica_manager.get("b", 0)
+        other = fixture.replica_manager.get("b", 0)
         assert other is not None
         assert id(other.log.config) == before["b"]
         settings = {**settings, (RESOURCE_BROKER, ""): {"log.retention.ms": "9"}}
-        ground.commit_topics(configs=settings)
-        await ground.publisher.wait_applied_and_created()
+        fixture.commit_topics(configs=settings)
+        await fixture.publisher.wait_applied_and_created()
         assert (retention("a"), retention("b")) == (5, 9)
         settings = {**settings, (RESOURCE_BROKER, str(NODE_ID)): {"log.retention.ms": "10"}}
-        ground.commit_topics(configs=settings)
-        await ground.publisher.wait_applied_and_created()
+        fixture.commit_topics(configs=settings)
+        await fixture.publisher.wait_applied_and_created()
         assert (retention("a"), retention("b")) == (5, 10)
-        ground.commit_topics(configs={**settings, (RESOURCE_TOPIC, "unknown"): {"retention.ms": "1"}})
-        await ground.publisher.wait_applied_and_created()
+        fixture.commit_topics(configs={**settings, (RESOURCE_TOPIC, "unknown"): {"retention.ms": "1"}})
+        await fixture.publisher.wait_applied_and_created()
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_large_publication_yields_to_event_loop() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     turns = [0]
     clock = [0.0]
 
@@ -155,8 +155,8 @@ def test_large_publication_yields_to_event_loop() -> None:
         clock[0] += 0.1
         return clock[0]
 
-    async def story() -> None:
-        ground.env.monotonic_ms = ticking
+    async def scenario() -> None:
+        fixture.env.monotonic_ms = ticking
 
         async def other() -> None:
             while True:
@@ -165,28 +165,28 @@ def test_large_publication_yields_to_event_loop() -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            ground.commit_topics(led_topic("t", 1000, leader=2, replicas=(2,)), led_topic("u", 1000))
-            await ground.publisher.wait_applied()
+            fixture.commit_topics(led_topic("t", 1000, leader=2, replicas=(2,)), led_topic("u", 1000))
+            await fixture.publisher.wait_applied()
             nursery.cancel_scope.cancel()
 
-    ground.run(story)
+    fixture.run(scenario)
     assert turns[0] >= 45
 
 
 def test_exception_while_applying_ends_the_node() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
     def broken(image: MetadataImage, delta: MetadataDelta) -> None:
         raise ValueError("a bug")
 
-    ground.publisher.subscribe(broken)
+    fixture.publisher.subscribe(broken)
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1))
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 1))
         await trio.sleep(1)
 
     with pytest.raises(BaseExceptionGroup) as caught:
-        ground.run(story)
+        fixture.run(scenario)
     assert caught.group_contains(ValueError, match="a bug")
 
 
@@ -211,47 +211,47 @@ class FakeAssignmentController:
         return answer
 
 
-def registered(ground: BrokerStorageFixture) -> None:
-    record = RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=ground.log_dirs.online_ids)
-    ground.cache.image = MetadataImage(brokers={NODE_ID: record})
+def registered(fixture: BrokerStorageFixture) -> None:
+    record = RegisterBrokerRecord(NODE_ID, broker_epoch=7, fenced=False, log_dirs=fixture.log_dirs.online_ids)
+    fixture.cache.image = MetadataImage(brokers={NODE_ID: record})
 
 
 @pytest.mark.parametrize("refuses", [0, 2])
 def test_directory_assignments_and_offline_directories_are_retried(refuses: int) -> None:
-    ground = BrokerStorageFixture("/a,/b")
+    fixture = BrokerStorageFixture("/a,/b")
     controller = FakeAssignmentController(refuses)
-    directories = DirectoryAssignments(ground.env, NODE_ID, controller, ground.cache, ground.log_dirs)
+    directories = DirectoryAssignments(fixture.env, NODE_ID, controller, fixture.cache, fixture.log_dirs)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(directories.run)
             directories.assign(b"t" * 16, 0, b"d" * 16)
             await trio.sleep(RETRY_S / 2)
             assert controller.told == []  # this broker is not registered yet
-            registered(ground)
+            registered(fixture)
             directories.assign(b"t" * 16, 0, b"e" * 16)
             directories.assign(b"t" * 16, 1, b"e" * 16)
-            ground.log_dirs.mark_offline(ground.log_dirs.directories[1], OSError(5, "gone"))
+            fixture.log_dirs.mark_offline(fixture.log_dirs.directories[1], OSError(5, "gone"))
             directories.wake()
             await trio.sleep(RETRY_S * (refuses + 0.5))
             nursery.cancel_scope.cancel()
 
-    ground.run(story)
+    fixture.run(scenario)
     assert controller.told == [
         BrokerHeartbeatRequest(
-            NODE_ID, 7, ground.cache.image.offset, offline_log_dirs=[ground.log_dirs.directories[1].id]
+            NODE_ID, 7, fixture.cache.image.offset, offline_log_dirs=[fixture.log_dirs.directories[1].id]
         ),
         build_assignment_request(NODE_ID, 7, {(b"t" * 16, 0): b"e" * 16, (b"t" * 16, 1): b"e" * 16}),
     ]
 
 
 def test_directory_assignment_is_sent_once() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     controller = FakeAssignmentController()
-    directories = DirectoryAssignments(ground.env, NODE_ID, controller, ground.cache, ground.log_dirs)
+    directories = DirectoryAssignments(fixture.env, NODE_ID, controller, fixture.cache, fixture.log_dirs)
 
-    async def story() -> None:
-        registered(ground)
+    async def scenario() -> None:
+        registered(fixture)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(directories.run)
             directories.assign(b"t" * 16, 0, b"e" * 16)
@@ -260,5 +260,5 @@ def test_directory_assignment_is_sent_once() -> None:
             await trio.sleep(1)
             nursery.cancel_scope.cancel()
 
-    ground.run(story)
+    fixture.run(scenario)
     assert len(controller.told) == 1

@@ -87,28 +87,28 @@ def test_peer_close_callback_may_cancel_a_later_one() -> None:
 def test_dispatcher_refuses_versions_outside_the_served_range(
     monkeypatch: pytest.MonkeyPatch, low: int, high: int, oldest: int | None, version: int, *, refused: bool
 ) -> None:
-    stage = DispatcherFixture(monkeypatch)
+    fixture = DispatcherFixture(monkeypatch)
 
     async def run() -> None:
-        stage.serve(BEAT, lambda context, body: (context, body), low, high, oldest_supported=oldest)
+        fixture.serve(BEAT, lambda context, body: (context, body), low, high, oldest_supported=oldest)
         if refused:
             with pytest.raises(WireError, match=f"HEARTBEAT has no version {version} here, only {low} to {high}"):
-                stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version))
+                fixture.dispatcher.handle_request(Peer("h", ("a", 1)), request(version))
             return
-        context, body = stage.dispatcher.handle_request(Peer("h", ("a", 1)), request(version))  # type: ignore[misc]
+        context, body = fixture.dispatcher.handle_request(Peer("h", ("a", 1)), request(version))  # type: ignore[misc]
         assert (context.version, context.client_id, context.key) == (version, "me", BEAT)
-        assert context.apis is stage.apis
+        assert context.apis is fixture.apis
         assert (body.group_id, body.generation_id) == ("g", 5)
 
     in_virtual_time(run)
 
 
 def test_dispatcher_refuses_api_not_served_at_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = DispatcherFixture(monkeypatch)
+    fixture = DispatcherFixture(monkeypatch)
 
     async def run() -> None:
         with pytest.raises(WireError, match="HEARTBEAT is not served here"):
-            stage.dispatcher.handle_request(Peer("h", ("a", 1)), request())
+            fixture.dispatcher.handle_request(Peer("h", ("a", 1)), request())
 
     in_virtual_time(run)
 
@@ -153,7 +153,7 @@ def test_peer_software_name_is_unknown_at_first() -> None:
 def test_idle_connection_is_closed_within_check_interval(
     monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_s: float
 ) -> None:
-    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
+    fixture = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
     at: list[float] = []
 
     class Silent(ClientStream):
@@ -163,7 +163,7 @@ def test_idle_connection_is_closed_within_check_interval(
             super().close()
 
     async def run() -> None:
-        door, acceptor = FakeListener(), Acceptor(stage.dispatcher)
+        door, acceptor = FakeListener(), Acceptor(fixture.dispatcher)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, door)
             await door.send.send(Silent())
@@ -176,10 +176,10 @@ def test_idle_connection_is_closed_within_check_interval(
 
 def test_negative_max_idle_ms_closes_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """``Selector.NO_IDLE_TIMEOUT_MS`` (4.3.1)."""
-    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
+    fixture = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
 
     async def run() -> None:
-        door, acceptor, silent = FakeListener(), Acceptor(stage.dispatcher), ClientStream()
+        door, acceptor, silent = FakeListener(), Acceptor(fixture.dispatcher), ClientStream()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, door)
             await door.send.send(silent)
@@ -193,10 +193,10 @@ def test_negative_max_idle_ms_closes_no_connection(monkeypatch: pytest.MonkeyPat
 def test_unauthenticated_connection_is_closed_without_idle_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.broker.network.tests.test_secure_connection import door as asked
 
-    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
+    fixture = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
 
     async def run() -> None:
-        door, acceptor, silent = FakeListener(), Acceptor(stage.dispatcher, asked()), ClientStream()
+        door, acceptor, silent = FakeListener(), Acceptor(fixture.dispatcher, asked()), ClientStream()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, door)
             await door.send.send(silent)
@@ -210,7 +210,7 @@ def test_unauthenticated_connection_is_closed_without_idle_limit(monkeypatch: py
 
 
 def test_served_connections_run_between_accepted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage, newcomers = DispatcherFixture(monkeypatch), [ClientStream() for _ in range(200)]
+    fixture, newcomers = DispatcherFixture(monkeypatch), [ClientStream() for _ in range(200)]
 
     class Crowd:
         async def accept(self) -> ClientStream:
@@ -219,7 +219,7 @@ def test_served_connections_run_between_accepted_ones(monkeypatch: pytest.Monkey
             return newcomers.pop()
 
     async def run() -> None:
-        acceptor = Acceptor(stage.dispatcher)
+        acceptor = Acceptor(fixture.dispatcher)
         seen = [0]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, Crowd())
@@ -250,16 +250,16 @@ def test_observer_receives_every_request_and_response(monkeypatch: pytest.Monkey
             assert sum(len(chunk) for chunk in chunks) == size_bytes
             heard.append(("answered", request.key, request.correlation_id, size_bytes))
 
-    stage = DispatcherFixture(monkeypatch)
-    stage.dispatcher.observer = Ear()
-    stage.serve(BEAT, lambda context, body: HeartbeatResponse())
-    stage.serve(ApiKey.PRODUCE, lambda context, body: None)
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.dispatcher.observer = Ear()
+    fixture.serve(BEAT, lambda context, body: HeartbeatResponse())
+    fixture.serve(ApiKey.PRODUCE, lambda context, body: None)
     line = ClientStream()
     raws = [frame(BEAT, 0, 1, HeartbeatRequest()), frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0))]
     line.send_bytes(b"".join(raws) + frame(ApiKey.METADATA, 12, 3, MetadataRequest()))
 
     async def run() -> None:
-        await stage.connection(line).serve()
+        await fixture.connection(line).serve()
 
     in_virtual_time(run)
     answered = "answered", BEAT, 1, len(line.received)
@@ -273,11 +273,11 @@ def test_observer_receives_every_request_and_response(monkeypatch: pytest.Monkey
 def test_idle_connections_are_closed_and_active_ones_are_not(
     monkeypatch: pytest.MonkeyPatch, limit_ms: str, gone_after_s: float
 ) -> None:
-    stage = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
-    stage.serve(BEAT, lambda context, body: HeartbeatResponse())
+    fixture = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": limit_ms})
+    fixture.serve(BEAT, lambda context, body: HeartbeatResponse())
 
     async def run() -> None:
-        door, acceptor = FakeListener(), Acceptor(stage.dispatcher)
+        door, acceptor = FakeListener(), Acceptor(fixture.dispatcher)
         silent, talking, deaf = ClientStream(), ClientStream(), ClientStream(reads=False)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acceptor.run, door)

@@ -25,20 +25,20 @@ def padded(number: int, size: int) -> bytes:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(BEAT, lambda context, request: HeartbeatResponse())
-    return stage
+def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(BEAT, lambda context, request: HeartbeatResponse())
+    return fixture
 
 
-def rooms(stage: DispatcherFixture, pieces: list[bytes]) -> list[tuple[int, int]]:
+def rooms(fixture: DispatcherFixture, pieces: list[bytes]) -> list[tuple[int, int]]:
     """Return the size of the receive buffer after each chunk, and the number of receives for it."""
     out: list[tuple[int, int]] = []
 
     async def run() -> None:
         line = ClientStream()
-        connection = stage.connection(line)
-        assert connection.idle_ms(stage.env.monotonic_ms()) == 0, "nothing has begun"
+        connection = fixture.connection(line)
+        assert connection.idle_ms(fixture.env.monotonic_ms()) == 0, "nothing has begun"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await trio.testing.wait_all_tasks_blocked()
@@ -56,18 +56,18 @@ def rooms(stage: DispatcherFixture, pieces: list[bytes]) -> list[tuple[int, int]
 
 def test_full_receive_buffer_doubles_up_to_one_mebibyte() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        stage = DispatcherFixture(patch)
-        stage.serve(BEAT, lambda context, request: HeartbeatResponse())
+        fixture = DispatcherFixture(patch)
+        fixture.serve(BEAT, lambda context, request: HeartbeatResponse())
         sizes = [4096, 1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 20]
-        found = rooms(stage, [padded(n, size) for n, size in enumerate(sizes)])
+        found = rooms(fixture, [padded(n, size) for n, size in enumerate(sizes)])
         assert [size for size, _ in found] == [1 << 16, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 20, 1 << 20]
 
 
 def test_receive_buffer_that_is_not_full_keeps_its_size() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        stage = DispatcherFixture(patch)
-        stage.serve(BEAT, lambda context, request: HeartbeatResponse())
-        assert [size for size, _ in rooms(stage, [padded(1, 4095), padded(2, 100), padded(3, 4095)])] == [4096] * 3
+        fixture = DispatcherFixture(patch)
+        fixture.serve(BEAT, lambda context, request: HeartbeatResponse())
+        assert [size for size, _ in rooms(fixture, [padded(1, 4095), padded(2, 100), padded(3, 4095)])] == [4096] * 3
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_receive_buffer_that_is_not_full_keeps_its_size() -> None:
     ids=["fits behind it", "a byte too long", "as long as the buffer", "its length is cut", "cut, and too long"],
 )
 def test_started_frame_gets_buffer_for_its_whole_size(
-    stage: DispatcherFixture, first: int, come: int, second: int, receives: int
+    fixture: DispatcherFixture, first: int, come: int, second: int, receives: int
 ) -> None:
     """Otherwise it arrives in more chunks than necessary."""
     whole = padded(2, second)
@@ -84,7 +84,7 @@ def test_started_frame_gets_buffer_for_its_whole_size(
     counts: list[int] = []
 
     async def run() -> None:
-        connection = stage.connection(line)
+        connection = fixture.connection(line)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             line.send_bytes(padded(1, first) + whole[:come])
@@ -142,8 +142,8 @@ def test_response_of_a_job_is_encoded_by_a_job_where_it_has_many_elements(
     is_job: bool,
 ) -> None:
     """A response that no job computed is small, as handlers guarantee."""
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(key, lambda context, body: as_job(answer) if is_job else answer, 0, 20)
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(key, lambda context, body: as_job(answer) if is_job else answer, 0, 20)
     sliced = []
     real = framing.encode_response_job
     monkeypatch.setattr(framing, "encode_response_job", lambda *told: sliced.append(1) or real(*told))
@@ -152,7 +152,7 @@ def test_response_of_a_job_is_encoded_by_a_job_where_it_has_many_elements(
     line.disconnect()
 
     async def run() -> None:
-        await stage.connection(line).serve()
+        await fixture.connection(line).serve()
 
     in_virtual_time(run)
     assert bool(sliced) == (is_large and is_job)
@@ -166,12 +166,12 @@ def test_response_of_a_job_is_encoded_by_a_job_where_it_has_many_elements(
         (ApiKey.PRODUCE, produce.ProduceRequest(None, 1, 1), produce.ProduceResponse()),
     ],
 )
-def test_clock_is_read_after_each_request(stage: DispatcherFixture, key: ApiKey, body: Any, answer: Any) -> None:
+def test_clock_is_read_after_each_request(fixture: DispatcherFixture, key: ApiKey, body: Any, answer: Any) -> None:
     def handler(context: Any, request: Any) -> Any:
-        stage.env.work(6.0)
+        fixture.env.work(6.0)
         return answer
 
-    stage.serve(key, handler)
+    fixture.serve(key, handler)
     line = ClientStream()
     line.send_bytes(b"".join(frame(key, 3 if key is ApiKey.PRODUCE else 0, n, body) for n in range(50)))
     line.disconnect()
@@ -188,7 +188,7 @@ def test_clock_is_read_after_each_request(stage: DispatcherFixture, key: ApiKey,
                     found += 1
 
             nursery.start_soon(other)
-            await stage.connection(line).serve()
+            await fixture.connection(line).serve()
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)

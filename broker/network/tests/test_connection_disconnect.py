@@ -22,10 +22,10 @@ from ottla.wire.messages.produce import ProduceRequest
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
-    return stage
+def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
+    return fixture
 
 
 # ---------------------------------------------------------------- leaving
@@ -55,15 +55,15 @@ class BlockingHandler:
 
 
 def serve_blocking(
-    stage: DispatcherFixture, line: ClientStream, raw: bytes, *, ends_on_disconnect: bool = True
+    fixture: DispatcherFixture, line: ClientStream, raw: bytes, *, ends_on_disconnect: bool = True
 ) -> BlockingHandler:
     """Serve a request that waits, and disconnect its client."""
     handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
-    stage.serve(ApiKey.JOIN_GROUP, handler.handle)
+    fixture.serve(ApiKey.JOIN_GROUP, handler.handle)
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            connection = stage.connection(line)
+            connection = fixture.connection(line)
             nursery.start_soon(connection.serve)
             line.send_bytes(raw)
             await trio.testing.wait_all_tasks_blocked()
@@ -76,27 +76,27 @@ def serve_blocking(
     return handler
 
 
-def test_wait_ends_without_response_when_its_client_disconnects(stage: DispatcherFixture) -> None:
+def test_wait_ends_without_response_when_its_client_disconnects(fixture: DispatcherFixture) -> None:
     line = ClientStream()
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
-    assert serve_blocking(stage, line, raw).outcome == "ended by disconnect"
+    assert serve_blocking(fixture, line, raw).outcome == "ended by disconnect"
     assert line.is_closed
     assert line.received == b""
 
 
-def test_requests_behind_a_wait_ended_by_disconnect_are_handled(stage: DispatcherFixture) -> None:
+def test_requests_behind_a_wait_ended_by_disconnect_are_handled(fixture: DispatcherFixture) -> None:
     line = ClientStream()
     seen: list[int] = []
-    stage.serve(ApiKey.PRODUCE, lambda context, request: seen.append(request.timeout_ms))
+    fixture.serve(ApiKey.PRODUCE, lambda context, request: seen.append(request.timeout_ms))
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest()) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0, 77))
-    serve_blocking(stage, line, raw)
+    serve_blocking(fixture, line, raw)
     assert seen == [77]
 
 
-def test_both_waits_of_a_disconnected_client_end(stage: DispatcherFixture) -> None:
+def test_both_waits_of_a_disconnected_client_end(fixture: DispatcherFixture) -> None:
     line = ClientStream()
     raw = b"".join(frame(ApiKey.JOIN_GROUP, 0, n, JoinGroupRequest()) for n in (1, 2))
-    assert serve_blocking(stage, line, raw).outcome == "ended by disconnect"
+    assert serve_blocking(fixture, line, raw).outcome == "ended by disconnect"
 
 
 class BrokenStream(ClientStream):
@@ -109,7 +109,7 @@ class BrokenStream(ClientStream):
 
 @pytest.mark.parametrize(("ends_on_disconnect", "outcome"), [(True, "ended by disconnect"), (False, "answered")])
 def test_waiting_request_ends_when_earlier_responses_cannot_be_sent(
-    stage: DispatcherFixture, outcome: str, *, ends_on_disconnect: bool
+    fixture: DispatcherFixture, outcome: str, *, ends_on_disconnect: bool
 ) -> None:
     """A started job is not dropped: its wait for the client ends, and the rest runs to its end."""
     line, told = BrokenStream(), list[str]()
@@ -122,12 +122,12 @@ def test_waiting_request_ends_when_earlier_responses_cannot_be_sent(
         finally:
             unsubscribe()
 
-    stage.serve(ApiKey.JOIN_GROUP, handle)
+    fixture.serve(ApiKey.JOIN_GROUP, handle)
     line.send_bytes(beat(1) + frame(ApiKey.JOIN_GROUP, 0, 2, JoinGroupRequest()))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.connection(line).serve)
+            nursery.start_soon(fixture.connection(line).serve)
             await trio.testing.wait_all_tasks_blocked()
             handler.go_on.set()
 
@@ -136,36 +136,36 @@ def test_waiting_request_ends_when_earlier_responses_cannot_be_sent(
     assert line.is_closed
 
 
-def test_handler_without_wait_for_its_client_is_not_cancelled(stage: DispatcherFixture) -> None:
+def test_handler_without_wait_for_its_client_is_not_cancelled(fixture: DispatcherFixture) -> None:
     line = ClientStream()
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
-    assert serve_blocking(stage, line, raw, ends_on_disconnect=False).outcome == "answered"
+    assert serve_blocking(fixture, line, raw, ends_on_disconnect=False).outcome == "answered"
 
 
-def test_wait_of_a_disconnected_client_ends_at_once(stage: DispatcherFixture) -> None:
+def test_wait_of_a_disconnected_client_ends_at_once(fixture: DispatcherFixture) -> None:
     async def run() -> None:
         peer = Peer("h", ("a", 1))
         peer.mark_disconnected()
         with pytest.raises(PeerDisconnectedError):
-            await wait_while_connected(peer, stage.env.sleep(5))
+            await wait_while_connected(peer, fixture.env.sleep(5))
         assert trio.current_time() == 0
 
     in_virtual_time(run)
 
 
-def test_wait_that_has_ended_is_not_subscribed_to_its_peer(stage: DispatcherFixture) -> None:
+def test_wait_that_has_ended_is_not_subscribed_to_its_peer(fixture: DispatcherFixture) -> None:
     async def run() -> None:
         peer, watches = Peer("h", ("a", 1)), list[Any]()
         peer.watch_disconnect = watches.append
         for _ in range(3):
-            await wait_while_connected(peer, stage.env.sleep(1))
+            await wait_while_connected(peer, fixture.env.sleep(1))
         assert not peer._callbacks
         assert watches == [peer.mark_disconnected], "the stream is watched once"
 
     in_virtual_time(run)
 
 
-def test_close_callbacks_run_on_disconnect_unless_cancelled(stage: DispatcherFixture) -> None:
+def test_close_callbacks_run_on_disconnect_unless_cancelled(fixture: DispatcherFixture) -> None:
     told: list[str] = []
 
     def handler(context: Any, request: Any) -> Any:
@@ -174,17 +174,17 @@ def test_close_callbacks_run_on_disconnect_unless_cancelled(stage: DispatcherFix
         context.peer.on_close(lambda: told.append("second"))
         return HeartbeatResponse()
 
-    stage.serve(BEAT, handler)
+    fixture.serve(BEAT, handler)
     line = ClientStream()
     line.send_bytes(beat(1))
     line.disconnect()
-    served(stage, line)
+    served(fixture, line)
     assert told == ["first", "second"]
 
 
 @pytest.mark.parametrize("error", [KeyError("k"), AssertionError("an invariant")])
 def test_disconnect_callback_exception_is_contained_except_assertion_error(
-    stage: DispatcherFixture, error: Exception, caplog: pytest.LogCaptureFixture
+    fixture: DispatcherFixture, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[str] = []
 
@@ -196,30 +196,30 @@ def test_disconnect_callback_exception_is_contained_except_assertion_error(
         context.peer.on_close(lambda: told.append("second"))
         return HeartbeatResponse()
 
-    stage.serve(BEAT, handler)
+    fixture.serve(BEAT, handler)
     line = ClientStream()
     line.send_bytes(beat(1))
     line.disconnect()
     if isinstance(error, AssertionError):
         with pytest.raises(AssertionError, match="an invariant"):
-            served(stage, line)
+            served(fixture, line)
     else:
-        served(stage, line)
+        served(fixture, line)
         assert [record.message for record in caplog.records] == [
             f"Disconnect callback failed: connection from {line.peer}"
         ]
     assert told == ["second"], "the others are called all the same"
 
 
-def test_stopping_node_cancels_parked_request_and_closes_connection(stage: DispatcherFixture) -> None:
+def test_stopping_node_cancels_parked_request_and_closes_connection(fixture: DispatcherFixture) -> None:
     parked = BlockingHandler(ends_on_disconnect=False)
-    stage.serve(ApiKey.FETCH, parked.handle)
+    fixture.serve(ApiKey.FETCH, parked.handle)
     line = ClientStream()
     line.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
 
     async def run() -> None:
         with trio.move_on_after(1):
-            await stage.connection(line).serve()
+            await fixture.connection(line).serve()
 
     in_virtual_time(run)
     assert parked.outcome == "cancelled"
@@ -229,17 +229,17 @@ def test_stopping_node_cancels_parked_request_and_closes_connection(stage: Dispa
 # ---------------------------------------------------------------- silence
 
 
-def idle(stage: DispatcherFixture, line: ClientStream, after_s: float) -> float:
+def idle(fixture: DispatcherFixture, line: ClientStream, after_s: float) -> float:
     """Return the idle time of a connection at a time after it was accepted."""
     found = -1.0
 
     async def run() -> None:
         nonlocal found
         async with trio.open_nursery() as nursery:
-            connection = stage.connection(line)
+            connection = fixture.connection(line)
             nursery.start_soon(connection.serve)
             await trio.sleep(after_s)
-            found = connection.idle_ms(stage.env.monotonic_ms())
+            found = connection.idle_ms(fixture.env.monotonic_ms())
             line.disconnect()
             line.close()
 
@@ -247,31 +247,31 @@ def idle(stage: DispatcherFixture, line: ClientStream, after_s: float) -> float:
     return found
 
 
-def test_client_without_requests_is_idle(stage: DispatcherFixture) -> None:
-    assert idle(stage, ClientStream(), 5) == pytest.approx(5000)
+def test_client_without_requests_is_idle(fixture: DispatcherFixture) -> None:
+    assert idle(fixture, ClientStream(), 5) == pytest.approx(5000)
 
 
-def test_client_with_request_in_progress_is_not_idle(stage: DispatcherFixture) -> None:
+def test_client_with_request_in_progress_is_not_idle(fixture: DispatcherFixture) -> None:
     async def slow() -> HeartbeatResponse:
         await trio.sleep(100)
         return HeartbeatResponse()
 
-    stage.serve(BEAT, lambda context, request: job_of(slow()))
+    fixture.serve(BEAT, lambda context, request: job_of(slow()))
     line = ClientStream()
     line.send_bytes(beat(1))
-    assert idle(stage, line, 5) == 0
+    assert idle(fixture, line, 5) == 0
 
 
-def test_client_that_does_not_read_its_response_is_idle(stage: DispatcherFixture) -> None:
+def test_client_that_does_not_read_its_response_is_idle(fixture: DispatcherFixture) -> None:
     line = ClientStream(reads=False)
     line.send_bytes(beat(1))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            connection = stage.connection(line)
+            connection = fixture.connection(line)
             nursery.start_soon(connection.serve)
             await trio.sleep(5)
-            now = stage.env.monotonic_ms
+            now = fixture.env.monotonic_ms
             assert connection.idle_ms(now()) == 0, "it has just begun to wait"
             await trio.sleep(5)
             assert connection.idle_ms(now()) == pytest.approx(5000)

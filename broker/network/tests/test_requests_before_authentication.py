@@ -97,7 +97,7 @@ class RecordingDispatcher(DispatcherFixture):
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("state", STATES)
 def test_no_api_is_processed_before_authentication(monkeypatch: pytest.MonkeyPatch, state: str, protocol: str) -> None:
-    stage, way = RecordingDispatcher(monkeypatch), STATES[state]
+    fixture, way = RecordingDispatcher(monkeypatch), STATES[state]
     asked = replace(door(protocol, **ENABLED), scram_keys=keys)
     lines = [
         (key, CertificateStream("CN=admin") if protocol == "SASL_SSL" else ClientStream()) for key in keys_of(state)
@@ -122,16 +122,16 @@ def test_no_api_is_processed_before_authentication(monkeypatch: pytest.MonkeyPat
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             for key, line in lines:
-                nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
+                nursery.start_soon(SecureConnection(fixture.dispatcher, line, asked).serve)
                 nursery.start_soon(probe, key, line)
 
     in_virtual_time(run)
-    assert stage.done == []
+    assert fixture.done == []
     assert left == [], "they were not hung up on"
 
 
 def test_client_without_tls_at_tls_listener_gets_no_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage, lines = RecordingDispatcher(monkeypatch), list[ClientStream]()
+    fixture, lines = RecordingDispatcher(monkeypatch), list[ClientStream]()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
@@ -139,27 +139,27 @@ def test_client_without_tls_at_tls_listener_gets_no_response(monkeypatch: pytest
                 for key in ApiKey:
                     lines.append(CertificateStream(None, OSError("no TLS")))
                     lines[-1].send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
-                    nursery.start_soon(SecureConnection(stage.dispatcher, lines[-1], door(protocol)).serve)
+                    nursery.start_soon(SecureConnection(fixture.dispatcher, lines[-1], door(protocol)).serve)
 
     in_virtual_time(run)
-    assert stage.done == []
+    assert fixture.done == []
     assert [line.received for line in lines] == [b""] * len(lines)
     assert all(line.is_closed for line in lines)
 
 
 def test_same_requests_are_served_after_authentication(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shows that the probes above are served after authentication, and counts them."""
-    stage = RecordingDispatcher(monkeypatch)
+    fixture = RecordingDispatcher(monkeypatch)
 
     async def run() -> None:
         for key in ApiKey:
             line = ClientStream()
             line.send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
             line.disconnect()
-            await SecureConnection(stage.dispatcher, line, door()).serve()
+            await SecureConnection(fixture.dispatcher, line, door()).serve()
 
     in_virtual_time(run)
-    assert set(stage.done) == set(ApiKey)
+    assert set(fixture.done) == set(ApiKey)
     assert sum(len(keys_of(state)) for state in STATES) * 2 >= 1_400
 
 
@@ -180,14 +180,14 @@ def test_invalid_utf8_plain_token_is_decoded_up_to_a_limit(password: bytes | str
 
 @pytest.mark.parametrize("name_bytes", [LARGE_BYTES, 32_767])
 def test_large_api_versions_before_authentication_is_answered(monkeypatch: pytest.MonkeyPatch, name_bytes: int) -> None:
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(0, throttle_time_ms=7))
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(0, throttle_time_ms=7))
     line = ClientStream()
 
     async def run() -> None:
         line.send_bytes(frame(ApiKey.API_VERSIONS, 3, 1, ApiVersionsRequest("a" * name_bytes, "1")))
         line.disconnect()
-        await SecureConnection(stage.dispatcher, line, door()).serve()
+        await SecureConnection(fixture.dispatcher, line, door()).serve()
 
     in_virtual_time(run)
     ((_, answer),) = line.responses(ApiKey.API_VERSIONS, 3)

@@ -30,10 +30,10 @@ HANDSHAKE, TOKEN = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
-    return stage
+def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
+    return fixture
 
 
 def door(protocol: str = "SASL_PLAINTEXT", **more: str) -> ListenerSecurity:
@@ -65,14 +65,14 @@ def codes(line: ClientStream, *kinds: tuple[ApiKey, int]) -> list[int]:
     return out
 
 
-def test_authenticated_client_is_served_with_its_principal(stage: DispatcherFixture) -> None:
+def test_authenticated_client_is_served_with_its_principal(fixture: DispatcherFixture) -> None:
     line, seen = ClientStream(), []
-    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse(error_code=7))
+    fixture.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse(error_code=7))
 
     async def run() -> None:
         line.send_bytes(login() + beat(3))
         line.disconnect()
-        await SecureConnection(stage.dispatcher, line, door()).serve()
+        await SecureConnection(fixture.dispatcher, line, door()).serve()
 
     in_virtual_time(run)
     assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0)) == [0, 0, 7]
@@ -80,13 +80,13 @@ def test_authenticated_client_is_served_with_its_principal(stage: DispatcherFixt
 
 
 @pytest.mark.behaviour("S-312")
-def test_sasl_tokens_after_handshake_v0_are_raw(stage: DispatcherFixture) -> None:
+def test_sasl_tokens_after_handshake_v0_are_raw(fixture: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
         line.send_bytes(login(version=0) + beat(3))
         line.disconnect()
-        await SecureConnection(stage.dispatcher, line, door()).serve()
+        await SecureConnection(fixture.dispatcher, line, door()).serve()
 
     in_virtual_time(run)
     assert line.received.count(struct.pack(">i", 0)) >= 1, "an empty token is answered by an empty token"
@@ -94,12 +94,12 @@ def test_sasl_tokens_after_handshake_v0_are_raw(stage: DispatcherFixture) -> Non
 
 
 @pytest.mark.behaviour("S-313")
-def test_authentication_failure_is_delayed_and_later_frames_are_not_read(stage: DispatcherFixture) -> None:
+def test_authentication_failure_is_delayed_and_later_frames_are_not_read(fixture: DispatcherFixture) -> None:
     line, times = ClientStream(), []
 
     async def run() -> None:
         line.send_bytes(login("wrong") + login() + beat(3))
-        await SecureConnection(stage.dispatcher, line, door()).serve()
+        await SecureConnection(fixture.dispatcher, line, door()).serve()
         times.append(trio.current_time())
 
     in_virtual_time(run)
@@ -109,14 +109,14 @@ def test_authentication_failure_is_delayed_and_later_frames_are_not_read(stage: 
 
 
 @pytest.mark.behaviour("S-313")
-def test_failed_authentication_delay_is_configurable(stage: DispatcherFixture) -> None:
+def test_failed_authentication_delay_is_configurable(fixture: DispatcherFixture) -> None:
     times = []
 
     async def run() -> None:
         line = ClientStream()
         line.send_bytes(login("wrong"))
         asked = door(connection_failed_authentication_delay_ms="3000")
-        await SecureConnection(stage.dispatcher, line, asked).serve()
+        await SecureConnection(fixture.dispatcher, line, asked).serve()
         times.append(trio.current_time())
 
     in_virtual_time(run)
@@ -124,12 +124,12 @@ def test_failed_authentication_delay_is_configurable(stage: DispatcherFixture) -
 
 
 @pytest.mark.behaviour("S-312")
-def test_request_before_authentication_closes_without_response(stage: DispatcherFixture) -> None:
+def test_request_before_authentication_closes_without_response(fixture: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
         line.send_bytes(beat(1))
-        await SecureConnection(stage.dispatcher, line, door()).serve()
+        await SecureConnection(fixture.dispatcher, line, door()).serve()
 
     in_virtual_time(run)
     assert line.received == b""
@@ -138,70 +138,72 @@ def test_request_before_authentication_closes_without_response(stage: Dispatcher
 
 @pytest.mark.behaviour("S-315")
 @pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
-def test_frame_before_authentication_is_limited_to_512_kib(stage: DispatcherFixture, size: int, is_read: bool) -> None:
+def test_frame_before_authentication_is_limited_to_512_kib(
+    fixture: DispatcherFixture, size: int, is_read: bool
+) -> None:
     """CVE-2022-34917: a size announced before authentication allocates no memory."""
     line = ClientStream()
 
     async def run() -> None:
         line.send_bytes(struct.pack(">i", size) + b"\0" * 8)
         line.disconnect()
-        connection = SecureConnection(stage.dispatcher, line, door())
+        connection = SecureConnection(fixture.dispatcher, line, door())
         await connection.serve()
 
     in_virtual_time(run)
     assert line.receives == (2 if is_read else 1)
 
 
-def test_frame_after_authentication_has_normal_limit(stage: DispatcherFixture) -> None:
+def test_frame_after_authentication_has_normal_limit(fixture: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
         line.send_bytes(login())
         line.send_bytes(struct.pack(">i", 600_000) + beat(3)[4:])
         line.disconnect()
-        await SecureConnection(stage.dispatcher, line, door()).serve()
+        await SecureConnection(fixture.dispatcher, line, door()).serve()
 
     in_virtual_time(run)
     assert line.receives == 2, "the rest of it is waited for"
 
 
-def test_unauthenticated_connection_is_idle_after_authentication_timeout(stage: DispatcherFixture) -> None:
+def test_unauthenticated_connection_is_idle_after_authentication_timeout(fixture: DispatcherFixture) -> None:
     async def run() -> None:
         line = ClientStream()
-        connection = SecureConnection(stage.dispatcher, line, door())
+        connection = SecureConnection(fixture.dispatcher, line, door())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await trio.sleep(AUTHENTICATION_TIMEOUT_MS / 1000 - 1)
             line.send_bytes(b"\0")  # a byte now and then changes no deadline
             await trio.sleep(2)
-            assert connection.idle_ms(stage.env.monotonic_ms()) == float("inf")
+            assert connection.idle_ms(fixture.env.monotonic_ms()) == float("inf")
             line.disconnect()
 
     in_virtual_time(run)
 
 
-def test_authenticated_connection_is_idle_as_any_other(stage: DispatcherFixture) -> None:
+def test_authenticated_connection_is_idle_as_any_other(fixture: DispatcherFixture) -> None:
     async def run() -> None:
         line = ClientStream()
-        connection = SecureConnection(stage.dispatcher, line, door())
+        connection = SecureConnection(fixture.dispatcher, line, door())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             line.send_bytes(login())
             await trio.sleep(AUTHENTICATION_TIMEOUT_MS / 1000 + 5)
-            assert connection.idle_ms(stage.env.monotonic_ms()) == pytest.approx(AUTHENTICATION_TIMEOUT_MS + 5000)
+            assert connection.idle_ms(fixture.env.monotonic_ms()) == pytest.approx(AUTHENTICATION_TIMEOUT_MS + 5000)
             line.disconnect()
 
     in_virtual_time(run)
 
 
 @pytest.mark.behaviour("S-317")
-def test_expired_session_is_closed_at_its_next_request(stage: DispatcherFixture) -> None:
+def test_expired_session_is_closed_at_its_next_request(fixture: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
         asked = door(connections_max_reauth_ms="5000")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
+            nursery.start_soon(SecureConnection(fixture.dispatcher, line, asked).serve)
             line.send_bytes(login() + beat(3))
             await trio.sleep(4.9)
             line.send_bytes(beat(4))
@@ -218,14 +220,14 @@ def test_expired_session_is_closed_at_its_next_request(stage: DispatcherFixture)
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize(("size", "is_read"), [(524_288, True), (524_289, False)])
 def test_frame_of_reauthentication_is_limited_to_512_kib(
-    stage: DispatcherFixture, version: int, size: int, *, is_read: bool
+    fixture: DispatcherFixture, version: int, size: int, *, is_read: bool
 ) -> None:
     """A client known by then could still send a password of 100 MB."""
     line = ClientStream()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(stage.dispatcher, line, door(**SHORT)).serve)
+            nursery.start_soon(SecureConnection(fixture.dispatcher, line, door(**SHORT)).serve)
             line.send_bytes(login(version=version))
             await trio.sleep(4)
             line.send_bytes(frame(HANDSHAKE, version, 1, SaslHandshakeRequest("PLAIN")))
@@ -237,12 +239,12 @@ def test_frame_of_reauthentication_is_limited_to_512_kib(
     in_virtual_time(run)
 
 
-def test_frame_after_reauthentication_has_normal_limit(stage: DispatcherFixture) -> None:
+def test_frame_after_reauthentication_has_normal_limit(fixture: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(stage.dispatcher, line, door(**SHORT)).serve)
+            nursery.start_soon(SecureConnection(fixture.dispatcher, line, door(**SHORT)).serve)
             for _ in range(3):
                 line.send_bytes(login())
                 await trio.sleep(4)
@@ -278,16 +280,16 @@ class CertificateStream(ClientStream):
     ],
 )
 def test_certificate_subject_is_mapped_to_principal(
-    stage: DispatcherFixture, subject: str | None, rules: str, principal: str | None
+    fixture: DispatcherFixture, subject: str | None, rules: str, principal: str | None
 ) -> None:
     line, seen = CertificateStream(subject), []
-    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
+    fixture.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
 
     async def run() -> None:
         line.send_bytes(beat(1))
         line.disconnect()
         asked = door("SSL", ssl_principal_mapping_rules=rules)
-        await SecureConnection(stage.dispatcher, line, asked).serve()
+        await SecureConnection(fixture.dispatcher, line, asked).serve()
 
     in_virtual_time(run)
     assert seen == ([] if principal is None else [principal])
@@ -295,25 +297,25 @@ def test_certificate_subject_is_mapped_to_principal(
 
 
 @pytest.mark.behaviour("S-309")
-def test_sasl_principal_overrides_certificate_subject(stage: DispatcherFixture) -> None:
+def test_sasl_principal_overrides_certificate_subject(fixture: DispatcherFixture) -> None:
     line, seen = CertificateStream("CN=somebody"), []
-    stage.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
+    fixture.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
 
     async def run() -> None:
         line.send_bytes(login() + beat(3))
         line.disconnect()
-        await SecureConnection(stage.dispatcher, line, door("SASL_SSL")).serve()
+        await SecureConnection(fixture.dispatcher, line, door("SASL_SSL")).serve()
 
     in_virtual_time(run)
     assert seen == ["User:alice"]
 
 
-def test_client_without_tls_is_closed_without_response(stage: DispatcherFixture) -> None:
+def test_client_without_tls_is_closed_without_response(fixture: DispatcherFixture) -> None:
     line = CertificateStream(None, OSError("no TLS"))
 
     async def run() -> None:
         line.send_bytes(beat(1))
-        await SecureConnection(stage.dispatcher, line, door("SSL")).serve()
+        await SecureConnection(fixture.dispatcher, line, door("SSL")).serve()
 
     in_virtual_time(run)
     assert line.is_closed
@@ -321,12 +323,12 @@ def test_client_without_tls_is_closed_without_response(stage: DispatcherFixture)
 
 
 def test_handshake_exception_closes_only_its_connection_and_is_logged(
-    stage: DispatcherFixture, caplog: pytest.LogCaptureFixture
+    fixture: DispatcherFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = CertificateStream(None, UnicodeDecodeError("utf-8", b"\xfc", 0, 1, "invalid start byte"))
 
     async def run() -> None:
-        await SecureConnection(stage.dispatcher, line, door("SSL")).serve()
+        await SecureConnection(fixture.dispatcher, line, door("SSL")).serve()
 
     in_virtual_time(run)
     assert line.is_closed
@@ -334,18 +336,18 @@ def test_handshake_exception_closes_only_its_connection_and_is_logged(
     assert "invalid start byte" in caplog.text
 
 
-def test_handshake_assertion_error_is_raised(stage: DispatcherFixture) -> None:
+def test_handshake_assertion_error_is_raised(fixture: DispatcherFixture) -> None:
     line = CertificateStream(None, AssertionError())
 
     async def run() -> None:
         with pytest.raises(AssertionError):
-            await SecureConnection(stage.dispatcher, line, door("SSL")).serve()
+            await SecureConnection(fixture.dispatcher, line, door("SSL")).serve()
 
     in_virtual_time(run)
     assert line.is_closed
 
 
-def test_memory_of_unauthenticated_connections_is_limited_together(stage: DispatcherFixture) -> None:
+def test_memory_of_unauthenticated_connections_is_limited_together(fixture: DispatcherFixture) -> None:
     """CVE-2022-34917.
 
     A thousand clients, each with most of a frame of half a mebibyte; one that authenticates succeeds all the same.
@@ -356,17 +358,17 @@ def test_memory_of_unauthenticated_connections_is_limited_together(stage: Dispat
         async with trio.open_nursery() as nursery:
             for line in lines:
                 line.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
-                nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
+                nursery.start_soon(SecureConnection(fixture.dispatcher, line, asked).serve)
             await trio.sleep(1)
             assert sum(not line.is_closed for line in lines) in range(16, 65)
             late.send_bytes(login() + beat(3))
             late.disconnect()
-            await SecureConnection(stage.dispatcher, late, asked).serve()
+            await SecureConnection(fixture.dispatcher, late, asked).serve()
             for line in lines:
                 line.disconnect()
         gone.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
         gone.disconnect()
-        await SecureConnection(stage.dispatcher, gone, asked).serve()
+        await SecureConnection(fixture.dispatcher, gone, asked).serve()
         assert gone.receives > 5, "what others held is free again"
 
     in_virtual_time(run)
@@ -375,7 +377,7 @@ def test_memory_of_unauthenticated_connections_is_limited_together(stage: Dispat
 
 
 def test_small_login_frames_do_not_count_towards_the_limit(
-    stage: DispatcherFixture,
+    fixture: DispatcherFixture,
 ) -> None:
     """Many clients with large tokens may reconnect at once."""
     asked, line = door(), ClientStream()
@@ -385,7 +387,7 @@ def test_small_login_frames_do_not_count_towards_the_limit(
     async def run() -> None:
         line.send_bytes(frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")))
         line.send_bytes(frame(TOKEN, 2, 2, SaslAuthenticateRequest(token)))
-        await SecureConnection(stage.dispatcher, line, asked).serve()
+        await SecureConnection(fixture.dispatcher, line, asked).serve()
 
     in_virtual_time(run)
     assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]

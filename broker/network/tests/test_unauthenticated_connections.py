@@ -13,18 +13,18 @@ from ottla.wire.messages.heartbeat import HeartbeatResponse
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
     return DispatcherFixture(monkeypatch)
 
 
-def test_idle_ms_during_tls_handshake_counts_from_accept(stage: DispatcherFixture) -> None:
+def test_idle_ms_during_tls_handshake_counts_from_accept(fixture: DispatcherFixture) -> None:
     class NeverShakes(ClientStream):
         async def handshake(self) -> str | None:
             await trio.sleep_forever()
 
     async def run() -> None:
-        connection = SecureConnection(stage.dispatcher, NeverShakes(), door("SSL"))
-        now_ms = stage.dispatcher.services.env.monotonic_ms
+        connection = SecureConnection(fixture.dispatcher, NeverShakes(), door("SSL"))
+        now_ms = fixture.dispatcher.services.env.monotonic_ms
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await trio.sleep(5)
@@ -35,17 +35,17 @@ def test_idle_ms_during_tls_handshake_counts_from_accept(stage: DispatcherFixtur
     in_virtual_time(run)
 
 
-def test_is_authenticated_is_true_only_after_authentication(stage: DispatcherFixture) -> None:
+def test_is_authenticated_is_true_only_after_authentication(fixture: DispatcherFixture) -> None:
     line, seen = ClientStream(), []
 
     async def run() -> None:
-        connection = SecureConnection(stage.dispatcher, line, door())
+        connection = SecureConnection(fixture.dispatcher, line, door())
 
         def answer(*_: object) -> HeartbeatResponse:
             seen.append(connection.is_authenticated)
             return HeartbeatResponse(error_code=7)
 
-        stage.serve(BEAT, answer)
+        fixture.serve(BEAT, answer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             line.send_bytes(login()[:30])

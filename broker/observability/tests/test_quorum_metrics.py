@@ -30,7 +30,7 @@ ME = ReplicaKey(2, bytes([2]) * 16)
 OTHER = ReplicaKey(1, bytes([1]) * 16)
 
 
-def seen(
+def controller_in(
     state: EpochState, *voters: ReplicaKey, voted: ReplicaKey | None = None, at: int = 3, committed: int = 10
 ) -> Any:
     raft = SimpleNamespace(
@@ -46,14 +46,14 @@ def seen(
     return SimpleNamespace(raft=raft)
 
 
-def told(controller: Any) -> dict[str, float]:
+def quorum_samples(controller: Any) -> dict[str, float]:
     page = MetricsBuilder()
     quorum_metrics.add_quorum_metrics(page, controller)
     found = samples(b"".join(run_to_end(page.finish())))
     return {name.removeprefix("kafka_server_raft_metrics_"): value for name, value in found.items()}
 
 
-def cluster(controller: Any) -> dict[str, float]:
+def cluster_samples(controller: Any) -> dict[str, float]:
     page = MetricsBuilder()
     found = collect(quorum_metrics.add_cluster_metrics(page, controller), page)
     return {name.removeprefix("kafka_controller_kafkacontroller_"): value for name, value in found.items()}
@@ -73,8 +73,8 @@ def cluster(controller: Any) -> dict[str, float]:
     ],
 )
 def test_raft_state_has_its_metric_label(state: EpochState, votes: bool, name: str) -> None:
-    controller = seen(state, *((ME, OTHER) if votes else (OTHER,)))
-    found = told(controller)
+    controller = controller_in(state, *((ME, OTHER) if votes else (OTHER,)))
+    found = quorum_samples(controller)
     assert [x for x, value in found.items() if x.startswith("current_state") and value] == [
         f"current_state{{state={name}}}"
     ]
@@ -82,22 +82,25 @@ def test_raft_state_has_its_metric_label(state: EpochState, votes: bool, name: s
 
 
 def test_current_vote_is_voted_node_or_minus_one() -> None:
-    assert told(seen(RaftFollowerState(1, 0)))["current_vote"] == -1
-    assert told(seen(RaftFollowerState(1, 0), voted=OTHER))["current_vote"] == 1
-    assert told(seen(RaftLeaderState(0, 0)))["current_vote"] == 2, "itself"
-    assert told(seen(CandidateState(0)))["current_vote"] == 2
+    assert quorum_samples(controller_in(RaftFollowerState(1, 0)))["current_vote"] == -1
+    assert quorum_samples(controller_in(RaftFollowerState(1, 0), voted=OTHER))["current_vote"] == 1
+    assert quorum_samples(controller_in(RaftLeaderState(0, 0)))["current_vote"] == 2, "itself"
+    assert quorum_samples(controller_in(CandidateState(0)))["current_vote"] == 2
 
 
 def test_leader_reports_voters_observers_and_log_end() -> None:
     ends = {ME: ReplicaProgress(), OTHER: ReplicaProgress(), ReplicaKey(3, ME.directory_id): ReplicaProgress()}
-    found = told(seen(RaftLeaderState(0, 0, replicas=ends)))
+    found = quorum_samples(controller_in(RaftLeaderState(0, 0, replicas=ends)))
     assert (found["number_of_voters"], found["number_of_observers"]) == (2, 1)
     assert (found["log_end_offset"], found["log_end_epoch"], found["current_epoch"]) == (12, 4, 5)
 
 
 @pytest.mark.parametrize(("at", "committed", "open_"), [(3, 10, 0), (10, 10, 1), (9, 10, 0), (0, -1, 1), (-1, -1, 0)])
 def test_uncommitted_voter_change_is_reported_until_committed(at: int, committed: int, open_: int) -> None:
-    assert told(seen(RaftLeaderState(0, 0), at=at, committed=committed))["uncommitted_voter_change"] == open_
+    assert (
+        quorum_samples(controller_in(RaftLeaderState(0, 0), at=at, committed=committed))["uncommitted_voter_change"]
+        == open_
+    )
 
 
 def test_active_controller_reports_broker_and_partition_counts() -> None:
@@ -107,7 +110,7 @@ def test_active_controller_reports_broker_and_partition_counts() -> None:
     create(made, "u", -1, -1, assignments=[create_topics.CreatableReplicaAssignment(0, [2, 3])])
     send_heartbeat(made, 2, want_fence=True)
     controller: Any = SimpleNamespace(image=made.image, is_active=True)
-    assert cluster(controller) == {
+    assert cluster_samples(controller) == {
         "activecontrollercount": 1,
         "activebrokercount": 2,
         "fencedbrokercount": 1,
@@ -119,7 +122,7 @@ def test_active_controller_reports_broker_and_partition_counts() -> None:
         "lastcommittedrecordoffset": made.image.offset,
     }
     controller.is_active = False
-    assert cluster(controller)["activecontrollercount"] == 0
+    assert cluster_samples(controller)["activecontrollercount"] == 0
 
 
 def test_cluster_metrics_over_many_partitions_run_in_steps() -> None:

@@ -20,116 +20,116 @@ from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 
 
-def held(stage: QuotaFixture, who: QuotaUser, client: str, size: int) -> bool:
+def held(fixture: QuotaFixture, who: QuotaUser, client: str, size: int) -> bool:
     """Return True when the cached binding covers these produced bytes, as the handler checks it."""
     binding = who.quota_bindings.produce
-    return bool(binding.client_id == client and binding.try_record(size, stage.wall_ms))
+    return bool(binding.client_id == client and binding.try_record(size, fixture.wall_ms))
 
 
 def test_cached_binding_counts_usage_of_all_clients_below_the_limit() -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(100, client_id="c")
-    assert not held(stage, who, "c", 1), "nobody has looked yet"
-    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 400, stage.wall_ms) == 0
-    assert held(stage, who, "c", 500)
-    assert stage.produce(100) == 0  # now exactly at the limit
-    assert not held(stage, who, "c", 1)
-    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 500, stage.wall_ms) == 5000
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(100, client_id="c")
+    assert not held(fixture, who, "c", 1), "nobody has looked yet"
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 400, fixture.wall_ms) == 0
+    assert held(fixture, who, "c", 500)
+    assert fixture.produce(100) == 0  # now exactly at the limit
+    assert not held(fixture, who, "c", 1)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 500, fixture.wall_ms) == 5000
 
 
 @pytest.mark.parametrize("passes_ms", [-1, 1_000])
 def test_cached_binding_is_valid_only_within_its_second(passes_ms: float) -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(100, client_id="c")
-    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
-    assert held(stage, who, "c", 1)
-    stage.clock.ms += passes_ms
-    assert not held(stage, who, "c", 1)
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(100, client_id="c")
+    fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, fixture.wall_ms)
+    assert held(fixture, who, "c", 1)
+    fixture.clock.ms += passes_ms
+    assert not held(fixture, who, "c", 1)
 
 
 @pytest.mark.parametrize(
     ("rate", "entity"), [(50, {"client_id": "c"}), (None, {"client_id": "c"}), (50, {"user": "u"}), (50, {"user": "x"})]
 )
 def test_cached_binding_is_invalidated_by_quota_changes(rate: float | None, entity: dict[str, str | None]) -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(100, client_id="c")
-    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(100, client_id="c")
+    fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, fixture.wall_ms)
     before = who.quota_bindings.produce
-    stage.set(rate, **entity)
+    fixture.set(rate, **entity)
     assert before.client_id is None
-    assert not before.try_record(1, stage.wall_ms)
+    assert not before.try_record(1, fixture.wall_ms)
 
 
 def test_cached_unlimited_binding_is_valid_until_a_quota_is_set() -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(100, client_id="other")
-    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 10**9, stage.wall_ms) == 0
-    stage.clock.ms += 10**7
-    assert held(stage, who, "c", 10**12)
-    stage.set(100, client_id=None)
-    assert not held(stage, who, "c", 1)
-    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 2000, stage.wall_ms) == 10_000, (
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(100, client_id="other")
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 10**9, fixture.wall_ms) == 0
+    fixture.clock.ms += 10**7
+    assert held(fixture, who, "c", 10**12)
+    fixture.set(100, client_id=None)
+    assert not held(fixture, who, "c", 1)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 2000, fixture.wall_ms) == 10_000, (
         "what was brought before did not count"
     )
 
 
 def test_cached_binding_is_specific_to_client_id() -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(100, client_id="c")
-    stage.set(200, client_id="d")
-    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1000, stage.wall_ms) == 0
-    assert not held(stage, who, "d", 1)
-    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "d", 1500, stage.wall_ms) == 0
-    assert held(stage, who, "d", 500)
-    assert not held(stage, who, "c", 0)
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(100, client_id="c")
+    fixture.set(200, client_id="d")
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1000, fixture.wall_ms) == 0
+    assert not held(fixture, who, "d", 1)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "d", 1500, fixture.wall_ms) == 0
+    assert held(fixture, who, "d", 500)
+    assert not held(fixture, who, "c", 0)
 
 
 def test_evicted_binding_is_not_used_with_an_old_limit() -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(100, client_id=None)
-    stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, stage.wall_ms)
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(100, client_id=None)
+    fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 1, fixture.wall_ms)
     for number in range(10_001):
-        stage.quotas.produce.binding("User:u", f"c{number}")
-    assert not held(stage, who, "c", 1)
-    stage.set(10, client_id=None)
-    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 200, stage.wall_ms) == 10_100
+        fixture.quotas.produce.binding("User:u", f"c{number}")
+    assert not held(fixture, who, "c", 1)
+    fixture.set(10, client_id=None)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, "c", 200, fixture.wall_ms) == 10_100
 
 
 def test_overlong_client_id_has_no_cached_binding() -> None:
-    stage, who, name = QuotaFixture(), QuotaUser(), "x" * 300
-    stage.set(100, client_id=name)
-    assert stage.quotas.produce.maybe_record_and_get_throttle_ms(who, name, 10, stage.wall_ms) == 0
+    fixture, who, name = QuotaFixture(), QuotaUser(), "x" * 300
+    fixture.set(100, client_id=name)
+    assert fixture.quotas.produce.maybe_record_and_get_throttle_ms(who, name, 10, fixture.wall_ms) == 0
     assert who.quota_bindings.produce is UNKNOWN_QUOTA
 
 
 def test_fetch_binding_is_cached_unless_request_time_is_limited() -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(100, key="consumer_byte_rate", client_id="c")
-    assert stage.fetch(who, "c", 10) == 0
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(100, key="consumer_byte_rate", client_id="c")
+    assert fixture.fetch(who, "c", 10) == 0
     assert (who.quota_bindings.fetch.client_id, who.quota_bindings.fetch.max_in_window) == ("c", 1000)
     before = who.quota_bindings.fetch
-    stage.set(10, key="request_percentage", client_id="c")
-    assert not before.try_record(1, stage.wall_ms)
-    assert stage.fetch(who, "c", 10) == 0
+    fixture.set(10, key="request_percentage", client_id="c")
+    assert not before.try_record(1, fixture.wall_ms)
+    assert fixture.fetch(who, "c", 10) == 0
     assert who.quota_bindings.fetch is before, "nothing new is held"
-    stage.set(None, key="request_percentage", client_id="c")
-    assert stage.fetch(who, "c", 10) == 0
+    fixture.set(None, key="request_percentage", client_id="c")
+    assert fixture.fetch(who, "c", 10) == 0
     assert who.quota_bindings.fetch.client_id == "c"
 
 
 @pytest.mark.parametrize("every_ms", [1, 50])
 @pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate"])
 def test_cached_binding_keeps_average_rate_at_the_quota(key: str, every_ms: int) -> None:
-    stage, who, had_bytes = QuotaFixture(), QuotaUser(), 0
-    stage.set(50_000, key=key, client_id="c")
-    rates, name = (stage.quotas.fetch, "fetch") if key.startswith("consumer") else (stage.quotas.produce, "produce")
-    until_ms = stage.clock.ms + 120_000
-    while stage.clock.ms < until_ms:
-        is_covered = getattr(who.quota_bindings, name).try_record(5_000, stage.wall_ms)
-        wait_ms = 0 if is_covered else rates.maybe_record_and_get_throttle_ms(who, "c", 5_000, stage.wall_ms)
+    fixture, who, had_bytes = QuotaFixture(), QuotaUser(), 0
+    fixture.set(50_000, key=key, client_id="c")
+    rates, name = (fixture.quotas.fetch, "fetch") if key.startswith("consumer") else (fixture.quotas.produce, "produce")
+    until_ms = fixture.clock.ms + 120_000
+    while fixture.clock.ms < until_ms:
+        is_covered = getattr(who.quota_bindings, name).try_record(5_000, fixture.wall_ms)
+        wait_ms = 0 if is_covered else rates.maybe_record_and_get_throttle_ms(who, "c", 5_000, fixture.wall_ms)
         if key.startswith("producer") or not wait_ms:
             had_bytes += 5_000
-        stage.clock.ms += max(wait_ms, every_ms)
+        fixture.clock.ms += max(wait_ms, every_ms)
     assert had_bytes == pytest.approx(50_000 * 120, rel=0.05)
 
 

@@ -150,49 +150,49 @@ def test_rate_fast_path_equals_sum_of_samples(seed: int) -> None:
 
 
 def test_throttle_time_lasts_until_rate_is_at_the_limit() -> None:
-    stage = QuotaFixture()
-    stage.set(100, client_id="c")
-    assert stage.produce(1000) == 0  # exactly at it
-    assert stage.produce(500) == 5000  # 150 a second over 10 s: half of it too much
-    stage.clock.ms += 5000
-    assert stage.produce(0) == 5000  # less than ten seconds count as ten, as in Kafka
-    stage.clock.ms += 6000
-    assert stage.produce(0) == 0
+    fixture = QuotaFixture()
+    fixture.set(100, client_id="c")
+    assert fixture.produce(1000) == 0  # exactly at it
+    assert fixture.produce(500) == 5000  # 150 a second over 10 s: half of it too much
+    fixture.clock.ms += 5000
+    assert fixture.produce(0) == 5000  # less than ten seconds count as ten, as in Kafka
+    fixture.clock.ms += 6000
+    assert fixture.produce(0) == 0
 
 
 @pytest.mark.parametrize("set_by_ms", [0, -3_600_000, 3_600_000])
 def test_throttle_time_does_not_depend_on_wall_clock(set_by_ms: float) -> None:
-    stage = QuotaFixture()
-    stage.set(100, client_id="c")
+    fixture = QuotaFixture()
+    fixture.set(100, client_id="c")
     for _ in range(5):
-        assert stage.produce(100) == 0
-        stage.clock.ms += 100
-    stage.ahead_ms += set_by_ms
+        assert fixture.produce(100) == 0
+        fixture.clock.ms += 100
+    fixture.ahead_ms += set_by_ms
     for _ in range(5):
-        assert stage.produce(100) == 0
-        stage.clock.ms += 100
-    assert stage.produce(500) == 5_000  # 1,500 in a window that counts as ten seconds
+        assert fixture.produce(100) == 0
+        fixture.clock.ms += 100
+    assert fixture.produce(500) == 5_000  # 1,500 in a window that counts as ten seconds
 
 
 def test_usage_of_clients_sharing_a_counter_is_added() -> None:
-    stage = QuotaFixture()
-    stage.set(100, user="u")
+    fixture = QuotaFixture()
+    fixture.set(100, user="u")
     for client in ("a", "b", "a", "b"):
-        assert stage.produce(200, client) == 0
-    assert stage.produce(400, "a") == 2000
-    stage.set(50, user="u")
-    assert stage.produce(0, "b") == 14_000
+        assert fixture.produce(200, client) == 0
+    assert fixture.produce(400, "a") == 2000
+    fixture.set(50, user="u")
+    assert fixture.produce(0, "b") == 14_000
 
 
 @pytest.mark.parametrize("rate", [1.0, 5e-324])
 def test_throttle_time_is_at_most_maximum_int32(rate: float) -> None:
     """Kafka's number overflows; here the response could not be encoded at all."""
-    stage = QuotaFixture()
-    stage.set(rate, user="u")
-    assert stage.produce(100_000_000) == 2**31 - 1
-    stage.set(rate, key="controller_mutation_rate", user="u")
+    fixture = QuotaFixture()
+    fixture.set(rate, user="u")
+    assert fixture.produce(100_000_000) == 2**31 - 1
+    fixture.set(rate, key="controller_mutation_rate", user="u")
     answer = CreateTopicsResponse()
-    changes = stage.quotas.new_mutation_quota(QuotaUser(), "c", MutationQuota(strict_since=6), 5)
+    changes = fixture.quotas.new_mutation_quota(QuotaUser(), "c", MutationQuota(strict_since=6), 5)
     assert changes is not None
     changes.record(10_000_000)
     changes.set_throttle_time(answer)
@@ -200,111 +200,111 @@ def test_throttle_time_is_at_most_maximum_int32(rate: float) -> None:
 
 
 def test_usage_is_counted_only_with_a_quota_of_that_type() -> None:
-    stage = QuotaFixture()
-    assert not stage.quotas.is_enabled
-    stage.set(100, key="consumer_byte_rate", client_id="c")
-    assert stage.quotas.is_enabled
-    assert stage.produce(10**9) == 0
-    stage.set(100, client_id="c")
-    assert stage.produce(1000) == 0
-    stage.set(None, client_id="c")
-    assert stage.produce(10**9) == 0
-    stage.set(None, key="consumer_byte_rate", client_id="c")
-    assert not stage.quotas.is_enabled
+    fixture = QuotaFixture()
+    assert not fixture.quotas.is_enabled
+    fixture.set(100, key="consumer_byte_rate", client_id="c")
+    assert fixture.quotas.is_enabled
+    assert fixture.produce(10**9) == 0
+    fixture.set(100, client_id="c")
+    assert fixture.produce(1000) == 0
+    fixture.set(None, client_id="c")
+    assert fixture.produce(10**9) == 0
+    fixture.set(None, key="consumer_byte_rate", client_id="c")
+    assert not fixture.quotas.is_enabled
 
 
 def test_quotas_of_other_types_do_not_enable_client_quotas() -> None:
-    stage = QuotaFixture()
-    stage.set(1, key="connection_creation_rate", ip="10.0.0.1")
-    assert not stage.quotas.is_enabled
+    fixture = QuotaFixture()
+    fixture.set(1, key="connection_creation_rate", ip="10.0.0.1")
+    assert not fixture.quotas.is_enabled
 
 
 # ---------------------------------------------------------------- request times (346, 349)
 
 
-def timed(stage: QuotaFixture, *laps_ms: float) -> QuotaUser:
+def timed(fixture: QuotaFixture, *laps_ms: float) -> QuotaUser:
     who = QuotaUser()
     who.request_timer = FixedRequestTimer(*laps_ms)
     return who
 
 
 def test_requests_are_timed_only_with_a_request_quota() -> None:
-    stage = QuotaFixture()
-    stage.set(100, client_id="c")
-    assert (stage.quotas.is_enabled, stage.quotas.times_requests) == (True, False)
-    stage.set(10, key="request_percentage", client_id="c")
-    assert stage.quotas.times_requests
-    assert stage.quotas.request_throttle_ms(QuotaUser(), "c") == 0, "a request that is not timed"
-    stage.set(None, key="request_percentage", client_id="c")
-    assert (stage.quotas.is_enabled, stage.quotas.times_requests) == (True, False)
+    fixture = QuotaFixture()
+    fixture.set(100, client_id="c")
+    assert (fixture.quotas.is_enabled, fixture.quotas.times_requests) == (True, False)
+    fixture.set(10, key="request_percentage", client_id="c")
+    assert fixture.quotas.times_requests
+    assert fixture.quotas.request_throttle_ms(QuotaUser(), "c") == 0, "a request that is not timed"
+    fixture.set(None, key="request_percentage", client_id="c")
+    assert (fixture.quotas.is_enabled, fixture.quotas.times_requests) == (True, False)
 
 
 def test_request_percentage_100_is_one_second_per_second() -> None:
-    stage = QuotaFixture()
-    stage.set(10, key="request_percentage", user="u")
-    who = timed(stage, 1000, 20)
-    assert stage.quotas.request_throttle_ms(who, "c") == 0, "a second in ten is ten percent"
-    assert stage.quotas.request_throttle_ms(who, "c") == 200, "10.2 percent in ten seconds: a fiftieth of them too much"
+    fixture = QuotaFixture()
+    fixture.set(10, key="request_percentage", user="u")
+    who = timed(fixture, 1000, 20)
+    assert fixture.quotas.request_throttle_ms(who, "c") == 0, "a second in ten is ten percent"
+    assert fixture.quotas.request_throttle_ms(who, "c") == 200, "10.2 percent in ten seconds: a fiftieth too much"
     assert who.throttle_ms == 200
 
 
 def test_request_throttle_time_is_at_most_one_second() -> None:
-    stage = QuotaFixture()
-    stage.set(1, key="request_percentage", user="u")
-    assert stage.quotas.request_throttle_ms(timed(stage, 60_000), "c") == 1000
+    fixture = QuotaFixture()
+    fixture.set(1, key="request_percentage", user="u")
+    assert fixture.quotas.request_throttle_ms(timed(fixture, 60_000), "c") == 1000
 
 
 def test_response_time_counts_for_next_request() -> None:
-    stage = QuotaFixture()
-    stage.set(1, key="request_percentage", user="u")
-    who = timed(stage, 50, 100, 0)
-    assert stage.quotas.request_throttle_ms(who, "c") == 0
-    stage.quotas.record_response(who, "c")
+    fixture = QuotaFixture()
+    fixture.set(1, key="request_percentage", user="u")
+    who = timed(fixture, 50, 100, 0)
+    assert fixture.quotas.request_throttle_ms(who, "c") == 0
+    fixture.quotas.record_response(who, "c")
     assert who.throttle_ms == 0
-    assert stage.quotas.request_throttle_ms(who, "c") == 1000, "1.5 percent: it would be five seconds"
+    assert fixture.quotas.request_throttle_ms(who, "c") == 1000, "1.5 percent: it would be five seconds"
 
 
 def test_fetch_throttled_by_request_time_records_no_bytes() -> None:
-    stage = QuotaFixture()
-    stage.set(1, key="request_percentage", user="u")
-    stage.set(100, key="consumer_byte_rate", user="u")
-    who = timed(stage, 110, 0)
-    assert stage.fetch(who, "c", 900) == 1000
-    assert stage.fetch(QuotaUser(), "c", 1000) == 0, "nothing was counted before"
-    assert stage.fetch(QuotaUser(), "c", 500) == 5000
+    fixture = QuotaFixture()
+    fixture.set(1, key="request_percentage", user="u")
+    fixture.set(100, key="consumer_byte_rate", user="u")
+    who = timed(fixture, 110, 0)
+    assert fixture.fetch(who, "c", 900) == 1000
+    assert fixture.fetch(QuotaUser(), "c", 1000) == 0, "nothing was counted before"
+    assert fixture.fetch(QuotaUser(), "c", 500) == 5000
 
 
 def test_changed_limit_applies_to_existing_counters() -> None:
-    stage = QuotaFixture()
-    stage.set(1000, user="u")
-    assert stage.produce(5000) == 0
-    stage.set(100, user="u")
-    assert stage.produce(0) == 40_000  # 500 a second, four times too much over 10 s
+    fixture = QuotaFixture()
+    fixture.set(1000, user="u")
+    assert fixture.produce(5000) == 0
+    fixture.set(100, user="u")
+    assert fixture.produce(0) == 40_000  # 500 a second, four times too much over 10 s
 
 
 def test_counters_idle_for_an_hour_are_removed() -> None:
-    stage = QuotaFixture()
-    stage.set(100, client_id=None)
+    fixture = QuotaFixture()
+    fixture.set(100, client_id=None)
     for number in range(5):
-        stage.produce(1, client=f"c{number}")
-    kind = stage.quotas._managers_by_key["producer_byte_rate"]
+        fixture.produce(1, client=f"c{number}")
+    kind = fixture.quotas._managers_by_key["producer_byte_rate"]
     assert len(kind._counters) == 5
-    stage.clock.ms += COUNTER_EXPIRY_MS
-    stage.produce(1, client="c0")
+    fixture.clock.ms += COUNTER_EXPIRY_MS
+    fixture.produce(1, client="c0")
     assert len(kind._counters) == 1
 
 
 def test_throttled_fetch_returns_no_records_and_is_not_counted() -> None:
-    stage = QuotaFixture()
-    stage.set(100, key="consumer_byte_rate", client_id="c")
+    fixture = QuotaFixture()
+    fixture.set(100, key="consumer_byte_rate", client_id="c")
     who = QuotaUser()
-    assert stage.fetch(who, "c", 900) == 0
-    assert stage.fetch(who, "c", 600) == 5000
+    assert fixture.fetch(who, "c", 900) == 0
+    assert fixture.fetch(who, "c", 600) == 5000
     assert who.throttle_ms == 5000
-    assert stage.fetch(who, "c", 100) == 0
-    assert stage.quotas.max_fetch_bytes(who, "c", 10**6) == 1000
-    assert stage.quotas.max_fetch_bytes(who, "c", 10) == 10
-    assert stage.quotas.max_fetch_bytes(who, "other", 10**6) == 10**6
+    assert fixture.fetch(who, "c", 100) == 0
+    assert fixture.quotas.max_fetch_bytes(who, "c", 10**6) == 1000
+    assert fixture.quotas.max_fetch_bytes(who, "c", 10) == 10
+    assert fixture.quotas.max_fetch_bytes(who, "other", 10**6) == 10**6
 
 
 # ---------------------------------------------------------------- quota entities (99, 347)
@@ -323,10 +323,10 @@ NAMED: dict[str, dict[str, str | None]] = {
 
 @pytest.mark.parametrize("first", range(len(NAMED)))
 def test_most_specific_quota_entity_applies(first: int) -> None:
-    stage = QuotaFixture()
+    fixture = QuotaFixture()
     for number, entity in enumerate(list(NAMED.values())[first:], first + 1):
-        stage.set(number * 1000, **entity)
-    bound = stage.quotas._managers_by_key["producer_byte_rate"].binding("User:u", "c")
+        fixture.set(number * 1000, **entity)
+    bound = fixture.quotas._managers_by_key["producer_byte_rate"].binding("User:u", "c")
     assert bound is not None
     assert bound.limit == (first + 1) * 1000
 
@@ -343,9 +343,9 @@ def test_most_specific_quota_entity_applies(first: int) -> None:
     ],
 )
 def test_quota_entity_determines_shared_counters(entity: dict[str, str | None], shared: set[tuple[str, str]]) -> None:
-    stage = QuotaFixture()
-    stage.set(100, **entity)
-    kind = stage.quotas._managers_by_key["producer_byte_rate"]
+    fixture = QuotaFixture()
+    fixture.set(100, **entity)
+    kind = fixture.quotas._managers_by_key["producer_byte_rate"]
     mine = kind.binding("User:u", "c")
     assert mine is not None
     same = {
@@ -358,43 +358,43 @@ def test_quota_entity_determines_shared_counters(entity: dict[str, str | None], 
 
 
 def test_client_without_client_id_has_only_user_quota() -> None:
-    stage = QuotaFixture()
-    stage.set(100, client_id=None)
-    kind = stage.quotas._managers_by_key["producer_byte_rate"]
+    fixture = QuotaFixture()
+    fixture.set(100, client_id=None)
+    kind = fixture.quotas._managers_by_key["producer_byte_rate"]
     assert kind.binding("User:u", "").limit == UNLIMITED
-    stage.set(200, user=None)
+    fixture.set(200, user=None)
     found = kind.binding("User:u", "")
     assert found is not None
     assert found.limit == 200
 
 
 def test_quotas_of_first_image_apply() -> None:
-    stage = QuotaFixture()
-    stage.set(100, user="u")
-    env: Any = stage.clock
+    fixture = QuotaFixture()
+    fixture.set(100, user="u")
+    env: Any = fixture.clock
     again = QuotaManagers(env)
-    again.publish(stage.image, MetadataDelta.from_empty(stage.image))
+    again.publish(fixture.image, MetadataDelta.from_empty(fixture.image))
     assert again.is_enabled
-    assert again.produce.maybe_record_and_get_throttle_ms(QuotaUser(), "c", 2000, stage.wall_ms) == 10_000
+    assert again.produce.maybe_record_and_get_throttle_ms(QuotaUser(), "c", 2000, fixture.wall_ms) == 10_000
 
 
 def test_counters_of_changing_client_ids_are_bounded() -> None:
-    stage = QuotaFixture()
-    stage.set(100, client_id=None)
-    kind = stage.quotas._managers_by_key["producer_byte_rate"]
-    assert stage.produce(5_000, "busy") > 0
+    fixture = QuotaFixture()
+    fixture.set(100, client_id=None)
+    kind = fixture.quotas._managers_by_key["producer_byte_rate"]
+    assert fixture.produce(5_000, "busy") > 0
     for number in range(MAX_QUOTA_COUNTERS + 5_000):
-        stage.produce(1, f"c{number}")
+        fixture.produce(1, f"c{number}")
         if number % 1000 == 0:
-            assert stage.produce(1, "busy") > 0, "who comes again is known again"
+            assert fixture.produce(1, "busy") > 0, "who comes again is known again"
     assert len(kind._counters) == MAX_QUOTA_COUNTERS
     for number in range(100):
-        stage.produce(1, "x" * 30_000 + str(number))
+        fixture.produce(1, "x" * 30_000 + str(number))
     assert max(len(client) for _, client in [*kind._counters, *kind.bindings]) <= 255
 
 
 def test_quota_of_overlong_client_id_applies_only_to_it() -> None:
-    stage, name = QuotaFixture(), "x" * 300
-    stage.set(10, client_id=name)
-    assert stage.produce(5_000, name) > 0
-    assert stage.produce(5_000, name + "y") == 0
+    fixture, name = QuotaFixture(), "x" * 300
+    fixture.set(10, client_id=name)
+    assert fixture.produce(5_000, name) > 0
+    assert fixture.produce(5_000, name + "y") == 0

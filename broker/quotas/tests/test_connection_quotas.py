@@ -197,21 +197,21 @@ class ConnectionQuotaNode:
     """Listeners with their acceptors, and settings that change."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str, **static: str) -> None:
-        self.stage = DispatcherFixture(monkeypatch)
-        self.stage.serve(BEAT, lambda context, request: HeartbeatResponse())
+        self.fixture = DispatcherFixture(monkeypatch)
+        self.fixture.serve(BEAT, lambda context, request: HeartbeatResponse())
         config = NodeConfig({k.replace("_", "."): v for k, v in static.items()})
-        self.stage.services.config = config
+        self.fixture.services.config = config
         self.doors = {name: FakeListener() for name in names or ("A",)}
         self.acceptors = {name: self._acceptor(name) for name in self.doors}
         self.subscriptions = MetadataSubscriptions(lambda: self.controller.image)
         self.controller: Any = SimpleNamespace(image=MetadataImage(), subscribe=self.subscriptions.subscribe)
-        made: Any = SimpleNamespace(services=self.stage.services, controller=self.controller)
-        endpoints._limit_connections(self.stage.env, made, self.acceptors, "A")  # type: ignore[arg-type]
+        made: Any = SimpleNamespace(services=self.fixture.services, controller=self.controller)
+        endpoints._limit_connections(self.fixture.env, made, self.acceptors, "A")  # type: ignore[arg-type]
 
     def _acceptor(self, name: str) -> Acceptor:
         from ottla.broker.dispatch.dispatcher import Dispatcher
 
-        return Acceptor(Dispatcher(self.stage.services, self.stage.apis, name))
+        return Acceptor(Dispatcher(self.fixture.services, self.fixture.apis, name))
 
     async def come(self, name: str = "A", host: str = HOST, count: int = 1) -> list[ClientStream]:
         """Connect, and send a request."""
@@ -237,12 +237,12 @@ class ConnectionQuotaNode:
     def set(self, key: str, value: str) -> None:
         self.say(metadata_records.ConfigRecord(RESOURCE_BROKER, "", key, value))
 
-    def play(self, story: Callable[[], Awaitable[None]]) -> None:
+    def play(self, scenario: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 for name, acceptor in self.acceptors.items():
                     nursery.start_soon(acceptor.run, self.doors[name])
-                await story()
+                await scenario()
                 nursery.cancel_scope.cancel()
 
         in_virtual_time(main)
@@ -255,7 +255,7 @@ def served(lines: list[ClientStream]) -> int:
 def test_connection_over_total_limit_waits_for_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch, max_connections="2")
 
-    async def story() -> None:
+    async def scenario() -> None:
         lines = await node.come(count=4)
         assert served(lines) == 2
         await trio.sleep(60)
@@ -268,13 +268,13 @@ def test_connection_over_total_limit_waits_for_a_slot(monkeypatch: pytest.Monkey
         await trio.sleep(0.001)
         assert served(lines) == 4
 
-    node.play(story)
+    node.play(scenario)
 
 
 def test_connection_over_per_ip_limit_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch, max_connections_per_ip="2")
 
-    async def story() -> None:
+    async def scenario() -> None:
         lines = await node.come(count=3)
         assert [(bool(x.sends), x.is_closed) for x in lines] == [(True, False), (True, False), (False, True)]
         assert served(await node.come(host="10.0.0.8")) == 1
@@ -282,7 +282,7 @@ def test_connection_over_per_ip_limit_is_closed(monkeypatch: pytest.MonkeyPatch)
         await trio.sleep(0.001)
         assert served(await node.come(count=2)) == 1
 
-    node.play(story)
+    node.play(scenario)
 
 
 def test_connection_over_rate_is_delayed_and_over_ip_rate_closed_later(
@@ -290,7 +290,7 @@ def test_connection_over_rate_is_delayed_and_over_ip_rate_closed_later(
 ) -> None:
     node = ConnectionQuotaNode(monkeypatch, max_connection_creation_rate="10")
 
-    async def story() -> None:
+    async def scenario() -> None:
         began = trio.current_time()
         lines = await node.come(count=100)
         assert served(lines) == 100
@@ -310,13 +310,13 @@ def test_connection_over_rate_is_delayed_and_over_ip_rate_closed_later(
         await trio.sleep(0.2)
         assert (held.is_closed, held.receives) == (True, 0)
 
-    node.play(story)
+    node.play(scenario)
 
 
 def test_inter_broker_connection_closes_longest_idle_client(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch, "A", "B", max_connections="3")
 
-    async def story() -> None:
+    async def scenario() -> None:
         lines = [(await node.come("B"))[0] for _ in range(3)]
         await trio.sleep(1)
         lines[0].send_bytes(beat())
@@ -329,14 +329,14 @@ def test_inter_broker_connection_closes_longest_idle_client(monkeypatch: pytest.
         assert [line.is_closed for line in lines] == [False, True, False]
         assert not (await node.come("B"))[0].sends, "there are three"
 
-    node.play(story)
+    node.play(scenario)
 
 
 def test_connections_before_a_limit_was_set_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch)
     assert node.acceptors["A"].connection_limiter is None
 
-    async def story() -> None:
+    async def scenario() -> None:
         lines = await node.come(count=5)
         assert served(lines) == 5
         node.set("num.io.threads", "7")
@@ -346,7 +346,7 @@ def test_connections_before_a_limit_was_set_are_counted(monkeypatch: pytest.Monk
         assert sum(line.is_closed for line in lines) == 2
         assert served(await node.come()) == 0
 
-    node.play(story)
+    node.play(scenario)
 
 
 # ---------------------------------------------------------------- settings

@@ -32,11 +32,11 @@ QUOTAS = {spec.key: spec.quota for spec in API_SPECS}
 STRICT_SINCE = {key: kind.strict_since for key, kind in QUOTAS.items() if isinstance(kind, MutationQuota)}
 
 
-def begun(stage: QuotaFixture, key: ApiKey = CREATE, version: int = 7, who: QuotaUser | None = None) -> Any:
-    return stage.quotas.new_mutation_quota(who or QuotaUser(), "c", QUOTAS[key], version)
+def start_quota(fixture: QuotaFixture, key: ApiKey = CREATE, version: int = 7, who: QuotaUser | None = None) -> Any:
+    return fixture.quotas.new_mutation_quota(who or QuotaUser(), "c", QUOTAS[key], version)
 
 
-def told(changes: Any, before_ms: int = 0) -> int:
+def throttle_time_of(changes: Any, before_ms: int = 0) -> int:
     answer = SimpleNamespace(throttle_time_ms=before_ms)
     changes.set_throttle_time(answer)
     return answer.throttle_time_ms
@@ -55,66 +55,66 @@ def test_token_bucket_starts_full_and_holds_eleven_seconds() -> None:
 @pytest.mark.parametrize("key", list(STRICT_SINCE))
 @pytest.mark.parametrize("strict", [False, True])
 def test_mutation_quota_refuses_only_strict_versions_when_exhausted(key: ApiKey, strict: bool) -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(2, key=RATE, user="u")
-    first = begun(stage, key, STRICT_SINCE[key] - (not strict), who)
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(2, key=RATE, user="u")
+    first = start_quota(fixture, key, STRICT_SINCE[key] - (not strict), who)
     first.record(20)
     first.record(10)
     if strict:
-        assert told(first) == 0, "nobody was refused: the charge itself is not held against him"
-        second = begun(stage, key, STRICT_SINCE[key], who)
+        assert throttle_time_of(first) == 0, "nobody was refused: the charge itself is not held against him"
+        second = start_quota(fixture, key, STRICT_SINCE[key], who)
         for _ in range(2):
             with pytest.raises(ProtocolError) as refused:
                 second.record(1)
             assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        assert told(second) == 4000, "8 too many at 2 a second; what was refused did not count"
+        assert throttle_time_of(second) == 4000, "8 too many at 2 a second; what was refused did not count"
     else:
         first.record(1)
-        assert told(first) == 4500
+        assert throttle_time_of(first) == 4500
     assert who.throttle_ms in (4000, 4500)
-    stage.clock.ms += 4500
-    again = begun(stage, key, STRICT_SINCE[key], who)
+    fixture.clock.ms += 4500
+    again = start_quota(fixture, key, STRICT_SINCE[key], who)
     again.record(1)
-    assert told(again) == 0
+    assert throttle_time_of(again) == 0
 
 
 def test_mutation_throttle_time_is_reduced_by_elapsed_time() -> None:
-    stage, who = QuotaFixture(), QuotaUser()
-    stage.set(1, key=RATE, user="u")
-    changes = begun(stage, version=5, who=who)
+    fixture, who = QuotaFixture(), QuotaUser()
+    fixture.set(1, key=RATE, user="u")
+    changes = start_quota(fixture, version=5, who=who)
     changes.record(13)
-    stage.clock.ms += 500
-    assert told(changes) == 1500
-    assert told(changes, 9000) == 9000, "the longer wait counts"
-    stage.clock.ms += 5000
-    assert told(changes) == 0
+    fixture.clock.ms += 500
+    assert throttle_time_of(changes) == 1500
+    assert throttle_time_of(changes, 9000) == 9000, "the longer wait counts"
+    fixture.clock.ms += 5000
+    assert throttle_time_of(changes) == 0
 
 
 def test_mutation_quota_is_none_without_quota_or_for_other_apis() -> None:
-    stage = QuotaFixture()
-    assert begun(stage) is None
-    stage.set(1, key=RATE, user="v")
-    assert begun(stage) is None
-    stage.set(1, key=RATE, user="u")
-    assert begun(stage) is not None
-    assert begun(stage, ApiKey.ALTER_CONFIGS, 2) is None
-    assert stage.quotas.is_enabled
-    stage.set(None, key=RATE, user="u")
-    stage.set(None, key=RATE, user="v")
-    assert begun(stage) is None
-    assert not stage.quotas.is_enabled
+    fixture = QuotaFixture()
+    assert start_quota(fixture) is None
+    fixture.set(1, key=RATE, user="v")
+    assert start_quota(fixture) is None
+    fixture.set(1, key=RATE, user="u")
+    assert start_quota(fixture) is not None
+    assert start_quota(fixture, ApiKey.ALTER_CONFIGS, 2) is None
+    assert fixture.quotas.is_enabled
+    fixture.set(None, key=RATE, user="u")
+    fixture.set(None, key=RATE, user="v")
+    assert start_quota(fixture) is None
+    assert not fixture.quotas.is_enabled
 
 
 def test_token_buckets_idle_for_an_hour_are_removed() -> None:
-    stage = QuotaFixture()
-    stage.set(1, key=RATE, client_id=None)
+    fixture = QuotaFixture()
+    fixture.set(1, key=RATE, client_id=None)
     for number in range(5):
-        stage.quotas.new_mutation_quota(QuotaUser(), f"c{number}", QUOTAS[CREATE], 7).record(1)  # type: ignore[union-attr]
-    mutations = stage.quotas._controller_mutation
+        fixture.quotas.new_mutation_quota(QuotaUser(), f"c{number}", QUOTAS[CREATE], 7).record(1)  # type: ignore[union-attr]
+    mutations = fixture.quotas._controller_mutation
     assert mutations is not None
     assert len(mutations._counters) == 5
-    stage.clock.ms += COUNTER_EXPIRY_MS
-    begun(stage)
+    fixture.clock.ms += COUNTER_EXPIRY_MS
+    start_quota(fixture)
     assert len(mutations._counters) == 1
 
 
@@ -153,35 +153,35 @@ class LimitedMutationQuota:
 
 
 def test_create_topics_counts_and_refuses_each_topic() -> None:
-    purse = LimitedMutationQuota(3)
+    quota = LimitedMutationQuota(3)
     topics = [ct.CreatableTopic("a", 2, 1), ct.CreatableTopic("b", 0, 1), ct.CreatableTopic("c", 5, 1)]
-    answer = made(image(), ct.CreateTopicsRequest([*topics, ct.CreatableTopic("d", 1, 1)]), purse)
+    answer = made(image(), ct.CreateTopicsRequest([*topics, ct.CreatableTopic("d", 1, 1)]), quota)
     codes = [row.error_code for row in answer.response.topics]
     assert codes == [0, ErrorCode.INVALID_PARTITIONS, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
-    assert purse.counted == [2, 5]
+    assert quota.counted == [2, 5]
     assert sum(isinstance(record, metadata_records.TopicRecord) for record in answer.records) == 2
 
 
 def test_create_topics_validate_only_is_counted() -> None:
-    purse = LimitedMutationQuota(3)
-    made(image(), ct.CreateTopicsRequest([ct.CreatableTopic("a", 2, 1)], validate_only=True), purse)
-    assert purse.counted == [2]
+    quota = LimitedMutationQuota(3)
+    made(image(), ct.CreateTopicsRequest([ct.CreatableTopic("a", 2, 1)], validate_only=True), quota)
+    assert quota.counted == [2]
 
 
 def test_delete_topics_counts_and_refuses_each_topic() -> None:
-    purse, before = LimitedMutationQuota(1), image("a", "b")
+    quota, before = LimitedMutationQuota(1), image("a", "b")
     request = dt.DeleteTopicsRequest([dt.DeleteTopicState("x"), dt.DeleteTopicState("a"), dt.DeleteTopicState("b")])
-    answer = run_to_end(delete_topics(before, request, 6, purse))
+    answer = run_to_end(delete_topics(before, request, 6, quota))
     codes = [row.error_code for row in answer.response.responses]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
-    assert (purse.counted, len(answer.records)) == ([2], 1)
+    assert (quota.counted, len(answer.records)) == ([2], 1)
 
 
 def test_create_partitions_counts_only_new_partitions() -> None:
-    purse, before = LimitedMutationQuota(1), image("a", "b")
+    quota, before = LimitedMutationQuota(1), image("a", "b")
     topics = [cp.CreatePartitionsTopic("a", 2, None), cp.CreatePartitionsTopic("b", 5, None)]
     request = cp.CreatePartitionsRequest([*topics, cp.CreatePartitionsTopic("c", 9, None)])
-    answer = run_to_end(create_partitions(before, request, 3, lambda: 0.0, purse))
+    answer = run_to_end(create_partitions(before, request, 3, lambda: 0.0, quota))
     codes = [row.error_code for row in answer.response.results]
     assert codes == [ErrorCode.INVALID_PARTITIONS, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert purse.counted == [3]
+    assert quota.counted == [3]

@@ -75,7 +75,7 @@ def test_replication_throttle_slows_lagging_follower_only(side: str, broker: int
         (RESOURCE_TOPIC, "t"): {f"{side}.replication.throttled.replicas": "*"},
     }
 
-    async def story() -> None:
+    async def scenario() -> None:
         brokers.image = replace(brokers.image, configs=configs)
         brokers.commit_partition()
         brokers[3].kill()
@@ -91,4 +91,4 @@ def test_replication_throttle_slows_lagging_follower_only(side: str, broker: int
         assert await brokers[1].produce(b"x" * 4000) is ErrorCode.NONE
         assert trio.current_time() - began < 1
 
-    brokers.run(story)
+    brokers.run(scenario)

@@ -92,8 +92,8 @@ def test_request_timer_passes_exceptions_and_cancellation_through() -> None:
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, percent: float) -> DispatcherFixture:
-    stage = DispatcherFixture(monkeypatch)
-    env: Any = stage.env
+    fixture = DispatcherFixture(monkeypatch)
+    env: Any = fixture.env
     quotas = QuotaManagers(env)
     draft = ImageBuilder(MetadataImage())
     draft.replay(
@@ -103,15 +103,15 @@ def limited(monkeypatch: pytest.MonkeyPatch, percent: float) -> DispatcherFixtur
     )
     image = run_to_end(draft.image(1, 1))
     quotas.publish(image, run_to_end(draft.delta(image)))
-    stage.services.quota_holder.quotas, stage.services.quota_holder.times_requests = quotas, True
-    return stage
+    fixture.services.quota_holder.quotas, fixture.services.quota_holder.times_requests = quotas, True
+    return fixture
 
 
 def beat(number: int) -> bytes:
     return frame(BEAT, 1, number, HeartbeatRequest("g", 0, "m"))
 
 
-def answered_at(stage: DispatcherFixture, line: ClientStream) -> list[float]:
+def answered_at(fixture: DispatcherFixture, line: ClientStream) -> list[float]:
     """Serve; return the times of the responses in seconds of the event loop's clock."""
     out: list[float] = []
     send = line.send
@@ -124,7 +124,7 @@ def answered_at(stage: DispatcherFixture, line: ClientStream) -> list[float]:
 
     async def run() -> None:
         began = trio.current_time()
-        await stage.connection(line).serve()
+        await fixture.connection(line).serve()
         out[:] = [at - began for at in out]
 
     in_virtual_time(run)
@@ -132,17 +132,17 @@ def answered_at(stage: DispatcherFixture, line: ClientStream) -> list[float]:
 
 
 def test_request_over_time_quota_is_answered_and_next_read_delayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = limited(monkeypatch, 1)
+    fixture = limited(monkeypatch, 1)
 
     def handler(context: Any, request: Any) -> HeartbeatResponse:
-        stage.env.work(102)
+        fixture.env.work(102)
         return HeartbeatResponse()
 
-    stage.serve(BEAT, handler)
+    fixture.serve(BEAT, handler)
     line = ClientStream()
     line.send_bytes(beat(1) + beat(2))
     line.disconnect()
-    times = answered_at(stage, line)
+    times = answered_at(fixture, line)
     waits = [answer.throttle_time_ms for _, answer in line.responses(BEAT, 1)]  # type: ignore[attr-defined]
     assert waits[0] == pytest.approx(200, abs=2)
     assert waits[1] == 1000, "a second at most"
@@ -150,19 +150,19 @@ def test_request_over_time_quota_is_answered_and_next_read_delayed(monkeypatch: 
 
 
 def test_wait_in_handler_is_not_request_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = limited(monkeypatch, 1)
+    fixture = limited(monkeypatch, 1)
 
     async def later() -> HeartbeatResponse:
         await trio.sleep(30)
         return HeartbeatResponse()
 
-    stage.serve(BEAT, lambda context, request: job_of(later()))
+    fixture.serve(BEAT, lambda context, request: job_of(later()))
     line = ClientStream()
     line.send_bytes(beat(1))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.connection(line).serve)
+            nursery.start_soon(fixture.connection(line).serve)
             await trio.sleep(31)
             line.disconnect()
 
@@ -172,31 +172,31 @@ def test_wait_in_handler_is_not_request_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_write_txn_markers_are_exempt_from_request_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = limited(monkeypatch, 1)
+    fixture = limited(monkeypatch, 1)
 
     def handler(context: Any, request: Any) -> WriteTxnMarkersResponse:
-        stage.env.work(5_000)
+        fixture.env.work(5_000)
         return WriteTxnMarkersResponse()
 
-    stage.serve(ApiKey.WRITE_TXN_MARKERS, handler, quota=BROKER_APIS[ApiKey.WRITE_TXN_MARKERS].quota)
+    fixture.serve(ApiKey.WRITE_TXN_MARKERS, handler, quota=BROKER_APIS[ApiKey.WRITE_TXN_MARKERS].quota)
     line = ClientStream()
     line.send_bytes(frame(ApiKey.WRITE_TXN_MARKERS, 1, 1, WriteTxnMarkersRequest()) * 2)
     line.disconnect()
-    assert answered_at(stage, line) == [0.0]
+    assert answered_at(fixture, line) == [0.0]
 
 
 def test_requests_on_controller_listener_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = limited(monkeypatch, 1)
+    fixture = limited(monkeypatch, 1)
     seen: list[Any] = []
 
     def handler(context: Any, request: Any) -> HeartbeatResponse:
         seen.append(context.peer.request_timer)
         return HeartbeatResponse()
 
-    stage.serve(BEAT, handler)
-    stage.serve(ApiKey.ENVELOPE, handler)
+    fixture.serve(BEAT, handler)
+    fixture.serve(ApiKey.ENVELOPE, handler)
     line = ClientStream()
     line.send_bytes(beat(1))
     line.disconnect()
-    answered_at(stage, line)
+    answered_at(fixture, line)
     assert seen == [None]

@@ -317,7 +317,7 @@ class BrokerCluster:
         isr = tuple(i for i in self.partition().isr if i != number)
         self.commit_partition(isr=isr, leader=leader or isr[0], leader_epoch=self.partition().leader_epoch + 1)
 
-    def run(self, story: Callable[[], Awaitable[None]]) -> None:
+    def run(self, scenario: Callable[[], Awaitable[None]]) -> None:
         """Run a scenario: all brokers are up, and the partition has its replicas in sync under broker 1."""
 
         async def main() -> None:
@@ -328,7 +328,7 @@ class BrokerCluster:
                 self.commit_partition()
                 with trio.fail_after(600):
                     await trio.sleep(0.1)
-                    await story()
+                    await scenario()
                 self.nursery.cancel_scope.cancel()
 
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -26,51 +26,51 @@ def append(log: PartitionLog, epoch: int) -> None:
     log.append_as_follower(build_batch([NewRecord(None, b"of another leader", NOW_MS)], leader_epoch=epoch), NOW_MS)
 
 
-async def swapped(ground: LogDirMovesFixture, *, cut: bool) -> DelayedProduce:
+async def swapped(fixture: LogDirMovesFixture, *, cut: bool) -> DelayedProduce:
     """Return a batch appended as the leader; then another node leads, and a future log replaces the log.
 
     ``cut``: the other leader did not have the batch, and has committed another one at its offset.
     """
-    ground.commit_topics(led_by(NODE_ID, 0))
-    await ground.publisher.wait_applied_and_created()
-    replica = ground.replica
-    ground.write()
+    fixture.commit_topics(led_by(NODE_ID, 0))
+    await fixture.publisher.wait_applied_and_created()
+    replica = fixture.replica
+    fixture.write()
     waiting = DelayedProduce.for_log_end(replica, None)
     assert not waiting.is_completed
-    ground.commit_topics(led_by(OTHER, 1))
-    await ground.publisher.wait_applied_and_created()
+    fixture.commit_topics(led_by(OTHER, 1))
+    await fixture.publisher.wait_applied_and_created()
     old = replica.log
     if cut:
         old.truncate_to(0, NOW_MS)
         append(old, 1)
-    future = create_future_log(ground.log_dirs.directories[1], *TOPIC_PARTITION, ID, old.config, NOW_MS, "0" * 32)
+    future = create_future_log(fixture.log_dirs.directories[1], *TOPIC_PARTITION, ID, old.config, NOW_MS, "0" * 32)
     future.append_as_follower(old.read(0, 1000, old.log_end_offset, at_least_one=True).read(), NOW_MS)  # type: ignore[union-attr]
     for log in (old, future):
         log.set_high_watermark(1)
     assert waiting.is_outcome_unknown == cut
     assert future.truncations == 0, "it never had what was cut"
-    ground.log_dirs.directories[1].add_log(future)
-    ground.replica_manager.promote_future_log(replica, future)
+    fixture.log_dirs.directories[1].add_log(future)
+    fixture.replica_manager.promote_future_log(replica, future)
     return waiting
 
 
 def test_delayed_produce_truncated_before_log_swap_is_not_acknowledged() -> None:
-    ground = LogDirMovesFixture(obeys=False)
+    fixture = LogDirMovesFixture(obeys=False)
 
-    async def story() -> None:
-        waiting = await swapped(ground, cut=True)
+    async def scenario() -> None:
+        waiting = await swapped(fixture, cut=True)
         assert waiting.is_outcome_unknown
         assert waiting.is_failed
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_delayed_produce_after_log_swap_on_follower_fails() -> None:
-    ground = LogDirMovesFixture(obeys=False)
+    fixture = LogDirMovesFixture(obeys=False)
 
-    async def story() -> None:
-        assert (await swapped(ground, cut=False)).is_failed, (
+    async def scenario() -> None:
+        assert (await swapped(fixture, cut=False)).is_failed, (
             "the copy's cuts say nothing of the batch: the producer tries again"
         )
 
-    ground.run(story)
+    fixture.run(scenario)

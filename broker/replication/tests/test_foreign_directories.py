@@ -13,43 +13,43 @@ FOREIGN = ("lost+found", "foo.1234-delete", "my-backup.2024-delete", "notes-dele
 
 
 def test_load_with_foreign_directories_leaves_and_logs_them(caplog: pytest.LogCaptureFixture) -> None:
-    ground = BrokerStorageFixture()
-    made(ground, 0, "t", records=1)
-    disk = ground.env.disk
+    fixture = BrokerStorageFixture()
+    made(fixture, 0, "t", records=1)
+    disk = fixture.env.disk
     for name in FOREIGN:
         disk.makedirs(f"/a/{name}")
         disk.open(f"/a/{name}/f", create=True).pwrite(b"precious", 0)
-    load(ground, "t")
-    assert ground.hosted() == {("t", 0)}
+    load(fixture, "t")
+    assert fixture.hosted() == {("t", 0)}
     for name in FOREIGN:
         assert disk.exists(f"/a/{name}/f")
         assert f"'/a/{name}' (left unchanged)" in caplog.text
-    assert not ground.replica_manager.has_leftover_future_logs
+    assert not fixture.replica_manager.has_leftover_future_logs
 
 
 def test_load_with_unreadable_unknown_directory_leaves_it(caplog: pytest.LogCaptureFixture) -> None:
-    ground = BrokerStorageFixture()
-    made(ground, 0, "t", records=1)
-    disk = ground.env.disk
+    fixture = BrokerStorageFixture()
+    made(fixture, 0, "t", records=1)
+    disk = fixture.env.disk
     disk.makedirs("/a/other-7")
     disk.fault = lambda what, at: (
         PermissionError(errno.EACCES, "permission denied", at) if (what, at) == ("listdir", "/a/other-7") else None
     )
-    load(ground, "t")
-    assert ground.hosted() == {("t", 0)}
-    assert not ground.log_dirs.offline
+    load(fixture, "t")
+    assert fixture.hosted() == {("t", 0)}
+    assert not fixture.log_dirs.offline
     assert "'/a/other-7' (left unchanged)" in caplog.text
 
 
 def test_load_with_undeletable_deleted_partition_continues(caplog: pytest.LogCaptureFixture) -> None:
-    ground = BrokerStorageFixture()
-    made(ground, 0, "t", records=1)
-    made(ground, 0, "u")
-    path = ground.log_dirs.directories[0].rename_for_deletion("u", 0, "0" * 32)
-    ground.env.disk.fault = lambda what, at: (
+    fixture = BrokerStorageFixture()
+    made(fixture, 0, "t", records=1)
+    made(fixture, 0, "u")
+    path = fixture.log_dirs.directories[0].rename_for_deletion("u", 0, "0" * 32)
+    fixture.env.disk.fault = lambda what, at: (
         OSError(errno.EBUSY, "busy", at) if (what, at) == ("rmtree", path) else None
     )
-    load(ground, "t")
-    assert ground.hosted() == {("t", 0)}
-    assert not ground.log_dirs.offline
+    load(fixture, "t")
+    assert fixture.hosted() == {("t", 0)}
+    assert not fixture.log_dirs.offline
     assert f"Failed to delete the directory of a deleted partition: {path!r}" in caplog.text

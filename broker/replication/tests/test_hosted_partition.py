@@ -63,74 +63,74 @@ def test_unsynced_records_of_killed_process_are_not_committed_with_flush_message
 
 def test_follow_without_intermediate_leader_epoch_resets_follower_state() -> None:
     """Meanwhile, a member of the ISR of another leader may have truncated its copy of this log."""
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2)))
-        await ground.publisher.wait_applied_and_created()
-        replica = ground.replica_manager.leader("t", 0)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2)))
+        await fixture.publisher.wait_applied_and_created()
+        replica = fixture.replica_manager.leader("t", 0)
         replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), NOW_MS)
         assert isinstance(replica.state, LeaderState)
         replica.state.update_follower(2, -1, 1, 0, 1, NOW_MS)
-        ground.commit_topics(
+        fixture.commit_topics(
             led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2), partition_epoch=2, leader_epoch=2)
         )
-        await ground.publisher.wait_applied_and_created()
+        await fixture.publisher.wait_applied_and_created()
         assert isinstance(replica.state, LeaderState)
         assert replica.state.followers[2].end_offset == -1
         assert replica.log.high_watermark == 0
         replica.update_follower_fetch_state(2, -1, 1, 0, 1, NOW_MS)
         assert replica.log.high_watermark == 1
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_isr_shrink_advances_high_watermark_and_notifies() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     committed: list[int] = []
-    ground.replica_manager.on_high_watermark_moved.append(lambda r: committed.append(r.log.high_watermark))
+    fixture.replica_manager.on_high_watermark_moved.append(lambda r: committed.append(r.log.high_watermark))
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1, 2)))
-        await ground.publisher.wait_applied_and_created()
-        replica = ground.replica_manager.leader("t", 0)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1, 2)))
+        await fixture.publisher.wait_applied_and_created()
+        replica = fixture.replica_manager.leader("t", 0)
         replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW)])), NOW)
         assert (replica.log.high_watermark, committed) == (0, [0]), "the other one has fetched nothing yet"
-        ground.woken.clear()
-        ground.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1,), partition_epoch=1))
-        await ground.publisher.wait_applied_and_created()
+        fixture.woken.clear()
+        fixture.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1,), partition_epoch=1))
+        await fixture.publisher.wait_applied_and_created()
         assert replica.log.high_watermark == replica.log.log_end_offset
-        assert set(ground.woken) == {("fetch", "t", 0), ("hw", "t", 0), ("start", "t", 0)}
+        assert set(fixture.woken) == {("fetch", "t", 0), ("hw", "t", 0), ("start", "t", 0)}
         assert committed == [0, replica.log.log_end_offset]
-        ground.woken.clear()
-        ground.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1,), partition_epoch=1))
-        await ground.publisher.wait_applied_and_created()
-        assert ground.woken == [], "nothing has changed"
+        fixture.woken.clear()
+        fixture.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1,), partition_epoch=1))
+        await fixture.publisher.wait_applied_and_created()
+        assert fixture.woken == [], "nothing has changed"
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_append_that_commits_wakes_delayed_operations() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1,)))
-        await ground.publisher.wait_applied_and_created()
-        replica = ground.replica_manager.leader("t", 0)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 1, replicas=(1, 2), isr=(1,)))
+        await fixture.publisher.wait_applied_and_created()
+        replica = fixture.replica_manager.leader("t", 0)
         await trio.sleep(31)  # the follower was never seen, and is waited for no longer
-        ground.woken.clear()
-        assert replica.advance_high_watermark(replica.log.log_end_offset, ground.env.now_ms()) is False
-        replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW)])), ground.env.now_ms())
-        assert ("hw", "t", 0) in ground.woken
+        fixture.woken.clear()
+        assert replica.advance_high_watermark(replica.log.log_end_offset, fixture.env.now_ms()) is False
+        replica.append(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW)])), fixture.env.now_ms())
+        assert ("hw", "t", 0) in fixture.woken
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def hosted(**settings: Any) -> HostedPartition:
-    ground = BrokerStorageFixture()
-    log = ground.log_dirs.directories[0].create_partition("t", 0, topic_id_of("t"), LogConfig(**settings), NOW_MS)
-    ground.replica_manager.host(log, topic_id_of("t"))
-    replica = ground.replica_manager.get("t", 0)
+    fixture = BrokerStorageFixture()
+    log = fixture.log_dirs.directories[0].create_partition("t", 0, topic_id_of("t"), LogConfig(**settings), NOW_MS)
+    fixture.replica_manager.host(log, topic_id_of("t"))
+    replica = fixture.replica_manager.get("t", 0)
     assert replica is not None
     return replica
 

@@ -64,14 +64,14 @@ def test_select_replica_by_rack_isr_and_offsets(
 def test_fetch_from_other_rack_returns_preferred_replica_without_records(
     selector: str, version: int, rack: str, sent_to: int
 ) -> None:
-    stage = HandlerFixture(**({"replica_selector_class": selector} if selector else {}))
-    stage.services.metadata.endpoints = lambda dialled, fenced=False: [(1, "h", 1, "a"), (2, "h", 2, "b")]
-    replica: Any = stage.hosted.host("t", isr=(1, 2), replicas=(1, 2))
+    fixture = HandlerFixture(**({"replica_selector_class": selector} if selector else {}))
+    fixture.services.metadata.endpoints = lambda dialled, fenced=False: [(1, "h", 1, "a"), (2, "h", 2, "b")]
+    replica: Any = fixture.hosted.host("t", isr=(1, 2), replicas=(1, 2))
     replica.append(make_batch(10), NOW)
-    send(stage, by(2, 3))
+    send(fixture, by(2, 3))
     what = request(("t", 0, 0), wait=5000)
     what.rack_id = rack
-    answer, took = send(stage, what, version)
+    answer, took = send(fixture, what, version)
     (row,) = rows_of(answer)
     assert (row.preferred_read_replica, len(row.records) == 0, took) == (sent_to, sent_to == 2, 0)
     assert row.high_watermark == 3

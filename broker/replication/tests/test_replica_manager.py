@@ -24,28 +24,28 @@ from ottla.wire.record_batch import records as r
 
 
 def test_leader_lookup_of_other_partition_returns_error_code() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
     def refused(name: str, number: int = 0) -> E:
         with pytest.raises(ProtocolError) as caught:
-            ground.replica_manager.leader(name, number)
+            fixture.replica_manager.leader(name, number)
         return caught.value.code
 
-    async def story() -> None:
-        ground.commit_topics(
+    async def scenario() -> None:
+        fixture.commit_topics(
             led_topic("mine", 1), led_topic("followed", 1, leader=2, replicas=(2, NODE_ID), isr=(2, NODE_ID))
         )
-        ground.commit_topics(led_topic("elsewhere", 1, leader=2, replicas=(2,), isr=(2,)))
-        await ground.publisher.wait_applied_and_created()
-        assert ground.replica_manager.leader("mine", 0) is ground.replica_manager.get("mine", 0)
+        fixture.commit_topics(led_topic("elsewhere", 1, leader=2, replicas=(2,), isr=(2,)))
+        await fixture.publisher.wait_applied_and_created()
+        assert fixture.replica_manager.leader("mine", 0) is fixture.replica_manager.get("mine", 0)
         assert refused("followed") is E.NOT_LEADER_OR_FOLLOWER
         assert refused("elsewhere") is E.NOT_LEADER_OR_FOLLOWER
         assert refused("elsewhere", 1) is E.UNKNOWN_TOPIC_OR_PARTITION
         assert refused("nowhere") is E.UNKNOWN_TOPIC_OR_PARTITION
-        ground.replica_manager.offline_partitions.add(("elsewhere", 0))
+        fixture.replica_manager.offline_partitions.add(("elsewhere", 0))
         assert refused("elsewhere") is E.KAFKA_STORAGE_ERROR
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 @pytest.mark.behaviour("R-331")
@@ -65,11 +65,11 @@ def test_leader_lookup_of_other_partition_returns_error_code() -> None:
 def test_isr_eligibility_requires_unfenced_broker_with_its_epoch(
     fenced: bool | None, leaving: bool, epoch: int, joins: bool
 ) -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     if fenced is not None:
         record = RegisterBrokerRecord(2, broker_epoch=7, fenced=fenced, in_controlled_shutdown=leaving)
-        ground.replica_manager.image = MetadataImage(brokers={2: record})
-    assert ground.replica_manager._isr.is_eligible(2, epoch) is joins, "KIP-841, KIP-903"
+        fixture.replica_manager.image = MetadataImage(brokers={2: record})
+    assert fixture.replica_manager._isr.is_eligible(2, epoch) is joins, "KIP-841, KIP-903"
 
 
 def test_replica_lag_time_max_ms_sets_isr_lag() -> None:
@@ -81,155 +81,159 @@ def test_replica_lag_time_max_ms_sets_isr_lag() -> None:
 
 def test_leader_of_next_epoch_keeps_follower_state_and_former_follower_resets_it() -> None:
     """R-329."""
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2)))
-        await ground.publisher.wait_applied_and_created()
-        replica = ground.replica_manager.leader("t", 0)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2)))
+        await fixture.publisher.wait_applied_and_created()
+        replica = fixture.replica_manager.leader("t", 0)
         first = replica.state
         assert isinstance(first, LeaderState)
         assert not replica.is_sole_replica
         first.update_follower(2, -1, 0, 0, 0, NOW_MS)
-        ground.commit_topics(
+        fixture.commit_topics(
             led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2), partition_epoch=1, recovering=1)
         )
-        await ground.publisher.wait_applied_and_created()
+        await fixture.publisher.wait_applied_and_created()
         assert replica.state is first, "the same epoch"
         assert first.followers[2].end_offset == 0
         assert first.isr == ((NODE_ID, 2), True)
-        ground.commit_topics(
+        fixture.commit_topics(
             led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2), partition_epoch=2, leader_epoch=1)
         )
-        await ground.publisher.wait_applied_and_created()
+        await fixture.publisher.wait_applied_and_created()
         assert isinstance(replica.state, LeaderState)
         assert replica.state is not first
         assert (replica.state.epoch, replica.state.followers[2].end_offset) == (1, 0)
         assert replica.leader_epoch == replica.log.epochs.latest_epoch() == 1
         for epoch, leader in ((2, 2), (3, NODE_ID)):
             more = {"leader": leader, "leader_epoch": epoch, "partition_epoch": epoch + 1}
-            ground.commit_topics(led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2), **more))
-            await ground.publisher.wait_applied_and_created()
+            fixture.commit_topics(led_topic("t", 1, replicas=(NODE_ID, 2), isr=(NODE_ID, 2), **more))
+            await fixture.publisher.wait_applied_and_created()
         assert isinstance(replica.state, LeaderState)
         assert replica.state.followers[2].end_offset == -1
 
-    ground.run(story)
-    assert ground.led == [("t", 0)] * 3, "once an epoch"
+    fixture.run(scenario)
+    assert fixture.led == [("t", 0)] * 3, "once an epoch"
 
 
 def test_is_sole_replica_follows_replica_set() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
 
-    async def story() -> None:
+    async def scenario() -> None:
         alone: list[bool] = []
         for epoch, replicas in enumerate([(NODE_ID,), (NODE_ID, 2), (NODE_ID,)]):
-            ground.commit_topics(led_topic("t", 1, replicas=replicas, isr=(NODE_ID,), partition_epoch=epoch))
-            await ground.publisher.wait_applied_and_created()
-            alone.append(ground.replica_manager.leader("t", 0).is_sole_replica)
+            fixture.commit_topics(led_topic("t", 1, replicas=replicas, isr=(NODE_ID,), partition_epoch=epoch))
+            await fixture.publisher.wait_applied_and_created()
+            alone.append(fixture.replica_manager.leader("t", 0).is_sole_replica)
         assert alone == [True, False, True]
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_resignation_wakes_delayed_operations_once() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     resigned: list[HostedPartition] = []
-    ground.replica_manager.on_resigned.append(resigned.append)
+    fixture.replica_manager.on_resigned.append(resigned.append)
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1))
-        await ground.publisher.wait_applied_and_created()
-        replica = ground.replica_manager.leader("t", 0)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 1))
+        await fixture.publisher.wait_applied_and_created()
+        replica = fixture.replica_manager.leader("t", 0)
         assert replica.is_sole_replica
-        ground.woken.clear()
+        fixture.woken.clear()
         for epoch in (1, 2):
-            ground.commit_topics(
+            fixture.commit_topics(
                 led_topic("t", 1, leader=2, leader_epoch=epoch, replicas=(NODE_ID, 2), partition_epoch=epoch)
             )
-            await ground.publisher.wait_applied_and_created()
-            assert {("fetch", "t", 0), ("hw", "t", 0)} <= set(ground.woken)
+            await fixture.publisher.wait_applied_and_created()
+            assert {("fetch", "t", 0), ("hw", "t", 0)} <= set(fixture.woken)
             assert replica.state == FollowerState(epoch, 2)
             assert (replica.is_leader, replica.is_sole_replica) == (False, False)
         assert resigned == [replica], "who has not led does not resign"
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_removed_or_failed_partition_resigns_and_wakes_delayed_operations(lost: bool) -> None:
-    ground = BrokerStorageFixture("/a,/b")
+    fixture = BrokerStorageFixture("/a,/b")
     resigned: list[tuple[bool, Any]] = []
-    ground.replica_manager.on_resigned.append(lambda r: resigned.append((r.is_leader, r.state)))
+    fixture.replica_manager.on_resigned.append(lambda r: resigned.append((r.is_leader, r.state)))
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 2, leader_epoch=4))
-        await ground.publisher.wait_applied_and_created()
-        replica = ground.replica_manager.leader("t", 1)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 2, leader_epoch=4))
+        await fixture.publisher.wait_applied_and_created()
+        replica = fixture.replica_manager.leader("t", 1)
         assert replica.log.directory == "/b/t-1"
-        assert replica.traffic is ground.replica_manager.leader("t", 0).traffic
+        assert replica.traffic is fixture.replica_manager.leader("t", 0).traffic
         replica.traffic.bytes_in = 7
-        ground.woken.clear()
+        fixture.woken.clear()
         if lost:
-            ground.failure_handler.handle_failure(OSError(errno.EIO, "gone"), replica.log)
+            fixture.failure_handler.handle_failure(OSError(errno.EIO, "gone"), replica.log)
         else:
-            ground.replica_manager.remove(("t", 1))
+            fixture.replica_manager.remove(("t", 1))
         assert resigned == [(False, FollowerState(4))]
         assert not replica.is_sole_replica
-        assert ground.woken == [(what, "t", 1) for what in ("fetch", "end", "hw", "start")]
-        assert ground.hosted() == {("t", 0)}
-        assert (("t", 1) in ground.replica_manager.offline_partitions) is lost
-        assert ground.scheduled_deletes == ([] if lost else ground.scheduled_deletes[:1])
-        ground.replica_manager.remove(("t", 1))
-        assert ("t", 1) not in ground.replica_manager.offline_partitions, "of a topic that is gone nothing is missed"
+        assert fixture.woken == [(what, "t", 1) for what in ("fetch", "end", "hw", "start")]
+        assert fixture.hosted() == {("t", 0)}
+        assert (("t", 1) in fixture.replica_manager.offline_partitions) is lost
+        assert fixture.scheduled_deletes == ([] if lost else fixture.scheduled_deletes[:1])
+        fixture.replica_manager.remove(("t", 1))
+        assert ("t", 1) not in fixture.replica_manager.offline_partitions, "of a topic that is gone nothing is missed"
         assert len(resigned) == 1
-        assert ground.replica_manager.removed_traffic.bytes_in == 0, "partition 0 is still hosted"
-        ground.replica_manager.remove(("t", 0))
-        assert ground.replica_manager.traffic == {}
-        assert ground.replica_manager.removed_traffic.bytes_in == 7
+        assert fixture.replica_manager.removed_traffic.bytes_in == 0, "partition 0 is still hosted"
+        fixture.replica_manager.remove(("t", 0))
+        assert fixture.replica_manager.traffic == {}
+        assert fixture.replica_manager.removed_traffic.bytes_in == 7
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_rename_error_at_deletion_takes_directory_offline() -> None:
-    ground = BrokerStorageFixture("/a,/b")
+    fixture = BrokerStorageFixture("/a,/b")
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 2))
-        await ground.publisher.wait_applied_and_created()
-        ground.break_disk("/b/t-1")
-        ground.replica_manager.remove(("t", 1))
-        assert list(ground.log_dirs.offline) == ["/b"]
-        assert ground.scheduled_deletes == []
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 2))
+        await fixture.publisher.wait_applied_and_created()
+        fixture.break_disk("/b/t-1")
+        fixture.replica_manager.remove(("t", 1))
+        assert list(fixture.log_dirs.offline) == ["/b"]
+        assert fixture.scheduled_deletes == []
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 @pytest.mark.parametrize(("known", "told_of"), [("own", 0), ("other", 1), ("none", 1)])
 def test_directory_is_reported_unless_controller_knows_it(known: str, told_of: int) -> None:
-    ground = BrokerStorageFixture("/a,/b")
+    fixture = BrokerStorageFixture("/a,/b")
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1))
-        await ground.publisher.wait_applied_and_created()
-        ids = {"own": ground.log_dirs.directories[0].id, "other": ground.log_dirs.directories[1].id, "none": UNASSIGNED}
-        ground.reported_directories.clear()
-        partition = replace(partition_of(ground, "t", 0), directories=(ids[known],))
-        ground.replica_manager.apply_partition_state(("t", 0), partition)
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("t", 1))
+        await fixture.publisher.wait_applied_and_created()
+        ids = {
+            "own": fixture.log_dirs.directories[0].id,
+            "other": fixture.log_dirs.directories[1].id,
+            "none": UNASSIGNED,
+        }
+        fixture.reported_directories.clear()
+        partition = replace(partition_of(fixture, "t", 0), directories=(ids[known],))
+        fixture.replica_manager.apply_partition_state(("t", 0), partition)
         expected = [(led_topic("t", 1).id, 0, ids["own"])]
-        assert ground.reported_directories == expected * told_of
+        assert fixture.reported_directories == expected * told_of
         assert MIGRATING not in ids.values()
 
-    ground.run(story)
+    fixture.run(scenario)
 
 
 def test_new_leader_recovers_high_watermark_before_listeners_run() -> None:
-    ground = BrokerStorageFixture()
-    made(ground, 0, "t", records=3)
-    load(ground, "t")
-    replica = ground.replica_manager.get("t", 0)
+    fixture = BrokerStorageFixture()
+    made(fixture, 0, "t", records=3)
+    load(fixture, "t")
+    replica = fixture.replica_manager.get("t", 0)
     assert replica is not None
     replica.log.append_as_leader(bytearray(r.build_batch([r.NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
     seen: list[int] = []
-    ground.replica_manager.on_leader.append(lambda led: seen.append(led.log.high_watermark))
-    ground.replica_manager.apply_partition_state(("t", 0), ground.image.topics["t"].partitions[0])
+    fixture.replica_manager.on_leader.append(lambda led: seen.append(led.log.high_watermark))
+    fixture.replica_manager.apply_partition_state(("t", 0), fixture.image.topics["t"].partitions[0])
     assert seen == [4]

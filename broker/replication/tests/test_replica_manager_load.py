@@ -20,10 +20,10 @@ from ottla.wire.record_batch.records import NewRecord, build_batch
 
 
 def made(
-    ground: BrokerStorageFixture, directory: int, name: str, *, topic_id: bytes | None = None, records: int = 0
+    fixture: BrokerStorageFixture, directory: int, name: str, *, topic_id: bytes | None = None, records: int = 0
 ) -> None:
     """Create a partition that an earlier process closed cleanly."""
-    where = ground.log_dirs.directories[directory]
+    where = fixture.log_dirs.directories[directory]
     log = where.create_partition(name, 0, topic_id or led_topic(name, 1).id, LogConfig(), NOW_MS)
     for _ in range(records):
         log.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 0, NOW_MS)
@@ -32,33 +32,33 @@ def made(
     where.logs.clear()
 
 
-def load(ground: BrokerStorageFixture, *names: str) -> None:
+def load(fixture: BrokerStorageFixture, *names: str) -> None:
     """Start a process with an image of these topics."""
     topics = {name: led_topic(name, 1) for name in names}
-    ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
+    fixture.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
     async def main() -> None:
-        await run_in_background(ground.env, ground.replica_manager.load(ground.image))
+        await run_in_background(fixture.env, fixture.replica_manager.load(fixture.image))
 
     run_virtual(main)
 
 
-def names(ground: BrokerStorageFixture, path: str) -> list[str]:
-    return sorted(name for name in ground.env.disk.listdir(path) if "-" in name and "." not in name.split("-")[0])
+def names(fixture: BrokerStorageFixture, path: str) -> list[str]:
+    return sorted(name for name in fixture.env.disk.listdir(path) if "-" in name and "." not in name.split("-")[0])
 
 
 def test_load_opens_known_partitions_without_leading() -> None:
-    ground = BrokerStorageFixture("/a,/b")
-    made(ground, 0, "t", records=3)
-    made(ground, 1, "u")
-    load(ground, "t", "u", "nowhere")
-    assert ground.hosted() == {("t", 0), ("u", 0)}
-    assert len(ground.replica_manager) == 2
-    replica = ground.replica_manager.get("t", 0)
+    fixture = BrokerStorageFixture("/a,/b")
+    made(fixture, 0, "t", records=3)
+    made(fixture, 1, "u")
+    load(fixture, "t", "u", "nowhere")
+    assert fixture.hosted() == {("t", 0), ("u", 0)}
+    assert len(fixture.replica_manager) == 2
+    replica = fixture.replica_manager.get("t", 0)
     assert replica is not None
     assert replica.log.log_end_offset == 3
-    assert ground.replica_manager.topic_id_of(("t", 0)) == replica.topic_id == led_topic("t", 1).id
-    assert ground.replica_manager.topic_id_of(("nowhere", 0)) is None
+    assert fixture.replica_manager.topic_id_of(("t", 0)) == replica.topic_id == led_topic("t", 1).id
+    assert fixture.replica_manager.topic_id_of(("nowhere", 0)) is None
     assert (replica.is_leader, replica.is_sole_replica, replica.leader_epoch, replica.state) == (
         False,
         False,
@@ -69,81 +69,81 @@ def test_load_opens_known_partitions_without_leading() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_load_renames_unknown_topic_id_to_stray(known: bool, caplog: pytest.LogCaptureFixture) -> None:
-    ground = BrokerStorageFixture()
-    made(ground, 0, "t", topic_id=b"an older topic--", records=1)
-    made(ground, 0, "u")
+    fixture = BrokerStorageFixture()
+    made(fixture, 0, "t", topic_id=b"an older topic--", records=1)
+    made(fixture, 0, "u")
     with caplog.at_level(logging.WARNING):
-        load(ground, *(["t", "u"] if known else ["u"]))
-    assert ground.hosted() == {("u", 0)}
-    assert not ground.log_dirs.directories[0].logs.get(("t", 0))
-    [stray] = [name for name in ground.env.disk.listdir("/a") if name.startswith("t-0.")]
+        load(fixture, *(["t", "u"] if known else ["u"]))
+    assert fixture.hosted() == {("u", 0)}
+    assert not fixture.log_dirs.directories[0].logs.get(("t", 0))
+    [stray] = [name for name in fixture.env.disk.listdir("/a") if name.startswith("t-0.")]
     assert stray.endswith("-stray")
-    assert ground.env.disk.exists(f"/a/{stray}/00000000000000000000.log")
+    assert fixture.env.disk.exists(f"/a/{stray}/00000000000000000000.log")
     assert f"its topic does not exist; renamed to /a/{stray}" in caplog.text
 
 
 def test_load_renames_unknown_partition_number_to_stray() -> None:
-    ground = BrokerStorageFixture()
-    where = ground.log_dirs.directories[0]
+    fixture = BrokerStorageFixture()
+    where = fixture.log_dirs.directories[0]
     where.create_partition("t", 1, led_topic("t", 1).id, LogConfig(), NOW_MS).close()
     where.logs.clear()
-    load(ground, "t")
-    assert ground.hosted() == set()
+    load(fixture, "t")
+    assert fixture.hosted() == set()
 
 
 def test_load_renames_partition_without_topic_id_to_stray() -> None:
     """The id is on the disk before the first batch; a log taken for the topic's could stand beside the real one."""
-    ground = BrokerStorageFixture("/a,/b")
-    made(ground, 0, "t")
-    made(ground, 1, "t")
-    write_partition_metadata(ground.env.disk, "/a/t-0", bytes(16), sync=True)
-    load(ground, "t")
-    replica = ground.replica_manager.get("t", 0)
+    fixture = BrokerStorageFixture("/a,/b")
+    made(fixture, 0, "t")
+    made(fixture, 1, "t")
+    write_partition_metadata(fixture.env.disk, "/a/t-0", bytes(16), sync=True)
+    load(fixture, "t")
+    replica = fixture.replica_manager.get("t", 0)
     assert replica is not None
     assert replica.log.directory == "/b/t-0"
-    assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
+    assert [name for name in fixture.env.disk.listdir("/a") if name.endswith("-stray")]
 
 
 def test_load_renames_partition_reassigned_elsewhere_to_stray() -> None:
-    ground = BrokerStorageFixture()
-    made(ground, 0, "t", records=2)
+    fixture = BrokerStorageFixture()
+    made(fixture, 0, "t", records=2)
     known = led_topic("t", 1)
     elsewhere = TopicImage(
         "t",
         known.id,
         {0: replace(known.partitions[0], replicas=(NODE_ID + 1,), isr=(NODE_ID + 1,), leader=NODE_ID + 1)},
     )
-    ground.image = MetadataImage(topics={"t": elsewhere}, topic_names={known.id: "t"})
+    fixture.image = MetadataImage(topics={"t": elsewhere}, topic_names={known.id: "t"})
 
     async def main() -> None:
-        await run_in_background(ground.env, ground.replica_manager.load(ground.image))
+        await run_in_background(fixture.env, fixture.replica_manager.load(fixture.image))
 
     run_virtual(main)
-    assert ground.hosted() == set()
-    assert [name for name in ground.env.disk.listdir("/a") if name.endswith("-stray")]
+    assert fixture.hosted() == set()
+    assert [name for name in fixture.env.disk.listdir("/a") if name.endswith("-stray")]
 
 
 def test_load_duplicate_log_directories_raises_corrupt_file() -> None:
-    ground = BrokerStorageFixture("/a,/b")
-    made(ground, 0, "t")
-    made(ground, 1, "t")
+    fixture = BrokerStorageFixture("/a,/b")
+    made(fixture, 0, "t")
+    made(fixture, 1, "t")
     with pytest.raises(CorruptFile, match="Duplicate log directories for t-0 are found: /a/t-0 and /b/t-0"):
-        load(ground, "t")
+        load(fixture, "t")
 
 
 def test_load_removes_partitions_marked_for_deletion() -> None:
-    ground = BrokerStorageFixture()
-    made(ground, 0, "t")
-    ground.log_dirs.directories[0].rename_for_deletion("t", 0, "0" * 32)
-    load(ground)
-    assert [n for n in ground.env.disk.listdir("/a") if n.startswith("t-")] == []
+    fixture = BrokerStorageFixture()
+    made(fixture, 0, "t")
+    fixture.log_dirs.directories[0].rename_for_deletion("t", 0, "0" * 32)
+    load(fixture)
+    assert [n for n in fixture.env.disk.listdir("/a") if n.startswith("t-")] == []
 
 
 def test_load_directory_failure_takes_its_partitions_offline() -> None:
-    ground = BrokerStorageFixture("/a,/b")
-    made(ground, 0, "t")
-    made(ground, 1, "u")
-    made(ground, 1, "v")
+    fixture = BrokerStorageFixture("/a,/b")
+    made(fixture, 0, "t")
+    made(fixture, 1, "u")
+    made(fixture, 1, "v")
     opened: dict[str, None] = {}
 
     def fault(_: str, path: str) -> OSError | None:  # the second of them, in either order
@@ -151,26 +151,26 @@ def test_load_directory_failure_takes_its_partitions_offline() -> None:
             opened[path[3]] = None
         return OSError(errno.EIO, "injected") if len(opened) > 1 else None
 
-    ground.env.disk.fault = fault
-    load(ground, "t", "u", "v")
-    assert list(ground.log_dirs.offline) == ["/b"]
-    assert ground.hosted() == {("t", 0)}
-    assert ground.replica_manager.offline_partitions == {(next(iter(opened)), 0)}, "the other was never seen"
+    fixture.env.disk.fault = fault
+    load(fixture, "t", "u", "v")
+    assert list(fixture.log_dirs.offline) == ["/b"]
+    assert fixture.hosted() == {("t", 0)}
+    assert fixture.replica_manager.offline_partitions == {(next(iter(opened)), 0)}, "the other was never seen"
 
 
 @pytest.mark.parametrize(("where", "number"), [("/a", errno.EIO), ("/b", errno.EMFILE)])
 def test_load_failure_of_metadata_directory_or_descriptors_fails_startup(where: str, number: int) -> None:
-    ground = BrokerStorageFixture("/a,/b")
-    made(ground, int(where == "/b"), "t")
-    ground.break_disk(f"{where}/t-0", number)
+    fixture = BrokerStorageFixture("/a,/b")
+    made(fixture, int(where == "/b"), "t")
+    fixture.break_disk(f"{where}/t-0", number)
     with pytest.raises(OSError, match="injected"):
-        load(ground, "t")
+        load(fixture, "t")
 
 
 def test_load_of_many_partitions_yields_to_event_loop() -> None:
-    ground = BrokerStorageFixture()
+    fixture = BrokerStorageFixture()
     for number in range(60):
-        made(ground, 0, f"t{number}")
+        made(fixture, 0, f"t{number}")
     turns = [0]
     clock = [0.0]
 
@@ -178,7 +178,7 @@ def test_load_of_many_partitions_yields_to_event_loop() -> None:
         clock[0] += 1.0
         return clock[0]
 
-    ground.env.monotonic_ms = ticking
+    fixture.env.monotonic_ms = ticking
     topics = {f"t{n}": led_topic(f"t{n}", 1) for n in range(60)}
 
     async def main() -> None:
@@ -190,9 +190,9 @@ def test_load_of_many_partitions_yields_to_event_loop() -> None:
                     await trio.lowlevel.checkpoint()
 
             nursery.start_soon(other)
-            await run_in_background(ground.env, ground.replica_manager.load(MetadataImage(topics=topics)))
+            await run_in_background(fixture.env, fixture.replica_manager.load(MetadataImage(topics=topics)))
             nursery.cancel_scope.cancel()
 
     run_virtual(main)
-    assert len(ground.hosted()) == 60
+    assert len(fixture.hosted()) == 60
     assert turns[0] >= 20

@@ -22,7 +22,7 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
 def test_acks_all_is_answered_when_isr_has_identical_records() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         began = trio.current_time()
         assert await brokers.leader.produce(*numbered(3)) is E.NONE
         assert trio.current_time() - began < 0.1, "followers hear of records at once"
@@ -33,14 +33,14 @@ def test_acks_all_is_answered_when_isr_has_identical_records() -> None:
             assert brokers[number].log.epochs.entries == brokers[1].log.epochs.entries == [(0, 0)]
         await wait_until(lambda: brokers[2].log.high_watermark == 3)
 
-    brokers.run(story)
+    brokers.run(scenario)
     assert {(key, version) for _, _, key, version in brokers.requests} == {(ApiKey.FETCH, 18)}, "R-311, R-312"
 
 
 def test_killed_isr_member_blocks_commit_until_fenced_and_catches_up() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await brokers[1].produce(*numbered(2)) is E.NONE
         brokers[3].kill()
         assert await brokers[1].produce(b"2", timeout_ms=200) is E.REQUEST_TIMED_OUT
@@ -55,14 +55,14 @@ def test_killed_isr_member_blocks_commit_until_fenced_and_catches_up() -> None:
         assert await brokers[1].produce(b"8") is E.NONE
         assert brokers[3].values() == numbered(9)
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_demoted_leader_acknowledges_records_committed_by_new_leader() -> None:
     """With NOT_LEADER_OR_FOLLOWER, a producer would write these records a second time."""
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         told: list[E] = []
 
         async def write() -> None:
@@ -81,13 +81,13 @@ def test_demoted_leader_acknowledges_records_committed_by_new_leader() -> None:
         assert await brokers[2].produce(b"1") is E.NONE
         assert [brokers[number].values() for number in (1, 2, 3)] == [numbered(2)] * 3
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_leader_failure_keeps_acknowledged_records_and_truncates_others() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await brokers[1].produce(*numbered(3)) is E.NONE
         brokers.cut |= {2, 3}
         await trio.sleep(1)  # the responses to their pending fetches come too late
@@ -105,13 +105,13 @@ def test_leader_failure_keeps_acknowledged_records_and_truncates_others() -> Non
             assert brokers[number].values() == numbered(6)
             assert brokers[number].log.epochs.entries == [(0, 0), (1, 3)]
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_slow_isr_member_is_removed_and_rejoins_when_caught_up() -> None:
     brokers = BrokerCluster(replica_lag_time_max_ms="2000")
 
-    async def story() -> None:
+    async def scenario() -> None:
         brokers.cut.add(3)
         brokers.refuses += [E.NOT_CONTROLLER, E.STALE_BROKER_EPOCH]
         await trio.sleep(1)
@@ -123,14 +123,14 @@ def test_slow_isr_member_is_removed_and_rejoins_when_caught_up() -> None:
         assert brokers[3].values() == [b"0"]
         assert brokers.refuses == []
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 @pytest.mark.parametrize("members", [2, 3])
 def test_under_min_isr_refuses_acks_all_and_commits_none(members: int) -> None:
     brokers = BrokerCluster(min_insync_replicas=str(members))
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
         others = range(2, 3 - members + 2 + 1)
         for number in others:
@@ -145,13 +145,13 @@ def test_under_min_isr_refuses_acks_all_and_commits_none(members: int) -> None:
         brokers.register()
         await wait_until(lambda: brokers[1].log.high_watermark == 2)
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_empty_follower_starts_at_leaders_log_start() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         brokers[3].kill()
         brokers.fence(3)
         brokers[3].env.memory = type(brokers[3].env.memory)(brokers[3].env._rng, brokers[3].env.now_ms)
@@ -164,13 +164,13 @@ def test_empty_follower_starts_at_leaders_log_start() -> None:
         assert brokers[3].log.log_start_offset == 4
         assert brokers[3].values() == numbered(2, 4)
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_empty_follower_starts_with_whole_batch_at_leaders_log_start() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         brokers[3].kill()
         brokers.fence(3)
         brokers[3].env.memory = type(brokers[3].env.memory)(brokers[3].env._rng, brokers[3].env.now_ms)
@@ -183,27 +183,27 @@ def test_empty_follower_starts_with_whole_batch_at_leaders_log_start() -> None:
         assert brokers[3].values() == numbered(6, 3)
         assert (brokers[3].log.log_start_offset, brokers[3].log.log_end_offset) == (5, 9)
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_log_start_offset_advances_at_followers() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         for value in numbered(3):
             await brokers[1].produce(value)
         assert brokers[1].log.maybe_increment_log_start_offset(2)
         await wait_until(lambda: [brokers[n].log.log_start_offset for n in (2, 3)] == [2, 2])
         await wait_until(lambda: brokers[1].replica.low_watermark({2: 0, 3: 0}) == 2)
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_unclean_leader_truncates_other_replicas() -> None:
     """After an unclean election the leader's log ends before the followers' (R-322) or diverges (R-320)."""
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         brokers[3].kill()
         brokers.fence(3)
         for value in numbered(4):
@@ -224,13 +224,13 @@ def test_unclean_leader_truncates_other_replicas() -> None:
         await wait_until(lambda: 2 in brokers.partition().isr)
         assert [brokers[n].values() for n in (1, 2, 3)] == [[b"new"]] * 3
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_leadership_changes_keep_all_records_on_all_replicas() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         for turn, leader in enumerate((2, 3, 1, 3, 2, 1)):
             brokers.commit_partition(leader=leader)
             await wait_until(lambda: brokers.leader.is_leader)
@@ -239,7 +239,7 @@ def test_leadership_changes_keep_all_records_on_all_replicas() -> None:
             assert brokers[number].values() == numbered(12)
         await wait_until(lambda: all(brokers[n].log.high_watermark == 12 for n in (1, 2, 3)))
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 # ---------------------------------------------------------------------- failures of one partition
@@ -248,7 +248,7 @@ def test_leadership_changes_keep_all_records_on_all_replicas() -> None:
 def test_append_short_of_descriptors_is_retried_by_follower() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
         left = [3]
 
@@ -264,26 +264,26 @@ def test_append_short_of_descriptors_is_retried_by_follower() -> None:
         assert 2.5 < trio.current_time() < 4.5, "a second each time"
         assert brokers[2].values() == numbered(2)
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_follower_disk_error_reports_directory_and_stops_fetching() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
         brokers[2].env.disk.fault = lambda what, path: OSError(errno.EIO, "injected") if "/t-0/" in path else None
         brokers.fence(3)
         assert await brokers[1].produce(b"1", timeout_ms=3000) is E.REQUEST_TIMED_OUT
         assert brokers[2].failed == 1
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_corrupt_bytes_of_leader_are_not_appended() -> None:
     brokers = BrokerCluster()
 
-    async def story() -> None:
+    async def scenario() -> None:
         brokers.cut.add(3)
         await trio.sleep(1)
         assert await brokers[1].produce(b"0", acks=1) is E.NONE
@@ -292,13 +292,13 @@ def test_corrupt_bytes_of_leader_are_not_appended() -> None:
         await trio.sleep(5)
         assert brokers[3].values() == []
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_flush_of_moved_follower_log_syncs_it_in_its_new_directory() -> None:
     brokers = BrokerCluster(log_flush_interval_messages="1")
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker = brokers[2]
         wait = broker.env.in_thread
 
@@ -313,14 +313,14 @@ def test_flush_of_moved_follower_log_syncs_it_in_its_new_directory() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
         assert (broker.log.directory, broker.log.recovery_point) == ("/b/t-0", 1)
 
-    brokers.run(story)
+    brokers.run(scenario)
 
 
 def test_flush_error_of_moved_log_fails_its_old_directory_only() -> None:
     brokers = BrokerCluster(log_flush_interval_messages="1")
     failed: list[str] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         broker = brokers[2]
         wait = broker.env.in_thread
 
@@ -338,7 +338,7 @@ def test_flush_error_of_moved_log_fails_its_old_directory_only() -> None:
         assert await brokers[1].produce(b"0") is E.NONE
         assert (broker.log.directory, broker.log.recovery_point) == ("/b/t-0", 1)
 
-    brokers.run(story)
+    brokers.run(scenario)
     assert failed == ["/a/t-0"]
 
 
@@ -346,7 +346,7 @@ def test_follower_with_flush_messages_fetches_only_after_sync() -> None:
     brokers = BrokerCluster(log_flush_interval_messages="1")
     synced: list[int] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         for number in (2, 3):
             env = brokers[number].env
             wait = env.in_thread
@@ -364,4 +364,4 @@ def test_follower_with_flush_messages_fetches_only_after_sync() -> None:
         assert synced == [1, 1]
         assert [brokers[n].log.recovery_point for n in (2, 3)] == [1, 1]
 
-    brokers.run(story)
+    brokers.run(scenario)

@@ -73,7 +73,7 @@ class ReplicationChaos:
         await trio.sleep(self.rng.random() * 2)
         self.held()
 
-    async def story(self) -> None:
+    async def scenario(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.produce)
             for _ in range(STEPS):
@@ -98,5 +98,5 @@ class ReplicationChaos:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_faults_keep_acknowledged_records_and_equal_logs(seed: int) -> None:
     chaos = ReplicationChaos(seed)
-    chaos.brokers.run(chaos.story)
+    chaos.brokers.run(chaos.scenario)
     assert len(chaos.acked) > 30

@@ -55,10 +55,10 @@ class ExhaustedSliceClock:
 
 
 def test_large_decompressions_are_limited_and_small_ones_do_not_wait() -> None:
-    crowd, unpackings = DecompressingClients(), DecompressionLimiter()
+    clients, unpackings = DecompressingClients(), DecompressionLimiter()
 
     async def one(name: str, *, much: bool) -> None:
-        work = crowd.work(name, much=much)
+        work = clients.work(name, much=much)
         assert await TimeSlice(ExhaustedSliceClock()).run(unpackings.as_job(work)) == name  # type: ignore[arg-type]
 
     async def main() -> None:
@@ -68,20 +68,20 @@ def test_large_decompressions_are_limited_and_small_ones_do_not_wait() -> None:
             nursery.start_soon(lambda: one("little", much=False))
 
     run_virtual(main)
-    assert crowd.most == MAX_CONCURRENT_DECOMPRESSIONS
-    assert len(crowd.done) == 11
-    assert crowd.done.index("little") <= MAX_CONCURRENT_DECOMPRESSIONS
+    assert clients.most == MAX_CONCURRENT_DECOMPRESSIONS
+    assert len(clients.done) == 11
+    assert clients.done.index("little") <= MAX_CONCURRENT_DECOMPRESSIONS
     assert unpackings.active_count == 0
 
 
 def test_cancelled_decompression_releases_its_slot() -> None:
     """Cancelled while it decompresses, and while it waits for a slot."""
-    crowd, unpackings = DecompressingClients(), DecompressionLimiter()
+    clients, unpackings = DecompressingClients(), DecompressionLimiter()
     known: list[Any] = []
     """Nobody waits until they are collected."""
 
     async def one(scope: trio.CancelScope) -> None:
-        work = crowd.work("", much=True)
+        work = clients.work("", much=True)
         known.append(work)
         with scope:
             known.append(unpackings.as_job(work))
@@ -94,7 +94,7 @@ def test_cancelled_decompression_releases_its_slot() -> None:
             async with trio.open_nursery() as nursery:
                 for scope in first:
                     nursery.start_soon(one, scope)
-                while crowd.keeping < MAX_CONCURRENT_DECOMPRESSIONS:
+                while clients.keeping < MAX_CONCURRENT_DECOMPRESSIONS:
                     await trio.lowlevel.checkpoint()
                 for scope in others:
                     nursery.start_soon(one, scope)
@@ -104,17 +104,17 @@ def test_cancelled_decompression_releases_its_slot() -> None:
                     scope.cancel()
 
     run_virtual(main)
-    assert (len(crowd.done), crowd.keeping, unpackings.active_count) == (2, 0, 0)
+    assert (len(clients.done), clients.keeping, unpackings.active_count) == (2, 0, 0)
 
 
 def test_cancellation_after_wait_releases_the_slot() -> None:
     """The time slice is used up at once, so the job is paused as soon as it has the slot."""
-    crowd, unpackings = DecompressingClients(), DecompressionLimiter()
+    clients, unpackings = DecompressingClients(), DecompressionLimiter()
 
     async def main() -> None:
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                job = unpackings.as_job(crowd.work("", much=True))
+                job = unpackings.as_job(clients.work("", much=True))
                 nursery.start_soon(TimeSlice(ExhaustedSliceClock()).run, job)  # type: ignore[arg-type]
                 while not unpackings.active_count:
                     await trio.lowlevel.checkpoint()
@@ -132,7 +132,7 @@ def large(value: bytes) -> bytearray:
     )
 
 
-def held_up(stage: HandlerFixture, ask: Any, *, much: Any, little: Any) -> list[Any]:
+def held_up(fixture: HandlerFixture, ask: Any, *, much: Any, little: Any) -> list[Any]:
     """Return the responses to small and large decompressions while the slots are in use for a second."""
     ended: list[tuple[str, float, Any]] = []
 
@@ -141,7 +141,7 @@ def held_up(stage: HandlerFixture, ask: Any, *, much: Any, little: Any) -> list[
         ended.append((name, trio.current_time(), answer))
 
     async def main() -> None:
-        room = stage.services.decompression_limiter._limiter
+        room = fixture.services.decompression_limiter._limiter
         for number in range(MAX_CONCURRENT_DECOMPRESSIONS):
             room.acquire_on_behalf_of_nowait(number)
         async with trio.open_nursery() as nursery:
@@ -153,17 +153,17 @@ def held_up(stage: HandlerFixture, ask: Any, *, much: Any, little: Any) -> list[
     run_virtual(main)
     assert [name for name, _, _ in ended] == ["little", "much"]
     assert ended[1][1] - ended[0][1] >= 1
-    assert stage.services.decompression_limiter.active_count == MAX_CONCURRENT_DECOMPRESSIONS - 1
+    assert fixture.services.decompression_limiter.active_count == MAX_CONCURRENT_DECOMPRESSIONS - 1
     return [answer for _, _, answer in ended]
 
 
 def test_produce_waits_for_slot_to_decompress_large_batch() -> None:
-    stage = HandlerFixture()
-    stage.hosted.host("c", settings=LogConfig(compact=True))
-    stage.hosted.host("d", settings=LogConfig(compact=True))
+    fixture = HandlerFixture()
+    fixture.hosted.host("c", settings=LogConfig(compact=True))
+    fixture.hosted.host("d", settings=LogConfig(compact=True))
     answers = held_up(
-        stage,
-        lambda what: produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), request(what)),
+        fixture,
+        lambda what: produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), request(what)),
         much=("c", 0, large(bytes(2 << 20))),
         little=("d", 0, large(bytes(200_000))),
     )
@@ -171,16 +171,16 @@ def test_produce_waits_for_slot_to_decompress_large_batch() -> None:
 
 
 def test_list_offsets_waits_for_slot_to_decompress_large_batch() -> None:
-    stage = HandlerFixture()
+    fixture = HandlerFixture()
     for name, size in (("c", 2 << 20), ("d", 200_000)):
-        stage.hosted.host(name)
-        log = stage.hosted.replicas[name, 0].log
+        fixture.hosted.host(name)
+        log = fixture.hosted.replicas[name, 0].log
         log.append_as_leader(large(bytes(size)), 0, NOW, AppendOrigin.RAFT_LEADER)
         log.set_high_watermark(log.log_end_offset)
 
     def ask(name: str) -> Awaitable[Any] | Any:
         wanted = lo.ListOffsetsTopic(name, [lo.ListOffsetsPartition(0, -1, NOW + 7)])
-        return list_offsets.handle(stage.context(ApiKey.LIST_OFFSETS, 7), lo.ListOffsetsRequest(-1, 0, [wanted]))
+        return list_offsets.handle(fixture.context(ApiKey.LIST_OFFSETS, 7), lo.ListOffsetsRequest(-1, 0, [wanted]))
 
-    for answer in held_up(stage, ask, much="c", little="d"):
+    for answer in held_up(fixture, ask, much="c", little="d"):
         assert [x.offset for topic in answer.topics for x in topic.partitions] == [1]

@@ -32,20 +32,22 @@ def at_most(kib: int) -> Iterator[None]:
         tracemalloc.stop()
 
 
-def taken() -> SharePartition:
+def acquired_partition() -> SharePartition:
     share = SharePartition(0, limits=SharePartitionLimits())
     assert acquire_records(share, AcquireRequest("a", 500, 500), READ, 0) == [AcquiredRange(0, MOST - 1, 1)]
     return share
 
 
-def said(share: SharePartition, first: int, *types: int, last: int | None = None) -> acknowledgement.RecordStateChanges:
+def acknowledge(
+    share: SharePartition, first: int, *types: int, last: int | None = None
+) -> acknowledgement.RecordStateChanges:
     last = first + len(types) - 1 if last is None else last
     return acknowledgement.acknowledge_records(
         share, "a", [acknowledgement.ShareAcknowledgementBatch(first, last, types)], 0
     )
 
 
-def told(share: SharePartition) -> list[tuple[int, int, RecordState, str, int | None]]:
+def runs_of(share: SharePartition) -> list[tuple[int, int, RecordState, str, int | None]]:
     """Return all in-flight runs with member and lock deadline; equal neighbours may be merged or not."""
     runs = (run for batch in share for run in batch.runs(batch.first_offset, batch.last_offset))
     return [(first, last, state.state, state.member_id, state.lock_until_ms) for first, last, state in runs]
@@ -53,10 +55,10 @@ def told(share: SharePartition) -> list[tuple[int, int, RecordState, str, int | 
 
 def test_acknowledge_in_batch_of_two_billion_records_is_cheap() -> None:
     with at_most(64):
-        share = taken()
-        acknowledgement.complete_changes(share, said(share, 7, acknowledgement.ACCEPT), 0, written=True)
+        share = acquired_partition()
+        acknowledgement.complete_changes(share, acknowledge(share, 7, acknowledgement.ACCEPT), 0, written=True)
         assert share.cut_count == 2
-        acknowledgement.complete_changes(share, said(share, 0, acknowledgement.ACCEPT, last=6), 0, written=True)
+        acknowledgement.complete_changes(share, acknowledge(share, 0, acknowledgement.ACCEPT, last=6), 0, written=True)
         assert (share.start_offset, share.cut_count) == (8, 1)
         share.update_log_start_offset(1 << 30)
         assert len(acknowledgement.expire_locks(share, 1 << 40)) == 2
@@ -73,18 +75,18 @@ def test_strict_acquire_in_batch_of_two_billion_records_is_cheap() -> None:
 
 
 def test_acknowledgements_over_maximum_cuts_are_refused() -> None:
-    share = taken()
-    changes = said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * (MAX_SHARE_BATCH_CUTS // 2))
+    share = acquired_partition()
+    changes = acknowledge(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * (MAX_SHARE_BATCH_CUTS // 2))
     assert (share.cut_count, len(changes.state_batches())) == (MAX_SHARE_BATCH_CUTS, MAX_SHARE_BATCH_CUTS)
     acknowledgement.complete_changes(share, changes, 0, written=True)
     with pytest.raises(ProtocolError) as caught:
-        said(share, MAX_SHARE_BATCH_CUTS, acknowledgement.ACCEPT, acknowledgement.REJECT)
+        acknowledge(share, MAX_SHARE_BATCH_CUTS, acknowledgement.ACCEPT, acknowledgement.REJECT)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert (share.cut_count, share.delivery_complete_count) == (MAX_SHARE_BATCH_CUTS, MAX_SHARE_BATCH_CUTS // 2 - 1), (
         "nothing of it was taken"
     )
     acknowledgement.complete_changes(
-        share, said(share, MAX_SHARE_BATCH_CUTS, acknowledgement.ACCEPT, last=MOST - 1), 0, written=True
+        share, acknowledge(share, MAX_SHARE_BATCH_CUTS, acknowledgement.ACCEPT, last=MOST - 1), 0, written=True
     )
     assert not acknowledgement.release_acquired_records(share, "a").changes
     assert acquire_records(share, AcquireRequest("a", 1, 1, is_record_limit_strict=True), READ, 0) == [
@@ -93,7 +95,7 @@ def test_acknowledgements_over_maximum_cuts_are_refused() -> None:
 
 
 def test_oversized_acknowledgement_is_refused_without_full_scan() -> None:
-    share = taken()
+    share = acquired_partition()
     said_of_each = acknowledgement.ShareAcknowledgementBatch(
         0, 3_999_999, bytes([acknowledgement.ACCEPT, acknowledgement.RELEASE]) * 2_000_000
     )
@@ -114,12 +116,12 @@ def test_acknowledgement_of_cut_records_is_applied_to_all_or_none(
         )
     acquire_records(share, AcquireRequest("a", 8, 8, is_record_limit_strict=True), FetchedOffsets(12, [(0, 19)]), 12)
     assert (share.cut_count, share.next_fetch_offset()) == (12, 20)
-    before = told(share)
+    before = runs_of(share)
     with pytest.raises(ProtocolError) as caught:
-        said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * 10)
+        acknowledge(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * 10)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-    assert told(share) == before, "nor are the last eight accepted, of which four were released"
-    changes = said(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * 5, acknowledgement.ACCEPT)
+    assert runs_of(share) == before, "nor are the last eight accepted, of which four were released"
+    changes = acknowledge(share, 0, *[acknowledgement.ACCEPT, acknowledgement.RELEASE] * 5, acknowledgement.ACCEPT)
     assert [row[:2] for row in changes.state_batches()] == [(at, at) for at in range(11)], "as far as it is cut"
 
 
@@ -136,23 +138,23 @@ def test_acknowledgement_of_other_member_changes_no_run(rule: str, kind: int, no
     share = SharePartition(0, limits=SharePartitionLimits(max_delivery_count=limit))
     acquire_records(share, AcquireRequest("a", 10, 10), FetchedOffsets(0, [(0, 9)]), 0)
     # it is tracked per record from here on
-    acknowledgement.complete_changes(share, said(share, 9, acknowledgement.ACCEPT), 10, written=True)
-    before = told(share)
+    acknowledgement.complete_changes(share, acknowledge(share, 9, acknowledgement.ACCEPT), 10, written=True)
+    before = runs_of(share)
     with pytest.raises(ProtocolError) as caught:
         acknowledgement.acknowledge_records(
             share, "b", [acknowledgement.ShareAcknowledgementBatch(5, 8, [kind])], now_ms
         )
     assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
-    assert (told(share), share.delivery_complete_count) == (before, 1), rule
+    assert (runs_of(share), share.delivery_complete_count) == (before, 1), rule
 
 
 def test_next_fetch_offset_and_start_offset_scan_stop_at_first_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both are needed at each fetch and each acknowledgement; a batch may have thousands of runs."""
-    share, made = taken(), list[InFlightRun]()
+    share, made = acquired_partition(), list[InFlightRun]()
     acknowledgement.complete_changes(
-        share, said(share, 0, *[acknowledgement.RELEASE, acknowledgement.ACCEPT] * 1000), 0, written=True
+        share, acknowledge(share, 0, *[acknowledgement.RELEASE, acknowledgement.ACCEPT] * 1000), 0, written=True
     )
     assert share.cut_count == 2000
 
@@ -163,7 +165,7 @@ def test_next_fetch_offset_and_start_offset_scan_stop_at_first_run(
     monkeypatch.setattr(in_flight, "InFlightRun", run)
     assert (share.next_fetch_offset(), len(made)) == (0, 1)
     acquire_records(share, AcquireRequest("a", 1, 1, is_record_limit_strict=True), READ, 0)
-    changes = said(share, 0, acknowledgement.ACCEPT)
+    changes = acknowledge(share, 0, acknowledgement.ACCEPT)
     made.clear()
     acknowledgement.complete_changes(share, changes, 0, written=True)
     assert (share.start_offset, len(made)) == (2, 3)
@@ -181,22 +183,24 @@ def test_full_window_archived_while_its_write_fails_is_passed() -> None:
 
 
 def test_cuts_without_difference_are_merged() -> None:
-    share = taken()
+    share = acquired_partition()
     for offset in range(100, 0, -2):
-        acknowledgement.complete_changes(share, said(share, offset, acknowledgement.ACCEPT), 0, written=True)
+        acknowledgement.complete_changes(share, acknowledge(share, offset, acknowledgement.ACCEPT), 0, written=True)
     assert share.cut_count == 100
     for offset in range(99, 0, -2):
-        acknowledgement.complete_changes(share, said(share, offset, acknowledgement.ACCEPT), 0, written=True)
+        acknowledgement.complete_changes(share, acknowledge(share, offset, acknowledgement.ACCEPT), 0, written=True)
     assert share.cut_count == 2
-    acknowledgement.complete_changes(share, said(share, 0, acknowledgement.ACCEPT), 0, written=True)
-    acknowledgement.complete_changes(share, said(share, 101, acknowledgement.ACCEPT, last=MOST - 1), 0, written=True)
+    acknowledgement.complete_changes(share, acknowledge(share, 0, acknowledgement.ACCEPT), 0, written=True)
+    acknowledgement.complete_changes(
+        share, acknowledge(share, 101, acknowledgement.ACCEPT, last=MOST - 1), 0, written=True
+    )
     assert (len(share), share.cut_count, share.start_offset) == (0, 0, MOST)
 
 
 def test_pending_change_of_run_split_meanwhile_is_completed_in_all_parts() -> None:
-    share = taken()
-    said(share, 5, acknowledgement.RENEW)  # it is tracked per record from here on
-    changes = said(share, 10, acknowledgement.RELEASE, last=19)
+    share = acquired_partition()
+    acknowledge(share, 5, acknowledgement.RENEW)  # it is tracked per record from here on
+    changes = acknowledge(share, 10, acknowledgement.RELEASE, last=19)
     share.update_log_start_offset(15)
     acknowledgement.complete_changes(share, changes, 0, written=False)
     batch = share.first_batch

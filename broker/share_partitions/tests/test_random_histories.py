@@ -259,11 +259,17 @@ class RandomSharePartitionHistory:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_share_partition_with_runs_equals_state_per_record(seed: int) -> None:
-    story = RandomSharePartitionHistory(seed)
-    steps: list[Callable[[], None]] = [story.acquire, story.acknowledge, story.settle, story.expire, story.release]
+    scenario = RandomSharePartitionHistory(seed)
+    steps: list[Callable[[], None]] = [
+        scenario.acquire,
+        scenario.acknowledge,
+        scenario.settle,
+        scenario.expire,
+        scenario.release,
+    ]
     for _ in range(150):
-        story.now += story.rng.randrange(20)
-        (step,) = story.rng.choices(steps, [40, 45, 5, 6, 2])
+        scenario.now += scenario.rng.randrange(20)
+        (step,) = scenario.rng.choices(steps, [40, 45, 5, 6, 2])
         step()
-        story.compare()
-    assert story.model.end, "something went out"
+        scenario.compare()
+    assert scenario.model.end, "something went out"

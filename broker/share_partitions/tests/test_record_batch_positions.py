@@ -95,15 +95,15 @@ def test_acquired_records_do_not_depend_on_later_headers(seed: int) -> None:
         what, most, member = rng.random(), rng.choice([1, 3, 5, 8, 30]), rng.choice("ab")
         first, types = rng.randrange(50), [rng.choice([1, 2, 3]) for _ in range(rng.randint(1, 6))]
         outs = []
-        for stage in both:
+        for fixture in both:
             if what < 0.5:
-                outs.append(stage.fetch(member, most, strict=strict))
+                outs.append(fixture.fetch(member, most, strict=strict))
             elif what < 0.9:
                 try:
-                    stage.say(first, first + len(types) - 1, *types, member=member)
+                    fixture.say(first, first + len(types) - 1, *types, member=member)
                 except ProtocolError as error:
                     outs.append(error.code)
             else:
-                outs.append(stage.tick(40))
+                outs.append(fixture.tick(40))
         assert outs[:1] == outs[1:]
         assert (both[0].states, both[0].window) == (both[1].states, both[1].window)

@@ -65,18 +65,18 @@ class SharePartitionFixture:
         return self.share.start_offset, self.share.end_offset, self.share.delivery_complete_count
 
 
-def refused(stage: SharePartitionFixture, first: int, last: int, *types: int, member: str = "a") -> ErrorCode:
-    before = stage.states, stage.window
+def refused(fixture: SharePartitionFixture, first: int, last: int, *types: int, member: str = "a") -> ErrorCode:
+    before = fixture.states, fixture.window
     with pytest.raises(ProtocolError) as caught:
-        stage.say(first, last, *types, member=member)
-    assert (stage.states, stage.window) == before, "nothing of it was taken"
+        fixture.say(first, last, *types, member=member)
+    assert (fixture.states, fixture.window) == before, "nothing of it was taken"
     return caught.value.code
 
 
 def test_acquire_returns_whole_batches_beyond_max_records() -> None:
-    stage = SharePartitionFixture()
-    assert stage.fetch(most=7) == [AcquiredRange(0, 9, 1)]
-    assert stage.share.next_fetch_offset() == 10
+    fixture = SharePartitionFixture()
+    assert fixture.fetch(most=7) == [AcquiredRange(0, 9, 1)]
+    assert fixture.share.next_fetch_offset() == 10
 
 
 def test_acquire_splits_ranges_at_batch_size() -> None:
@@ -84,17 +84,17 @@ def test_acquire_splits_ranges_at_batch_size() -> None:
 
 
 def test_strict_acquire_returns_at_most_max_records() -> None:
-    stage = SharePartitionFixture()
-    assert stage.fetch(most=3, strict=True) == [AcquiredRange(0, 2, 1)]
-    assert stage.states == "A1 A1 A1 -0 -0"
-    assert stage.fetch("b", most=3, strict=True) == [AcquiredRange(3, 4, 1), AcquiredRange(5, 5, 1)]
+    fixture = SharePartitionFixture()
+    assert fixture.fetch(most=3, strict=True) == [AcquiredRange(0, 2, 1)]
+    assert fixture.states == "A1 A1 A1 -0 -0"
+    assert fixture.fetch("b", most=3, strict=True) == [AcquiredRange(3, 4, 1), AcquiredRange(5, 5, 1)]
 
 
 def test_acquire_gives_members_different_records() -> None:
-    stage = SharePartitionFixture()
-    assert stage.fetch("a") == [AcquiredRange(0, 4, 1)]
-    assert stage.fetch("b") == [AcquiredRange(5, 9, 1)]
-    assert refused(stage, 5, 9, acknowledgement.ACCEPT, member="a") is ErrorCode.INVALID_RECORD_STATE
+    fixture = SharePartitionFixture()
+    assert fixture.fetch("a") == [AcquiredRange(0, 4, 1)]
+    assert fixture.fetch("b") == [AcquiredRange(5, 9, 1)]
+    assert refused(fixture, 5, 9, acknowledgement.ACCEPT, member="a") is ErrorCode.INVALID_RECORD_STATE
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_acquire_gives_members_different_records() -> None:
 def test_acknowledge_type_determines_next_record_state(
     rule: str, types: list[int], states: str, window: tuple[int, int, int]
 ) -> None:
-    stage = SharePartitionFixture()
-    stage.fetch()
-    stage.say(0, 4, *types)
-    assert (stage.states, stage.window) == (states, window), rule
+    fixture = SharePartitionFixture()
+    fixture.fetch()
+    fixture.say(0, 4, *types)
+    assert (fixture.states, fixture.window) == (states, window), rule
 
 
 @pytest.mark.parametrize(
@@ -130,145 +130,145 @@ def test_acknowledge_type_determines_next_record_state(
 def test_acknowledge_by_member_without_the_record_is_refused(
     rule: str, said: tuple[Any, ...], expected: ErrorCode | None
 ) -> None:
-    stage = SharePartitionFixture()
-    stage.fetch()
+    fixture = SharePartitionFixture()
+    fixture.fetch()
     *numbers, member = said
     if expected is None:
-        stage.say(*numbers, member=member)
+        fixture.say(*numbers, member=member)
     else:
-        assert refused(stage, *numbers, member=member) is expected, rule
+        assert refused(fixture, *numbers, member=member) is expected, rule
 
 
 def test_acknowledge_twice_is_refused() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch(most=10)
-    stage.say(3, 3, acknowledgement.ACCEPT)
-    assert refused(stage, 3, 3, acknowledgement.ACCEPT) is ErrorCode.INVALID_RECORD_STATE
-    stage.say(4, 4, acknowledgement.ACCEPT, how=WAITS)
-    assert refused(stage, 4, 4, acknowledgement.REJECT) is ErrorCode.INVALID_RECORD_STATE, (
+    fixture = SharePartitionFixture()
+    fixture.fetch(most=10)
+    fixture.say(3, 3, acknowledgement.ACCEPT)
+    assert refused(fixture, 3, 3, acknowledgement.ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    fixture.say(4, 4, acknowledgement.ACCEPT, how=WAITS)
+    assert refused(fixture, 4, 4, acknowledgement.REJECT) is ErrorCode.INVALID_RECORD_STATE, (
         "also while it is being written"
     )
 
 
 def test_acknowledge_with_one_invalid_batch_changes_no_record() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch(most=10)
+    fixture = SharePartitionFixture()
+    fixture.fetch(most=10)
     said = [
         acknowledgement.ShareAcknowledgementBatch(0, 4, [acknowledgement.REJECT]),
         acknowledgement.ShareAcknowledgementBatch(5, 20, [acknowledgement.ACCEPT]),
     ]
     with pytest.raises(ProtocolError):
-        acknowledgement.acknowledge_records(stage.share, "a", said, 0)
-    assert stage.window == (0, 9, 0)
-    assert stage.states == " ".join(["A1"] * 10)
+        acknowledgement.acknowledge_records(fixture.share, "a", said, 0)
+    assert fixture.window == (0, 9, 0)
+    assert fixture.states == " ".join(["A1"] * 10)
 
 
 def test_acknowledge_write_failure_restores_acquired_state() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch()
-    stage.say(0, 4, 1, 1, 1, 2, 1, how=FAILS)
-    assert (stage.states, stage.window) == ("A1 A1 A1 A1 A1", (0, 4, 0))
-    stage.say(0, 4, acknowledgement.ACCEPT)
-    assert stage.window == (5, 5, 0)
+    fixture = SharePartitionFixture()
+    fixture.fetch()
+    fixture.say(0, 4, 1, 1, 1, 2, 1, how=FAILS)
+    assert (fixture.states, fixture.window) == ("A1 A1 A1 A1 A1", (0, 4, 0))
+    fixture.say(0, 4, acknowledgement.ACCEPT)
+    assert fixture.window == (5, 5, 0)
 
 
 def test_pending_write_holds_window_and_records() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch()
-    stage.say(0, 4, acknowledgement.RELEASE, how=WAITS)
-    assert stage.share.next_fetch_offset() == 5
-    assert stage.fetch("b", upto=4) == []
-    acknowledgement.complete_changes(stage.share, stage.pending[0], 0, written=True)
-    assert stage.fetch("b", upto=4) == [AcquiredRange(0, 4, 2)]
+    fixture = SharePartitionFixture()
+    fixture.fetch()
+    fixture.say(0, 4, acknowledgement.RELEASE, how=WAITS)
+    assert fixture.share.next_fetch_offset() == 5
+    assert fixture.fetch("b", upto=4) == []
+    acknowledgement.complete_changes(fixture.share, fixture.pending[0], 0, written=True)
+    assert fixture.fetch("b", upto=4) == [AcquiredRange(0, 4, 2)]
 
 
 def test_lock_timeout_releases_records_and_renew_extends_it() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch(most=10)
-    stage.now = 60
-    stage.say(0, 1, acknowledgement.RENEW)
-    assert acknowledgement.next_lock_expiry_ms(stage.share) == LOCK_MS
-    assert stage.tick(39) == []
-    assert stage.tick(1) == [PersisterStateBatch(2, 9, 1, FREE)]
-    assert stage.share.next_fetch_offset() == 2
-    assert acknowledgement.next_lock_expiry_ms(stage.share) == 160
+    fixture = SharePartitionFixture()
+    fixture.fetch(most=10)
+    fixture.now = 60
+    fixture.say(0, 1, acknowledgement.RENEW)
+    assert acknowledgement.next_lock_expiry_ms(fixture.share) == LOCK_MS
+    assert fixture.tick(39) == []
+    assert fixture.tick(1) == [PersisterStateBatch(2, 9, 1, FREE)]
+    assert fixture.share.next_fetch_offset() == 2
+    assert acknowledgement.next_lock_expiry_ms(fixture.share) == 160
 
 
 def test_lock_timeout_during_failed_write_releases_record() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch()
-    stage.say(0, 4, acknowledgement.ACCEPT, how=WAITS)
-    assert stage.tick(LOCK_MS) == []
-    acknowledgement.complete_changes(stage.share, stage.pending[0], stage.now, written=False)
-    assert stage.states == "-1 -1 -1 -1 -1"
+    fixture = SharePartitionFixture()
+    fixture.fetch()
+    fixture.say(0, 4, acknowledgement.ACCEPT, how=WAITS)
+    assert fixture.tick(LOCK_MS) == []
+    acknowledgement.complete_changes(fixture.share, fixture.pending[0], fixture.now, written=False)
+    assert fixture.states == "-1 -1 -1 -1 -1"
 
 
 def test_release_acquired_records_makes_them_available() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch("a")
-    stage.fetch("b")
-    stage.say(1, 1, acknowledgement.ACCEPT)
-    changes = acknowledgement.release_acquired_records(stage.share, "a")
+    fixture = SharePartitionFixture()
+    fixture.fetch("a")
+    fixture.fetch("b")
+    fixture.say(1, 1, acknowledgement.ACCEPT)
+    changes = acknowledgement.release_acquired_records(fixture.share, "a")
     assert [row.state_batch[:2] for row in changes.changes] == [(0, 0), (2, 4)]
-    acknowledgement.complete_changes(stage.share, changes, 0, written=True)
-    assert stage.states == "-1 D1 -1 -1 -1 A1 A1 A1 A1 A1"
+    acknowledgement.complete_changes(fixture.share, changes, 0, written=True)
+    assert fixture.states == "-1 D1 -1 -1 -1 A1 A1 A1 A1 A1"
 
 
 def test_max_delivery_count_reached_archives_record() -> None:
-    stage = SharePartitionFixture(max_delivery_count=2)
+    fixture = SharePartitionFixture(max_delivery_count=2)
     for _ in range(2):
-        stage.fetch(upto=4)
-        stage.say(0, 0, acknowledgement.RELEASE)
-        stage.tick(LOCK_MS)
-    assert stage.states == ""
-    assert stage.window == (5, 5, 0)
+        fixture.fetch(upto=4)
+        fixture.say(0, 0, acknowledgement.RELEASE)
+        fixture.tick(LOCK_MS)
+    assert fixture.states == ""
+    assert fixture.window == (5, 5, 0)
 
 
 def test_acquire_reduces_batch_as_delivery_count_approaches_limit() -> None:
-    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 3, FREE), max_delivery_count=8)
-    assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 14, 4)], "below half of the limit nothing is held back"
-    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 4, FREE), max_delivery_count=8)
-    assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 7, 5)], "half of the batch"
-    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 6, FREE), max_delivery_count=8)
-    assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 1, 7)], "an eighth"
-    stage = SharePartitionFixture(PersisterStateBatch(0, 15, 7, FREE), max_delivery_count=8)
-    assert stage.fetch(most=50, upto=14) == [AcquiredRange(0, 0, 8)], "at last one alone"
+    fixture = SharePartitionFixture(PersisterStateBatch(0, 15, 3, FREE), max_delivery_count=8)
+    assert fixture.fetch(most=50, upto=14) == [AcquiredRange(0, 14, 4)], "below half of the limit nothing is held back"
+    fixture = SharePartitionFixture(PersisterStateBatch(0, 15, 4, FREE), max_delivery_count=8)
+    assert fixture.fetch(most=50, upto=14) == [AcquiredRange(0, 7, 5)], "half of the batch"
+    fixture = SharePartitionFixture(PersisterStateBatch(0, 15, 6, FREE), max_delivery_count=8)
+    assert fixture.fetch(most=50, upto=14) == [AcquiredRange(0, 1, 7)], "an eighth"
+    fixture = SharePartitionFixture(PersisterStateBatch(0, 15, 7, FREE), max_delivery_count=8)
+    assert fixture.fetch(most=50, upto=14) == [AcquiredRange(0, 0, 8)], "at last one alone"
 
 
 def test_acquire_separates_records_with_high_delivery_count() -> None:
-    stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, FREE), PersisterStateBatch(5, 9, 3, FREE))
-    assert stage.fetch(most=50) == [AcquiredRange(0, 4, 2)]
-    assert stage.fetch(most=50) == [AcquiredRange(5, 6, 4)]
+    fixture = SharePartitionFixture(PersisterStateBatch(0, 4, 1, FREE), PersisterStateBatch(5, 9, 3, FREE))
+    assert fixture.fetch(most=50) == [AcquiredRange(0, 4, 2)]
+    assert fixture.fetch(most=50) == [AcquiredRange(5, 6, 4)]
 
 
 def test_max_record_locks_limits_in_flight_records() -> None:
-    stage = SharePartitionFixture(max_record_locks=10)
-    stage.fetch(most=10)
-    assert not stage.share.can_acquire()
-    assert stage.fetch(most=10) == []
-    stage.say(5, 9, acknowledgement.RELEASE)
-    assert stage.share.can_acquire()
-    assert stage.fetch("b", most=10) == [AcquiredRange(5, 9, 2)]
-    stage.say(0, 4, acknowledgement.ACCEPT)
-    assert stage.window == (5, 9, 0)
-    assert stage.fetch(most=10) == [AcquiredRange(10, 14, 1)]
+    fixture = SharePartitionFixture(max_record_locks=10)
+    fixture.fetch(most=10)
+    assert not fixture.share.can_acquire()
+    assert fixture.fetch(most=10) == []
+    fixture.say(5, 9, acknowledgement.RELEASE)
+    assert fixture.share.can_acquire()
+    assert fixture.fetch("b", most=10) == [AcquiredRange(5, 9, 2)]
+    fixture.say(0, 4, acknowledgement.ACCEPT)
+    assert fixture.window == (5, 9, 0)
+    assert fixture.fetch(most=10) == [AcquiredRange(10, 14, 1)]
 
 
 def test_gaps_in_loaded_state_are_acquired_as_new() -> None:
-    stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, FREE), PersisterStateBatch(10, 14, 1, DONE))
-    assert stage.fetch(most=50) == [AcquiredRange(0, 4, 2), AcquiredRange(5, 9, 1), AcquiredRange(15, 49, 1)]
-    assert stage.window == (0, 49, 5)
+    fixture = SharePartitionFixture(PersisterStateBatch(0, 4, 1, FREE), PersisterStateBatch(10, 14, 1, DONE))
+    assert fixture.fetch(most=50) == [AcquiredRange(0, 4, 2), AcquiredRange(5, 9, 1), AcquiredRange(15, 49, 1)]
+    assert fixture.window == (0, 49, 5)
 
 
 def test_start_offset_does_not_pass_a_gap() -> None:
-    stage = SharePartitionFixture(PersisterStateBatch(5, 9, 1, DONE))
-    assert stage.window == (0, 9, 5)
-    assert stage.share.next_fetch_offset() == 0
+    fixture = SharePartitionFixture(PersisterStateBatch(5, 9, 1, DONE))
+    assert fixture.window == (0, 9, 5)
+    assert fixture.share.next_fetch_offset() == 0
 
 
 def test_loaded_final_states_advance_start_offset() -> None:
-    stage = SharePartitionFixture(PersisterStateBatch(0, 4, 1, DONE), PersisterStateBatch(5, 9, 2, FREE))
-    assert stage.window == (5, 9, 0)
+    fixture = SharePartitionFixture(PersisterStateBatch(0, 4, 1, DONE), PersisterStateBatch(5, 9, 2, FREE))
+    assert fixture.window == (5, 9, 0)
     assert SharePartitionFixture(PersisterStateBatch(0, 4, 1, DONE)).window == (5, 5, 0)
 
 
@@ -279,113 +279,113 @@ def test_load_of_invalid_state_batch_raises_invalid_share_state(batch: Persister
 
 
 def test_log_start_offset_advance_archives_unacquired_records() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch()
-    stage.fetch()
-    stage.say(0, 4, 1, 2, 2, 2, 2)
-    assert stage.window == (1, 9, 0)
-    stage.share.update_log_start_offset(7)
-    assert stage.states == "D1 X1 X1 X1 X1 A1 A1 A1 A1 A1"
-    assert stage.window == (7, 9, 0)
-    stage.say(5, 9, acknowledgement.ACCEPT)
-    assert stage.window == (7, 9, 3), "what lies before the start waits for its lock"
-    assert [row[:2] for row in stage.tick(LOCK_MS)] == [(5, 6)]
-    assert stage.window == (10, 10, 0)
+    fixture = SharePartitionFixture()
+    fixture.fetch()
+    fixture.fetch()
+    fixture.say(0, 4, 1, 2, 2, 2, 2)
+    assert fixture.window == (1, 9, 0)
+    fixture.share.update_log_start_offset(7)
+    assert fixture.states == "D1 X1 X1 X1 X1 A1 A1 A1 A1 A1"
+    assert fixture.window == (7, 9, 0)
+    fixture.say(5, 9, acknowledgement.ACCEPT)
+    assert fixture.window == (7, 9, 3), "what lies before the start waits for its lock"
+    assert [row[:2] for row in fixture.tick(LOCK_MS)] == [(5, 6)]
+    assert fixture.window == (10, 10, 0)
 
 
 def test_log_start_offset_after_unused_share_partition_moves_its_window() -> None:
-    stage = SharePartitionFixture()
-    stage.share.update_log_start_offset(20)
-    assert stage.window == (20, 20, 0)
-    stage.share.update_log_start_offset(3)
-    assert stage.window == (20, 20, 0), "never back"
+    fixture = SharePartitionFixture()
+    fixture.share.update_log_start_offset(20)
+    assert fixture.window == (20, 20, 0)
+    fixture.share.update_log_start_offset(3)
+    assert fixture.window == (20, 20, 0), "never back"
 
 
 def test_acquire_archives_records_missing_from_log() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch(most=10)
-    stage.say(0, 9, acknowledgement.RELEASE)
-    acquire_records(stage.share, AcquireRequest("a", 5, 5), FetchedOffsets(0, [(5, 9)]), 0)
-    assert stage.states == "X1 X1 X1 X1 X1 A2 A2 A2 A2 A2", "the first five were compacted away"
-    assert stage.window == (0, 9, 5)
+    fixture = SharePartitionFixture()
+    fixture.fetch(most=10)
+    fixture.say(0, 9, acknowledgement.RELEASE)
+    acquire_records(fixture.share, AcquireRequest("a", 5, 5), FetchedOffsets(0, [(5, 9)]), 0)
+    assert fixture.states == "X1 X1 X1 X1 X1 A2 A2 A2 A2 A2", "the first five were compacted away"
+    assert fixture.window == (0, 9, 5)
 
 
 def test_acquire_skips_aborted_records() -> None:
-    stage = SharePartitionFixture()
+    fixture = SharePartitionFixture()
     fetched = FetchedOffsets(0, [(0, 4), (5, 9), (10, 14)], aborted_offsets=[(5, 9)])
-    assert acquire_records(stage.share, AcquireRequest("a", 50, 50), fetched, 0) == [
+    assert acquire_records(fixture.share, AcquireRequest("a", 50, 50), fetched, 0) == [
         AcquiredRange(0, 4, 1),
         AcquiredRange(10, 14, 1),
     ]
-    assert stage.window == (0, 14, 5)
-    assert stage.share.last_batch_at_or_before(7).state_at(7).state is RecordState.ARCHIVED  # type: ignore[union-attr]
+    assert fixture.window == (0, 14, 5)
+    assert fixture.share.last_batch_at_or_before(7).state_at(7).state is RecordState.ARCHIVED  # type: ignore[union-attr]
 
 
 def test_window_of_aborted_records_advances() -> None:
-    stage = SharePartitionFixture(max_record_locks=10)
+    fixture = SharePartitionFixture(max_record_locks=10)
     for first in (0, 5):
-        assert stage.share.can_acquire()
+        assert fixture.share.can_acquire()
         read = FetchedOffsets(first, [(first, first + 4)], aborted_offsets=[(first, first + 4)])
-        assert acquire_records(stage.share, AcquireRequest("a", 5, 5), read, 0) == []
-    assert (stage.window, stage.share.next_fetch_offset()) == ((10, 10, 0), 10)
-    assert stage.fetch() == [AcquiredRange(10, 14, 1)]
+        assert acquire_records(fixture.share, AcquireRequest("a", 5, 5), read, 0) == []
+    assert (fixture.window, fixture.share.next_fetch_offset()) == ((10, 10, 0), 10)
+    assert fixture.fetch() == [AcquiredRange(10, 14, 1)]
 
 
 def test_aborted_records_after_acquired_ones_wait_for_acknowledgement() -> None:
-    stage = SharePartitionFixture()
-    stage.fetch("b")
+    fixture = SharePartitionFixture()
+    fixture.fetch("b")
     assert (
         acquire_records(
-            stage.share, AcquireRequest("a", 5, 5), FetchedOffsets(5, [(5, 9)], aborted_offsets=[(5, 9)]), 0
+            fixture.share, AcquireRequest("a", 5, 5), FetchedOffsets(5, [(5, 9)], aborted_offsets=[(5, 9)]), 0
         )
         == []
     )
-    assert stage.window == (0, 9, 5)
-    stage.say(0, 4, acknowledgement.ACCEPT, member="b")
-    assert stage.window == (10, 10, 0)
+    assert fixture.window == (0, 9, 5)
+    fixture.say(0, 4, acknowledgement.ACCEPT, member="b")
+    assert fixture.window == (10, 10, 0)
 
 
 def test_full_window_missing_from_log_is_passed() -> None:
-    stage = SharePartitionFixture(max_record_locks=10)
-    stage.fetch(most=10)
+    fixture = SharePartitionFixture(max_record_locks=10)
+    fixture.fetch(most=10)
     acknowledgement.complete_changes(
-        stage.share, acknowledgement.release_acquired_records(stage.share, "a"), stage.now, written=True
+        fixture.share, acknowledgement.release_acquired_records(fixture.share, "a"), fixture.now, written=True
     )
     read = FetchedOffsets(0, [(25, 29)])
-    assert acquire_records(stage.share, AcquireRequest("a", 5, 5), read, 0) == []
-    assert (stage.window, list(stage.share)) == ((10, 10, 0), [])
-    assert acquire_records(stage.share, AcquireRequest("a", 5, 5), FetchedOffsets(10, [(25, 29)]), 0) == [
+    assert acquire_records(fixture.share, AcquireRequest("a", 5, 5), read, 0) == []
+    assert (fixture.window, list(fixture.share)) == ((10, 10, 0), [])
+    assert acquire_records(fixture.share, AcquireRequest("a", 5, 5), FetchedOffsets(10, [(25, 29)]), 0) == [
         AcquiredRange(25, 29, 1)
     ]
 
 
 def test_aborted_batch_across_start_offset_is_archived_from_there() -> None:
     """The log start or an administrator may set the start offset inside a batch; earlier records are not in flight."""
-    stage = SharePartitionFixture(start=3)
+    fixture = SharePartitionFixture(start=3)
     read = FetchedOffsets(3, [(0, 4), (5, 9)], aborted_offsets=[(0, 4)])
-    assert acquire_records(stage.share, AcquireRequest("a", 10, 100), read, 0) == [AcquiredRange(5, 9, 1)]
-    assert stage.states == "X1 X1 A1 A1 A1 A1 A1"
-    assert stage.window == (3, 9, 2)
+    assert acquire_records(fixture.share, AcquireRequest("a", 10, 100), read, 0) == [AcquiredRange(5, 9, 1)]
+    assert fixture.states == "X1 X1 A1 A1 A1 A1 A1"
+    assert fixture.window == (3, 9, 2)
 
 
 @pytest.mark.parametrize("size", [1, 0, -5])
 def test_acquire_with_batch_size_below_two_returns_record_batches(size: int) -> None:
     """A request for zero or fewer records per range gets no empty range."""
-    stage = SharePartitionFixture()
-    assert stage.fetch(most=12, size=size) == [AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 1), AcquiredRange(10, 14, 1)]
-    assert stage.states == " ".join(["A1"] * 15)
+    fixture = SharePartitionFixture()
+    assert fixture.fetch(most=12, size=size) == [AcquiredRange(first, first + 4, 1) for first in (0, 5, 10)]
+    assert fixture.states == " ".join(["A1"] * 15)
 
 
 def test_acknowledged_neighbours_of_same_state_are_written_as_one_batch() -> None:
     """Otherwise a large batch acknowledged record by record would exceed the maximum size of a write."""
-    stage = SharePartitionFixture()
-    stage.fetch(most=10)
-    stage.say(4, 4, acknowledgement.RELEASE)
+    fixture = SharePartitionFixture()
+    fixture.fetch(most=10)
+    fixture.say(4, 4, acknowledgement.RELEASE)
     said = [
         acknowledgement.ShareAcknowledgementBatch(0, 3, [1, 1, 2, 2]),
         acknowledgement.ShareAcknowledgementBatch(5, 9, [2, 1, 1, 1, 3]),
     ]
-    changes = acknowledgement.acknowledge_records(stage.share, "a", said, 0)
+    changes = acknowledgement.acknowledge_records(fixture.share, "a", said, 0)
     assert changes.state_batches() == (
         PersisterStateBatch(0, 1, 1, DONE),
         PersisterStateBatch(2, 3, 1, FREE),
@@ -393,5 +393,5 @@ def test_acknowledged_neighbours_of_same_state_are_written_as_one_batch() -> Non
         PersisterStateBatch(6, 8, 1, DONE),
         PersisterStateBatch(9, 9, 1, GONE),
     )
-    acknowledgement.complete_changes(stage.share, changes, 0, written=False)
-    assert stage.states == "A1 A1 A1 A1 -1 A1 A1 A1 A1 A1"
+    acknowledgement.complete_changes(fixture.share, changes, 0, written=False)
+    assert fixture.states == "A1 A1 A1 A1 -1 A1 A1 A1 A1 A1"

@@ -95,10 +95,10 @@ class SharePartitionLeaderFixture:
         if self.keeps is not None:
             await self.keeps()
 
-    async def tell(self, story: Callable[[SharePartitionLeaderFixture], Awaitable[None]]) -> None:
+    async def tell(self, scenario: Callable[[SharePartitionLeaderFixture], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
             self.start = nursery.start_soon
-            await story(self)
+            await scenario(self)
             nursery.cancel_scope.cancel()
 
     def shared(self, epoch: int = 1) -> SharePartitionLeader:
@@ -107,11 +107,11 @@ class SharePartitionLeaderFixture:
             start_offset=self._first_start,
         )
         replica: Any = SimpleNamespace(leader_epoch=epoch, log="log")
-        ground = SharePartitionDependencies(
+        dependencies = SharePartitionDependencies(
             *(self, self.timers, self, rules, self.start),  # type: ignore[arg-type]
             *(self.woken.append, self._gone, lambda error, log: self.failed.append(log)),
         )
-        return SharePartitionLeader(ground, KEY, replica)
+        return SharePartitionLeader(dependencies, KEY, replica)
 
     def _first_start(self, group: str, replica: object) -> int:
         raise self.begins
@@ -135,112 +135,112 @@ def say(shared: SharePartitionLeader, first: int, last: int, kind: int = ACCEPT,
 
 
 def over(
-    story: Callable[[SharePartitionLeaderFixture], Awaitable[None]], *stored: PersisterStateBatch, start: int = 0
+    scenario: Callable[[SharePartitionLeaderFixture], Awaitable[None]], *stored: PersisterStateBatch, start: int = 0
 ) -> SharePartitionLeaderFixture:
-    house = SharePartitionLeaderFixture(*stored, start=start)
-    run_virtual(lambda: house.tell(story))
-    return house
+    fixture = SharePartitionLeaderFixture(*stored, start=start)
+    run_virtual(lambda: fixture.tell(scenario))
+    return fixture
 
 
 def test_close_writes_released_records_before_successor_reads() -> None:
     """Tasks run in any order: a successor that read first would miss the deliveries before it."""
 
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        shared = await house.served()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared = await fixture.served()
         take(shared, 0, 0)
-        house.asked.clear()
+        fixture.asked.clear()
         shared.release("m")
         shared.close()
-        house.shared()
-        assert house.asked == ["write", "read"], "and nobody has run yet"
+        fixture.shared()
+        assert fixture.asked == ["write", "read"], "and nobody has run yet"
 
-    run_virtual(lambda: SharePartitionLeaderFixture().tell(story))
+    run_virtual(lambda: SharePartitionLeaderFixture().tell(scenario))
 
 
 def test_failed_write_releases_records_at_lock_timeout() -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        shared, go = await house.served(), trio.Event()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared, go = await fixture.served(), trio.Event()
 
         async def fails() -> None:
             await go.wait()
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         take(shared, 0, 4)
-        house.timers.wait(5_000)
+        fixture.timers.wait(5_000)
         take(shared, 5, 9)
-        house.keeps = fails
+        fixture.keeps = fails
         say(shared, 5, 9)
         await trio.testing.wait_all_tasks_blocked()
-        house.timers.wait(26_000)  # the lock of 0 to 4 has expired; pending records have no visible lock
+        fixture.timers.wait(26_000)  # the lock of 0 to 4 has expired; pending records have no visible lock
         go.set()
         await trio.testing.wait_all_tasks_blocked()
-        house.keeps = None
+        fixture.keeps = None
         assert shared.share_partition is not None
         assert [batch.states()[0].member_id for batch in shared.share_partition] == ["", "m"]
-        house.timers.wait(5_000)
+        fixture.timers.wait(5_000)
         assert [batch.states()[0].member_id for batch in shared.share_partition] == ["", ""]
 
-    over(story)
+    over(scenario)
 
 
 @pytest.mark.parametrize("jump_ms", [-600_000, 600_000])
 def test_lock_timeout_uses_monotonic_clock(jump_ms: int) -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        shared = await house.served()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared = await fixture.served()
         take(shared, 0, 4)
-        house.ahead_ms += jump_ms
-        house.timers.wait(LOCK_MS // 2)
+        fixture.ahead_ms += jump_ms
+        fixture.timers.wait(LOCK_MS // 2)
         take(shared, 5, 9)
         assert shared.next_fetch_offset() == 10
-        house.timers.wait(LOCK_MS // 2)
+        fixture.timers.wait(LOCK_MS // 2)
         assert shared.next_fetch_offset() == 0
         take(shared, 0, 4)
-        house.timers.wait(LOCK_MS // 2)
+        fixture.timers.wait(LOCK_MS // 2)
         assert shared.next_fetch_offset() == 5
 
-    over(story)
+    over(scenario)
 
 
 def test_closed_share_partition_leaves_its_successors_timer_alone() -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        old, go = await house.served(1), trio.Event()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        old, go = await fixture.served(1), trio.Event()
 
         async def fenced() -> None:
             await go.wait()
             raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
 
         take(old, 0, 4)
-        house.keeps = fenced
+        fixture.keeps = fenced
         ticket = say(old, 0, 4)
         await trio.testing.wait_all_tasks_blocked()
         old.close()
-        new = await house.served(2)
-        house.keeps = None
+        new = await fixture.served(2)
+        fixture.keeps = None
         take(new, 0, 4, "n")
         go.set()
         await trio.testing.wait_all_tasks_blocked()
         assert ticket.answer.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert new.next_fetch_offset() == 5
-        house.timers.wait(LOCK_MS)
+        fixture.timers.wait(LOCK_MS)
         assert new.next_fetch_offset() == 0, "the lock was looked at"
 
-    over(story)
+    over(scenario)
 
 
 def test_start_offset_advance_wakes_delayed_fetches() -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        shared, go = await house.served(), trio.Event()
-        house.keeps, house.deliveries = go.wait, 1
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared, go = await fixture.served(), trio.Event()
+        fixture.keeps, fixture.deliveries = go.wait, 1
         assert shared.next_fetch_offset() == 0
         take(shared, 0, 4)
-        house.timers.wait(LOCK_MS)
+        fixture.timers.wait(LOCK_MS)
         await trio.testing.wait_all_tasks_blocked()
-        house.woken.clear()
+        fixture.woken.clear()
         go.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert house.woken == [shared.purgatory_key]
+        assert fixture.woken == [shared.purgatory_key]
 
-    over(story)
+    over(scenario)
 
 
 @pytest.mark.parametrize(
@@ -253,78 +253,78 @@ def test_start_offset_advance_wakes_delayed_fetches() -> None:
     ],
 )
 def test_invalid_stored_state_fails_only_the_share_partition(stored: tuple[PersisterStateBatch, ...], why: str) -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        shared = await house.served()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared = await fixture.served()
         assert shared.load_error is not None, why
         assert shared.load_error.code is ErrorCode.UNKNOWN_SERVER_ERROR
-        assert house.gone == [shared]
+        assert fixture.gone == [shared]
 
-    over(story, *stored)
+    over(scenario, *stored)
 
 
 def test_disk_error_at_first_read_reports_log_directory() -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        shared = await house.served()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared = await fixture.served()
         assert shared.load_error is not None
-        assert (shared.load_error.code, house.failed) == (ErrorCode.KAFKA_STORAGE_ERROR, ["log"])
+        assert (shared.load_error.code, fixture.failed) == (ErrorCode.KAFKA_STORAGE_ERROR, ["log"])
 
-    over(story, start=-1)
+    over(scenario, start=-1)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.CORRUPT_MESSAGE])
 def test_start_offset_lookup_error_is_returned_unchanged(code: ErrorCode) -> None:
     """As Kafka's ``ShareFetchUtils.offsetForTimestamp``: with a duration there may be no record of that time yet."""
 
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        house.begins = ProtocolError(code, "why")
-        shared = await house.served()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        fixture.begins = ProtocolError(code, "why")
+        shared = await fixture.served()
         assert shared.load_error is not None
         assert (shared.load_error.code, shared.load_error.message) == (code, "why")
-        assert house.gone == [shared], "it is looked for anew"
+        assert fixture.gone == [shared], "it is looked for anew"
 
-    over(story, start=-1)
+    over(scenario, start=-1)
 
 
 def test_persister_error_at_load_is_mapped_to_consumer_error() -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        house.reads = ProtocolError(ErrorCode.NOT_COORDINATOR, "why")
-        shared = await house.served()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        fixture.reads = ProtocolError(ErrorCode.NOT_COORDINATOR, "why")
+        shared = await fixture.served()
         assert shared.load_error is not None
         assert (shared.load_error.code, shared.load_error.message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "why")
 
-    over(story)
+    over(scenario)
 
 
 def test_closed_share_partition_refuses_requests_and_writes_none() -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        shared = await house.served()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared = await fixture.served()
         take(shared, 0, 4)
         shared.close()
         assert shared.next_fetch_offset() is None
         assert say(shared, 0, 4).answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         shared.release("m")
-        house.timers.wait(LOCK_MS)
+        fixture.timers.wait(LOCK_MS)
         await trio.testing.wait_all_tasks_blocked()
-        assert (house.writes, house.timers.armed) == ([], {})
+        assert (fixture.writes, fixture.timers.armed) == ([], {})
 
-    over(story)
+    over(scenario)
 
 
 def test_release_writes_available_state_and_wakes_delayed_fetches() -> None:
-    async def story(house: SharePartitionLeaderFixture) -> None:
-        shared = await house.served()
+    async def scenario(fixture: SharePartitionLeaderFixture) -> None:
+        shared = await fixture.served()
         take(shared, 0, 4)
         take(shared, 5, 9, "n")
         shared.release("m")
         await trio.testing.wait_all_tasks_blocked()
-        assert house.writes == [(PersisterStateBatch(0, 4, 1, 0),)]
+        assert fixture.writes == [(PersisterStateBatch(0, 4, 1, 0),)]
         assert shared.next_fetch_offset() == 0
         ticket = say(shared, 5, 9, RELEASE, "n")
         await trio.testing.wait_all_tasks_blocked()
         assert ticket.answer is WRITTEN
-        assert shared.purgatory_key in house.woken
+        assert shared.purgatory_key in fixture.woken
 
-    over(story)
+    over(scenario)
 
 
 @pytest.mark.parametrize(

@@ -33,104 +33,104 @@ class ShareSessionFixture:
 
 
 def test_session_epoch_increments_and_wraps_to_one() -> None:
-    stage = ShareSessionFixture()
-    stage.open("a")
-    assert [stage.code("a", epoch) for epoch in (2, 1, 1, 2)] == [
+    fixture = ShareSessionFixture()
+    fixture.open("a")
+    assert [fixture.code("a", epoch) for epoch in (2, 1, 1, 2)] == [
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
         None,
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
         None,
     ]
-    session = stage.sessions.continue_session("g", "a", 3)
+    session = fixture.sessions.continue_session("g", "a", 3)
     session.epoch = 2**31 - 1
-    assert stage.code("a", 2**31 - 1) is None
+    assert fixture.code("a", 2**31 - 1) is None
     assert session.epoch == 1
-    assert stage.code("a", FINAL_EPOCH) is None
+    assert fixture.code("a", FINAL_EPOCH) is None
     assert session.epoch == 1, "who closes may do so at any time"
-    assert stage.code("b", 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert stage.code("a", 1, "other") is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert fixture.code("b", 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert fixture.code("a", 1, "other") is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
 def test_disconnect_releases_records_of_member_and_last_closes_group() -> None:
-    stage = ShareSessionFixture()
-    first, second = stage.open("a"), stage.open("b")
+    fixture = ShareSessionFixture()
+    first, second = fixture.open("a"), fixture.open("b")
     first.mark_disconnected()
-    assert stage.heard == [("g", "a", "1")]
+    assert fixture.heard == [("g", "a", "1")]
     second.mark_disconnected()
-    assert stage.heard[1:] == [("g", "b", "1"), ("g",)]
-    assert len(stage.sessions) == 0
+    assert fixture.heard[1:] == [("g", "b", "1"), ("g",)]
+    assert len(fixture.sessions) == 0
 
 
 def test_session_on_new_connection_survives_disconnect_of_old() -> None:
-    stage = ShareSessionFixture()
-    old = stage.open("a")
-    stage.open("a")
+    fixture = ShareSessionFixture()
+    old = fixture.open("a")
+    fixture.open("a")
     old.mark_disconnected()
-    assert stage.heard == []
-    assert stage.code("a", 1) is None
+    assert fixture.heard == []
+    assert fixture.code("a", 1) is None
 
 
 def test_session_close_releases_records_once() -> None:
-    stage = ShareSessionFixture()
-    peer = stage.open("a")
-    stage.sessions.close("g", "a")
+    fixture = ShareSessionFixture()
+    peer = fixture.open("a")
+    fixture.sessions.close("g", "a")
     peer.mark_disconnected()
-    assert stage.heard == [("g", "a", "1"), ("g",)]
+    assert fixture.heard == [("g", "a", "1"), ("g",)]
 
 
 def test_session_limit_refuses_new_members_and_allows_reopening() -> None:
-    stage = ShareSessionFixture(most=2)
-    stage.open("a")
-    stage.open("b")
+    fixture = ShareSessionFixture(most=2)
+    fixture.open("a")
+    fixture.open("b")
     with pytest.raises(ProtocolError) as caught:
-        stage.open("c")
+        fixture.open("c")
     assert caught.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    stage.open("b")
+    fixture.open("b")
 
 
 def test_total_cached_share_partitions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client may name any partitions, also nonexistent ones, again and again."""
     monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_CACHED_SHARE_PARTITIONS", 3)
-    stage = ShareSessionFixture()
-    stage.open("a")
-    session = stage.sessions.continue_session("g", "a", 1)
+    fixture = ShareSessionFixture()
+    fixture.open("a")
+    session = fixture.sessions.continue_session("g", "a", 1)
     more = [TopicIdPartition(bytes(16), number) for number in range(4)]
     for places in (more, more[1:]):
         with pytest.raises(ProtocolError) as caught:
-            stage.sessions.update(session, places, [])
+            fixture.sessions.update(session, places, [])
         assert caught.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        stage.sessions.update(session, more[1:2], more[1:2])
-    stage.sessions.update(session, more[:3], [])
+        fixture.sessions.update(session, more[1:2], more[1:2])
+    fixture.sessions.update(session, more[:3], [])
     with pytest.raises(ProtocolError):
-        stage.open("b")
+        fixture.open("b")
     with pytest.raises(ProtocolError):
-        stage.sessions.open(Peer("h", ("h", 1)), "g", "a", more)
-    assert stage.heard == [("g", "a", "3"), ("g",)], "what it held goes with the session it had"
-    stage.open("b")
+        fixture.sessions.open(Peer("h", ("h", 1)), "g", "a", more)
+    assert fixture.heard == [("g", "a", "3"), ("g",)], "what it held goes with the session it had"
+    fixture.open("b")
 
 
 def test_session_partitions_are_limited_and_replaceable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.share_partitions.share_sessions.MAX_SHARE_SESSION_PARTITIONS", 2)
-    stage = ShareSessionFixture()
-    stage.open("a")
-    session = stage.sessions.continue_session("g", "a", 1)
+    fixture = ShareSessionFixture()
+    fixture.open("a")
+    session = fixture.sessions.continue_session("g", "a", 1)
     more = [TopicIdPartition(bytes(16), number) for number in range(4)]
-    stage.sessions.update(session, more[1:2], [])
-    stage.sessions.update(session, more[2:3], more[:1])
+    fixture.sessions.update(session, more[1:2], [])
+    fixture.sessions.update(session, more[2:3], more[:1])
     assert list(session.partitions) == more[1:3]
     for places, forgotten in ((more[3:], []), (more[:3], more[:2]), ([], more[:3])):
         with pytest.raises(ProtocolError) as caught:
-            stage.sessions.update(session, places, forgotten)
+            fixture.sessions.update(session, places, forgotten)
         assert caught.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert list(session.partitions) == more[1:3]
     with pytest.raises(ProtocolError):
-        stage.sessions.open(Peer("h", ("h", 1)), "g", "b", more[:3])
+        fixture.sessions.open(Peer("h", ("h", 1)), "g", "b", more[:3])
 
 
 def test_must_include_new_partitions_records_and_errors() -> None:
-    stage = ShareSessionFixture()
-    stage.open("a")
-    session = stage.sessions.continue_session("g", "a", 1)
+    fixture = ShareSessionFixture()
+    fixture.open("a")
+    session = fixture.sessions.continue_session("g", "a", 1)
     assert not session.must_include(P, brings=False, failed=False), "the first answer named it"
     session.update([Q], [])
     assert session.must_include(Q, brings=False, failed=False)

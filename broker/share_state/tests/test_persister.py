@@ -52,7 +52,7 @@ async def is_good() -> None:
     pass
 
 
-def story(*answers: Callable[[], Awaitable[None]]) -> FakeShareCoordinator:
+def fake_coordinator(*answers: Callable[[], Awaitable[None]]) -> FakeShareCoordinator:
     made = FakeShareCoordinator()
     made.persister._call_once = made.once  # type: ignore[method-assign]
     made.answers = list(answers)
@@ -60,7 +60,7 @@ def story(*answers: Callable[[], Awaitable[None]]) -> FakeShareCoordinator:
 
 
 def test_write_retried_keeps_order_of_later_writes() -> None:
-    coordinator = story(is_on_its_way, is_good)
+    coordinator = fake_coordinator(is_on_its_way, is_good)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -78,7 +78,7 @@ def test_write_retried_keeps_order_of_later_writes() -> None:
 
 
 def test_writes_keep_the_order_of_their_calls() -> None:
-    coordinator = story()
+    coordinator = fake_coordinator()
 
     async def run(call: Awaitable[None]) -> None:
         await call
@@ -102,7 +102,7 @@ def test_superseded_write_is_not_retried() -> None:
         await go.wait()
         raise ProtocolError(ErrorCode.NOT_COORDINATOR)
 
-    coordinator = story(is_lost, is_good)
+    coordinator = fake_coordinator(is_lost, is_good)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -118,7 +118,7 @@ def test_superseded_write_is_not_retried() -> None:
 
 
 def test_writes_queued_behind_failing_writes_share_their_backoff() -> None:
-    coordinator, took_s = story(*[is_on_its_way] * 1_000), list[float]()
+    coordinator, took_s = fake_coordinator(*[is_on_its_way] * 1_000), list[float]()
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -160,17 +160,17 @@ class RemoteShareCoordinatorNode:
     def write(self) -> ErrorCode:
         """Return the result of a write."""
 
-        async def story() -> ErrorCode:
+        async def scenario() -> ErrorCode:
             try:
                 await self.persister.write(KEY, 0, 0, 1, 0, ())
             except ProtocolError as error:
                 return error.code
             return ErrorCode.NONE
 
-        return run_virtual(story)
+        return run_virtual(scenario)
 
 
-def told(*codes: int) -> write_share_group_state.WriteShareGroupStateResponse:
+def write_response(*codes: int) -> write_share_group_state.WriteShareGroupStateResponse:
     rows = [write_share_group_state.PartitionResult(0, code) for code in codes]
     return write_share_group_state.WriteShareGroupStateResponse(
         [write_share_group_state.WriteStateResult(KEY.topic_id, rows)]
@@ -178,10 +178,12 @@ def told(*codes: int) -> write_share_group_state.WriteShareGroupStateResponse:
 
 
 def test_write_unknown_error_code_returns_unknown_server_error() -> None:
-    assert RemoteShareCoordinatorNode(told(30_000)).write() is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert RemoteShareCoordinatorNode(write_response(30_000)).write() is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_write_empty_response_is_retried() -> None:
-    other = RemoteShareCoordinatorNode(write_share_group_state.WriteShareGroupStateResponse([]), told(), told(0))
+    other = RemoteShareCoordinatorNode(
+        write_share_group_state.WriteShareGroupStateResponse([]), write_response(), write_response(0)
+    )
     assert other.write() is ErrorCode.NONE
     assert not other.answers

@@ -60,52 +60,52 @@ def code(answer: Any) -> ErrorCode:
 
 
 def test_initialize_writes_snapshot_with_next_snapshot_epoch() -> None:
-    stage = ShareStateFixture()
-    assert stage.begin() is True
-    assert (stage.last.snapshot_epoch, stage.last.state_epoch, stage.last.start_offset) == (0, 1, 10)
-    assert (stage.last.delivery_complete_count, stage.last.create_timestamp, stage.last.write_timestamp) == (
+    fixture = ShareStateFixture()
+    assert fixture.begin() is True
+    assert (fixture.last.snapshot_epoch, fixture.last.state_epoch, fixture.last.start_offset) == (0, 1, 10)
+    assert (fixture.last.delivery_complete_count, fixture.last.create_timestamp, fixture.last.write_timestamp) == (
         0,
         100,
         100,
     )
-    stage.begin(epoch=2, start=-1)
-    assert (stage.last.snapshot_epoch, stage.last.delivery_complete_count) == (1, -1)
-    assert stage.read().start_offset == -1
+    fixture.begin(epoch=2, start=-1)
+    assert (fixture.last.snapshot_epoch, fixture.last.delivery_complete_count) == (1, -1)
+    assert fixture.read().start_offset == -1
 
 
 def test_write_appends_updates_until_snapshot_with_full_state() -> None:
-    stage = ShareStateFixture(updates=2)
-    stage.begin()
-    stage.write(PersisterStateBatch(10, 19, 1, FREE))
-    assert isinstance(stage.last, share_state_records.ShareUpdateValue)
-    assert stage.last.start_offset == -1, "an update says what was said"
-    stage.write(PersisterStateBatch(15, 19, 2, DONE), start_offset=12, delivery_complete_count=5)
-    assert isinstance(stage.last, share_state_records.ShareUpdateValue)
-    stage.now = 300
-    stage.write(PersisterStateBatch(20, 21, 1, FREE), delivery_complete_count=5)
-    snapshot = stage.last
+    fixture = ShareStateFixture(updates=2)
+    fixture.begin()
+    fixture.write(PersisterStateBatch(10, 19, 1, FREE))
+    assert isinstance(fixture.last, share_state_records.ShareUpdateValue)
+    assert fixture.last.start_offset == -1, "an update says what was said"
+    fixture.write(PersisterStateBatch(15, 19, 2, DONE), start_offset=12, delivery_complete_count=5)
+    assert isinstance(fixture.last, share_state_records.ShareUpdateValue)
+    fixture.now = 300
+    fixture.write(PersisterStateBatch(20, 21, 1, FREE), delivery_complete_count=5)
+    snapshot = fixture.last
     assert isinstance(snapshot, share_state_records.ShareSnapshotValue)
     assert (snapshot.snapshot_epoch, snapshot.start_offset, snapshot.delivery_complete_count) == (1, 12, 5)
     assert (snapshot.create_timestamp, snapshot.write_timestamp) == (300, 300)
     rows = [(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in snapshot.state_batches]
     assert rows == [(12, 14, 1, FREE), (15, 19, 2, DONE), (20, 21, 1, FREE)]
-    stage.write(PersisterStateBatch(22, 22, 1, FREE))
-    assert isinstance(stage.last, share_state_records.ShareUpdateValue), "the count begins again"
+    fixture.write(PersisterStateBatch(22, 22, 1, FREE))
+    assert isinstance(fixture.last, share_state_records.ShareUpdateValue), "the count begins again"
 
 
 def test_read_returns_all_written_batches() -> None:
-    stage = ShareStateFixture()
-    stage.begin()
-    stage.write(PersisterStateBatch(10, 19, 1, FREE))
-    stage.write(PersisterStateBatch(12, 13, 2, DONE), start_offset=11, delivery_complete_count=2)
-    state = stage.read()
+    fixture = ShareStateFixture()
+    fixture.begin()
+    fixture.write(PersisterStateBatch(10, 19, 1, FREE))
+    fixture.write(PersisterStateBatch(12, 13, 2, DONE), start_offset=11, delivery_complete_count=2)
+    state = fixture.read()
     assert (state.state_epoch, state.start_offset, state.delivery_complete_count) == (1, 11, 2)
     assert state.batches == (
         PersisterStateBatch(11, 11, 1, FREE),
         PersisterStateBatch(12, 13, 2, DONE),
         PersisterStateBatch(14, 19, 1, FREE),
     )
-    assert stage.do(state_machine.ReadShareStateSummary("t", AT)) == state
+    assert fixture.do(state_machine.ReadShareStateSummary("t", AT)) == state
 
 
 @pytest.mark.parametrize(
@@ -165,82 +165,82 @@ def test_read_returns_all_written_batches() -> None:
     ],
 )
 def test_share_state_requests_are_validated(rule: str, event: Any, expected: Any) -> None:
-    stage = ShareStateFixture()
-    stage.begin(epoch=5)
-    stage.read(leader_epoch=7)
-    before = len(stage.log)
-    answer = stage.do(event)
+    fixture = ShareStateFixture()
+    fixture.begin(epoch=5)
+    fixture.read(leader_epoch=7)
+    before = len(fixture.log)
+    answer = fixture.do(event)
     assert (code(answer) if isinstance(expected, ErrorCode) else answer) == expected, rule
-    assert not isinstance(expected, ErrorCode) or len(stage.log) == before, rule
+    assert not isinstance(expected, ErrorCode) or len(fixture.log) == before, rule
 
 
 def test_read_with_new_leader_epoch_writes_it_and_fences_older_epochs() -> None:
-    stage = ShareStateFixture()
-    stage.begin()
-    stage.write(PersisterStateBatch(10, 11, 1, FREE))
-    assert stage.read(leader_epoch=3).start_offset == 10
-    assert (stage.last.leader_epoch, stage.last.start_offset) == (3, 10)
-    count = len(stage.log)
-    stage.read(leader_epoch=3)
-    stage.read(leader_epoch=-1)
-    assert len(stage.log) == count
-    assert code(stage.write(leader_epoch=2)) is ErrorCode.FENCED_LEADER_EPOCH
-    stage.write(leader_epoch=4)
-    assert stage.last.leader_epoch == 3, "only a read takes over the leadership"
+    fixture = ShareStateFixture()
+    fixture.begin()
+    fixture.write(PersisterStateBatch(10, 11, 1, FREE))
+    assert fixture.read(leader_epoch=3).start_offset == 10
+    assert (fixture.last.leader_epoch, fixture.last.start_offset) == (3, 10)
+    count = len(fixture.log)
+    fixture.read(leader_epoch=3)
+    fixture.read(leader_epoch=-1)
+    assert len(fixture.log) == count
+    assert code(fixture.write(leader_epoch=2)) is ErrorCode.FENCED_LEADER_EPOCH
+    fixture.write(leader_epoch=4)
+    assert fixture.last.leader_epoch == 3, "only a read takes over the leadership"
 
 
 def test_delete_writes_tombstone_and_allows_initialization() -> None:
-    stage = ShareStateFixture()
-    stage.begin(epoch=5)
-    stage.do(state_machine.DeleteShareState("t", AT))
-    assert stage.log[-1].value is None
-    assert code(stage.read()) is ErrorCode.INVALID_REQUEST
-    assert stage.begin(epoch=1) is True
-    assert stage.last.snapshot_epoch == 0
+    fixture = ShareStateFixture()
+    fixture.begin(epoch=5)
+    fixture.do(state_machine.DeleteShareState("t", AT))
+    assert fixture.log[-1].value is None
+    assert code(fixture.read()) is ErrorCode.INVALID_REQUEST
+    assert fixture.begin(epoch=1) is True
+    assert fixture.last.snapshot_epoch == 0
 
 
 def test_deleted_topics_drop_their_states() -> None:
-    stage = ShareStateFixture()
-    stage.begin()
-    stage.begin(OTHER)
-    stage.do(state_machine.TopicsDeleted(frozenset({GONE})))
-    assert set(stage.machine.states.by_key) == {AT, OTHER}
-    stage.do(state_machine.TopicsDeleted(frozenset({TOPIC})))
-    assert not stage.machine.states.by_key
+    fixture = ShareStateFixture()
+    fixture.begin()
+    fixture.begin(OTHER)
+    fixture.do(state_machine.TopicsDeleted(frozenset({GONE})))
+    assert set(fixture.machine.states.by_key) == {AT, OTHER}
+    fixture.do(state_machine.TopicsDeleted(frozenset({TOPIC})))
+    assert not fixture.machine.states.by_key
 
 
 def test_lowest_needed_offset_is_that_of_oldest_last_snapshot() -> None:
-    stage = ShareStateFixture(updates=0)
-    assert stage.machine.states.lowest_needed_offset() is None
-    stage.begin()  # 0
-    stage.begin(OTHER)  # 1
-    assert stage.machine.states.lowest_needed_offset() is None, "all from the first record on"
-    stage.write()  # 2, a snapshot
-    assert stage.machine.states.lowest_needed_offset() == 1
-    stage.write(at=OTHER)  # 3
-    assert stage.machine.states.lowest_needed_offset() == 2
-    stage.do(state_machine.DeleteShareState("t", AT))  # 4
-    assert stage.machine.states.lowest_needed_offset() == 3
-    stage.do(state_machine.DeleteShareState("t", OTHER))  # 5
-    assert stage.machine.states.lowest_needed_offset() == 5
+    fixture = ShareStateFixture(updates=0)
+    assert fixture.machine.states.lowest_needed_offset() is None
+    fixture.begin()  # 0
+    fixture.begin(OTHER)  # 1
+    assert fixture.machine.states.lowest_needed_offset() is None, "all from the first record on"
+    fixture.write()  # 2, a snapshot
+    assert fixture.machine.states.lowest_needed_offset() == 1
+    fixture.write(at=OTHER)  # 3
+    assert fixture.machine.states.lowest_needed_offset() == 2
+    fixture.do(state_machine.DeleteShareState("t", AT))  # 4
+    assert fixture.machine.states.lowest_needed_offset() == 3
+    fixture.do(state_machine.DeleteShareState("t", OTHER))  # 5
+    assert fixture.machine.states.lowest_needed_offset() == 5
 
 
 def test_idle_state_gets_one_snapshot_after_interval() -> None:
-    stage = ShareStateFixture(updates=9)
-    assert stage.machine.handle(100, ShardLoaded()).timers[0].deadline_ms == 1100  # type: ignore[union-attr]
-    stage.begin()
-    stage.write(PersisterStateBatch(10, 11, 1, FREE))
-    stage.now = 1099
-    stage.do(TimerExpired(("cold",)))
-    assert len(stage.log) == 2
-    stage.now = 1100
-    fx = stage.do(TimerExpired(("cold",)))
+    fixture = ShareStateFixture(updates=9)
+    assert fixture.machine.handle(100, ShardLoaded()).timers[0].deadline_ms == 1100  # type: ignore[union-attr]
+    fixture.begin()
+    fixture.write(PersisterStateBatch(10, 11, 1, FREE))
+    fixture.now = 1099
+    fixture.do(TimerExpired(("cold",)))
+    assert len(fixture.log) == 2
+    fixture.now = 1100
+    fx = fixture.do(TimerExpired(("cold",)))
     assert fx.timers[0].deadline_ms == 2100
-    assert (stage.last.snapshot_epoch, stage.last.create_timestamp, stage.last.write_timestamp) == (1, 100, 1100)
-    assert [b.first_offset for b in stage.last.state_batches] == [10]
-    stage.now = 9000
-    stage.do(TimerExpired(("cold",)))
-    assert len(stage.log) == 3, "all have one"
+    assert (fixture.last.snapshot_epoch, fixture.last.create_timestamp, fixture.last.write_timestamp) == (1, 100, 1100)
+    assert [b.first_offset for b in fixture.last.state_batches] == [10]
+    fixture.now = 9000
+    fixture.do(TimerExpired(("cold",)))
+    assert len(fixture.log) == 3, "all have one"
 
 
 def test_decode_skips_unknown_records_and_raises_on_invalid_ones() -> None:
@@ -255,13 +255,13 @@ def test_decode_skips_unknown_records_and_raises_on_invalid_ones() -> None:
 
 def test_write_over_maximum_stored_batches_returns_invalid_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.share_state.state_machine.MAX_STORED_SHARE_BATCHES", 5)
-    stage = ShareStateFixture(updates=9)
-    stage.begin()
+    fixture = ShareStateFixture(updates=9)
+    fixture.begin()
     every = [PersisterStateBatch(at, at, 1, FREE) for at in range(10, 30, 2)]
-    assert stage.write(*every[:4]) is True
-    assert code(stage.write(*every[4:6])) is ErrorCode.INVALID_REQUEST
-    assert stage.write(every[4]) is True
-    assert code(stage.write(every[5])) is ErrorCode.INVALID_REQUEST
+    assert fixture.write(*every[:4]) is True
+    assert code(fixture.write(*every[4:6])) is ErrorCode.INVALID_REQUEST
+    assert fixture.write(every[4]) is True
+    assert code(fixture.write(every[5])) is ErrorCode.INVALID_REQUEST
 
 
 def test_decode_share_record_no_coordinator_writes_raises_wire_error() -> None:

@@ -48,7 +48,7 @@ class BackgroundEnv:
         return work()
 
 
-def stage() -> tuple[MemoryDisk, DiskSession, LogDirs, PartitionLog]:
+def log_with_storage() -> tuple[MemoryDisk, DiskSession, LogDirs, PartitionLog]:
     memory = MemoryDisk(random.Random(1), lambda: NOW)
     disk = memory.session()
     storage = LogDirs(disk, ["/data"])
@@ -73,7 +73,7 @@ def in_virtual_time(work: Callable[[], Awaitable[Any]], for_s: float) -> float:
 
 
 def test_scrubber_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
-    memory, _, storage, log = stage()
+    memory, _, storage, log = log_with_storage()
     log.flush()
     cold = len(log.segments) - 1
     bytes_cold = sum(s.size_bytes for s in log.segments[:-1])
@@ -91,7 +91,7 @@ def test_scrubber_reads_each_cold_segment_once_a_day_at_its_rate() -> None:
 
 
 def test_scrubber_with_rate_0_reads_no_segment() -> None:
-    _, _, storage, log = stage()
+    _, _, storage, log = log_with_storage()
     log.flush()
     scrubber = Scrubber(cast("Env", BackgroundEnv()), storage, lambda: 0)
     in_virtual_time(scrubber.run, 3600)
@@ -99,7 +99,7 @@ def test_scrubber_with_rate_0_reads_no_segment() -> None:
 
 
 def test_idle_log_is_flushed_once_and_its_files_closed() -> None:
-    _, disk, storage, log = stage()
+    _, disk, storage, log = log_with_storage()
     failures: list[object] = []
     flusher = LogMaintenance(
         cast("Env", BackgroundEnv()), storage, 300_000, 86_400_000, lambda *x: failures.append(x), lambda work: None
@@ -119,7 +119,7 @@ def test_idle_log_is_flushed_once_and_its_files_closed() -> None:
 
 
 def test_checkpoints_are_durable_before_segments_are_removed() -> None:
-    memory, disk, storage, log = stage()
+    memory, disk, storage, log = log_with_storage()
     env = cast("Env", BackgroundEnv())
     flusher = LogMaintenance(env, storage, 300_000, 86_400_000, lambda *_: None, lambda _: None)
     log.update_config(replace(SETTINGS, retention_bytes=1, retention_ms=-1))
@@ -138,7 +138,7 @@ def test_checkpoints_are_durable_before_segments_are_removed() -> None:
 
 @pytest.mark.parametrize("rate", [1000.0, 50_000.0])
 def test_compaction_pass_is_throttled_to_its_rate(rate: float) -> None:
-    _, disk, _, log = stage()
+    _, disk, _, log = log_with_storage()
     log.update_config(LogConfig(segment_bytes=2000, index_interval_bytes=200, compact=True))
     found = find_log_to_clean(log, NOW)
     assert found is not None
@@ -151,15 +151,15 @@ def test_compaction_pass_is_throttled_to_its_rate(rate: float) -> None:
     stats = compaction.run_compaction(throttled, plan_compaction(found, NOW, 1 << 20)).stats
     least = stats.bytes_read + stats.bytes_written
     assert least / rate <= clock[0] <= 4 * least / rate
-    ground = WorkerContext(disk, lambda: clock[0], pause)
+    context = WorkerContext(disk, lambda: clock[0], pause)
     assert (
-        run_compaction(ground, ThrottledCompaction(plan_compaction(found, NOW, 1 << 20), 1.7976931348623157e308)).stats
+        run_compaction(context, ThrottledCompaction(plan_compaction(found, NOW, 1 << 20), 1.7976931348623157e308)).stats
         == stats
     )
 
 
 def test_flush_overtaken_by_truncation_is_repeated() -> None:
-    _, _, storage, log = stage()
+    _, _, storage, log = log_with_storage()
     log.update_config(replace(SETTINGS, flush_messages=1))
     log.flush()
     replica = HostedPartition(log, bytes(16), lambda _: None, lambda _: None, IsrDependencies(30_000, lambda *_: True))

@@ -14,7 +14,13 @@ import trio
 
 from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dirs import LogDirs
-from ottla.broker.storage.tests.test_background_tasks import NOW, SETTINGS, BackgroundEnv, in_virtual_time, stage
+from ottla.broker.storage.tests.test_background_tasks import (
+    NOW,
+    SETTINGS,
+    BackgroundEnv,
+    in_virtual_time,
+    log_with_storage,
+)
 from ottla.env.env import ChildDied, Env, WorkerContext
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog
@@ -52,7 +58,7 @@ class CleanerEnv(BackgroundEnv):
 
 class CleanerFixture:
     def __init__(self) -> None:
-        _, disk, self.log_dirs, self.log = stage()
+        _, disk, self.log_dirs, self.log = log_with_storage()
         self.log.flush()
         self.log.update_config(COMPACTED)
         self.env = CleanerEnv(disk)
@@ -75,19 +81,19 @@ class CleanerFixture:
 
 
 def test_clean_dirtiest_compacts_log_and_writes_checkpoint() -> None:
-    house = CleanerFixture()
-    active = house.log.segments.active.base_offset
-    assert house.once() is True
-    assert house.log.cleaner_offset == active
-    assert len([offset for offset in house.found() if offset < active]) == KEYS
-    assert house.log_dirs.directories[0].disk.exists("/data/cleaner-offset-checkpoint")
-    assert (house.log_cleaner.passes, house.log_cleaner.uncleanable_count) == (1, 0)
-    assert house.log_cleaner.bytes_read > house.log_cleaner.bytes_written > 0
-    assert house.once() is False, "nothing is dirty any more"
+    fixture = CleanerFixture()
+    active = fixture.log.segments.active.base_offset
+    assert fixture.once() is True
+    assert fixture.log.cleaner_offset == active
+    assert len([offset for offset in fixture.found() if offset < active]) == KEYS
+    assert fixture.log_dirs.directories[0].disk.exists("/data/cleaner-offset-checkpoint")
+    assert (fixture.log_cleaner.passes, fixture.log_cleaner.uncleanable_count) == (1, 0)
+    assert fixture.log_cleaner.bytes_read > fixture.log_cleaner.bytes_written > 0
+    assert fixture.once() is False, "nothing is dirty any more"
 
 
 def test_cleaner_checkpoint_is_synced_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    house = CleanerFixture()
+    fixture = CleanerFixture()
     beside, waited = [False], list[str]()
 
     async def in_thread(work: Callable[[], Any], lane: Any = None) -> Any:
@@ -103,22 +109,22 @@ def test_cleaner_checkpoint_is_synced_in_a_thread(monkeypatch: pytest.MonkeyPatc
             waited.append(path)
         return None
 
-    monkeypatch.setattr(house.env, "in_thread", in_thread, raising=False)
-    disk: Any = house.log.disk
+    monkeypatch.setattr(fixture.env, "in_thread", in_thread, raising=False)
+    disk: Any = fixture.log.disk
     disk.fault = fault
-    assert house.once() is True
+    assert fixture.once() is True
     assert waited == []
-    directory = house.log_dirs.directories[0]
-    assert directory.checkpoints.cleaner.synced_offsets == {("t", 0): house.log.cleaner_offset}
+    directory = fixture.log_dirs.directories[0]
+    assert directory.checkpoints.cleaner.synced_offsets == {("t", 0): fixture.log.cleaner_offset}
     on_disk = disk.disk.durable_files["/data/cleaner-offset-checkpoint"].durable
-    assert on_disk == b"0\n1\nt 0 %d\n" % house.log.cleaner_offset
+    assert on_disk == b"0\n1\nt 0 %d\n" % fixture.log.cleaner_offset
 
 
 @pytest.mark.parametrize("short", [0, 3])
 def test_cleaner_checkpoint_is_durable_before_segments_are_swapped(short: int) -> None:
     """Recovery takes a gap without checkpoint for a loss; a process short of a resource waits until it is not."""
-    house = CleanerFixture()
-    disk: Any = house.log.disk
+    fixture = CleanerFixture()
+    disk: Any = fixture.log.disk
     left, named = [short], list[bytes]()
 
     def fault(what: str, path: str) -> OSError | None:
@@ -130,21 +136,21 @@ def test_cleaner_checkpoint_is_durable_before_segments_are_swapped(short: int) -
         return None
 
     disk.fault = fault
-    assert house.once() is True
-    assert (left, {*named}) == ([0], {b"0\n1\nt 0 %d\n" % house.log.cleaner_offset})
+    assert fixture.once() is True
+    assert (left, {*named}) == ([0], {b"0\n1\nt 0 %d\n" % fixture.log.cleaner_offset})
 
 
 def test_cleaner_runs_each_backoff_and_continues_while_logs_are_dirty() -> None:
-    house = CleanerFixture()
-    in_virtual_time(house.log_cleaner.run, 14.9)
-    assert house.env.passes == 0
-    in_virtual_time(house.log_cleaner.run, 15.1)
-    assert house.env.passes == 1
+    fixture = CleanerFixture()
+    in_virtual_time(fixture.log_cleaner.run, 14.9)
+    assert fixture.env.passes == 0
+    in_virtual_time(fixture.log_cleaner.run, 15.1)
+    assert fixture.env.passes == 1
 
 
 def test_compaction_of_log_truncated_meanwhile_is_discarded() -> None:
-    house = CleanerFixture()
-    log = house.log
+    fixture = CleanerFixture()
+    log = fixture.log
 
     def cut() -> None:
         log.truncate_to(10, NOW)
@@ -153,50 +159,50 @@ def test_compaction_of_log_truncated_meanwhile_is_discarded() -> None:
             log.append_as_leader(bytearray(build_batch([own])), 0, NOW)
         log.set_high_watermark(120)
 
-    house.env.before = cut
+    fixture.env.before = cut
     bases = list(log.segments.base_offsets)
-    assert house.once() is False
+    assert fixture.once() is False
     assert log.segments.base_offsets == bases
-    assert house.found() == list(range(120)), "each has a key of its own now"
+    assert fixture.found() == list(range(120)), "each has a key of its own now"
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
-    assert house.log_cleaner.uncleanable_count == 0
+    assert fixture.log_cleaner.uncleanable_count == 0
 
 
 def test_log_with_future_log_is_not_compacted() -> None:
-    house = CleanerFixture()
-    log = house.log
+    fixture = CleanerFixture()
+    log = fixture.log
     bases = list(log.segments.base_offsets)
-    house.env.before = lambda: log.set_has_future_log(begins=True)
-    assert house.once() is False
-    assert (house.env.passes, log.segments.base_offsets) == (1, bases)
+    fixture.env.before = lambda: log.set_has_future_log(begins=True)
+    assert fixture.once() is False
+    assert (fixture.env.passes, log.segments.base_offsets) == (1, bases)
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
-    assert house.once() is False
-    assert house.env.passes == 1, "not even begun"
+    assert fixture.once() is False
+    assert fixture.env.passes == 1, "not even begun"
     log.set_has_future_log(begins=False)
-    house.env.before = lambda: None
-    assert house.once() is True
+    fixture.env.before = lambda: None
+    assert fixture.once() is True
 
 
 def test_move_started_during_segment_swap_keeps_segments() -> None:
-    house = CleanerFixture()
-    log = house.log
-    bases, wait = list(log.segments.base_offsets), house.env.in_thread
+    fixture = CleanerFixture()
+    log = fixture.log
+    bases, wait = list(log.segments.base_offsets), fixture.env.in_thread
 
     async def begins(work: Any, lane: Any = None) -> Any:
         log.set_has_future_log(begins=True)
         return await wait(work, lane)
 
-    house.env.in_thread = begins  # type: ignore[method-assign]
-    assert house.once() is False
+    fixture.env.in_thread = begins  # type: ignore[method-assign]
+    assert fixture.once() is False
     assert log.segments.base_offsets == bases
     assert not [n for n in log.disk.listdir(log.directory) if n.endswith((".cleaned", ".swap"))]
 
 
 def test_log_closed_during_compaction_is_ignored() -> None:
-    house = CleanerFixture()
-    house.env.before = house.log.set_offline
-    assert house.once() is False
-    assert (house.log_cleaner.uncleanable_count, house.failures) == (0, [])
+    fixture = CleanerFixture()
+    fixture.env.before = fixture.log.set_offline
+    assert fixture.once() is False
+    assert (fixture.log_cleaner.uncleanable_count, fixture.failures) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -210,33 +216,33 @@ def test_log_closed_during_compaction_is_ignored() -> None:
     ],
 )
 def test_compaction_error_marks_log_uncleanable_unless_transient(error: Exception, broken: bool) -> None:
-    house = CleanerFixture()
+    fixture = CleanerFixture()
 
     def fail() -> None:
         raise error
 
-    house.env.before = fail
-    assert house.once() is False
-    assert house.log_cleaner.uncleanable_count == broken
-    house.env.before = lambda: None
-    assert house.once() is not broken
-    assert house.env.passes == (1 if broken else 2)
+    fixture.env.before = fail
+    assert fixture.once() is False
+    assert fixture.log_cleaner.uncleanable_count == broken
+    fixture.env.before = lambda: None
+    assert fixture.once() is not broken
+    assert fixture.env.passes == (1 if broken else 2)
 
 
 def test_oversized_compressed_batch_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(decompress_records, "__defaults__", (0, 1000))
-    house, told = CleanerFixture(), []
-    house.log.update_config(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
+    fixture, told = CleanerFixture(), []
+    fixture.log.update_config(replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
     for value in (bytes(2000), b"v", bytes(2000), b"v"):
         codec = CompressionType.GZIP if len(value) > 1 else CompressionType.NONE
-        house.log.append_as_leader(
+        fixture.log.append_as_leader(
             bytearray(build_batch([NewRecord(b"k", value, NOW)], codec=codec)), 0, NOW, AppendOrigin.RAFT_LEADER
         )
-        house.log.roll(NOW)
-        house.log.set_high_watermark(house.log.log_end_offset)
-        assert house.once() is True
+        fixture.log.roll(NOW)
+        fixture.log.set_high_watermark(fixture.log.log_end_offset)
+        assert fixture.once() is True
         told.append([line.message for line in caplog.records if line.levelname == "WARNING"])
         caplog.clear()
     text = (
@@ -244,63 +250,63 @@ def test_oversized_compressed_batch_is_logged_once(
         "and the tombstones after the first one are retained"
     )
     assert told == [[text % (1, 120)], [], [text % (2, 122)], []]
-    assert house.log_cleaner.uncleanable_count == 0
+    assert fixture.log_cleaner.uncleanable_count == 0
 
 
 def test_cleaner_state_of_log_is_garbage_collected() -> None:
-    house, log = CleanerFixture(), new_log(memory_disk().session())
-    house.log_cleaner._warned_offsets[log] = 1
-    house.log_cleaner._uncleanable.add(log)
+    fixture, log = CleanerFixture(), new_log(memory_disk().session())
+    fixture.log_cleaner._warned_offsets[log] = 1
+    fixture.log_cleaner._uncleanable.add(log)
     gone = weakref.ref(log)
     del log
     gc.collect()
-    assert (gone(), house.log_cleaner.uncleanable_count) == (None, 0)
+    assert (gone(), fixture.log_cleaner.uncleanable_count) == (None, 0)
 
 
 def test_compaction_error_of_truncated_log_does_not_mark_it_uncleanable() -> None:
-    house = CleanerFixture()
+    fixture = CleanerFixture()
 
     def cut() -> None:
-        house.log.truncate_to(119, NOW)
+        fixture.log.truncate_to(119, NOW)
         raise WireError("half a batch")
 
-    house.env.before = cut
-    assert house.once() is False
-    assert house.log_cleaner.uncleanable_count == 0
+    fixture.env.before = cut
+    assert fixture.once() is False
+    assert fixture.log_cleaner.uncleanable_count == 0
 
 
 def test_segment_swap_os_error_is_reported() -> None:
-    house = CleanerFixture()
+    fixture = CleanerFixture()
     error = OSError(errno.EIO, "gone")
 
     def fault(what: str, path: str) -> OSError | None:
         return error if what == "rename" else None
 
-    house.env.after = lambda: setattr(house.log.disk, "fault", fault)
-    assert house.once() is False
-    assert house.failures == [(error, house.log)]
+    fixture.env.after = lambda: setattr(fixture.log.disk, "fault", fault)
+    assert fixture.once() is False
+    assert fixture.failures == [(error, fixture.log)]
 
 
 def test_selection_among_many_logs_yields_to_event_loop() -> None:
-    house = CleanerFixture()
-    logs: list[PartitionLog] = [house.log] * 1000
+    fixture = CleanerFixture()
+    logs: list[PartitionLog] = [fixture.log] * 1000
     clock = [0.0]
 
     def ticking() -> float:  # every look at the clock costs a tenth of a millisecond
         clock[0] += 0.1
         return clock[0]
 
-    house.env.monotonic_ms = ticking  # type: ignore[method-assign]
+    fixture.env.monotonic_ms = ticking  # type: ignore[method-assign]
     turns = [0]
 
     class Many(LogDirs):
         def logs(self) -> list[PartitionLog]:
             return logs
 
-    house.log_dirs.__class__ = Many
-    house.log.update_config(SETTINGS)
+    fixture.log_dirs.__class__ = Many
+    fixture.log.update_config(SETTINGS)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
 
             async def other() -> None:
@@ -309,8 +315,8 @@ def test_selection_among_many_logs_yields_to_event_loop() -> None:
                     await trio.lowlevel.checkpoint()
 
             nursery.start_soon(other)
-            assert await house.log_cleaner.clean_dirtiest() is False
+            assert await fixture.log_cleaner.clean_dirtiest() is False
             nursery.cancel_scope.cancel()
 
-    in_virtual_time(story, 60)
+    in_virtual_time(scenario, 60)
     assert turns[0] >= 45

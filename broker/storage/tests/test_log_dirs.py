@@ -91,16 +91,16 @@ def test_metadata_log_dir_defaults_to_first_directory(
 
 
 def test_lock_of_directory_in_use_raises_log_directory_in_use() -> None:
-    house = LogDirsFixture()
-    house.begun("/a", "/b")
-    house.disk = house.memory.session()  # another process
+    fixture = LogDirsFixture()
+    fixture.begun("/a", "/b")
+    fixture.disk = fixture.memory.session()  # another process
     with pytest.raises(LogDirectoryInUse, match="/a is in use"):
-        house.storage("/a").lock()
+        fixture.storage("/a").lock()
 
 
 def test_unlock_releases_all_locks() -> None:
-    house = LogDirsFixture()
-    storage = house.begun("/a", metadata="/m")
+    fixture = LogDirsFixture()
+    storage = fixture.begun("/a", metadata="/m")
     storage.unlock()
     storage.lock()
     assert [d._lock is not None for d in storage._all_directories()] == [True, True]
@@ -115,45 +115,45 @@ def test_identify_new_directories_returns_none() -> None:
 
 @pytest.mark.parametrize("metadata", [None, "/m"])
 def test_identify_returns_stored_identity(metadata: str | None) -> None:
-    house = LogDirsFixture()
-    storage = house.begun("/a", "/b", metadata=metadata)
-    found = house.identify("/a", "/b", metadata=metadata, cluster=CLUSTER)
+    fixture = LogDirsFixture()
+    storage = fixture.begun("/a", "/b", metadata=metadata)
+    found = fixture.identify("/a", "/b", metadata=metadata, cluster=CLUSTER)
     assert found == storage.metadata.meta_properties
     assert (found and found.cluster_id, found and found.node_id) == (CLUSTER, ME)
 
 
 def test_added_directory_gets_node_identity_and_own_id() -> None:
-    house = LogDirsFixture()
-    house.begun("/a").unlock()
-    storage = house.begun("/a", "/new")
+    fixture = LogDirsFixture()
+    fixture.begun("/a").unlock()
+    storage = fixture.begun("/a", "/new")
     old, new = (d.meta_properties for d in storage.directories)
     assert old is not None
     assert new is not None
     assert (new.cluster_id, new.node_id) == (old.cluster_id, old.node_id)
     assert new.directory_id != old.directory_id
     storage.unlock()
-    assert house.begun("/a", "/new").online_ids == [old.directory_id, new.directory_id], "for good"
+    assert fixture.begun("/a", "/new").online_ids == [old.directory_id, new.directory_id], "for good"
 
 
-def _foreign(house: LogDirsFixture) -> None:
-    house.begun("/b", node=7).unlock()
+def _foreign(fixture: LogDirsFixture) -> None:
+    fixture.begun("/b", node=7).unlock()
 
 
-def _of_another_cluster(house: LogDirsFixture) -> None:
-    house.begun("/a").unlock()
-    house.begun("/b", cluster="other").unlock()
+def _of_another_cluster(fixture: LogDirsFixture) -> None:
+    fixture.begun("/a").unlock()
+    fixture.begun("/b", cluster="other").unlock()
 
 
-def _copied(house: LogDirsFixture) -> None:
-    storage = house.begun("/a", "/b")
+def _copied(fixture: LogDirsFixture) -> None:
+    storage = fixture.begun("/a", "/b")
     identity = storage.directories[0].meta_properties
     assert identity is not None
     storage.directories[1].write_meta_properties(identity, NOW)
     storage.unlock()
 
 
-def _without_ground(house: LogDirsFixture) -> None:
-    house.begun("/b").unlock()
+def _without_ground(fixture: LogDirsFixture) -> None:
+    fixture.begun("/b").unlock()
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def _without_ground(house: LogDirsFixture) -> None:
 def test_directory_of_other_node_or_cluster_raises_mismatch_unchanged(
     made: Any, cluster: str | None, words: str
 ) -> None:
-    house = LogDirsFixture()
-    made(house)
-    before = {path: bytes(file.data) for path, file in house.memory.files.items()}
+    fixture = LogDirsFixture()
+    made(fixture)
+    before = {path: bytes(file.data) for path, file in fixture.memory.files.items()}
     with pytest.raises(LogDirMismatch) as refused:
-        house.identify("/a", "/b", cluster=cluster)
+        fixture.identify("/a", "/b", cluster=cluster)
     assert str(refused.value).startswith(words)
-    assert {path: bytes(file.data) for path, file in house.memory.files.items()} == before
+    assert {path: bytes(file.data) for path, file in fixture.memory.files.items()} == before
 
 
 # ---------------------------------------------------------------------- failures at startup
@@ -184,23 +184,23 @@ def test_directory_of_other_node_or_cluster_raises_mismatch_unchanged(
 
 @pytest.mark.parametrize("step", ["lock", "identify", "begin"])
 def test_directory_failed_at_startup_is_left_out(step: str) -> None:
-    house = LogDirsFixture()
-    house.begun("/a", "/b").unlock()
-    storage = house.storage("/a", "/b")
+    fixture = LogDirsFixture()
+    fixture.begun("/a", "/b").unlock()
+    storage = fixture.storage("/a", "/b")
     for name in ("lock", "identify", "begin"):
-        house.broken = ("/b",) if name == step else house.broken
+        fixture.broken = ("/b",) if name == step else fixture.broken
         if name == "lock":
             storage.lock()
         elif name == "identify":
             identity = storage.identify(ME, None)
         else:
             assert identity is not None
-            storage.initialize(identity, NOW, house.new_id)
+            storage.initialize(identity, NOW, fixture.new_id)
     assert list(storage.offline) == ["/b"]
     assert [d.path for d in storage.online] == ["/a"]
-    house.calls.clear()
+    fixture.calls.clear()
     assert storage.identify(ME, None) == storage.metadata.meta_properties
-    assert not [path for _, path in house.calls if path.startswith("/b")], "nobody looks at it again"
+    assert not [path for _, path in fixture.calls if path.startswith("/b")], "nobody looks at it again"
 
 
 @pytest.mark.parametrize(
@@ -215,16 +215,16 @@ def test_directory_failed_at_startup_is_left_out(step: str) -> None:
 def test_metadata_directory_failed_at_startup_raises(
     paths: tuple[str, ...], metadata: str | None, fails: str, number: int
 ) -> None:
-    house = LogDirsFixture()
-    house.begun(*paths, metadata=metadata).unlock()
-    house.broken, house.number = (fails,), number
+    fixture = LogDirsFixture()
+    fixture.begun(*paths, metadata=metadata).unlock()
+    fixture.broken, fixture.number = (fails,), number
     with pytest.raises(OSError, match="injected"):
-        house.storage(*paths, metadata=metadata).lock()
+        fixture.storage(*paths, metadata=metadata).lock()
 
 
 def test_can_go_offline_is_false_for_metadata_and_last_directory() -> None:
-    house = LogDirsFixture()
-    storage = house.begun("/b", "/c", metadata="/a")
+    fixture = LogDirsFixture()
+    storage = fixture.begun("/b", "/c", metadata="/a")
     assert [storage.can_go_offline(d) for d in (storage.metadata, *storage.directories)] == [False, True, True]
     storage.mark_offline(storage.directories[0], OSError(errno.EIO, "gone"))
     assert not storage.can_go_offline(storage.directories[1])
@@ -339,43 +339,43 @@ def test_transient_error_is_ignored_except_for_metadata_log() -> None:
 
 
 def test_close_writes_clean_shutdown_file_of_metadata_directory_last() -> None:
-    house = LogDirsFixture()
-    storage = house.begun("/a", "/b", metadata="/b")
+    fixture = LogDirsFixture()
+    storage = fixture.begun("/a", "/b", metadata="/b")
     put(storage, 0, "t")
     put(storage, 1, "u")
-    house.calls.clear()
+    fixture.calls.clear()
     storage.close(5)
-    marks = [path for _, path in house.calls if "cleanshutdown" in path]
+    marks = [path for _, path in fixture.calls if "cleanshutdown" in path]
     assert [path.split("/")[1] for path in dict.fromkeys(marks)] == ["a", "b"]
     assert all(log.closed for log in storage.logs())
 
 
 def test_close_with_failed_directory_marks_the_others_clean() -> None:
-    house = LogDirsFixture()
-    storage = house.begun("/a", "/b", "/c")
+    fixture = LogDirsFixture()
+    storage = fixture.begun("/a", "/b", "/c")
     put(storage, 1, "u")
-    house.broken = ("/b",)
+    fixture.broken = ("/b",)
     storage.close(5)
     assert list(storage.offline) == ["/b"]
-    clean = {path.split("/")[1] for path in house.memory.files if path.endswith("cleanshutdown")}
+    clean = {path.split("/")[1] for path in fixture.memory.files if path.endswith("cleanshutdown")}
     assert clean == {"a", "c"}
 
 
 def test_close_with_failed_metadata_directory_raises() -> None:
-    house = LogDirsFixture()
-    storage = house.begun("/a", "/b")
-    house.broken = ("/a",)
+    fixture = LogDirsFixture()
+    storage = fixture.begun("/a", "/b")
+    fixture.broken = ("/a",)
     with pytest.raises(OSError, match="injected"):
         storage.close(5)
 
 
 def test_close_skips_offline_directories() -> None:
-    house = LogDirsFixture()
-    storage = house.begun("/a", "/b")
+    fixture = LogDirsFixture()
+    storage = fixture.begun("/a", "/b")
     storage.mark_offline(storage.directories[1], OSError(errno.EIO, "gone"))
-    house.calls.clear()
+    fixture.calls.clear()
     storage.close(5)
-    assert not [path for _, path in house.calls if path.startswith("/b")]
+    assert not [path for _, path in fixture.calls if path.startswith("/b")]
 
 
 @pytest.mark.behaviour("R-272")
@@ -386,15 +386,15 @@ def test_close_skips_offline_directories() -> None:
 def test_clean_shutdown_epoch_requires_agreement_of_all_directories(
     epochs: tuple[int | None, ...], fails: tuple[str, ...], told: int
 ) -> None:
-    house = LogDirsFixture()
-    storage = house.begun("/a", "/b")
+    fixture = LogDirsFixture()
+    storage = fixture.begun("/a", "/b")
     for directory, epoch in zip(storage.directories, epochs, strict=True):
         if epoch is None:
             directory.unlock()
         else:
             directory.close(epoch)
-    house.broken = fails
-    again = house.begun("/a", "/b")
+    fixture.broken = fails
+    again = fixture.begun("/a", "/b")
     assert again.clean_shutdown_epoch == told
     for directory in again.directories:
         directory.ignore_checkpoints()

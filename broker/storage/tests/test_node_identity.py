@@ -80,48 +80,50 @@ class NodeIdentityFixture:
 
 
 def test_controller_port_is_chosen_once_and_stored() -> None:
-    ground = NodeIdentityFixture()
-    _, identity, endpoints = ground.start()
+    fixture = NodeIdentityFixture()
+    _, identity, endpoints = fixture.start()
     assert endpoints == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5001),)
-    again = ground.start()
+    again = fixture.start()
     assert (again[1], again[2]) == (identity, endpoints)
     assert again[0].is_standalone
 
 
 def test_stored_controller_port_in_use_is_replaced() -> None:
-    ground = NodeIdentityFixture()
-    ground.start()
-    ground.ports.taken = {5001}
-    assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5003),)
+    fixture = NodeIdentityFixture()
+    fixture.start()
+    fixture.ports.taken = {5001}
+    assert fixture.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 5003),)
 
 
 def test_controller_endpoint_of_directory_is_kept_or_updated() -> None:
-    ground = NodeIdentityFixture()
-    storage = LogDirs(ground.disk.session(), ["/data"])
+    fixture = NodeIdentityFixture()
+    storage = LogDirs(fixture.disk.session(), ["/data"])
     there = (ListenerEndpoint("CONTROLLER", "localhost", 9093),)
     plan = FormatPlan(1, CLUSTER, LEVELS, (InitialVoter(1, bytes([9]) * 16, there),))
     format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
-    assert ground.start()[2] == there
-    ground.host = "10.0.0.5"
-    assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "10.0.0.5", 9093),), "others are told an address of now"
+    assert fixture.start()[2] == there
+    fixture.host = "10.0.0.5"
+    assert fixture.start()[2] == (ListenerEndpoint("CONTROLLER", "10.0.0.5", 9093),), (
+        "others are told an address of now"
+    )
 
 
 def test_wildcard_host_is_stored_as_localhost() -> None:
-    ground = NodeIdentityFixture(host="0.0.0.0")
-    assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "localhost", 5001),)
-    voters = read_snapshot_voters(LogDirs(ground.disk.session(), ["/data"]).metadata)
+    fixture = NodeIdentityFixture(host="0.0.0.0")
+    assert fixture.start()[2] == (ListenerEndpoint("CONTROLLER", "localhost", 5001),)
+    voters = read_snapshot_voters(LogDirs(fixture.disk.session(), ["/data"]).metadata)
     assert voters is not None
     assert voters[0].endpoints[0].host == "localhost"
 
 
 def test_configured_controller_port_overrides_stored_one() -> None:
-    ground = NodeIdentityFixture()
-    ground.start()
-    ground.values = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:6000"}
-    assert ground.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 6000),)
-    ground.ports.taken = {6000}
+    fixture = NodeIdentityFixture()
+    fixture.start()
+    fixture.values = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:6000"}
+    assert fixture.start()[2] == (ListenerEndpoint("CONTROLLER", "127.0.0.1", 6000),)
+    fixture.ports.taken = {6000}
     with pytest.raises(BindError, match=r"127\.0\.0\.1:6000: Address already in use"):
-        ground.start()
+        fixture.start()
 
 
 def test_unformatted_directory_with_other_voters_raises() -> None:
@@ -137,12 +139,12 @@ def test_unformatted_directory_with_other_voters_raises() -> None:
 
 def test_directory_with_other_voters_is_not_standalone() -> None:
     for voters in ((1, 2, 3), ()):
-        ground = NodeIdentityFixture()
-        storage = LogDirs(ground.disk.session(), ["/data"])
+        fixture = NodeIdentityFixture()
+        storage = LogDirs(fixture.disk.session(), ["/data"])
         rows = tuple(InitialVoter(n, bytes([n]) * 16, (ListenerEndpoint("CONTROLLER", "h", 9090 + n),)) for n in voters)
         plan = FormatPlan(1, CLUSTER, LEVELS, rows)
         format_directories(storage.directories, storage.metadata, plan, 0, lambda: bytes([8]) * 16)
-        config, _, _ = ground.start()
+        config, _, _ = fixture.start()
         assert not config.is_standalone
         assert config.text("offsets.topic.replication.factor") == "3"
 

@@ -35,18 +35,18 @@ class ServedFetch:
     """Node with two log directories, and a client that fetches from a log in the second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ground = BrokerStorageFixture("/a,/b")
-        self.storage = self.ground.log_dirs
+        self.fixture = BrokerStorageFixture("/a,/b")
+        self.storage = self.fixture.log_dirs
         self.directory = self.storage.directories[1]
         self.log = self.directory.create_partition("t", 0, b"t" * 16, LogConfig(), NOW_MS)
         self.log.append_as_leader(make_batch(0), 0, NOW_MS)
         self.lost: list[PartitionLog] = []
         losses = LogDirFailureHandler(self.storage, self.lost.clear)
         losses.on_logs_offline.append(self.lost.extend)
-        self.stage = DispatcherFixture(monkeypatch)
-        self.stage.services.log_dirs = self.storage
-        self.stage.services.fail = losses.handle_failure
-        self.stage.serve(ApiKey.FETCH, lambda context, request: self.answer)
+        self.fixture = DispatcherFixture(monkeypatch)
+        self.fixture.services.log_dirs = self.storage
+        self.fixture.services.fail = losses.handle_failure
+        self.fixture.serve(ApiKey.FETCH, lambda context, request: self.answer)
         part = self.log.read(0, 1 << 20, 3, at_least_one=True)
         assert part is not None
         row = PartitionData(0, high_watermark=3, records=part)
@@ -58,7 +58,7 @@ class ServedFetch:
         line.disconnect()
 
         async def serve() -> None:
-            await self.stage.connection(line).serve()
+            await self.fixture.connection(line).serve()
 
         in_virtual_time(serve)
         assert line.is_closed

@@ -28,7 +28,7 @@ def test_new_coordinator_sends_markers_when_prepared_state_is_committed() -> Non
     start_transaction(node, 0)
     node.end(A, commits=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.again()
         await wait_until_idle()
         assert node.marked == []
@@ -42,7 +42,7 @@ def test_new_coordinator_sends_markers_when_prepared_state_is_committed() -> Non
         assert node.seen().state is S.COMPLETE_COMMIT
         assert node.end(A, commits=True).answer == (FIRST_ID, 1)
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-119")
@@ -52,14 +52,14 @@ def test_new_coordinator_completes_empty_abort() -> None:
     node.commit_log()
     node.end(A, commits=False)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.again()
         node.commit_log()
         await trio.sleep(1)
         node.commit_log()
         assert (node.seen().state, node.seen().producer_epoch) == (S.COMPLETE_ABORT, 1)
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-140")
@@ -67,14 +67,14 @@ def test_markers_are_not_sent_after_resignation() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=True)
         node.commit_log()
         node.transactions.on_resignation(node.replica)
         await trio.sleep(5)
         assert node.marked == []
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-118")
@@ -95,7 +95,7 @@ def test_transaction_timeout_aborts_with_bumped_epoch(level: int) -> None:
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.add(A, 1)
         await trio.sleep(9)
         assert node.seen().state is S.ONGOING
@@ -104,7 +104,7 @@ def test_transaction_timeout_aborts_with_bumped_epoch(level: int) -> None:
         assert response_of(node.add(A, 2)) is ErrorCode.PRODUCER_FENCED
         assert response_of(node.end(A, commits=True)) is ErrorCode.INVALID_TXN_STATE
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-137")
@@ -112,7 +112,7 @@ def test_refused_timeout_abort_is_retried_at_next_check() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
         await trio.sleep(10.5)
         assert (node.seen().state, node.machine.pending_transitions) == (S.ONGOING, {})
@@ -120,7 +120,7 @@ def test_refused_timeout_abort_is_retried_at_next_check() -> None:
         await trio.sleep(10)
         assert (node.seen().state, node.seen().producer_epoch) == (S.COMPLETE_ABORT, 1)
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-137")
@@ -131,13 +131,13 @@ def test_transaction_timeout_works_after_partition_count_of_topic_changed() -> N
     node.partitions = 7
     assert node.transactions.partition_for("x") == 1
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(30)
         found = machine.committed_transaction("x")
         assert found is not None
         assert (found.state, len(node.marked)) == (S.COMPLETE_ABORT, 1)
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-124")
@@ -146,11 +146,11 @@ def test_two_phase_commit_transaction_never_times_out() -> None:
     node.init(timeout=2**31 - 1)
     node.add(A, 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(2**31 / 1000 + 60)
         assert node.seen().state is S.ONGOING
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-138")
@@ -160,7 +160,7 @@ def test_idle_transactional_id_expires_with_tombstone() -> None:
     node.init("open")
     node.add((FIRST_ID + 1, 0), 0, transactional_id="open")
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(3_601)
         assert node.machine.committed_transaction("idle") is not None
         node.init("young")
@@ -170,7 +170,7 @@ def test_idle_transactional_id_expires_with_tombstone() -> None:
         assert states(node)[-1] == ("idle", None, -1)
         assert node.machine.transactional_ids() == ["open", "young"]
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-138")
@@ -178,7 +178,7 @@ def test_refused_expiration_tombstone_keeps_transactional_id() -> None:
     node = TransactionCoordinatorNode(transactional_id_expiration_ms="1000")
     node.init()
 
-    async def story() -> None:
+    async def scenario() -> None:
         well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
         await trio.sleep(3_601)
         assert (node.seen().state, node.machine.pending_transitions) == (S.EMPTY, {})
@@ -186,4 +186,4 @@ def test_refused_expiration_tombstone_keeps_transactional_id() -> None:
         await trio.sleep(3_600)
         assert node.machine.committed_transaction("x") is None
 
-    run(node, story)
+    run(node, scenario)

@@ -54,7 +54,7 @@ def test_timeout_of_many_transactions_is_processed_in_slices() -> None:
     node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.ONGOING, 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(11)
         assert len(node.machine.pending_transitions) == MANY
         node.commit_log()
@@ -64,7 +64,7 @@ def test_timeout_of_many_transactions_is_processed_in_slices() -> None:
             node.commit_log()
         assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
 
-    run(node, story)
+    run(node, scenario)
 
 
 def test_failover_of_many_transactions_is_processed_in_slices() -> None:
@@ -99,7 +99,7 @@ def test_completion_refused_for_some_transactions_is_retried_for_all() -> None:
     node = TransactionCoordinatorNode(followed=True, led=False)
     written(node, S.PREPARE_ABORT, committed=False)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await wait_until_idle()
         shard = node.transactions.shard_for("x")
         shard.replica = FailingReplica(node.replica, ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS), 2)  # type: ignore[assignment]
@@ -116,7 +116,7 @@ def test_completion_refused_for_some_transactions_is_retried_for_all() -> None:
         assert node.machine.pending_transitions == {}
         assert {txn.state for txn in node.machine._transactions.values()} == {S.COMPLETE_ABORT}
 
-    run(node, story)
+    run(node, scenario)
 
 
 def test_partitions_of_one_transaction_are_split_into_several_requests(
@@ -130,7 +130,7 @@ def test_partitions_of_one_transaction_are_split_into_several_requests(
         node.init(name)
         node.add((FIRST_ID + number, 0), *range(3 - number), transactional_id=name)
 
-    async def story() -> None:
+    async def scenario() -> None:
         for number, name in enumerate(names):
             node.end((FIRST_ID + number, 0), commits=True, transactional_id=name)
         assert [len(letter.partitions) for letter in node.transactions._markers._inbox] == [2, 1, 2]
@@ -146,4 +146,4 @@ def test_partitions_of_one_transaction_are_split_into_several_requests(
         assert told == [[(0, 0, 1)], [(0, 2)], [(1, 0, 1)], [(0, 1)]]
         assert {node.seen(name).state for name in names} == {S.COMPLETE_COMMIT}
 
-    run(node, story)
+    run(node, scenario)

@@ -47,7 +47,7 @@ def test_marker_retriable_error_is_retried_for_that_partition(code: ErrorCode) -
     start_transaction(node, 0, 1)
     node.codes["t", 1] = [code, code]
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=True)
         await wait_until_idle()
         assert (node.seen().state, node.seen().partitions) == (S.PREPARE_COMMIT, {("t", 1)})
@@ -55,7 +55,7 @@ def test_marker_retriable_error_is_retried_for_that_partition(code: ErrorCode) -
         assert node.seen().state is S.COMPLETE_COMMIT
         assert [[m.topics[0].partition_indexes for m in q.markers] for q in node.marked] == [[[0, 1]], [[1]], [[1]]]
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-141")
@@ -65,13 +65,13 @@ def test_marker_fenced_error_stops_completion(code: ErrorCode) -> None:
     start_transaction(node, 0)
     node.codes["t", 0] = [code]
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=True)
         await trio.sleep(100)
         assert (node.seen().state, len(node.marked)) == (S.PREPARE_COMMIT, 1)
         assert response_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-141")
@@ -81,12 +81,12 @@ def test_marker_unsupported_by_partition_counts_as_written(code: ErrorCode) -> N
     start_transaction(node, 0)
     node.codes["t", 0] = [code]
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=True)
         await wait_until_idle()
         assert node.seen().state is S.COMPLETE_COMMIT
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-141")
@@ -95,7 +95,7 @@ def test_marker_request_without_response_is_retried_every_second() -> None:
     start_transaction(node, 0)
     node.silent = True
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=True)
         await trio.sleep(120)
         assert 100 < len(node.marked) < 140, "once a second at last"
@@ -103,23 +103,23 @@ def test_marker_request_without_response_is_retried_every_second() -> None:
         await trio.sleep(2)
         assert node.seen().state is S.COMPLETE_COMMIT
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-140")
 def test_marker_of_deleted_topic_is_not_sent() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
-    image = node.stage.hosted.image
+    image = node.fixture.hosted.image
     topics = {name: topic for name, topic in image.topics.items() if name != "t"}
-    object.__setattr__(node.stage.hosted, "image", type(image)(topics=topics))
+    object.__setattr__(node.fixture.hosted, "image", type(image)(topics=topics))
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=False)
         await wait_until_idle()
         assert (node.seen().state, node.marked) == (S.COMPLETE_ABORT, [])
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-142")
@@ -127,7 +127,7 @@ def test_refused_completion_record_is_written_again() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=True)
         well = fail_appends(node, ErrorCode.NOT_ENOUGH_REPLICAS)
         await trio.sleep(3)
@@ -137,7 +137,7 @@ def test_refused_completion_record_is_written_again() -> None:
         await trio.sleep(1)
         assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-139")
@@ -148,7 +148,7 @@ def test_markers_of_several_transactions_are_batched() -> None:
         node.init(name)
         node.add((FIRST_ID + number, 0), 0, transactional_id=name)
 
-    async def story() -> None:
+    async def scenario() -> None:
         for number, name in enumerate("xyz"):
             node.end((FIRST_ID + number, 0), commits=True, transactional_id=name)
             await wait_until_idle()
@@ -156,7 +156,7 @@ def test_markers_of_several_transactions_are_batched() -> None:
         assert [len(q.markers) for q in node.marked] == [1, 2], "what comes while one is asked waits for it"
         assert {node.seen(name).state for name in "xyz"} == {S.COMPLETE_COMMIT}
 
-    run(node, story)
+    run(node, scenario)
 
 
 class RemoteLeaderConnection:
@@ -194,56 +194,56 @@ class SilentLeaderConnection(RemoteLeaderConnection):
 
 def led_by(node: TransactionCoordinatorNode, broker: int) -> None:
     """Make another broker the leader of the topic."""
-    image = node.stage.hosted.image
+    image = node.fixture.hosted.image
     topic = image.topics["t"]
     parts = {number: replace(part, leader=broker) for number, part in topic.partitions.items()}
-    node.stage.hosted.image = replace(image, topics={**image.topics, "t": replace(topic, partitions=parts)})
+    node.fixture.hosted.image = replace(image, topics={**image.topics, "t": replace(topic, partitions=parts)})
 
 
 @pytest.mark.behaviour("C-140")
 def test_marker_of_moved_partition_is_sent_to_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    node, far = TransactionCoordinatorNode(), RemoteLeaderConnection(monkeypatch)
+    node, remote = TransactionCoordinatorNode(), RemoteLeaderConnection(monkeypatch)
     node.transactions = node.coordinator(
-        node.around._replace(address=lambda broker: ("far", 9) if broker == 2 else None)
+        node.dependencies._replace(address=lambda broker: ("far", 9) if broker == 2 else None)
     )
     node.transactions.on_election(node.replica)
     start_transaction(node, 0)
     led_by(node, 3)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=True)
         await trio.sleep(5)
-        assert (far.asked, node.marked) == ([], []), "nobody knows where broker 3 is"
-        far.broken = 2
+        assert (remote.asked, node.marked) == ([], []), "nobody knows where broker 3 is"
+        remote.broken = 2
         led_by(node, 2)
         await trio.sleep(5)
-        assert len(far.asked) > 2
-        assert far.asked[0].markers[0].coordinator_epoch == 3
+        assert len(remote.asked) > 2
+        assert remote.asked[0].markers[0].coordinator_epoch == 3
         assert node.seen().state is S.PREPARE_COMMIT
         led_by(node, 1)
         await trio.sleep(2)
         assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-140")
 def test_marker_waiting_for_removed_leader_is_sent_to_new_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    node, far, there = TransactionCoordinatorNode(), SilentLeaderConnection(monkeypatch), {2}
+    node, remote, there = TransactionCoordinatorNode(), SilentLeaderConnection(monkeypatch), {2}
     node.transactions = node.coordinator(
-        node.around._replace(address=lambda broker: ("far", 9) if broker in there else None)
+        node.dependencies._replace(address=lambda broker: ("far", 9) if broker in there else None)
     )
     node.transactions.on_election(node.replica)
     start_transaction(node, 0)
     led_by(node, 2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.end(A, commits=True)
         await trio.sleep(9)
-        assert len(far.asked) == 1, "as long as it is there it is waited for"
+        assert len(remote.asked) == 1, "as long as it is there it is waited for"
         led_by(node, 1)
         there.clear()
         await trio.sleep(2.5)
         assert (node.seen().state, len(node.marked)) == (S.COMPLETE_COMMIT, 1)
 
-    run(node, story)
+    run(node, scenario)

@@ -42,13 +42,13 @@ def test_init_producer_id_retry_after_failover_returns_producer_fenced() -> None
     node.init()
     assert node.init(expected=A).answer == (FIRST_ID, 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.again()
         await wait_until_idle()
         assert response_of(node.init(expected=A)) is ErrorCode.PRODUCER_FENCED
         assert node.init(expected=(FIRST_ID, 1)).answer == (FIRST_ID, 2)
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-123")
@@ -67,7 +67,7 @@ def test_init_producer_id_with_ongoing_transaction_fences_and_aborts_it(level: i
     node = TransactionCoordinatorNode(level=level)
     start_transaction(node, 0, version=level)
 
-    async def story() -> None:
+    async def scenario() -> None:
         ticket = node.init()
         assert response_of(ticket) is ErrorCode.CONCURRENT_TRANSACTIONS
         assert response_of(node.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -77,7 +77,7 @@ def test_init_producer_id_with_ongoing_transaction_fences_and_aborts_it(level: i
         assert [m.transaction_version for q in node.marked for m in q.markers] == [2 if level == 2 else 0]
         assert node.init().answer == (FIRST_ID, epochs[1] + 1)
 
-    run(node, story)
+    run(node, scenario)
     assert states(node)[1:4] == [("x", S.ONGOING, 0), ("x", S.PREPARE_ABORT, 1), ("x", S.COMPLETE_ABORT, 1)]
 
 
@@ -153,7 +153,7 @@ def test_write_timeout_keeps_transition_pending_until_commit() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         ticket = node.end(A, commits=True)
         await trio.sleep(61)
         assert response_of(ticket) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -167,7 +167,7 @@ def test_write_timeout_keeps_transition_pending_until_commit() -> None:
         assert node.seen().state is S.COMPLETE_COMMIT
         assert node.end(A, commits=True).answer == (FIRST_ID, 1), "a retry hears how it ended"
 
-    run(node, story)
+    run(node, scenario)
 
 
 # ---------------------------------------------------------------------- stages of a transaction
@@ -179,7 +179,7 @@ def test_end_txn_response_precedes_markers(commits: bool, title: str) -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert node.end(A, commits=commits).answer == (FIRST_ID, 1)
         assert node.marked == []
         assert node.seen().state is S[f"PREPARE_{title}"]
@@ -194,7 +194,7 @@ def test_end_txn_response_precedes_markers(commits: bool, title: str) -> None:
         assert response_of(node.add(A, 1)) is ErrorCode.PRODUCER_FENCED
         assert response_of(node.add((FIRST_ID, 1), 1)) is ErrorCode.NONE
 
-    run(node, story)
+    run(node, scenario)
     assert [state for _, state, _ in states(node)] == [
         S.EMPTY,
         S.ONGOING,
@@ -209,7 +209,7 @@ def test_end_txn_version_1_returns_no_ids_and_accepts_retry() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, version=0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert node.end(A, commits=True, bumps=False).answer == (-1, -1)
         assert response_of(node.end(A, commits=True, bumps=False)) is ErrorCode.CONCURRENT_TRANSACTIONS
         await wait_until_idle()
@@ -222,7 +222,7 @@ def test_end_txn_version_1_returns_no_ids_and_accepts_retry() -> None:
         assert response_of(node.end(A, commits=False, bumps=False)) is ErrorCode.INVALID_TXN_STATE
         assert [m.transaction_version for q in node.marked for m in q.markers] == [0]
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.behaviour("C-134")
@@ -262,7 +262,7 @@ def test_add_partitions_read_but_not_committed_waits_for_commit() -> None:
     node = TransactionCoordinatorNode(followed=True)
     start_transaction(node, 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.add(A, 1)
         node.again()
         await wait_until_idle()
@@ -271,4 +271,4 @@ def test_add_partitions_read_but_not_committed_waits_for_commit() -> None:
         node.commit_log()
         assert response_of(ticket) is ErrorCode.NONE
 
-    run(node, story)
+    run(node, scenario)

@@ -35,11 +35,11 @@ class RemoteTransactionCoordinator:
     """Coordinator at broker 2; each request takes a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, highest: int = 5) -> None:
-        stage = HandlerFixture()
-        stage.hosted.host("t", partitions=3)
-        self.services = stage.services
+        fixture = HandlerFixture()
+        fixture.hosted.host("t", partitions=3)
+        self.services = fixture.services
         partition = PartitionRegistration((2,), (2,), 2, 1, 0)
-        image = stage.hosted.image
+        image = fixture.hosted.image
         topic = TopicImage("__transaction_state", bytes(16), {0: partition})
         brokers = {2: SimpleNamespace(fenced=False, end_points=())}
         address = lambda broker_id, listener: None if brokers[broker_id].fenced else ("far", 9)  # noqa: E731
@@ -49,7 +49,9 @@ class RemoteTransactionCoordinator:
         self.image: Any = seen
         metadata: Any = SimpleNamespace(image=seen)
         self.verifier = TransactionVerifier(
-            TransactionVerifierDependencies(stage.env, stage.config, metadata, stage.hosted, lambda x: 0, self._here)  # type: ignore[arg-type]
+            TransactionVerifierDependencies(
+                fixture.env, fixture.config, metadata, fixture.hosted, lambda x: 0, self._here
+            )  # type: ignore[arg-type]
         )
         self.requests: list[list[tuple[str, int]]] = []
         self.under_way = self.most = 0
@@ -95,13 +97,13 @@ class RemoteTransactionCoordinator:
         return {at: code for at, code in answer.errors.items() if code}
 
 
-def told(elsewhere: RemoteTransactionCoordinator, *questions: tuple[str, int]) -> dict[int, Any]:
+def results_of(remote: RemoteTransactionCoordinator, *questions: tuple[str, int]) -> dict[int, Any]:
     """Return the results by index of the request; later requests are made in order while the first is under way."""
     out: dict[int, Any] = {}
 
     async def one(number: int, name: str, epoch: int) -> None:
         await trio.sleep(number / 100)
-        found = await elsewhere.ask(name, epoch, pid=100 + number)
+        found = await remote.ask(name, epoch, pid=100 + number)
         out[number] = next(iter(found.values()), ErrorCode.NONE)
 
     async def main() -> None:
@@ -114,24 +116,24 @@ def told(elsewhere: RemoteTransactionCoordinator, *questions: tuple[str, int]) -
 
 
 def test_requests_made_while_one_is_under_way_are_batched(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
+    remote = RemoteTransactionCoordinator(monkeypatch)
     names = [("a", 0), ("b", 0), ("c", 0), ("d", 0)]
-    assert told(elsewhere, *names) == dict.fromkeys(range(4), ErrorCode.NONE)
-    assert elsewhere.requests == [[("a", 0)], [("b", 0), ("c", 0), ("d", 0)]]
-    assert elsewhere.most == 1
+    assert results_of(remote, *names) == dict.fromkeys(range(4), ErrorCode.NONE)
+    assert remote.requests == [[("a", 0)], [("b", 0), ("c", 0), ("d", 0)]]
+    assert remote.most == 1
 
 
 def test_verification_batch_over_maximum_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "MAX_PARTITIONS_PER_REQUEST", 2)
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
+    remote = RemoteTransactionCoordinator(monkeypatch)
     names = [(name, 0) for name in "abcdef"]
-    assert told(elsewhere, *names) == dict.fromkeys(range(6), ErrorCode.NONE)
-    assert elsewhere.requests == [names[:1], names[1:3], names[3:5], names[5:]]
-    assert elsewhere.most == 1
+    assert results_of(remote, *names) == dict.fromkeys(range(6), ErrorCode.NONE)
+    assert remote.requests == [names[:1], names[1:3], names[3:5], names[5:]]
+    assert remote.most == 1
 
 
 def test_verification_response_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
+    remote = RemoteTransactionCoordinator(monkeypatch)
     looked_through = []
 
     class Rows(list[Any]):
@@ -139,7 +141,7 @@ def test_verification_response_is_scanned_once(monkeypatch: pytest.MonkeyPatch) 
             looked_through.append(len(self))
             return super().__iter__()
 
-    real = elsewhere._call
+    real = remote._call
 
     async def call(
         request: add_partitions_to_txn.AddPartitionsToTxnRequest,
@@ -148,8 +150,8 @@ def test_verification_response_is_scanned_once(monkeypatch: pytest.MonkeyPatch) 
         answer.results_by_transaction = Rows(answer.results_by_transaction)
         return answer
 
-    monkeypatch.setattr(elsewhere.channel, "call", call)
-    told(elsewhere, *((name, 0) for name in "abcdef"))
+    monkeypatch.setattr(remote.channel, "call", call)
+    results_of(remote, *((name, 0) for name in "abcdef"))
     assert looked_through == [1, 5]
 
 
@@ -165,15 +167,15 @@ NEWER = [
 def test_newest_request_of_a_transactional_id_replaces_older_ones(
     questions: list[tuple[str, int]], answers: dict[int, ErrorCode], sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
-    assert told(elsewhere, *questions) == {0: ErrorCode.NONE, **answers}
-    assert elsewhere.requests == [[("a", 0)], [("b", sent)]]
+    remote = RemoteTransactionCoordinator(monkeypatch)
+    assert results_of(remote, *questions) == {0: ErrorCode.NONE, **answers}
+    assert remote.requests == [[("a", 0)], [("b", sent)]]
 
 
 def test_each_transaction_gets_its_own_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
-    elsewhere.says = lambda x: ErrorCode.PRODUCER_FENCED if x.transactional_id == "b" else ErrorCode.NONE
-    assert told(elsewhere, ("x", 0), ("a", 0), ("b", 0)) == {
+    remote = RemoteTransactionCoordinator(monkeypatch)
+    remote.says = lambda x: ErrorCode.PRODUCER_FENCED if x.transactional_id == "b" else ErrorCode.NONE
+    assert results_of(remote, ("x", 0), ("a", 0), ("b", 0)) == {
         0: ErrorCode.NONE,
         1: ErrorCode.NONE,
         2: ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -182,56 +184,56 @@ def test_each_transaction_gets_its_own_result(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("error", [OSError("gone"), WireError("no answer")], ids=str)
 def test_unreachable_coordinator_returns_network_exception(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
-    elsewhere.says = lambda x: error if x.transactional_id == "a" else ErrorCode.NONE
-    assert told(elsewhere, ("a", 0), ("b", 0)) == {0: ErrorCode.NETWORK_EXCEPTION, 1: ErrorCode.NONE}
+    remote = RemoteTransactionCoordinator(monkeypatch)
+    remote.says = lambda x: error if x.transactional_id == "a" else ErrorCode.NONE
+    assert results_of(remote, ("a", 0), ("b", 0)) == {0: ErrorCode.NETWORK_EXCEPTION, 1: ErrorCode.NONE}
 
 
 @pytest.mark.behaviour("C-151")
 def test_coordinator_without_verification_version_confirms_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = RemoteTransactionCoordinator(monkeypatch, highest=3)
-    assert told(elsewhere, ("a", 0)) == {0: ErrorCode.NONE}
-    assert elsewhere.requests == []
+    remote = RemoteTransactionCoordinator(monkeypatch, highest=3)
+    assert results_of(remote, ("a", 0)) == {0: ErrorCode.NONE}
+    assert remote.requests == []
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_no_coordinator_returns_coordinator_not_available(*, fenced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
+    remote = RemoteTransactionCoordinator(monkeypatch)
     if fenced:
-        elsewhere.image.brokers[2].fenced = True
+        remote.image.brokers[2].fenced = True
     else:
-        elsewhere.image.topics.pop("__transaction_state")
-    assert told(elsewhere, ("a", 0)) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        remote.image.topics.pop("__transaction_state")
+    assert results_of(remote, ("a", 0)) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 def test_cancelled_verification_does_not_block_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
+    remote = RemoteTransactionCoordinator(monkeypatch)
 
     async def main() -> Any:
         with trio.move_on_after(0.5):
-            await elsewhere.ask("a")
-        return await elsewhere.ask("b", pid=8)
+            await remote.ask("a")
+        return await remote.ask("b", pid=8)
 
     assert run_virtual(main) == {}
-    assert elsewhere.requests == [[("a", 0)], [("b", 0)]]
+    assert remote.requests == [[("a", 0)], [("b", 0)]]
 
 
 def test_verification_ends_when_coordinator_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator's host may be isolated for half a minute: the producer retries at another broker."""
-    elsewhere = RemoteTransactionCoordinator(monkeypatch)
-    elsewhere.takes_s = 1000.0
+    remote = RemoteTransactionCoordinator(monkeypatch)
+    remote.takes_s = 1000.0
     out: list[dict[Any, ErrorCode]] = []
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
 
             async def ask() -> None:
-                out.append(await elsewhere.ask("a"))
+                out.append(await remote.ask("a"))
 
             nursery.start_soon(ask)
             await trio.sleep(9)
             assert out == []
-            elsewhere.image.brokers[2].fenced = True
+            remote.image.brokers[2].fenced = True
             await trio.sleep(2)
             assert [list(codes.values()) for codes in out] == [[ErrorCode.NETWORK_EXCEPTION]]
 

@@ -14,40 +14,40 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import join_group, leave_group
 
 
-def waiting(stage: GroupShardFixture) -> GroupShardFixture:
+def waiting(shard: GroupShardFixture) -> GroupShardFixture:
     """Leave written records uncommitted until the test commits them."""
-    stage.commits = False
-    return stage
+    shard.commits = False
+    return shard
 
 
 # ---------------------------------------------------------------------- new groups
 
 
 def test_join_group_new_group_created_when_record_committed() -> None:
-    stage = waiting(GroupShardFixture())
-    assert stage.join("a") is None
-    assert stage.machine.classic_groups.groups == {}
-    assert len(stage.log) == 1
-    stage.settle()
-    assert stage.answers["a"].error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert stage.group.state is ClassicGroupState.EMPTY
+    shard = waiting(GroupShardFixture())
+    assert shard.join("a") is None
+    assert shard.machine.classic_groups.groups == {}
+    assert len(shard.log) == 1
+    shard.settle()
+    assert shard.answers["a"].error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert shard.group.state is ClassicGroupState.EMPTY
 
 
 def test_join_group_record_refused_creates_no_group() -> None:
-    stage = waiting(GroupShardFixture())
-    stage.join("a", version=6)
-    stage.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    answer = stage.answers["a"]
+    shard = waiting(GroupShardFixture())
+    shard.join("a", version=6)
+    shard.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    answer = shard.answers["a"]
     assert (answer.error_code, answer.member_id, answer.protocol_name) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", "")
-    assert stage.machine.classic_groups.groups == {}
+    assert shard.machine.classic_groups.groups == {}
 
 
 def test_join_group_two_members_creating_same_group_are_both_members() -> None:
-    stage = waiting(GroupShardFixture(initial_rebalance_delay_ms=3000))
-    stage.join("a", version=3)
-    stage.join("b", version=3)
-    stage.settle()
-    assert len(stage.group.members) == 2
+    shard = waiting(GroupShardFixture(initial_rebalance_delay_ms=3000))
+    shard.join("a", version=3)
+    shard.join("b", version=3)
+    shard.settle()
+    assert len(shard.group.members) == 2
 
 
 # ---------------------------------------------------------------------- assignments
@@ -55,53 +55,53 @@ def test_join_group_two_members_creating_same_group_are_both_members() -> None:
 
 def assigning() -> tuple[GroupShardFixture, list[str], int]:
     """Return a group with a follower that waits while the leader's assignment is written and not committed."""
-    stage, members = in_state("completing")
-    waiting(stage)
-    generation = stage.group.generation
-    stage.sync("follower", members[1], generation)
-    stage.sync("leader", members[0], generation, {members[1]: b"share"})
-    assert stage.machine.classic_groups.persisted_groups["g"].generation == generation, "written"
-    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
-    assert not {"leader", "follower"} & set(stage.answers)
-    return stage, members, generation
+    shard, members = in_state("completing")
+    waiting(shard)
+    generation = shard.group.generation
+    shard.sync("follower", members[1], generation)
+    shard.sync("leader", members[0], generation, {members[1]: b"share"})
+    assert shard.machine.classic_groups.persisted_groups["g"].generation == generation, "written"
+    assert shard.group.state is ClassicGroupState.COMPLETING_REBALANCE
+    assert not {"leader", "follower"} & set(shard.answers)
+    return shard, members, generation
 
 
 def test_sync_group_assignment_takes_effect_when_record_committed() -> None:
-    stage, members, generation = assigning()
-    assert stage.group.members[members[1]].assignment != b"share"
-    stage.settle()
-    assert stage.answers["follower"].assignment == b"share"
-    assert stage.answers["leader"].assignment == b"", "whom the leader forgets gets nothing"
-    assert stage.group.state is ClassicGroupState.STABLE
-    rows = {m.member_id: m.assignment for m in stage.machine.classic_groups.persisted_groups["g"].members}
+    shard, members, generation = assigning()
+    assert shard.group.members[members[1]].assignment != b"share"
+    shard.settle()
+    assert shard.answers["follower"].assignment == b"share"
+    assert shard.answers["leader"].assignment == b"", "whom the leader forgets gets nothing"
+    assert shard.group.state is ClassicGroupState.STABLE
+    rows = {m.member_id: m.assignment for m in shard.machine.classic_groups.persisted_groups["g"].members}
     assert rows == {members[0]: b"", members[1]: b"share"}
-    assert stage.machine.classic_groups.persisted_groups["g"].current_state_timestamp == stage.group.state_since_ms
-    assert stage.beat(members[0], generation) == 0
+    assert shard.machine.classic_groups.persisted_groups["g"].current_state_timestamp == shard.group.state_since_ms
+    assert shard.beat(members[0], generation) == 0
 
 
 def test_sync_group_assignment_refused_restarts_rebalance() -> None:
-    stage, members, generation = assigning()
-    stage.settle(ErrorCode.NOT_COORDINATOR)
-    assert {stage.answers[t].error_code for t in ("leader", "follower")} == {ErrorCode.NOT_COORDINATOR}
-    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
-    assert all(m.assignment == b"" for m in stage.group.members.values())
+    shard, members, generation = assigning()
+    shard.settle(ErrorCode.NOT_COORDINATOR)
+    assert {shard.answers[t].error_code for t in ("leader", "follower")} == {ErrorCode.NOT_COORDINATOR}
+    assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert all(m.assignment == b"" for m in shard.group.members.values())
     for member in members:
-        stage.join(f"back {member}", member)
-    assert stage.group.generation == generation + 1
+        shard.join(f"back {member}", member)
+    assert shard.group.generation == generation + 1
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR])
 def test_sync_group_assignment_committed_after_generation_ended_is_ignored(error: ErrorCode) -> None:
-    stage, members, generation = assigning()
-    stage.join("leader again", members[0], names=("range", "more"))
-    assert stage.answers["follower"].error_code == ErrorCode.REBALANCE_IN_PROGRESS, "it did not wait for the record"
-    stage.settle(error)
-    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
-    stage.join("follower again", members[1])
-    assert (stage.group.state, stage.group.generation) == (ClassicGroupState.COMPLETING_REBALANCE, generation + 1)
-    stage.unsettled.append(stage.machine.classic_groups and _assigned(generation))
-    stage.settle(error)
-    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
+    shard, members, generation = assigning()
+    shard.join("leader again", members[0], names=("range", "more"))
+    assert shard.answers["follower"].error_code == ErrorCode.REBALANCE_IN_PROGRESS, "it did not wait for the record"
+    shard.settle(error)
+    assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE
+    shard.join("follower again", members[1])
+    assert (shard.group.state, shard.group.generation) == (ClassicGroupState.COMPLETING_REBALANCE, generation + 1)
+    shard.unsettled.append(shard.machine.classic_groups and _assigned(generation))
+    shard.settle(error)
+    assert shard.group.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def _assigned(generation: int) -> Any:
@@ -111,108 +111,108 @@ def _assigned(generation: int) -> Any:
 
 
 def test_sync_group_assignment_committed_after_group_removed_is_ignored() -> None:
-    stage = GroupShardFixture()
-    stage.unsettled.append(_assigned(3))
-    stage.settle()
-    assert stage.machine.classic_groups.groups == {}
+    shard = GroupShardFixture()
+    shard.unsettled.append(_assigned(3))
+    shard.settle()
+    assert shard.machine.classic_groups.groups == {}
 
 
 # ---------------------------------------------------------------------- static members
 
 
 def static_group() -> tuple[GroupShardFixture, str]:
-    stage = GroupShardFixture()
-    first = stage.join("a", instance="i", version=9)
-    stage.sync("s", first.member_id, 1, {first.member_id: b"mine"})
-    return waiting(stage), first.member_id
+    shard = GroupShardFixture()
+    first = shard.join("a", instance="i", version=9)
+    shard.sync("s", first.member_id, 1, {first.member_id: b"mine"})
+    return waiting(shard), first.member_id
 
 
 def test_static_member_rejoin_keeps_old_id_until_record_committed() -> None:
-    stage, old = static_group()
-    assert stage.join("b", instance="i") is None
-    assert list(stage.group.members) == [old]
-    assert stage.beat(old, 1) == 0
-    assert [m.member_id for m in stage.machine.classic_groups.persisted_groups["g"].members] == ["i-id-b"]
-    assert stage.machine.classic_groups.persisted_groups["g"].leader == "i-id-b"
-    stage.settle()
-    answer = stage.answers["b"]
+    shard, old = static_group()
+    assert shard.join("b", instance="i") is None
+    assert list(shard.group.members) == [old]
+    assert shard.beat(old, 1) == 0
+    assert [m.member_id for m in shard.machine.classic_groups.persisted_groups["g"].members] == ["i-id-b"]
+    assert shard.machine.classic_groups.persisted_groups["g"].leader == "i-id-b"
+    shard.settle()
+    answer = shard.answers["b"]
     assert (answer.error_code, answer.member_id, answer.leader) == (0, "i-id-b", "i-id-b")
     assert answer.skip_assignment
     assert [m.member_id for m in answer.members] == ["i-id-b"]
-    assert list(stage.group.members) == ["i-id-b"]
-    stage.wait(10_001)
-    assert stage.group.members == {}, "its session began with its answer"
+    assert list(shard.group.members) == ["i-id-b"]
+    shard.wait(10_001)
+    assert shard.group.members == {}, "its session began with its answer"
 
 
 def test_static_leader_rejoin_before_v9_returns_old_leader_id() -> None:
-    stage, old = static_group()
-    stage.commits = True
-    answer = stage.join("b", instance="i", version=8)
+    shard, old = static_group()
+    shard.commits = True
+    answer = shard.join("b", instance="i", version=8)
     assert (answer.leader, answer.skip_assignment, answer.members) == (old, False, [])
 
 
 def test_static_follower_rejoin_returns_leader_id() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=100)
-    stage.join("a", instance="i", version=9)
-    stage.join("b", instance="k", version=9)
-    stage.wait(200)
-    leader, follower = list(stage.group.members)
-    stage.sync("s", leader, 1, {})
-    answer = stage.join("c", instance="k", version=9)
+    shard = GroupShardFixture(initial_rebalance_delay_ms=100)
+    shard.join("a", instance="i", version=9)
+    shard.join("b", instance="k", version=9)
+    shard.wait(200)
+    leader, follower = list(shard.group.members)
+    shard.sync("s", leader, 1, {})
+    answer = shard.join("c", instance="k", version=9)
     assert (answer.leader, answer.member_id, answer.skip_assignment, answer.members) == (leader, "k-id-c", False, [])
-    assert follower not in stage.group.members
+    assert follower not in shard.group.members
 
 
 def test_static_member_rejoin_record_refused_keeps_old_member_id() -> None:
-    stage, old = static_group()
-    stage.join("b", instance="i")
-    stage.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    answer = stage.answers["b"]
+    shard, old = static_group()
+    shard.join("b", instance="i")
+    shard.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    answer = shard.answers["b"]
     assert (answer.error_code, answer.member_id, answer.generation_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", 1)
-    assert list(stage.group.members) == [old]
-    assert stage.group.static_member_ids == {"i": old}
-    assert stage.beat(old, 1) == 0
+    assert list(shard.group.members) == [old]
+    assert shard.group.static_member_ids == {"i": old}
+    assert shard.beat(old, 1) == 0
 
 
 def test_static_member_rejoin_after_group_left_stable_starts_rebalance() -> None:
-    stage, old = static_group()
-    stage.join("b", instance="i")
-    stage.join("old leader rejoins", old, instance="i")
-    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
-    stage.settle()
-    assert stage.answers["b"].generation_id == 3, "a rebalance, as a known static member outside a stable group"
-    assert list(stage.group.members) == ["i-id-b"]
+    shard, old = static_group()
+    shard.join("b", instance="i")
+    shard.join("old leader rejoins", old, instance="i")
+    assert shard.group.state is ClassicGroupState.COMPLETING_REBALANCE
+    shard.settle()
+    assert shard.answers["b"].generation_id == 3, "a rebalance, as a known static member outside a stable group"
+    assert list(shard.group.members) == ["i-id-b"]
 
 
 def test_static_member_rejoin_changing_protocol_choice_starts_rebalance() -> None:
-    stage, _ = static_group()
-    answer = stage.join("b", instance="i", names=("sticky", "range"))
+    shard, _ = static_group()
+    answer = shard.join("b", instance="i", names=("sticky", "range"))
     assert (answer.generation_id, answer.protocol_name) == (2, "sticky")
     assert not answer.skip_assignment
 
 
 def test_static_member_rejoin_during_rebalance_fences_waiting_instance() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
-    stage.join("a", instance="i", version=9)
-    stage.join("b", instance="i", version=9)
-    refused = stage.answers["a"]
+    shard = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    shard.join("a", instance="i", version=9)
+    shard.join("b", instance="i", version=9)
+    refused = shard.answers["a"]
     assert (refused.error_code, refused.member_id) == (ErrorCode.FENCED_INSTANCE_ID, "i-id-a")
-    assert list(stage.group.members) == ["i-id-b"]
-    assert not stage.group.members["i-id-b"].is_new
-    stage.wait(3000)
-    assert stage.answers["b"].generation_id == 1
-    stage.sync("s", "i-id-b", 1)
-    waiting(stage)
-    stage.join("c", "i-id-b", instance="i")
+    assert list(shard.group.members) == ["i-id-b"]
+    assert not shard.group.members["i-id-b"].is_new
+    shard.wait(3000)
+    assert shard.answers["b"].generation_id == 1
+    shard.sync("s", "i-id-b", 1)
+    waiting(shard)
+    shard.join("c", "i-id-b", instance="i")
 
 
 def test_static_member_rejoin_record_holds_its_new_timeouts_and_subscription() -> None:
-    stage, _ = static_group()
+    shard, _ = static_group()
     request = join_group.JoinGroupRequest(
         "g", 7_000, 8_000, "", "i", "consumer", [join_group.JoinGroupRequestProtocol("range", b"fresh")]
     )
-    stage.send("b", request, 9)
-    row = stage.machine.classic_groups.persisted_groups["g"].members[0]
+    shard.send("b", request, 9)
+    row = shard.machine.classic_groups.persisted_groups["g"].members[0]
     assert (row.session_timeout, row.rebalance_timeout, row.subscription) == (7_000, 8_000, b"fresh")
     assert row.assignment == b"mine"
 
@@ -221,27 +221,27 @@ def test_static_member_rejoin_record_holds_its_new_timeouts_and_subscription() -
 
 
 def test_shard_unloaded_answers_parked_joins_and_syncs_not_coordinator() -> None:
-    stage, members = in_state("preparing")
-    stage.apply(stage.machine.handle(stage.now, ShardUnloaded(ErrorCode.NOT_COORDINATOR)))
-    answer = stage.answers["leader comes"]
+    shard, members = in_state("preparing")
+    shard.apply(shard.machine.handle(shard.now, ShardUnloaded(ErrorCode.NOT_COORDINATOR)))
+    answer = shard.answers["leader comes"]
     assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, members[0])
-    stage, members = in_state("completing")
-    stage.sync("waits", members[1], stage.group.generation)
-    stage.apply(stage.machine.handle(stage.now, ShardUnloaded(ErrorCode.NOT_COORDINATOR)))
-    assert stage.answers["waits"].error_code == ErrorCode.NOT_COORDINATOR
+    shard, members = in_state("completing")
+    shard.sync("waits", members[1], shard.group.generation)
+    shard.apply(shard.machine.handle(shard.now, ShardUnloaded(ErrorCode.NOT_COORDINATOR)))
+    assert shard.answers["waits"].error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_join_and_sync_sent_again_answers_first_rebalance_in_progress() -> None:
-    stage, members = in_state("preparing")
-    stage.join("again", members[0])
-    assert stage.answers["leader comes"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    stage.join("follower comes", members[1])
-    assert stage.answers["again"].error_code == 0
-    stage.sync("once", members[1], stage.group.generation)
-    stage.sync("twice", members[1], stage.group.generation)
-    assert stage.answers["once"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    stage.sync("leader", members[0], stage.group.generation, {members[1]: b"share"})
-    assert stage.answers["twice"].assignment == b"share"
+    shard, members = in_state("preparing")
+    shard.join("again", members[0])
+    assert shard.answers["leader comes"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    shard.join("follower comes", members[1])
+    assert shard.answers["again"].error_code == 0
+    shard.sync("once", members[1], shard.group.generation)
+    shard.sync("twice", members[1], shard.group.generation)
+    assert shard.answers["once"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    shard.sync("leader", members[0], shard.group.generation, {members[1]: b"share"})
+    assert shard.answers["twice"].assignment == b"share"
 
 
 @pytest.mark.parametrize(
@@ -251,23 +251,23 @@ def test_join_and_sync_sent_again_answers_first_rebalance_in_progress() -> None:
 def test_disconnect_during_join_removes_dynamic_member_without_known_id(
     version: int, instance: str | None, stays: bool
 ) -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
-    stage.join("other", version=3)
-    stage.join("a", version=version, instance=instance)
-    stage.apply(stage.machine.handle(stage.now, RequestDisconnected("g", "a")))
-    assert (len(stage.group.members) == 2) is stays
-    assert "other" not in stage.answers
+    shard = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    shard.join("other", version=3)
+    shard.join("a", version=version, instance=instance)
+    shard.apply(shard.machine.handle(shard.now, RequestDisconnected("g", "a")))
+    assert (len(shard.group.members) == 2) is stays
+    assert "other" not in shard.answers
 
 
 def test_disconnect_during_join_keeps_member_with_known_id() -> None:
-    stage, members = in_state("preparing")
-    fresh = stage.enter("new")
+    shard, members = in_state("preparing")
+    fresh = shard.enter("new")
     for ticket in ("new", "leader comes", "nobody"):
-        stage.apply(stage.machine.handle(stage.now, RequestDisconnected("g", ticket)))
-    stage.apply(stage.machine.handle(stage.now, RequestDisconnected("other group", "new")))
-    assert set(stage.group.members) == {*members, fresh}
-    stage.join("follower comes", members[1])
-    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
+        shard.apply(shard.machine.handle(shard.now, RequestDisconnected("g", ticket)))
+    shard.apply(shard.machine.handle(shard.now, RequestDisconnected("other group", "new")))
+    assert set(shard.group.members) == {*members, fresh}
+    shard.join("follower comes", members[1])
+    assert shard.group.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 # ---------------------------------------------------------------------- the first rebalance
@@ -288,56 +288,56 @@ def test_disconnect_during_join_keeps_member_with_known_id() -> None:
 def test_initial_rebalance_delay_extends_up_to_rebalance_timeout(
     delay: int, rebalance: int, joins_at: list[int], ends_at: int
 ) -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=delay)
+    shard = GroupShardFixture(initial_rebalance_delay_ms=delay)
 
     def join(ticket: str) -> None:
         protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
-        stage.send(ticket, join_group.JoinGroupRequest("g", 10_000, rebalance, "", None, "consumer", protocols), 3)
+        shard.send(ticket, join_group.JoinGroupRequest("g", 10_000, rebalance, "", None, "consumer", protocols), 3)
 
     join("first")
     for number, at in enumerate(joins_at):
-        stage.wait(at - stage.now)
+        shard.wait(at - shard.now)
         join(f"next-{number}")
-    stage.wait(ends_at - stage.now - 1)
-    assert "first" not in stage.answers
-    stage.wait(1)
-    assert stage.answers["first"].generation_id == 1, "G tryCompleteInitialRebalanceElseSchedule"
-    assert len(stage.answers["first"].members) == 1 + len(joins_at)
+    shard.wait(ends_at - shard.now - 1)
+    assert "first" not in shard.answers
+    shard.wait(1)
+    assert shard.answers["first"].generation_id == 1, "G tryCompleteInitialRebalanceElseSchedule"
+    assert len(shard.answers["first"].members) == 1 + len(joins_at)
 
 
 def test_initial_rebalance_pending_member_expiry_completes_join() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=60_000)
-    stage.join("a?")
-    stage.join("b", version=3)
-    stage.wait(10_001)
-    assert stage.answers["b"].generation_id == 1, "G removePendingMemberAndUpdateClassicGroup"
+    shard = GroupShardFixture(initial_rebalance_delay_ms=60_000)
+    shard.join("a?")
+    shard.join("b", version=3)
+    shard.wait(10_001)
+    assert shard.answers["b"].generation_id == 1, "G removePendingMemberAndUpdateClassicGroup"
 
 
 def test_initial_rebalance_pending_member_leave_does_not_complete_join() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=60_000)
-    promised = stage.join("a?").member_id
-    stage.join("b", version=3)
-    leave(stage, [leave_group.MemberIdentity(promised)])
-    assert "b" not in stage.answers, "G maybeCompleteJoinPhase"
+    shard = GroupShardFixture(initial_rebalance_delay_ms=60_000)
+    promised = shard.join("a?").member_id
+    shard.join("b", version=3)
+    leave(shard, [leave_group.MemberIdentity(promised)])
+    assert "b" not in shard.answers, "G maybeCompleteJoinPhase"
 
 
 def test_new_member_in_join_has_five_minute_timeout() -> None:
-    stage, members = in_state("preparing")
-    stage.enter("new")
+    shard, members = in_state("preparing")
+    shard.enter("new")
     for _ in range(4):
-        stage.wait(7_400)
-        stage.beat(members[1], 2)
-    assert "new" not in stage.answers
-    stage.wait(1_000)
-    assert stage.answers["new"].error_code == 0, "the rebalance timeout is over, its member is in"
+        shard.wait(7_400)
+        shard.beat(members[1], 2)
+    assert "new" not in shard.answers
+    shard.wait(1_000)
+    assert shard.answers["new"].error_code == 0, "the rebalance timeout is over, its member is in"
 
 
 # ---------------------------------------------------------------------- standing up
 
 
 def test_shard_loaded_restores_classic_groups_in_slices() -> None:
-    stage, members = stable(2)
-    value = stage.machine.classic_groups.persisted_groups["g"]
+    shard, members = stable(2)
+    value = shard.machine.classic_groups.persisted_groups["g"]
     again = GroupShardFixture()
     for number in range(450):
         again.machine.classic_groups.persisted_groups[f"g{number}"] = value
@@ -351,8 +351,8 @@ def test_shard_loaded_restores_classic_groups_in_slices() -> None:
 
 
 def test_shard_loaded_member_without_rebalance_timeout_uses_session_timeout() -> None:
-    stage, members = stable(1)
-    value = stage.machine.classic_groups.persisted_groups["g"]
+    shard, members = stable(1)
+    value = shard.machine.classic_groups.persisted_groups["g"]
     value.members[0].rebalance_timeout = -1
     again = GroupShardFixture()
     again.machine.classic_groups.persisted_groups["g"] = value

@@ -33,28 +33,28 @@ def in_state(name: str, **settings: int) -> tuple[GroupShardFixture, list[str]]:
     """Return a group of a leader and a follower in a state and their ids; no group exists in state "nobody"."""
     if name == "nobody":
         return GroupShardFixture(**settings), ["c-leader", "c-follower"]
-    stage, members = stable(2)
+    shard, members = stable(2)
     if name == "empty":
-        leave(stage, [lg.MemberIdentity(m) for m in members])
+        leave(shard, [lg.MemberIdentity(m) for m in members])
     elif name == "preparing":
-        stage.join("leader comes", members[0])
+        shard.join("leader comes", members[0])
     elif name == "completing":
-        stage.join("leader comes", members[0])
-        stage.join("follower comes", members[1])
-    assert stage.group.state is STATES[name]
-    stage.machine.classic_groups.settings = stage.machine.classic_groups.settings._replace(**settings)
-    return stage, members
+        shard.join("leader comes", members[0])
+        shard.join("follower comes", members[1])
+    assert shard.group.state is STATES[name]
+    shard.machine.classic_groups.settings = shard.machine.classic_groups.settings._replace(**settings)
+    return shard, members
 
 
-def generation_of(stage: GroupShardFixture) -> int:
-    group = stage.machine.classic_groups.groups.get("g")
+def generation_of(shard: GroupShardFixture) -> int:
+    group = shard.machine.classic_groups.groups.get("g")
     return 0 if group is None else group.generation
 
 
-def leave(stage: GroupShardFixture, who: list[lg.MemberIdentity], version: int = 5) -> Any:
-    stage.answers.pop("leave", None)
+def leave(shard: GroupShardFixture, who: list[lg.MemberIdentity], version: int = 5) -> Any:
+    shard.answers.pop("leave", None)
     request = lg.LeaveGroupRequest("g", who[0].member_id if version < 3 else "", who if version >= 3 else [])
-    return stage.send("leave", request, version)
+    return shard.send("leave", request, version)
 
 
 HEARTBEAT = [
@@ -72,18 +72,18 @@ HEARTBEAT = [
 
 @pytest.mark.parametrize(("state", "who", "ahead", "code", "source"), HEARTBEAT)
 def test_heartbeat_by_group_state_returns_code(state: str, who: int | None, ahead: int, code: E, source: str) -> None:
-    stage, members = in_state(state)
+    shard, members = in_state(state)
     member = "stranger" if who is None else members[who]
-    assert stage.beat(member, generation_of(stage) + ahead) == code, source
+    assert shard.beat(member, generation_of(shard) + ahead) == code, source
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
 def test_heartbeat_of_a_member_renews_its_session(state: str) -> None:
-    stage, members = in_state(state)
-    stage.wait(9_000)
-    stage.beat(members[1], stage.group.generation)
-    stage.wait(9_000)
-    assert members[1] in stage.group.members
+    shard, members = in_state(state)
+    shard.wait(9_000)
+    shard.beat(members[1], shard.group.generation)
+    shard.wait(9_000)
+    assert members[1] in shard.group.members
 
 
 SYNC = [
@@ -107,20 +107,20 @@ SYNC = [
 def test_sync_group_by_state(
     state: str, who: int | None, ahead: int, said: dict[str, Any], code: E | None, source: str
 ) -> None:
-    stage, members = in_state(state)
+    shard, members = in_state(state)
     member = "stranger" if who is None else members[who]
-    request = s.SyncGroupRequest("g", generation_of(stage) + ahead, member, None, "consumer", "range")
+    request = s.SyncGroupRequest("g", generation_of(shard) + ahead, member, None, "consumer", "range")
     for name, value in said.items():
         setattr(request, name, value)
-    answer = stage.send("sync", request, 5)
+    answer = shard.send("sync", request, 5)
     assert (None if answer is None else answer.error_code) == code, source
 
 
 def test_sync_group_without_selected_protocol_is_not_inconsistent() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
-    member = stage.enter("a")
+    shard = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    member = shard.enter("a")
     request = s.SyncGroupRequest("g", 0, member, None, "consumer", "whatever")
-    assert stage.send("sync", request, 5).error_code == E.REBALANCE_IN_PROGRESS, "G isProtocolInconsistent: null is not"
+    assert shard.send("sync", request, 5).error_code == E.REBALANCE_IN_PROGRESS, "G isProtocolInconsistent: null is not"
 
 
 def test_sync_and_join_group_empty_group_id_returns_invalid_group_id() -> None:
@@ -148,13 +148,13 @@ JOIN = [
 
 @pytest.mark.parametrize(("state", "member", "said", "code", "source"), JOIN)
 def test_join_group_invalid_returns_code(state: str, member: str, said: dict[str, Any], code: E, source: str) -> None:
-    stage, _ = in_state(state)
+    shard, _ = in_state(state)
     request = j.JoinGroupRequest(
         "g", 10_000, 30_000, member, None, "consumer", [j.JoinGroupRequestProtocol("range", b"x")]
     )
     for name, value in said.items():
         setattr(request, name, value)
-    answer = stage.send("join", request, 9)
+    answer = shard.send("join", request, 9)
     assert answer.error_code == code, source
     assert answer.member_id == ("c-id-join" if code is E.MEMBER_ID_REQUIRED else member)
     assert (answer.generation_id, answer.protocol_name) == (-1, None)
@@ -165,9 +165,9 @@ def test_join_group_refused_before_v7_returns_empty_protocol() -> None:
 
 
 def test_join_group_refused_creates_empty_group() -> None:
-    stage = GroupShardFixture()
-    assert stage.join("a", names=()).error_code == E.INCONSISTENT_GROUP_PROTOCOL
-    assert stage.group.state is ClassicGroupState.EMPTY, "G classicGroupJoinToClassicGroup: isNewGroup"
+    shard = GroupShardFixture()
+    assert shard.join("a", names=()).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert shard.group.state is ClassicGroupState.EMPTY, "G classicGroupJoinToClassicGroup: isNewGroup"
 
 
 # (state, group.max.size, joining member, whether it is admitted)
@@ -187,27 +187,27 @@ ROOM = [
 
 @pytest.mark.parametrize(("state", "largest", "who", "room", "source"), ROOM)
 def test_join_group_over_max_size_is_refused(state: str, largest: int, who: str, room: bool, source: str) -> None:
-    stage, (leader, follower) = in_state(state, max_size=largest)
+    shard, (leader, follower) = in_state(state, max_size=largest)
     member = {"": "", "leader": leader, "follower": follower}[who]
-    stage.join("comes", member, version=3)
-    answer = stage.answers.get("comes")
+    shard.join("comes", member, version=3)
+    answer = shard.answers.get("comes")
     refused = answer is not None and answer.error_code == E.GROUP_MAX_SIZE_REACHED
     assert refused is not room, source
     if refused:
         assert answer.member_id == ""
-        assert member not in stage.group.members, "G classicGroupJoinToClassicGroup: group.remove(memberId)"
+        assert member not in shard.group.members, "G classicGroupJoinToClassicGroup: group.remove(memberId)"
 
 
 def test_pending_member_id_does_not_count_towards_group_max_size() -> None:
-    stage, _ = in_state("stable", max_size=3)
-    first, second = stage.join("a?").member_id, stage.join("b?").member_id
-    stage.join("a", first)
-    for old in list(stage.group.members):
+    shard, _ = in_state("stable", max_size=3)
+    first, second = shard.join("a?").member_id, shard.join("b?").member_id
+    shard.join("a", first)
+    for old in list(shard.group.members):
         if old != first:
-            stage.join(f"again {old}", old)
-    assert stage.group.awaiting_join_count == 3
-    assert stage.join("b", second).error_code == E.GROUP_MAX_SIZE_REACHED
-    assert second not in stage.group.pending_join_members
+            shard.join(f"again {old}", old)
+    assert shard.group.awaiting_join_count == 3
+    assert shard.join("b", second).error_code == E.GROUP_MAX_SIZE_REACHED
+    assert second not in shard.group.pending_join_members
 
 
 LEAVE = [
@@ -229,42 +229,42 @@ LEAVE = [
 def test_leave_group_by_state(
     state: str, who: list[tuple[str, str | None]], codes: list[E], after: str | None, source: str
 ) -> None:
-    stage, members = in_state(state)
+    shard, members = in_state(state)
     ids = {"leader": members[0], "follower": members[1]}
     if any(name == "promised" for name, _ in who):
-        ids["promised"] = stage.join("promise").member_id
-    before = generation_of(stage)
-    answer = leave(stage, [lg.MemberIdentity(ids.get(name, name), instance) for name, instance in who])
+        ids["promised"] = shard.join("promise").member_id
+    before = generation_of(shard)
+    answer = leave(shard, [lg.MemberIdentity(ids.get(name, name), instance) for name, instance in who])
     assert [row.error_code for row in answer.members] == codes, source
     assert answer.error_code == 0
     if after is not None:
-        assert stage.group.state is STATES[after], source
-        assert stage.group.generation - before == (after in ("completing", "empty")), source
+        assert shard.group.state is STATES[after], source
+        assert shard.group.generation - before == (after in ("completing", "empty")), source
 
 
 def test_leave_group_before_v3_returns_error_at_top_level() -> None:
-    stage, members = in_state("stable")
-    assert leave(stage, [lg.MemberIdentity("stranger")], 2).error_code == E.UNKNOWN_MEMBER_ID
-    answer = leave(stage, [lg.MemberIdentity(members[1])], 2)
+    shard, members = in_state("stable")
+    assert leave(shard, [lg.MemberIdentity("stranger")], 2).error_code == E.UNKNOWN_MEMBER_ID
+    answer = leave(shard, [lg.MemberIdentity(members[1])], 2)
     assert (answer.error_code, answer.members) == (0, [])
 
 
 def test_leave_group_of_waiting_member_answers_its_pending_request() -> None:
-    stage, members = in_state("preparing")
-    leave(stage, [lg.MemberIdentity(members[0])])
-    refused = stage.answers["leader comes"]
+    shard, members = in_state("preparing")
+    leave(shard, [lg.MemberIdentity(members[0])])
+    refused = shard.answers["leader comes"]
     assert (refused.error_code, refused.member_id) == (E.UNKNOWN_MEMBER_ID, "")
-    stage, members = in_state("completing")
-    assert stage.sync("waits", members[1], stage.group.generation) is None
-    leave(stage, [lg.MemberIdentity(members[1])])
-    assert stage.answers["waits"].error_code == E.UNKNOWN_MEMBER_ID
+    shard, members = in_state("completing")
+    assert shard.sync("waits", members[1], shard.group.generation) is None
+    leave(shard, [lg.MemberIdentity(members[1])])
+    assert shard.answers["waits"].error_code == E.UNKNOWN_MEMBER_ID
 
 
 def test_pending_join_before_v7_removed_member_gets_empty_protocol() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
-    stage.join("a", version=3)
-    leave(stage, [lg.MemberIdentity(next(iter(stage.group.members)))])
-    assert stage.answers["a"].protocol_name == ""
+    shard = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    shard.join("a", version=3)
+    leave(shard, [lg.MemberIdentity(next(iter(shard.group.members)))])
+    assert shard.answers["a"].protocol_name == ""
 
 
 COMMIT = [
@@ -286,30 +286,30 @@ COMMIT = [
 
 @pytest.mark.parametrize(("state", "who", "generation", "version", "code", "source"), COMMIT)
 def test_offset_commit_by_state(state: str, who: str, generation: int, version: int, code: E, source: str) -> None:
-    stage, members = in_state(state)
+    shard, members = in_state(state)
     member = members[1] if who == "follower" else who
     new = [OffsetToCommit("t", bytes(16), 0, 5, -1, "")]
     event = CommitOffsets("commit", "g", member, None, generation, -1, new, version)
-    stage.apply(stage.machine.handle(stage.now, event))
-    assert stage.answers["commit"] == code, source
-    assert (stage.machine.offsets.get("g", "t", 0) is not None) == (code is E.NONE)
+    shard.apply(shard.machine.handle(shard.now, event))
+    assert shard.answers["commit"] == code, source
+    assert (shard.machine.offsets.get("g", "t", 0) is not None) == (code is E.NONE)
 
 
 def test_offset_commit_with_unknown_instance_id_returns_unknown_member_id() -> None:
-    stage, _ = in_state("stable")
+    shard, _ = in_state("stable")
     event = CommitOffsets("commit", "g", "", "nobody", -1, -1, [], 9)
-    stage.apply(stage.machine.handle(stage.now, event))
-    assert stage.answers["commit"] == E.UNKNOWN_MEMBER_ID
+    shard.apply(shard.machine.handle(shard.now, event))
+    assert shard.answers["commit"] == E.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(("state", "lives"), [("stable", True), ("preparing", True)])
 def test_offset_commit_renews_member_session(state: str, lives: bool) -> None:
-    stage, members = in_state(state)
-    stage.wait(9_000)
-    stage.apply(stage.machine.handle(stage.now, CommitOffsets("c", "g", members[1], None, 2, -1, [], 9)))
-    stage.beat(members[0], 2)
-    stage.wait(9_000)
-    assert (members[1] in stage.group.members) is lives
+    shard, members = in_state(state)
+    shard.wait(9_000)
+    shard.apply(shard.machine.handle(shard.now, CommitOffsets("c", "g", members[1], None, 2, -1, [], 9)))
+    shard.beat(members[0], 2)
+    shard.wait(9_000)
+    assert (members[1] in shard.group.members) is lives
 
 
 @pytest.mark.parametrize(
@@ -323,17 +323,17 @@ def test_offset_commit_renews_member_session(state: str, lives: bool) -> None:
     ],
 )
 def test_delete_group_in_each_group_state_returns_error_code(state: str, code: E) -> None:
-    stage, _ = in_state(state)
+    shard, _ = in_state(state)
     if state == "empty":
         for partition in range(3):
             new = [OffsetToCommit("t", bytes(16), partition, 5, -1, "")]
-            stage.apply(stage.machine.handle(stage.now, CommitOffsets(f"c{partition}", "g", "", None, -1, -1, new, 9)))
-    stage.apply(stage.machine.handle(stage.now, DeleteGroup("delete", "g")))
-    assert stage.answers["delete"] == code, "C validateDeleteGroup"
+            shard.apply(shard.machine.handle(shard.now, CommitOffsets(f"c{partition}", "g", "", None, -1, -1, new, 9)))
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("delete", "g")))
+    assert shard.answers["delete"] == code, "C validateDeleteGroup"
     if state == "empty":
-        assert stage.machine.classic_groups.groups == stage.machine.classic_groups.persisted_groups == {}
-        assert stage.machine.offsets.groups() == []
-        assert [value for _, value in stage.log[-4:]] == [None] * 4
+        assert shard.machine.classic_groups.groups == shard.machine.classic_groups.persisted_groups == {}
+        assert shard.machine.offsets.groups() == []
+        assert [value for _, value in shard.log[-4:]] == [None] * 4
 
 
 def subscription(*topics: str) -> bytes:
@@ -341,60 +341,60 @@ def subscription(*topics: str) -> bytes:
 
 
 def test_delete_offsets_of_subscribed_topics_keeps_them() -> None:
-    stage, (leader, follower) = in_state("stable")
+    shard, (leader, follower) = in_state("stable")
     for member, topic in ((leader, "a"), (follower, "b")):
-        stage.group.set_protocols(stage.group.members[member], [("range", subscription(topic))])
+        shard.group.set_protocols(shard.group.members[member], [("range", subscription(topic))])
     new = [OffsetToCommit(topic, bytes(16), 0, 5, -1, "") for topic in ("a", "b", "c")]
-    stage.apply(stage.machine.handle(stage.now, CommitOffsets("c", "g", leader, None, 2, -1, new, 9)))
+    shard.apply(shard.machine.handle(shard.now, CommitOffsets("c", "g", leader, None, 2, -1, new, 9)))
     wanted = [("a", 0), ("c", 0), ("c", 7), ("d", 0)]
-    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("delete", "g", wanted)))
-    assert stage.answers["delete"] == {"a"}, "C isSubscribedToTopic"
-    assert set(stage.machine.offsets.group_offsets("g")) == {"a", "b"}
+    shard.apply(shard.machine.handle(shard.now, DeleteOffsets("delete", "g", wanted)))
+    assert shard.answers["delete"] == {"a"}, "C isSubscribedToTopic"
+    assert set(shard.machine.offsets.group_offsets("g")) == {"a", "b"}
 
 
 @pytest.mark.parametrize(
     ("raw", "kept"), [(b"\x00", {"a"}), (b"\x00\x01\xff", {"a"}), (subscription("b"), set()), (b"", {"a"})]
 )
 def test_delete_offsets_undecodable_subscription_keeps_offsets(raw: bytes, kept: set[str]) -> None:
-    stage, members = in_state("stable")
+    shard, members = in_state("stable")
     for member in members:
-        stage.group.set_protocols(stage.group.members[member], [("range", raw)])
-    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("delete", "g", [("a", 0)])))
-    assert stage.answers["delete"] == kept, "C computeSubscribedTopics"
+        shard.group.set_protocols(shard.group.members[member], [("range", raw)])
+    shard.apply(shard.machine.handle(shard.now, DeleteOffsets("delete", "g", [("a", 0)])))
+    assert shard.answers["delete"] == kept, "C computeSubscribedTopics"
 
 
 def test_delete_offsets_of_unknown_empty_or_non_consumer_group() -> None:
-    stage, _ = in_state("nobody")
-    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("nobody", "g", [("a", 0)])))
-    assert stage.answers["nobody"].code is E.GROUP_ID_NOT_FOUND
-    stage, _ = in_state("stable")
-    stage.group.protocol_type = "connect"
-    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("connect", "g", [("a", 0)])))
-    assert isinstance(stage.answers["connect"], ProtocolError)
-    assert stage.answers["connect"].code is E.NON_EMPTY_GROUP, "C validateOffsetDelete"
-    stage, _ = in_state("empty")
-    stage.group.protocol_type = "connect"
-    stage.apply(stage.machine.handle(stage.now, DeleteOffsets("empty", "g", [("a", 0)])))
-    assert stage.answers["empty"] == set()
+    shard, _ = in_state("nobody")
+    shard.apply(shard.machine.handle(shard.now, DeleteOffsets("nobody", "g", [("a", 0)])))
+    assert shard.answers["nobody"].code is E.GROUP_ID_NOT_FOUND
+    shard, _ = in_state("stable")
+    shard.group.protocol_type = "connect"
+    shard.apply(shard.machine.handle(shard.now, DeleteOffsets("connect", "g", [("a", 0)])))
+    assert isinstance(shard.answers["connect"], ProtocolError)
+    assert shard.answers["connect"].code is E.NON_EMPTY_GROUP, "C validateOffsetDelete"
+    shard, _ = in_state("empty")
+    shard.group.protocol_type = "connect"
+    shard.apply(shard.machine.handle(shard.now, DeleteOffsets("empty", "g", [("a", 0)])))
+    assert shard.answers["empty"] == set()
 
 
 def test_heartbeat_with_instance_id_of_other_member_returns_fenced_instance_id() -> None:
-    stage = GroupShardFixture()
-    first = stage.join("a", instance="i", version=9)
-    stage.sync("s", first.member_id, 1, {})
+    shard = GroupShardFixture()
+    first = shard.join("a", instance="i", version=9)
+    shard.sync("s", first.member_id, 1, {})
     for instance, code in (("i", E.FENCED_INSTANCE_ID), ("unheard of", E.UNKNOWN_MEMBER_ID)):
         beat = hb.HeartbeatRequest("g", 1, "other", instance)
-        assert stage.send(f"beat {instance}", beat, 4).error_code == code, "C validateMember"
+        assert shard.send(f"beat {instance}", beat, 4).error_code == code, "C validateMember"
 
 
 def test_static_members_without_rebalance_timeout_are_checked_once_a_second() -> None:
-    stage = GroupShardFixture()
-    first = stage.join("a", instance="i", version=9, rebalance_ms=0)
-    stage.sync("s", first.member_id, 1, {})
-    promised = stage.join("b?").member_id
-    leave(stage, [lg.MemberIdentity(promised)])
-    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
-    fired = stage.fired
-    stage.wait(5_000)
-    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE, "its session goes on"
-    assert stage.fired - fired <= 6, "once a second: Kafka looks each millisecond"
+    shard = GroupShardFixture()
+    first = shard.join("a", instance="i", version=9, rebalance_ms=0)
+    shard.sync("s", first.member_id, 1, {})
+    promised = shard.join("b?").member_id
+    leave(shard, [lg.MemberIdentity(promised)])
+    assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE
+    fired = shard.fired
+    shard.wait(5_000)
+    assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE, "its session goes on"
+    assert shard.fired - fired <= 6, "once a second: Kafka looks each millisecond"

@@ -24,123 +24,123 @@ from ottla.wire.codec.lazy_array import ELEMENTS_PER_YIELD
 MINUTES_MS = 60_000
 
 
-def armed(stage: GroupShardFixture) -> dict[Any, int]:
+def armed(shard: GroupShardFixture) -> dict[Any, int]:
     """Return the deadline of each armed timer."""
-    return {key: at for at, count, key in stage._heap if stage._armed.get(key) == count}
+    return {key: at for at, count, key in shard._heap if shard._armed.get(key) == count}
 
 
 def test_first_expiration_check_runs_one_interval_after_loading() -> None:
-    stage = GroupShardFixture(expiry_every_ms=600_000)
-    stage.now = 5_000
-    stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
-    assert armed(stage) == {("expire",): 605_000}
-    stage.wait(600_000)
-    assert armed(stage) == {("expire",): 1_205_000}
+    shard = GroupShardFixture(expiry_every_ms=600_000)
+    shard.now = 5_000
+    shard.apply(shard.machine.handle(shard.now, ShardLoaded()))
+    assert armed(shard) == {("expire",): 605_000}
+    shard.wait(600_000)
+    assert armed(shard) == {("expire",): 1_205_000}
 
 
 def test_new_member_in_join_has_five_minute_session() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
-    member = stage.enter("a")
-    assert armed(stage)["session", "g", member] == 5 * MINUTES_MS, "CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS"
+    shard = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    member = shard.enter("a")
+    assert armed(shard)["session", "g", member] == 5 * MINUTES_MS, "CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS"
 
 
 @pytest.mark.parametrize(("said", "taken"), [(-1, 10_000), (0, 0), (1, 1)])
 def test_join_group_v0_rebalance_timeout_defaults_to_session_timeout(said: int, taken: int) -> None:
-    stage = GroupShardFixture()
-    stage.join("a", version=3, rebalance_ms=said)
-    assert stage.group.rebalance_timeout_ms == taken, "JoinGroup v0 has one timeout for both"
+    shard = GroupShardFixture()
+    shard.join("a", version=3, rebalance_ms=said)
+    assert shard.group.rebalance_timeout_ms == taken, "JoinGroup v0 has one timeout for both"
 
 
 def test_new_generation_arms_sync_timer_and_cancels_join_timer() -> None:
-    stage, members = stable(2)
+    shard, members = stable(2)
     for member in members:
-        stage.join(f"again {member}", member)
-    assert ("join", "g") not in armed(stage)
-    assert armed(stage)["sync", "g"] == stage.now + 30_000
-    assert set(stage.group.pending_sync_members) == set(members)
-    fx = stage.machine.handle(stage.now, TimerExpired(("join", "g")))
+        shard.join(f"again {member}", member)
+    assert ("join", "g") not in armed(shard)
+    assert armed(shard)["sync", "g"] == shard.now + 30_000
+    assert set(shard.group.pending_sync_members) == set(members)
+    fx = shard.machine.handle(shard.now, TimerExpired(("join", "g")))
     assert fx.timers == [], "one that fires all the same changes nothing"
 
 
 def test_all_members_synced_cancels_sync_timer() -> None:
-    stage, members = stable(2)
+    shard, members = stable(2)
     for member in members:
-        stage.join(f"again {member}", member)
-    generation = stage.group.generation
-    stage.sync("follower", members[1], generation)
-    assert ("sync", "g") in armed(stage), "the leader is missing"
-    stage.sync("leader", members[0], generation, {})
-    assert ("sync", "g") not in armed(stage), "G removePendingSyncMember"
+        shard.join(f"again {member}", member)
+    generation = shard.group.generation
+    shard.sync("follower", members[1], generation)
+    assert ("sync", "g") in armed(shard), "the leader is missing"
+    shard.sync("leader", members[0], generation, {})
+    assert ("sync", "g") not in armed(shard), "G removePendingSyncMember"
 
 
 def test_new_rebalance_cancels_sync_timer() -> None:
-    stage, members = stable(2)
+    shard, members = stable(2)
     for member in members:
-        stage.join(f"again {member}", member)
-    stage.join("once more", members[1], names=("range", "other"))
-    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
-    assert ("sync", "g") not in armed(stage), "G prepareRebalance"
-    assert stage.group.pending_sync_members == {}, "C: initNextGeneration begins with all of them again"
-    assert armed(stage)["join", "g"] == stage.now + 30_000
+        shard.join(f"again {member}", member)
+    shard.join("once more", members[1], names=("range", "other"))
+    assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert ("sync", "g") not in armed(shard), "G prepareRebalance"
+    assert shard.group.pending_sync_members == {}, "C: initNextGeneration begins with all of them again"
+    assert armed(shard)["join", "g"] == shard.now + 30_000
 
 
 def test_removed_member_leaves_no_session_timer_and_no_pending_sync() -> None:
-    stage, members = stable(2)
+    shard, members = stable(2)
     for member in members:
-        stage.join(f"again {member}", member)
-    stage.group.remove(members[1])
-    assert set(stage.group.pending_sync_members) == {members[0]}, "C remove"
-    stage, members = stable(2)
-    stage.wait(9_000)
-    stage.beat(members[0], stage.group.generation)
-    stage.wait(2_000)
-    assert members[1] not in stage.group.members
-    assert ("session", "g", members[1]) not in armed(stage)
-    assert ("session", "g", members[0]) in armed(stage)
+        shard.join(f"again {member}", member)
+    shard.group.remove(members[1])
+    assert set(shard.group.pending_sync_members) == {members[0]}, "C remove"
+    shard, members = stable(2)
+    shard.wait(9_000)
+    shard.beat(members[0], shard.group.generation)
+    shard.wait(2_000)
+    assert members[1] not in shard.group.members
+    assert ("session", "g", members[1]) not in armed(shard)
+    assert ("session", "g", members[0]) in armed(shard)
 
 
 def test_remove_member_cancels_its_session_timer() -> None:
-    stage, (leader, follower) = stable(2)
+    shard, (leader, follower) = stable(2)
     fx = rebalance.GroupEffects()
-    rebalance.remove_member(stage.group, stage.group.members[follower], fx)
+    rebalance.remove_member(shard.group, shard.group.members[follower], fx)
     assert fx.timers == [CancelTimer(("session", "g", follower))]
-    assert list(stage.group.members) == [leader]
+    assert list(shard.group.members) == [leader]
 
 
 def test_static_member_rejoin_cancels_session_of_old_member_id() -> None:
-    stage = GroupShardFixture()
-    first = stage.join("a", instance="i", version=9)
-    stage.sync("s", first.member_id, 1, {})
-    second = stage.join("b", instance="i", version=9)
+    shard = GroupShardFixture()
+    first = shard.join("a", instance="i", version=9)
+    shard.sync("s", first.member_id, 1, {})
+    second = shard.join("b", instance="i", version=9)
     assert second.member_id != first.member_id
-    sessions = {key[2] for key in armed(stage) if key[0] == "session"}
+    sessions = {key[2] for key in armed(shard) if key[0] == "session"}
     assert sessions == {second.member_id}
 
 
 def test_leader_that_rejoins_stays_leader() -> None:
-    stage, members = stable(3)
-    stage.group.leader = members[2]
+    shard, members = stable(3)
+    shard.group.leader = members[2]
     for member in members:
-        stage.join(member, member, names=("range", "other"))
-    assert stage.group.state is ClassicGroupState.COMPLETING_REBALANCE
-    assert stage.group.leader == members[2]
+        shard.join(member, member, names=("range", "other"))
+    assert shard.group.state is ClassicGroupState.COMPLETING_REBALANCE
+    assert shard.group.leader == members[2]
 
 
 def test_group_without_leader_elects_first_member() -> None:
-    stage, members = stable(2)
-    stage.group.leader = None
-    stage.join("follower", members[1], names=("range", "other"))
-    stage.join("leader", members[0])
-    assert stage.group.leader == members[0], "the first of its members"
-    assert stage.answers["leader"].leader == members[0]
+    shard, members = stable(2)
+    shard.group.leader = None
+    shard.join("follower", members[1], names=("range", "other"))
+    shard.join("leader", members[0])
+    assert shard.group.leader == members[0], "the first of its members"
+    assert shard.answers["leader"].leader == members[0]
 
 
 def test_offset_commit_v2_to_v4_with_zero_retention_expires_at_once() -> None:
-    stage = GroupShardFixture()
+    shard = GroupShardFixture()
     for ticket, retention, expires in (("kept", -1, -1), ("none", 0, 0), ("some", 7, 7)):
         new = [OffsetToCommit(ticket, bytes(16), 0, 5, -1, "")]
-        stage.apply(stage.machine.handle(stage.now, CommitOffsets(ticket, "g", "", None, -1, retention, new, 3)))
-        found = stage.machine.offsets.get("g", ticket, 0)
+        shard.apply(shard.machine.handle(shard.now, CommitOffsets(ticket, "g", "", None, -1, retention, new, 3)))
+        found = shard.machine.offsets.get("g", ticket, 0)
         assert found is not None
         assert found.expire_ms == expires, "OffsetCommit v2 to v4"
 
@@ -166,32 +166,32 @@ def test_offset_expiration_condition_by_group_state_and_type(
 
 
 def test_offset_commit_of_simple_consumer_to_group_with_members_is_refused() -> None:
-    stage, _ = stable(1)
+    shard, _ = stable(1)
     for ticket, member, generation in (("named", "stranger", -1), ("nameless", "", -1), ("numbered", "", 1)):
-        stage.apply(stage.machine.handle(stage.now, CommitOffsets(ticket, "g", member, None, generation, -1, [], 9)))
-        assert stage.answers[ticket] == 25, "UNKNOWN_MEMBER_ID"
+        shard.apply(shard.machine.handle(shard.now, CommitOffsets(ticket, "g", member, None, generation, -1, [], 9)))
+        assert shard.answers[ticket] == 25, "UNKNOWN_MEMBER_ID"
 
 
 def test_subscribed_topics_uses_metadata_of_selected_protocol() -> None:
-    stage, (member,) = stable(1)
-    stage.group.set_protocols(stage.group.members[member], [("other", subscription("a")), ("range", subscription("b"))])
+    shard, (member,) = stable(1)
+    shard.group.set_protocols(shard.group.members[member], [("other", subscription("a")), ("range", subscription("b"))])
     read: list[set[str] | None] = []
 
     def steps() -> Iterator[None]:
-        read.append((yield from subscribed_topics(stage.group)))
+        read.append((yield from subscribed_topics(shard.group)))
 
     assert len(list(steps())) == 1
     assert read == [{"b"}]
 
 
 def test_subscription_with_very_many_topics_is_decoded_in_slices() -> None:
-    stage, (member,) = stable(1)
+    shard, (member,) = stable(1)
     names = [f"t-{n}" for n in range(20_000)]
-    stage.group.set_protocols(stage.group.members[member], [("range", subscription(*names))])
+    shard.group.set_protocols(shard.group.members[member], [("range", subscription(*names))])
     read: list[set[str] | None] = []
 
     def steps() -> Iterator[None]:
-        read.append((yield from subscribed_topics(stage.group)))
+        read.append((yield from subscribed_topics(shard.group)))
 
     assert len(list(steps())) >= len(names) // ELEMENTS_PER_YIELD
     assert read == [set(names)]

@@ -125,28 +125,28 @@ class GroupShardFixture:
 
 def stable(count: int = 2) -> tuple[GroupShardFixture, list[str]]:
     """Return a stable group of ``count`` members in generation ``count``."""
-    stage = GroupShardFixture()
+    shard = GroupShardFixture()
     members: list[str] = []
     for number in range(count):
-        fresh = stage.enter(f"join-{number}")
+        fresh = shard.enter(f"join-{number}")
         for old in members:
-            stage.join(f"rejoin-{number}-{old}", old)
+            shard.join(f"rejoin-{number}-{old}", old)
         members.append(fresh)
-    generation = stage.group.generation
+    generation = shard.group.generation
     for member in members[1:]:
-        stage.sync(f"sync-{member}", member, generation)
-    stage.sync("sync-leader", members[0], generation, {m: b"share of " + m.encode() for m in members})
-    assert stage.group.state is ClassicGroupState.STABLE
-    return stage, members
+        shard.sync(f"sync-{member}", member, generation)
+    shard.sync("sync-leader", members[0], generation, {m: b"share of " + m.encode() for m in members})
+    assert shard.group.state is ClassicGroupState.STABLE
+    return shard, members
 
 
 @pytest.mark.behaviour("P-85")
 def test_join_group_without_member_id_returns_member_id_required_and_id() -> None:
-    stage = GroupShardFixture()
-    refused = stage.join("a")
+    shard = GroupShardFixture()
+    refused = shard.join("a")
     assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert refused.member_id == "c-id-a"
-    answer = stage.join("b", refused.member_id)
+    answer = shard.join("b", refused.member_id)
     assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, "c-id-a")
     assert [m.member_id for m in answer.members] == ["c-id-a"]
 
@@ -156,185 +156,185 @@ def test_join_group_before_v4_admits_member_without_id() -> None:
 
 
 def test_pending_member_id_expires_with_session_timeout() -> None:
-    stage = GroupShardFixture()
-    member = stage.join("a").member_id
-    stage.wait(10_001)
-    assert stage.join("b", member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    shard = GroupShardFixture()
+    member = shard.join("a").member_id
+    shard.wait(10_001)
+    assert shard.join("b", member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_sync_group_distributes_assignment_and_writes_it_to_record() -> None:
-    stage, members = stable(2)
-    assert stage.answers[f"sync-{members[1]}"].assignment == b"share of " + members[1].encode()
-    assert stage.answers["sync-leader"].assignment == b"share of " + members[0].encode()
-    stored = stage.machine.classic_groups.persisted_groups["g"]
+    shard, members = stable(2)
+    assert shard.answers[f"sync-{members[1]}"].assignment == b"share of " + members[1].encode()
+    assert shard.answers["sync-leader"].assignment == b"share of " + members[0].encode()
+    stored = shard.machine.classic_groups.persisted_groups["g"]
     assert stored.generation == 2
     assert [m.member_id for m in stored.members] == members
 
 
 @pytest.mark.behaviour("P-86")
 def test_initial_rebalance_delay_is_extended_by_joining_members() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=3000)
-    first = stage.enter("a")
-    stage.wait(2000)
-    second = stage.enter("b")
-    stage.wait(1500)
-    assert "a" not in stage.answers, "extended because b came"
-    stage.wait(3000)
-    assert {m.member_id for m in stage.answers["a"].members} == {first, second}
-    assert stage.answers["b"].generation_id == 1
+    shard = GroupShardFixture(initial_rebalance_delay_ms=3000)
+    first = shard.enter("a")
+    shard.wait(2000)
+    second = shard.enter("b")
+    shard.wait(1500)
+    assert "a" not in shard.answers, "extended because b came"
+    shard.wait(3000)
+    assert {m.member_id for m in shard.answers["a"].members} == {first, second}
+    assert shard.answers["b"].generation_id == 1
 
 
 @pytest.mark.behaviour("P-88")
 def test_heartbeat_during_rebalance_or_of_old_generation_returns_error() -> None:
-    stage, members = stable(2)
-    assert stage.beat(members[0], 2) == 0
-    stage.enter("new")
-    assert stage.beat(members[0], 2) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert stage.beat(members[0], 1) == ErrorCode.ILLEGAL_GENERATION
-    assert stage.beat("stranger", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    shard, members = stable(2)
+    assert shard.beat(members[0], 2) == 0
+    shard.enter("new")
+    assert shard.beat(members[0], 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert shard.beat(members[0], 1) == ErrorCode.ILLEGAL_GENERATION
+    assert shard.beat("stranger", 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_rebalance_timeout_removes_members_that_did_not_rejoin() -> None:
-    stage, members = stable(2)
-    stage.enter("new")
-    stage.join("back", members[0])
+    shard, members = stable(2)
+    shard.enter("new")
+    shard.join("back", members[0])
     for _ in range(4):
-        stage.wait(7000)
-        if members[1] in stage.group.members:
-            stage.beat(members[1], 2)
-    stage.wait(3000)
-    assert stage.answers["back"].generation_id == 3
-    assert members[1] not in stage.group.members
+        shard.wait(7000)
+        if members[1] in shard.group.members:
+            shard.beat(members[1], 2)
+    shard.wait(3000)
+    assert shard.answers["back"].generation_id == 3
+    assert members[1] not in shard.group.members
 
 
 def test_session_timeout_removes_member_and_starts_rebalance() -> None:
-    stage, members = stable(2)
-    stage.wait(9000)
-    assert stage.beat(members[0], 2) == 0
-    stage.wait(1500)
-    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
-    assert stage.beat(members[0], 2) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert stage.join("again", members[0]).generation_id == 3
-    assert list(stage.group.members) == [members[0]]
+    shard, members = stable(2)
+    shard.wait(9000)
+    assert shard.beat(members[0], 2) == 0
+    shard.wait(1500)
+    assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert shard.beat(members[0], 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert shard.join("again", members[0]).generation_id == 3
+    assert list(shard.group.members) == [members[0]]
 
 
 @pytest.mark.behaviour("P-87")
 def test_member_waiting_in_join_needs_no_heartbeat() -> None:
-    stage, members = stable(2)
-    stage.join("leader-back", members[0])
-    stage.wait(9_999)
-    stage.beat(members[1], 2)
-    stage.wait(9_000)
-    assert members[0] in stage.group.members
-    assert "leader-back" not in stage.answers
+    shard, members = stable(2)
+    shard.join("leader-back", members[0])
+    shard.wait(9_999)
+    shard.beat(members[1], 2)
+    shard.wait(9_000)
+    assert members[0] in shard.group.members
+    assert "leader-back" not in shard.answers
 
 
 def test_leave_of_last_member_keeps_empty_group_with_generation() -> None:
-    stage, members = stable(1)
-    answer = stage.send(
+    shard, members = stable(1)
+    answer = shard.send(
         "leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(members[0])]), 5
     )
     assert answer.members[0].error_code == 0
-    assert stage.group.state is ClassicGroupState.EMPTY
-    assert stage.machine.classic_groups.persisted_groups["g"].members == []
-    assert stage.machine.classic_groups.persisted_groups["g"].generation == 2
+    assert shard.group.state is ClassicGroupState.EMPTY
+    assert shard.machine.classic_groups.persisted_groups["g"].members == []
+    assert shard.machine.classic_groups.persisted_groups["g"].generation == 2
 
 
 def test_unchanged_rejoin_of_follower_keeps_group_stable_and_of_leader_rebalances() -> None:
-    stage, members = stable(2)
-    stage.group.set_protocols(stage.group.members[members[1]], [("range", b"said by x")])
-    same = stage.join("x", members[1])
+    shard, members = stable(2)
+    shard.group.set_protocols(shard.group.members[members[1]], [("range", b"said by x")])
+    same = shard.join("x", members[1])
     assert (same.error_code, same.generation_id) == (0, 2)
-    assert stage.group.state is ClassicGroupState.STABLE
-    stage.join("y", members[0])
-    assert stage.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert shard.group.state is ClassicGroupState.STABLE
+    shard.join("y", members[0])
+    assert shard.group.state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_join_group_without_common_protocol_returns_inconsistent_group_protocol() -> None:
-    stage, _ = stable(1)
-    assert stage.join("z", names=("roundrobin",)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    shard, _ = stable(1)
+    assert shard.join("z", names=("roundrobin",)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_protocol_is_selected_by_vote_among_protocols_all_members_support() -> None:
-    stage = GroupShardFixture(initial_rebalance_delay_ms=100)
+    shard = GroupShardFixture(initial_rebalance_delay_ms=100)
     for ticket, names in (("a", ("x", "range")), ("b", ("range", "x")), ("d", ("range", "y", "x"))):
-        stage.join(ticket, names=names, version=3)
-    stage.wait(5000)
-    assert {stage.answers[t].protocol_name for t in "abd"} == {"range"}
+        shard.join(ticket, names=names, version=3)
+    shard.wait(5000)
+    assert {shard.answers[t].protocol_name for t in "abd"} == {"range"}
 
 
 def test_sync_timeout_removes_member_despite_heartbeats() -> None:
-    stage, members = stable(2)
-    stage.join("l", members[0])
-    stage.join("f", members[1])
-    generation = stage.group.generation
-    stage.sync("only-leader", members[0], generation, {})
-    assert stage.group.state is ClassicGroupState.STABLE, "the leader's sync is enough"
+    shard, members = stable(2)
+    shard.join("l", members[0])
+    shard.join("f", members[1])
+    generation = shard.group.generation
+    shard.sync("only-leader", members[0], generation, {})
+    assert shard.group.state is ClassicGroupState.STABLE, "the leader's sync is enough"
     for _ in range(5):
-        assert set(members) == set(stage.group.members)
-        stage.wait(6001)
+        assert set(members) == set(shard.group.members)
+        shard.wait(6001)
         for member in members:
-            stage.beat(member, generation)
-    assert list(stage.group.members) == [members[0]], "heartbeats do not replace the sync"
+            shard.beat(member, generation)
+    assert list(shard.group.members) == [members[0]], "heartbeats do not replace the sync"
 
 
 @pytest.mark.behaviour("P-89")
 def test_static_member_rejoin_skips_rebalance_and_fences_old_member_id() -> None:
-    stage = GroupShardFixture()
-    first = stage.join("a", instance="i1", version=9)
-    stage.sync("s1", first.member_id, 1, {first.member_id: b"mine"})
-    assert stage.group.state is ClassicGroupState.STABLE
-    again = stage.join("b", instance="i1", version=9)
+    shard = GroupShardFixture()
+    first = shard.join("a", instance="i1", version=9)
+    shard.sync("s1", first.member_id, 1, {first.member_id: b"mine"})
+    assert shard.group.state is ClassicGroupState.STABLE
+    again = shard.join("b", instance="i1", version=9)
     assert (again.error_code, again.generation_id, again.skip_assignment) == (0, 1, True)
     assert again.member_id != first.member_id
-    assert stage.group.state is ClassicGroupState.STABLE
+    assert shard.group.state is ClassicGroupState.STABLE
     old = heartbeat.HeartbeatRequest("g", 1, first.member_id, "i1")
-    assert stage.send("old", old, 4).error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert stage.sync("s2", again.member_id, 1).assignment == b"mine"
-    assert [m.member_id for m in stage.machine.classic_groups.persisted_groups["g"].members] == [again.member_id]
+    assert shard.send("old", old, 4).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert shard.sync("s2", again.member_id, 1).assignment == b"mine"
+    assert [m.member_id for m in shard.machine.classic_groups.persisted_groups["g"].members] == [again.member_id]
 
 
 def test_leave_group_by_instance_id_removes_static_member() -> None:
-    stage = GroupShardFixture()
-    stage.join("a", instance="i1")
-    answer = stage.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("", "i1")]), 5)
+    shard = GroupShardFixture()
+    shard.join("a", instance="i1")
+    answer = shard.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("", "i1")]), 5)
     assert answer.members[0].error_code == 0
-    assert stage.group.members == {}
+    assert shard.group.members == {}
 
 
 def test_join_group_over_group_max_size_returns_group_max_size_reached() -> None:
-    stage = GroupShardFixture(max_size=1)
-    stage.join("a", version=3)
-    assert stage.join("b", version=3).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    shard = GroupShardFixture(max_size=1)
+    shard.join("a", version=3)
+    assert shard.join("b", version=3).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def commit(stage: GroupShardFixture, ticket: str, member: str, generation: int, offset: int) -> Any:
+def commit(shard: GroupShardFixture, ticket: str, member: str, generation: int, offset: int) -> Any:
     new = OffsetToCommit("t", bytes(15) + b"\x01", 0, offset, 3, "meta")
     event = CommitOffsets(ticket, "g", member, None, generation, -1, [new], 9)
-    stage.apply(stage.machine.handle(stage.now, event))
-    return stage.answers[ticket]
+    shard.apply(shard.machine.handle(shard.now, event))
+    return shard.answers[ticket]
 
 
 @pytest.mark.behaviour("P-90")
 def test_offset_commit_with_members_requires_member_id_and_generation() -> None:
-    stage, members = stable(1)
-    generation = stage.group.generation
-    assert commit(stage, "c1", members[0], generation, 5) is ErrorCode.NONE
-    assert commit(stage, "c2", members[0], generation - 1, 6) is ErrorCode.ILLEGAL_GENERATION
-    assert commit(stage, "c3", "", -1, 7) is ErrorCode.UNKNOWN_MEMBER_ID
-    stored = stage.machine.offsets.get("g", "t", 0)
+    shard, members = stable(1)
+    generation = shard.group.generation
+    assert commit(shard, "c1", members[0], generation, 5) is ErrorCode.NONE
+    assert commit(shard, "c2", members[0], generation - 1, 6) is ErrorCode.ILLEGAL_GENERATION
+    assert commit(shard, "c3", "", -1, 7) is ErrorCode.UNKNOWN_MEMBER_ID
+    stored = shard.machine.offsets.get("g", "t", 0)
     assert stored is not None
     assert (stored.offset, stored.leader_epoch, stored.metadata) == (5, 3, "meta")
-    stage.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(members[0])]), 5)
-    assert commit(stage, "c4", "", -1, 8) is ErrorCode.NONE
+    shard.send("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity(members[0])]), 5)
+    assert commit(shard, "c4", "", -1, 8) is ErrorCode.NONE
 
 
 def test_shard_loaded_restores_groups_and_offsets_from_log() -> None:
-    stage, members = stable(2)
-    commit(stage, "c", members[0], 2, 41)
+    shard, members = stable(2)
+    commit(shard, "c", members[0], 2, 41)
     again = GroupShardFixture()
-    again.log = list(stage.log)
-    for number, (key, value) in enumerate(stage.log):
+    again.log = list(shard.log)
+    for number, (key, value) in enumerate(shard.log):
         record = decode(key, value)
         assert record is not None
         again.machine.replay(number, record)

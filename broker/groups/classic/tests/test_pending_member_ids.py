@@ -11,10 +11,10 @@ from ottla.wire.messages import join_group
 LONGEST = "x" * 32_000
 
 
-def ask(stage: GroupShardFixture, ticket: str, group: str = "g", client: str = LONGEST, member: str = "") -> str:
+def ask(shard: GroupShardFixture, ticket: str, group: str = "g", client: str = LONGEST, member: str = "") -> str:
     protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
     request = join_group.JoinGroupRequest(group, 1_800_000, 1_800_000, member, None, "consumer", protocols)
-    answer = stage.send(ticket, request, client=client)
+    answer = shard.send(ticket, request, client=client)
     assert answer is None or answer.error_code in (
         ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.NONE,
@@ -23,9 +23,9 @@ def ask(stage: GroupShardFixture, ticket: str, group: str = "g", client: str = L
     return "" if answer is None else str(answer.member_id)
 
 
-def kept_chars(stage: GroupShardFixture) -> int:
+def kept_chars(shard: GroupShardFixture) -> int:
     return sum(
-        len(member) for group in stage.machine.classic_groups.groups.values() for member in group.pending_join_members
+        len(member) for group in shard.machine.classic_groups.groups.values() for member in group.pending_join_members
     )
 
 
@@ -34,73 +34,73 @@ def stage_with_long_sessions() -> GroupShardFixture:
 
 
 def test_unused_pending_member_ids_are_bounded() -> None:
-    stage = stage_with_long_sessions()
+    shard = stage_with_long_sessions()
     for number in range(200):
-        ask(stage, f"{number}")
-        stage.wait(1)
-    assert kept_chars(stage) <= pending_member_ids.MAX_GROUP_PENDING_MEMBER_ID_CHARS
+        ask(shard, f"{number}")
+        shard.wait(1)
+    assert kept_chars(shard) <= pending_member_ids.MAX_GROUP_PENDING_MEMBER_ID_CHARS
     for number in range(400):
-        ask(stage, f"group {number}", f"g{number % 20}")
-        stage.wait(1)
+        ask(shard, f"group {number}", f"g{number % 20}")
+        shard.wait(1)
     assert (
         pending_member_ids.MAX_PENDING_MEMBER_ID_CHARS // 2
-        < kept_chars(stage)
+        < kept_chars(shard)
         <= pending_member_ids.MAX_PENDING_MEMBER_ID_CHARS
     )
-    assert len(stage._armed) < 2 * pending_member_ids.MAX_PENDING_MEMBER_ID_CHARS // len(LONGEST), (
+    assert len(shard._armed) < 2 * pending_member_ids.MAX_PENDING_MEMBER_ID_CHARS // len(LONGEST), (
         "nor are their timers"
     )
 
 
 def test_pending_member_id_of_one_group_survives_requests_in_other_groups() -> None:
-    stage = stage_with_long_sessions()
-    first = ask(stage, "first", "other", "c")
+    shard = stage_with_long_sessions()
+    first = ask(shard, "first", "other", "c")
     for number in range(200):
-        ask(stage, f"{number}")
-        stage.wait(1)
-    ask(stage, "back", "other", "c", first)
-    stage.wait(1)
-    assert stage.answers["back"].error_code == ErrorCode.NONE, "one group does not use up what the others may have"
+        ask(shard, f"{number}")
+        shard.wait(1)
+    ask(shard, "back", "other", "c", first)
+    shard.wait(1)
+    assert shard.answers["back"].error_code == ErrorCode.NONE, "one group does not use up what the others may have"
 
 
 def test_thousand_consumers_joining_at_once_all_become_members() -> None:
-    stage = stage_with_long_sessions()
-    ids = [ask(stage, f"{number}", client="consumer-of-a-service-1") for number in range(1000)]
-    stage.wait(1)
+    shard = stage_with_long_sessions()
+    ids = [ask(shard, f"{number}", client="consumer-of-a-service-1") for number in range(1000)]
+    shard.wait(1)
     for number, member_id in enumerate(ids):
-        ask(stage, f"back {number}", client="consumer-of-a-service-1", member=member_id)
-    stage.wait(1)
-    assert len(stage.machine.classic_groups.groups["g"].members) == 1000
-    assert stage.machine.classic_groups._pending_member_ids._chars == 0
+        ask(shard, f"back {number}", client="consumer-of-a-service-1", member=member_id)
+    shard.wait(1)
+    assert len(shard.machine.classic_groups.groups["g"].members) == 1000
+    assert shard.machine.classic_groups._pending_member_ids._chars == 0
 
 
 def test_member_is_not_removed_with_its_pending_member_id() -> None:
-    stage = stage_with_long_sessions()
-    member = ask(stage, "first")
-    ask(stage, "back", member=member)
+    shard = stage_with_long_sessions()
+    member = ask(shard, "first")
+    ask(shard, "back", member=member)
     for number in range(100):
-        ask(stage, f"{number}")
-        stage.wait(1)
-    assert member in stage.machine.classic_groups.groups["g"].members
+        ask(shard, f"{number}")
+        shard.wait(1)
+    assert member in shard.machine.classic_groups.groups["g"].members
 
 
 def test_pending_member_id_expires_after_group_is_deleted_and_recreated() -> None:
-    stage = stage_with_long_sessions()
-    ask(stage, "old", client="c")
-    stage.apply(stage.machine.handle(stage.now, DeleteGroup("delete", "g")))
-    stage.wait(1_000_000)
-    ask(stage, "new", client="c")
-    stage.wait(900_000)
-    assert len(stage.machine.classic_groups._pending_member_ids._all) == 1
-    stage.wait(1_000_000)
-    assert stage.machine.classic_groups._pending_member_ids._all == {}
+    shard = stage_with_long_sessions()
+    ask(shard, "old", client="c")
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("delete", "g")))
+    shard.wait(1_000_000)
+    ask(shard, "new", client="c")
+    shard.wait(900_000)
+    assert len(shard.machine.classic_groups._pending_member_ids._all) == 1
+    shard.wait(1_000_000)
+    assert shard.machine.classic_groups._pending_member_ids._all == {}
 
 
 def test_pending_member_id_of_deleted_group_expires() -> None:
-    stage = stage_with_long_sessions()
+    shard = stage_with_long_sessions()
     for number in range(20):
-        ask(stage, f"{number}", f"g{number}")
-        stage.apply(stage.machine.handle(stage.now, DeleteGroup(f"delete {number}", f"g{number}")))
-    assert stage.machine.classic_groups.groups == {}
-    stage.wait(1_800_000)
-    assert stage.machine.classic_groups._pending_member_ids._chars == 0, "else they would crowd out those of others"
+        ask(shard, f"{number}", f"g{number}")
+        shard.apply(shard.machine.handle(shard.now, DeleteGroup(f"delete {number}", f"g{number}")))
+    assert shard.machine.classic_groups.groups == {}
+    shard.wait(1_800_000)
+    assert shard.machine.classic_groups._pending_member_ids._chars == 0, "else they would crowd out those of others"

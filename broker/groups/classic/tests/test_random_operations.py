@@ -42,22 +42,22 @@ class RandomClassicGroupHistory:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         delay, largest = self.rng.choice([0, 3000]), self.rng.choice([2, 100])
-        self.stage = GroupShardFixture(initial_rebalance_delay_ms=delay, max_size=largest)
+        self.shard = GroupShardFixture(initial_rebalance_delay_ms=delay, max_size=largest)
         self.asked: list[str] = []
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:
-        return self.stage.machine.classic_groups.groups
+        return self.shard.machine.classic_groups.groups
 
     def step(self) -> None:
         """Advance the clock or submit an event; refuse some of the writes."""
-        rng, stage = self.rng, self.stage
+        rng, shard = self.rng, self.shard
         if rng.random() < 0.3:
-            stage.wait(rng.choice([10, 1000, 7000]))
-        stage.commits = rng.random() < 0.8
-        stage.apply(stage.machine.handle(stage.now, self.event()))
-        if not stage.commits:
-            stage.settle(rng.choice([ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]))
+            shard.wait(rng.choice([10, 1000, 7000]))
+        shard.commits = rng.random() < 0.8
+        shard.apply(shard.machine.handle(shard.now, self.event()))
+        if not shard.commits:
+            shard.settle(rng.choice([ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]))
         for group in self.groups.values():
             members = group.members.values()
             assert group.protocol_counts == Counter(name for m in members for name, _ in m.protocols)
@@ -111,18 +111,18 @@ class RandomClassicGroupHistory:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_random_operations_answer_every_request_and_expire_silent_members(seed: int) -> None:
-    walk = RandomClassicGroupHistory(seed)
-    stage = walk.stage
+    history = RandomClassicGroupHistory(seed)
+    shard = history.shard
     for name in NAMES if seed % 2 else ():
-        record = decode(*encode(GroupRecord(offset_records.GroupMetadataKey(name), any_value(walk.rng))))
+        record = decode(*encode(GroupRecord(offset_records.GroupMetadataKey(name), any_value(history.rng))))
         assert record is not None
-        stage.machine.replay(0, record)
-    stage.apply(stage.machine.handle(stage.now, ShardLoaded()))
+        shard.machine.replay(0, record)
+    shard.apply(shard.machine.handle(shard.now, ShardLoaded()))
     for _ in range(150):
-        walk.step()
-    stage.wait(30 * 60_000)
-    assert {group.state for group in walk.groups.values()} <= {ClassicGroupState.EMPTY}
-    assert [ticket for ticket in walk.asked if ticket not in stage.answers] == []
+        history.step()
+    shard.wait(30 * 60_000)
+    assert {group.state for group in history.groups.values()} <= {ClassicGroupState.EMPTY}
+    assert [ticket for ticket in history.asked if ticket not in shard.answers] == []
 
 
 def test_from_record_value_member_listed_twice_last_entry_wins() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.groups.consumer import consumer_protocol, records
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroupMember, ConsumerMemberState
-from ottla.broker.groups.consumer.tests.test_migration import said
+from ottla.broker.groups.consumer.tests.test_migration import subscription_of
 from ottla.broker.groups.records import GroupRecord
 from ottla.broker.tests.consumer_group_fixture import ConsumerGroupShard, ConsumerMemberClient, image_of
 from ottla.broker.tests.handler_fixture import topic_id_of
@@ -29,7 +29,7 @@ def stored(shard: ConsumerGroupShard, *shares: list[int], topics: tuple[str, ...
             "/h",
             30_000,
             10_000,
-            said(topics=topics),
+            subscription_of(topics=topics),
             consumer_protocol.encode_assignment({T: share}, IMAGE, 3),
         )
         for name, share in zip(names, shares, strict=True)

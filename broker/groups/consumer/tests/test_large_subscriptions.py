@@ -178,7 +178,7 @@ def named(node: GroupCoordinatorNode, names: list[str], each_ms: float = 5) -> A
     """Return the response to a heartbeat subscribing to these names, when every step takes a full slice."""
     out: list[Any] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         fields = {name: getattr(JOIN, name) for name in JOIN.__struct_fields__} | {"subscribed_topic_names": names}
         asked = node.ask(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -189,7 +189,7 @@ def named(node: GroupCoordinatorNode, names: list[str], each_ms: float = 5) -> A
         assert isinstance(asked, Awaitable), "it was taken in in one go"
         out.append(await asked)
 
-    run(node, story)
+    run(node, scenario)
     return out[0]
 
 
@@ -221,15 +221,15 @@ def test_heartbeat_with_many_names_authorizes_each_name() -> None:
 
 def test_share_group_heartbeat_with_many_names_runs_in_steps() -> None:
     node = served()
-    node.stage.hosted.image = replace(node.stage.hosted.image, features={"share.version": 1})
+    node.fixture.hosted.image = replace(node.fixture.hosted.image, features={"share.version": 1})
     answers: list[Any] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         for names in (SOME[1:], [f"{number}-{'x' * 200}" for number in range(6_000)]):
             request = share_group_heartbeat.ShareGroupHeartbeatRequest("g", "a", 0, subscribed_topic_names=names)
             answers.append(await node.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request, 5))
 
-    run(node, story)
+    run(node, scenario)
     assert [answer.error_code for answer in answers] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
     member = node.groups.shard_for("g").machine.find_share_group("g").members["a"]  # type: ignore[attr-defined]
     assert type(member.subscribed_topic_names) is iteration_order.JavaSortedStrings

@@ -31,7 +31,7 @@ T = topic_id_of("t")
 IMAGE = image_of({"t": 6})
 
 
-def said(owned: list[int] | None = None, topics: tuple[str, ...] = ("t",), version: int = 3) -> bytes:
+def subscription_of(owned: list[int] | None = None, topics: tuple[str, ...] = ("t",), version: int = 3) -> bytes:
     rows = [cp.ConsumerProtocolSubscriptionTopicPartition("t", owned)] if owned else []
     body = cp.ConsumerProtocolSubscription(list(topics), None, rows)
     return version.to_bytes(2, "big") + compiler.encode(body, version)
@@ -48,7 +48,7 @@ class ClassicMemberClient:
         self.owned: list[int] = []
 
     def join(self, **fields: Any) -> j.JoinGroupResponse | None:
-        protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said(self.owned, self.topics))]
+        protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of(self.owned, self.topics))]
         request = j.JoinGroupRequest("g", 10_000, 30_000, self.name, self.instance, "consumer", protocols)
         for name, value in fields.items():
             setattr(request, name, value)
@@ -164,7 +164,7 @@ def test_upgrade_with_undecodable_metadata_keeps_classic_group(wrong: str) -> No
 
 def test_upgrade_answers_pending_join_rebalance_in_progress() -> None:
     shard, (a, b) = classic_group()
-    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
+    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
     shard.send("waits", j.JoinGroupRequest("g", 10_000, 30_000, a.name, None, "consumer", protocols), 9)
     assert "waits" not in shard.answers
     assert shard.heartbeat("new", 0).error_code == 0
@@ -213,7 +213,7 @@ def test_classic_member_id_in_consumer_group_is_base64_uuid() -> None:
     """An id has 22 letters here; in classic groups the client id and a UUID of 36."""
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
-    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", said())]
+    protocols = [j.JoinGroupRequestProtocol("cooperative-sticky", subscription_of())]
     request = j.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
     answer = shard.call(request, 9, new_member_id="00010203-0405-0607-0809-0a0b0c0d0e0f")
     assert (answer.error_code, answer.member_id) == (E.MEMBER_ID_REQUIRED, "AAECAwQFBgcICQoLDA0ODw")
@@ -223,7 +223,7 @@ def test_classic_members_must_share_a_protocol() -> None:
     shard = ConsumerGroupShard()
     shard.heartbeat("new", 0)
     ClassicMemberClient(shard).enter()
-    other = ClassicMemberClient(shard).join(protocols=[j.JoinGroupRequestProtocol("range", said())])
+    other = ClassicMemberClient(shard).join(protocols=[j.JoinGroupRequestProtocol("range", subscription_of())])
     assert other is not None
     assert other.error_code == E.INCONSISTENT_GROUP_PROTOCOL
 

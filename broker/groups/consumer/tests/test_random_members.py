@@ -155,7 +155,7 @@ class RandomConsumerGroupHistory:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_members_never_share_a_partition_and_group_becomes_stable(seed: int) -> None:
-    walk = RandomConsumerGroupHistory(seed)
+    history = RandomConsumerGroupHistory(seed)
     for _ in range(120):
-        walk.step()
-    walk.settle()
+        history.step()
+    history.settle()

@@ -52,12 +52,12 @@ class ComparedHeartbeats:
 
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_fast_path_result_equals_full_path(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    both, walk = ComparedHeartbeats(monkeypatch), RandomConsumerGroupHistory(seed)
+    both, history = ComparedHeartbeats(monkeypatch), RandomConsumerGroupHistory(seed)
     if seed % 3:
-        monkeypatch.setattr(walk, "wishes", lambda: {"subscribed_topic_names": ["a1", "b1"]})
+        monkeypatch.setattr(history, "wishes", lambda: {"subscribed_topic_names": ["a1", "b1"]})
     for _ in range(120):
-        walk.step()
-    walk.settle()
+        history.step()
+    history.settle()
     assert both.seen > both.taken
     assert both.taken > 10 or not seed % 3
 

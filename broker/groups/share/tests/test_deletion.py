@@ -96,134 +96,136 @@ class ShareGroupDeletionFixture(Groups):
 
 def shared(*names: str) -> ShareGroupDeletionFixture:
     """Return a group without members in a later epoch that has share state for these topics."""
-    stage = ShareGroupDeletionFixture(dict.fromkeys(names, 1))
+    fixture = ShareGroupDeletionFixture(dict.fromkeys(names, 1))
     for number in range(4):
-        stage.beat("m1", 0, list(names))
+        fixture.beat("m1", 0, list(names))
         if number == 3:
-            stage.begin()
-        stage.beat("m1", -1)
-        stage.now += 5_000
-    return stage
+            fixture.begin()
+        fixture.beat("m1", -1)
+        fixture.now += 5_000
+    return fixture
 
 
-def read_again(stage: ShareGroupDeletionFixture, *names: str) -> dict[str, list[int]] | None:
+def read_again(fixture: ShareGroupDeletionFixture, *names: str) -> dict[str, list[int]] | None:
     """Return the partitions that a member of a new group with the same id reads."""
-    stage.beat("m9", 0, list(names))
-    stage.begin()
-    return assignment_by_letter(stage.beat("m9", stage.group.members["m9"].epoch).assignment)
+    fixture.beat("m9", 0, list(names))
+    fixture.begin()
+    return assignment_by_letter(fixture.beat("m9", fixture.group.members["m9"].epoch).assignment)
 
 
 def test_delete_group_retries_pending_offset_deletions() -> None:
-    stage = shared("t", "u")
-    stage.ask(partial(offset_changes.delete_offsets, group_id="g", topics=["u"]))  # and the persister is not reachable
-    assert (list(stage.group.initialized), list(stage.group.deleting)) == ([T], [U])
-    assert stage.delete() == ErrorCode.NONE
-    assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
-    assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
+    fixture = shared("t", "u")
+    fixture.ask(
+        partial(offset_changes.delete_offsets, group_id="g", topics=["u"])
+    )  # and the persister is not reachable
+    assert (list(fixture.group.initialized), list(fixture.group.deleting)) == ([T], [U])
+    assert fixture.delete() == ErrorCode.NONE
+    assert (fixture.remembered, fixture.machine.find_share_group("g")) == ([], None)
+    assert read_again(fixture, "t", "u") == {"t": [0], "u": [0]}
 
 
 def test_delete_group_deletes_state_being_initialized() -> None:
-    stage = shared("t")
-    stage.image({"t": 1, "u": 1})
-    stage.beat("m1", 0, ["t", "u"])
+    fixture = shared("t")
+    fixture.image({"t": 1, "u": 1})
+    fixture.beat("m1", 0, ["t", "u"])
     # the group is not notified
-    stage.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", U, 0), stage.group.epoch, -1))
-    stage.beat("m1", -1)
-    assert stage.delete() == ErrorCode.NONE
-    assert stage.remembered == []
-    assert read_again(stage, "t", "u") == {"t": [0], "u": [0]}
+    fixture.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", U, 0), fixture.group.epoch, -1))
+    fixture.beat("m1", -1)
+    assert fixture.delete() == ErrorCode.NONE
+    assert fixture.remembered == []
+    assert read_again(fixture, "t", "u") == {"t": [0], "u": [0]}
 
 
 def test_delete_group_joined_meanwhile_returns_non_empty_and_reinitializes_state() -> None:
-    stage = shared("t")
-    stage.meanwhile = lambda: stage.beat("m2", 0, ["t"])
-    assert stage.delete() == ErrorCode.NON_EMPTY_GROUP
-    assert (stage.asked, stage.group.initialized) == ([], {}), "not begun before all of it is forgotten"
-    stage.now += 5_000
-    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) in ({}, None)
-    stage.begin()
-    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
-    assert (stage.remembered, stage.group.deleting) == ([T], {})
+    fixture = shared("t")
+    fixture.meanwhile = lambda: fixture.beat("m2", 0, ["t"])
+    assert fixture.delete() == ErrorCode.NON_EMPTY_GROUP
+    assert (fixture.asked, fixture.group.initialized) == ([], {}), "not begun before all of it is forgotten"
+    fixture.now += 5_000
+    assert assignment_by_letter(fixture.beat("m2", fixture.group.members["m2"].epoch).assignment) in ({}, None)
+    fixture.begin()
+    assert assignment_by_letter(fixture.beat("m2", fixture.group.members["m2"].epoch).assignment) == {"t": [0]}
+    assert (fixture.remembered, fixture.group.deleting) == ([T], {})
 
 
 def test_delete_group_ignores_initialization_completed_during_deletion() -> None:
-    stage = ShareGroupDeletionFixture({"t": 1})
-    stage.beat("m1", 0, ["t"])
-    stage.beat("m1", -1)
+    fixture = ShareGroupDeletionFixture({"t": 1})
+    fixture.beat("m1", 0, ["t"])
+    fixture.beat("m1", -1)
 
     def meanwhile() -> None:
-        stage.ready()
-        stage.beat("m2", 0, ["t"])
+        fixture.ready()
+        fixture.beat("m2", 0, ["t"])
 
-    stage.meanwhile = meanwhile
-    assert stage.delete() == ErrorCode.NON_EMPTY_GROUP
-    assert stage.group.initialized == {}
+    fixture.meanwhile = meanwhile
+    assert fixture.delete() == ErrorCode.NON_EMPTY_GROUP
+    assert fixture.group.initialized == {}
 
 
 def test_delete_group_persister_error_keeps_group_with_deleting_topics() -> None:
-    stage = shared("t")
-    stage.refusal = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert stage.delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    group = stage.group
+    fixture = shared("t")
+    fixture.refusal = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert fixture.delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    group = fixture.group
     assert (group.initializing, group.initialized, group.deleting) == ({}, {}, {T: "t"})
-    stage.beat("m2", 0, ["t"])
-    assert stage.asked == [], "it may still be forgotten"
-    stage.now += INITIALIZE_RETRY_MS
-    stage.beat("m2", stage.group.members["m2"].epoch)
-    stage.begin()
-    assert assignment_by_letter(stage.beat("m2", stage.group.members["m2"].epoch).assignment) == {"t": [0]}
-    stage.beat("m2", -1)
-    stage.refusal = None
-    assert stage.delete() == ErrorCode.NONE
-    assert stage.remembered == []
+    fixture.beat("m2", 0, ["t"])
+    assert fixture.asked == [], "it may still be forgotten"
+    fixture.now += INITIALIZE_RETRY_MS
+    fixture.beat("m2", fixture.group.members["m2"].epoch)
+    fixture.begin()
+    assert assignment_by_letter(fixture.beat("m2", fixture.group.members["m2"].epoch).assignment) == {"t": [0]}
+    fixture.beat("m2", -1)
+    fixture.refusal = None
+    assert fixture.delete() == ErrorCode.NONE
+    assert fixture.remembered == []
 
 
 def test_delete_group_with_members_deletes_no_state() -> None:
-    stage = shared("t")
-    stage.beat("m2", 0, ["t"])
-    assert stage.delete() == ErrorCode.NON_EMPTY_GROUP
-    assert (stage.remembered, list(stage.group.initialized)) == ([T], [T])
+    fixture = shared("t")
+    fixture.beat("m2", 0, ["t"])
+    assert fixture.delete() == ErrorCode.NON_EMPTY_GROUP
+    assert (fixture.remembered, list(fixture.group.initialized)) == ([T], [T])
 
 
 def test_alter_offsets_during_group_deletion_is_refused_and_later_accepted() -> None:
-    stage = shared("t")
+    fixture = shared("t")
     alter = partial(offset_changes.alter_offsets, group_id="g", topics={"t": frozenset([0])})
 
     def meanwhile() -> None:
-        answer = stage.ask(alter)
+        answer = fixture.ask(alter)
         if isinstance(answer, offset_changes.ShareOffsetsToAlter):  # then the persister initializes it
-            stage.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
+            fixture.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", T, 0), answer.epoch, 7))
 
-    stage.meanwhile = meanwhile
-    assert stage.delete() == ErrorCode.NONE
-    assert (stage.remembered, stage.machine.find_share_group("g")) == ([], None)
-    assert read_again(stage, "t") == {"t": [0]}
-    stage.beat("m9", -1)
-    stage.refusal = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert stage.delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert stage.ask(alter).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    stage.now += INITIALIZE_RETRY_MS
-    assert stage.ask(alter).partitions == {T: frozenset([0])}
+    fixture.meanwhile = meanwhile
+    assert fixture.delete() == ErrorCode.NONE
+    assert (fixture.remembered, fixture.machine.find_share_group("g")) == ([], None)
+    assert read_again(fixture, "t") == {"t": [0]}
+    fixture.beat("m9", -1)
+    fixture.refusal = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert fixture.delete() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert fixture.ask(alter).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    fixture.now += INITIALIZE_RETRY_MS
+    assert fixture.ask(alter).partitions == {T: frozenset([0])}
 
 
 def test_topic_reinitialized_during_offset_deletion_is_not_shared_without_state() -> None:
     """Each step of both is in order; only the group learns of the initialization after the deletion was requested."""
-    stage = shared("t")
-    stage.image({"t": 2})
-    altered = stage.ask(partial(offset_changes.alter_offsets, group_id="g", topics={"t": frozenset([1])}))
+    fixture = shared("t")
+    fixture.image({"t": 2})
+    altered = fixture.ask(partial(offset_changes.alter_offsets, group_id="g", topics={"t": frozenset([1])}))
     assert (
-        stage.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", T, 1), altered.epoch, 7))
+        fixture.persister(state_machine.InitializeShareState(None, SharePartitionKey("g", T, 1), altered.epoch, 7))
         is True
     )
-    doomed = stage.ask(partial(offset_changes.delete_offsets, group_id="g", topics=["t"]))
+    doomed = fixture.ask(partial(offset_changes.delete_offsets, group_id="g", topics=["t"]))
     assert doomed.partitions == {T: frozenset([0, 1])}
     for number in (0, 1):
-        assert stage.persister(state_machine.DeleteShareState(None, SharePartitionKey("g", T, number))) is True
-    stage.asked.append(altered.partitions)
-    stage.ready()
-    stage.ask(partial(offset_changes.complete_offset_deletion, group_id="g", topics=frozenset([T])))
-    assert (stage.remembered, stage.group.initializing, stage.group.initialized) == ([], {}, {})
-    assert read_again(stage, "t") == {"t": [0, 1]}
+        assert fixture.persister(state_machine.DeleteShareState(None, SharePartitionKey("g", T, number))) is True
+    fixture.asked.append(altered.partitions)
+    fixture.ready()
+    fixture.ask(partial(offset_changes.complete_offset_deletion, group_id="g", topics=frozenset([T])))
+    assert (fixture.remembered, fixture.group.initializing, fixture.group.initialized) == ([], {}, {})
+    assert read_again(fixture, "t") == {"t": [0, 1]}
 
 
 def test_delete_group_stops_queued_initializations() -> None:
@@ -239,10 +241,10 @@ def test_delete_group_stops_queued_initializations() -> None:
         await trio.sleep(1)
         known.discard(key)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.persister.initialize, node.persister.delete = initialize, delete
         shares, refused, told = (
-            node.stage.services.share_partition_manager,
+            node.fixture.services.share_partition_manager,
             list[tuple[str, ErrorCode]](),
             dict[int, ErrorCode](),
         )
@@ -271,4 +273,4 @@ def test_delete_group_stops_queued_initializations() -> None:
         await begin("g")
         assert len(known) == 2 * len(numbers), "what is begun afterwards is another group's"
 
-    node.run(story)
+    node.run(scenario)

@@ -75,61 +75,61 @@ class ShareGroupShard(ConsumerGroupShard):
 
 
 def test_first_heartbeat_creates_group_without_assignment() -> None:
-    stage = ShareGroupShard()
-    answer = stage.beat("m1", 0, ["t"])
+    shard = ShareGroupShard()
+    answer = shard.beat("m1", 0, ["t"])
     assert (answer.member_epoch, assignment_by_letter(answer.assignment), answer.heartbeat_interval_ms) == (
         2,
         {},
         5_000,
     )
-    assert stage.kinds == ["10", "11", "13", "12", "14", "15"]
-    assert stage.asked == [{T: frozenset(range(6))}]
-    assert stage.group.state == "Stable"
+    assert shard.kinds == ["10", "11", "13", "12", "14", "15"]
+    assert shard.asked == [{T: frozenset(range(6))}]
+    assert shard.group.state == "Stable"
 
 
 def test_partitions_are_assigned_when_their_state_is_initialized() -> None:
-    stage = ShareGroupShard()
-    stage.beat("m1", 0, ["t"])
-    stage.ready()
-    assert stage.kinds == ["15"]
-    assert (stage.group.initializing, stage.group.initialized[T].partitions) == ({}, frozenset(range(6)))
-    stage.now += 5_000
-    answer = stage.beat("m1", 2)
+    shard = ShareGroupShard()
+    shard.beat("m1", 0, ["t"])
+    shard.ready()
+    assert shard.kinds == ["15"]
+    assert (shard.group.initializing, shard.group.initialized[T].partitions) == ({}, frozenset(range(6)))
+    shard.now += 5_000
+    answer = shard.beat("m1", 2)
     assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (3, {"t": [0, 1, 2, 3, 4, 5]})
-    assert stage.kinds == ["11", "13", "12", "14"]
-    stage.now += 5_000
-    answer = stage.beat("m1", 3)
-    assert (stage.kinds, answer.assignment) == ([], None), "nothing has changed"
+    assert shard.kinds == ["11", "13", "12", "14"]
+    shard.now += 5_000
+    answer = shard.beat("m1", 3)
+    assert (shard.kinds, answer.assignment) == ([], None), "nothing has changed"
 
 
 def test_target_assignment_waits_for_assignment_interval() -> None:
-    stage = ShareGroupShard()
-    stage.beat("m1", 0, ["t"])
-    stage.ready()
-    stage.now += 999
-    assert stage.beat("m1", 2).member_epoch == 2
-    assert stage.group.epoch == 3
-    stage.now += 1
-    assert stage.beat("m1", 2).member_epoch == 3
+    shard = ShareGroupShard()
+    shard.beat("m1", 0, ["t"])
+    shard.ready()
+    shard.now += 999
+    assert shard.beat("m1", 2).member_epoch == 2
+    assert shard.group.epoch == 3
+    shard.now += 1
+    assert shard.beat("m1", 2).member_epoch == 3
 
 
 def test_partitions_are_distributed_evenly_among_members() -> None:
-    stage = ShareGroupShard({"t": 2})
-    stage.joined()
-    stage.beat("m2", 0, ["t"])
-    stage.now += 5_000
-    first, second = stage.beat("m1", 3), stage.beat("m2", stage.group.members["m2"].epoch, ["t"])
+    shard = ShareGroupShard({"t": 2})
+    shard.joined()
+    shard.beat("m2", 0, ["t"])
+    shard.now += 5_000
+    first, second = shard.beat("m1", 3), shard.beat("m2", shard.group.members["m2"].epoch, ["t"])
     assert sorted([*assignment_by_letter(first.assignment)["t"], *assignment_by_letter(second.assignment)["t"]]) == [
         0,
         1,
     ]  # type: ignore[index]
     for name in ("m3", "m4"):
-        stage.beat(name, 0, ["t"])
-        stage.now += 5_000
+        shard.beat(name, 0, ["t"])
+        shard.now += 5_000
     held = [
         n
         for m in ("m1", "m2", "m3", "m4")
-        for n in assignment_by_letter(stage.beat(m, stage.group.members[m].epoch, ["t"]).assignment)["t"]
+        for n in assignment_by_letter(shard.beat(m, shard.group.members[m].epoch, ["t"]).assignment)["t"]
     ]  # type: ignore[index]
     assert sorted(held) == [0, 0, 1, 1], "more members than partitions: two read each"
 
@@ -145,108 +145,108 @@ def test_partitions_are_distributed_evenly_among_members() -> None:
     ],
 )
 def test_heartbeat_epoch_must_be_current_previous_or_0(rule: str, epoch: int, expected: Any) -> None:
-    stage = ShareGroupShard()
-    stage.joined()
-    answer = stage.beat("m1", epoch, ["t"] if epoch == 0 else None)
+    shard = ShareGroupShard()
+    shard.joined()
+    answer = shard.beat("m1", epoch, ["t"] if epoch == 0 else None)
     assert getattr(answer, "member_epoch", answer) == expected, rule
     if epoch == 0:
         assert assignment_by_letter(answer.assignment) == {"t": [0, 1, 2, 3, 4, 5]}
 
 
 def test_heartbeat_of_unknown_group_or_member_returns_error() -> None:
-    stage = ShareGroupShard()
-    assert stage.beat("m1", 1) is ErrorCode.GROUP_ID_NOT_FOUND
-    assert stage.beat("m1", -1) is ErrorCode.GROUP_ID_NOT_FOUND
-    stage.joined()
-    assert stage.beat("m2", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert stage.beat("m2", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    shard = ShareGroupShard()
+    assert shard.beat("m1", 1) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert shard.beat("m1", -1) is ErrorCode.GROUP_ID_NOT_FOUND
+    shard.joined()
+    assert shard.beat("m2", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert shard.beat("m2", -1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_join_over_max_size_is_refused_and_members_continue() -> None:
-    stage = ShareGroupShard(max_size=1)
-    stage.joined()
-    assert stage.beat("m2", 0, ["t"]) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert stage.beat("m1", 3).member_epoch == 3
+    shard = ShareGroupShard(max_size=1)
+    shard.joined()
+    assert shard.beat("m2", 0, ["t"]) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert shard.beat("m1", 3).member_epoch == 3
 
 
 def test_leave_of_last_member_keeps_empty_group() -> None:
-    stage = ShareGroupShard()
-    stage.joined()
-    answer = stage.beat("m1", -1)
-    assert (answer.member_id, answer.member_epoch, stage.kinds) == ("m1", -1, ["14", "13", "10", "11"])
-    assert (stage.group.state, stage.group.epoch, stage.group.metadata_hash) == ("Empty", 4, 0)
-    assert set(stage.group.initialized) == {T}, "what was shared stays so"
-    stage.now += 5_000
-    assert stage.beat("m1", 0, ["t"]).member_epoch == 5
+    shard = ShareGroupShard()
+    shard.joined()
+    answer = shard.beat("m1", -1)
+    assert (answer.member_id, answer.member_epoch, shard.kinds) == ("m1", -1, ["14", "13", "10", "11"])
+    assert (shard.group.state, shard.group.epoch, shard.group.metadata_hash) == ("Empty", 4, 0)
+    assert set(shard.group.initialized) == {T}, "what was shared stays so"
+    shard.now += 5_000
+    assert shard.beat("m1", 0, ["t"]).member_epoch == 5
 
 
 def test_session_timeout_removes_member() -> None:
-    stage = ShareGroupShard()
-    stage.joined()
-    stage.now += SESSION_MS
-    stage.apply(stage.machine.handle(stage.now, TimerExpired(("share-session", "g", "m1"))))
-    assert stage.group.members == {}
+    shard = ShareGroupShard()
+    shard.joined()
+    shard.now += SESSION_MS
+    shard.apply(shard.machine.handle(shard.now, TimerExpired(("share-session", "g", "m1"))))
+    assert shard.group.members == {}
 
 
 def test_changed_subscription_bumps_epoch_and_removes_unsubscribed_topics() -> None:
-    stage = ShareGroupShard({"t": 2, "u": 1})
-    stage.joined()
-    stage.now += 5_000
-    answer = stage.beat("m1", 3, ["u"])
+    shard = ShareGroupShard({"t": 2, "u": 1})
+    shard.joined()
+    shard.now += 5_000
+    answer = shard.beat("m1", 3, ["u"])
     assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (4, {})
-    assert list(stage.asked[-1]) == [topic_id_of("u")]
-    stage.ready()
-    stage.now += 5_000
-    assert assignment_by_letter(stage.beat("m1", 4).assignment) == {"u": [0]}
+    assert list(shard.asked[-1]) == [topic_id_of("u")]
+    shard.ready()
+    shard.now += 5_000
+    assert assignment_by_letter(shard.beat("m1", 4).assignment) == {"u": [0]}
 
 
 def test_new_partitions_are_initialized_and_assigned() -> None:
-    stage = ShareGroupShard({"t": 1})
-    stage.joined()
-    stage.image({"t": 3})
-    stage.now += 5_000
-    stage.beat("m1", 3)
-    assert stage.asked == [{T: frozenset({1, 2})}]
-    stage.ready()
-    stage.now += 5_000
-    assert assignment_by_letter(stage.beat("m1", 4).assignment) == {"t": [0, 1, 2]}
+    shard = ShareGroupShard({"t": 1})
+    shard.joined()
+    shard.image({"t": 3})
+    shard.now += 5_000
+    shard.beat("m1", 3)
+    assert shard.asked == [{T: frozenset({1, 2})}]
+    shard.ready()
+    shard.now += 5_000
+    assert assignment_by_letter(shard.beat("m1", 4).assignment) == {"t": [0, 1, 2]}
 
 
 def test_failed_initialization_is_requested_again() -> None:
-    stage = ShareGroupShard()
-    stage.beat("m1", 0, ["t"])
-    stage.ready(done=False)
-    assert stage.group.initializing == {}
-    stage.beat("m1", 2)
-    assert stage.asked == [{T: frozenset(range(6))}]
+    shard = ShareGroupShard()
+    shard.beat("m1", 0, ["t"])
+    shard.ready(done=False)
+    assert shard.group.initializing == {}
+    shard.beat("m1", 2)
+    assert shard.asked == [{T: frozenset(range(6))}]
 
 
 def test_unanswered_initialization_is_requested_again_after_30_seconds() -> None:
-    stage = ShareGroupShard()
-    stage.beat("m1", 0, ["t"])
-    stage.now += 29_999
-    stage.beat("m1", 2)
-    assert len(stage.asked) == 1
-    stage.now += 1
-    stage.beat("m1", 2)
-    assert len(stage.asked) == 2
+    shard = ShareGroupShard()
+    shard.beat("m1", 0, ["t"])
+    shard.now += 29_999
+    shard.beat("m1", 2)
+    assert len(shard.asked) == 1
+    shard.now += 1
+    shard.beat("m1", 2)
+    assert len(shard.asked) == 2
 
 
 def test_deleted_topics_are_removed_from_group() -> None:
-    stage = ShareGroupShard()
-    stage.joined()
+    shard = ShareGroupShard()
+    shard.joined()
     event = TopicMetadataChanged(image_of({}, 9), frozenset({"t"}), False, {"t": T})
-    stage.apply(stage.machine.handle(stage.now, event))
-    assert stage.group.initialized == {}
-    stage.now += 5_000
-    answer = stage.beat("m1", 3)
+    shard.apply(shard.machine.handle(shard.now, event))
+    assert shard.group.initialized == {}
+    shard.now += 5_000
+    answer = shard.beat("m1", 3)
     assert (answer.member_epoch, assignment_by_letter(answer.assignment)) == (4, {})
 
 
 def test_group_id_of_other_group_type_is_refused() -> None:
-    stage = ShareGroupShard()
-    stage.heartbeat("c1", 0, rebalance_timeout_ms=1, topic_partitions=[], subscribed_topic_names=["t"])
-    assert stage.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND
+    shard = ShareGroupShard()
+    shard.heartbeat("c1", 0, rebalance_timeout_ms=1, topic_partitions=[], subscribed_topic_names=["t"])
+    assert shard.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND
     other = ShareGroupShard()
     other.joined()
     answer = other.call(share_group_heartbeat.ShareGroupHeartbeatRequest("g", "x", 0))
@@ -254,67 +254,67 @@ def test_group_id_of_other_group_type_is_refused() -> None:
 
 
 def test_group_id_with_uncommitted_classic_record_is_refused() -> None:
-    stage = ShareGroupShard()
-    stage.commits = False
-    stage.join("c1", version=3)
-    assert stage.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND
-    altered = stage.ask(partial(alter_offsets, group_id="g", topics={"t": frozenset({0})}))
+    shard = ShareGroupShard()
+    shard.commits = False
+    shard.join("c1", version=3)
+    assert shard.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND
+    altered = shard.ask(partial(alter_offsets, group_id="g", topics={"t": frozenset({0})}))
     assert str(altered).endswith("Group g is not a share group.")
-    stage.settle()
-    assert (stage.answers["c1"].error_code, stage.machine.find_share_group("g")) == (0, None)
+    shard.settle()
+    assert (shard.answers["c1"].error_code, shard.machine.find_share_group("g")) == (0, None)
 
 
 def test_classic_group_with_refused_record_can_be_deleted() -> None:
-    stage = ShareGroupShard()
-    stage.commits = False
-    stage.join("c1", version=3)
-    stage.settle(ErrorCode.REQUEST_TIMED_OUT)
-    assert stage.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND, "the log says that it is another's"
-    stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
-    assert stage.answers["d1"] is ErrorCode.NONE
-    assert stage.beat("m1", 0, ["t"]).member_epoch == 2
+    shard = ShareGroupShard()
+    shard.commits = False
+    shard.join("c1", version=3)
+    shard.settle(ErrorCode.REQUEST_TIMED_OUT)
+    assert shard.beat("m1", 0, ["t"]) is ErrorCode.GROUP_ID_NOT_FOUND, "the log says that it is another's"
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("d1", "g")))
+    assert shard.answers["d1"] is ErrorCode.NONE
+    assert shard.beat("m1", 0, ["t"]).member_epoch == 2
 
 
 def test_pending_classic_join_of_group_that_became_share_group_is_refused() -> None:
-    stage = ShareGroupShard()
-    stage.commits = False
-    stage.join("c1", version=3)
-    stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
-    stage.beat("m1", 0, ["t"])
-    stage.settle()
-    assert stage.answers["c1"].code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert ("g" in stage.machine.classic_groups.groups, list(stage.group.members)) == (False, ["m1"])
+    shard = ShareGroupShard()
+    shard.commits = False
+    shard.join("c1", version=3)
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("d1", "g")))
+    shard.beat("m1", 0, ["t"])
+    shard.settle()
+    assert shard.answers["c1"].code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert ("g" in shard.machine.classic_groups.groups, list(shard.group.members)) == (False, ["m1"])
 
 
 def test_join_group_short_session_is_refused_before_group_type_check() -> None:
-    stage = ShareGroupShard()
-    stage.joined()
+    shard = ShareGroupShard()
+    shard.joined()
     for session_timeout_ms, code in (
         (5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
         (6_000, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ):
         request = join_group.JoinGroupRequest("g", session_timeout_ms)
-        answer = stage.machine.handle(stage.now, GroupRequest("c", request, 3, "client", "host")).replies[0][1]
+        answer = shard.machine.handle(shard.now, GroupRequest("c", request, 3, "client", "host")).replies[0][1]
         assert code in (getattr(answer, "error_code", None), getattr(answer, "code", None))
 
 
 def test_delete_group_only_without_members_removes_group() -> None:
-    stage = ShareGroupShard()
-    stage.joined()
-    stage.apply(stage.machine.handle(stage.now, DeleteGroup("d1", "g")))
-    assert stage.answers["d1"] is ErrorCode.NON_EMPTY_GROUP
-    stage.beat("m1", -1)
-    stage.apply(stage.machine.handle(stage.now, DeleteGroup("d2", "g")))
-    assert stage.answers["d2"] is ErrorCode.NONE
-    assert stage.machine.find_share_group("g") is None
+    shard = ShareGroupShard()
+    shard.joined()
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("d1", "g")))
+    assert shard.answers["d1"] is ErrorCode.NON_EMPTY_GROUP
+    shard.beat("m1", -1)
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("d2", "g")))
+    assert shard.answers["d2"] is ErrorCode.NONE
+    assert shard.machine.find_share_group("g") is None
 
 
 def test_shard_loaded_restores_share_groups_and_timers() -> None:
-    stage = ShareGroupShard()
-    stage.joined()
-    stage.beat("m2", 0, ["t"])
-    before = stage.group
-    again = stage.restart()
+    shard = ShareGroupShard()
+    shard.joined()
+    shard.beat("m2", 0, ["t"])
+    before = shard.group
+    again = shard.restart()
     after = again.machine.find_share_group("g")
     assert after is not None
     assert (after.epoch, after.target_epoch, after.members, after.target) == (
@@ -328,9 +328,9 @@ def test_shard_loaded_restores_share_groups_and_timers() -> None:
 
 
 def test_target_assignment_of_many_partitions_is_computed_in_slices() -> None:
-    stage = ShareGroupShard({"t": 4_000})
-    epoch = stage.joined()
-    stage.now += 5_000
+    shard = ShareGroupShard({"t": 4_000})
+    epoch = shard.joined()
+    shard.now += 5_000
     rule = partial(
         heartbeat,
         call=GroupRequest(
@@ -341,8 +341,8 @@ def test_target_assignment_of_many_partitions_is_computed_in_slices() -> None:
             "h",
         ),
     )
-    fx = stage.machine.handle(stage.now, ShareGroupCommand("new", rule))
+    fx = shard.machine.handle(shard.now, ShareGroupCommand("new", rule))
     assert fx.continuation is not None
-    stage.apply(fx)
-    assert stage.answers["new"].response.member_epoch == epoch + 1
-    assert {len(target[T]) for target in stage.group.target.values()} == {2_000}
+    shard.apply(fx)
+    assert shard.answers["new"].response.member_epoch == epoch + 1
+    assert {len(target[T]) for target in shard.group.target.values()} == {2_000}

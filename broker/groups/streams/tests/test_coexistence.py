@@ -45,113 +45,113 @@ from ottla.wire.messages import consumer_group_heartbeat, join_group, sync_group
 def test_offset_commit_requires_member_epoch_or_task_epoch(
     member: str, epoch: int, version: int, code: ErrorCode
 ) -> None:
-    stage, a, _ = two_reconciled_threads()
+    shard, a, _ = two_reconciled_threads()
     assert a.epoch == 3
-    assert commit(stage, member, epoch, version) == code
+    assert commit(shard, member, epoch, version) == code
 
 
 def commit(
-    stage: StreamsGroupShard, member: str, epoch: int, version: int = 9, topic: str = "t", partition: int = 0
+    shard: StreamsGroupShard, member: str, epoch: int, version: int = 9, topic: str = "t", partition: int = 0
 ) -> Any:
-    stage._count += 1
-    ticket = f"commit-{stage._count}"
+    shard._count += 1
+    ticket = f"commit-{shard._count}"
     new = [OffsetToCommit(topic, topic_id_of(topic), partition, 5, -1, "")]
     event = CommitOffsets(ticket, "g", member, None, epoch, -1, new, version)
-    stage.apply(stage.machine.handle(stage.now, event))
-    return stage.answers[ticket]
+    shard.apply(shard.machine.handle(shard.now, event))
+    return shard.answers[ticket]
 
 
 def test_offset_commit_of_task_being_revoked_is_accepted() -> None:
-    stage = StreamsGroupShard()
-    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard()
+    a, b = StreamsThreadClient(shard, "a"), StreamsThreadClient(shard, "b")
     a.beat()
     b.beat()
     a.beat()
-    assert stage.group.members["a"].revoking.active["0"].keys() == {3, 4, 5}
-    assert commit(stage, "a", 2, partition=5) == ErrorCode.NONE
-    assert commit(stage, "a", 2, topic="u") == ErrorCode.NONE, "in its epoch nobody asks of what"
-    assert commit(stage, "a", 1, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
+    assert shard.group.members["a"].revoking.active["0"].keys() == {3, 4, 5}
+    assert commit(shard, "a", 2, partition=5) == ErrorCode.NONE
+    assert commit(shard, "a", 2, topic="u") == ErrorCode.NONE, "in its epoch nobody asks of what"
+    assert commit(shard, "a", 1, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_delete_offsets_of_subscribed_topics_is_refused() -> None:
-    stage, a, b = two_reconciled_threads()
-    commit(stage, "a", 3)
+    shard, a, b = two_reconciled_threads()
+    commit(shard, "a", 3)
     event = DeleteOffsets("d1", "g", [("t", 0), ("u", 0)])
-    stage.apply(stage.machine.handle(stage.now, event))
-    assert stage.answers["d1"] == {"t"}
+    shard.apply(shard.machine.handle(shard.now, event))
+    assert shard.answers["d1"] == {"t"}
     for thread in (a, b):
-        stage.beat(thread.name, -1)
-    stage.apply(stage.machine.handle(stage.now, event._replace(pending_request="d2")))
-    assert stage.answers["d2"] == set()
-    assert not stage.machine.offsets.has_offset("g", "t", 0)
+        shard.beat(thread.name, -1)
+    shard.apply(shard.machine.handle(shard.now, event._replace(pending_request="d2")))
+    assert shard.answers["d2"] == set()
+    assert not shard.machine.offsets.has_offset("g", "t", 0)
 
 
 def test_delete_group_without_members_writes_all_tombstones() -> None:
-    stage = StreamsGroupShard()
-    stage.beat("a", 0)
-    commit(stage, "a", 2)
+    shard = StreamsGroupShard()
+    shard.beat("a", 0)
+    commit(shard, "a", 2)
 
     def delete(ticket: str) -> Any:
-        stage.apply(stage.machine.handle(stage.now, DeleteGroup(ticket, "g")))
-        return stage.answers[ticket]
+        shard.apply(shard.machine.handle(shard.now, DeleteGroup(ticket, "g")))
+        return shard.answers[ticket]
 
     assert delete("d1") == ErrorCode.NON_EMPTY_GROUP
-    stage.beat("a", -1)
-    before = len(stage.log)
+    shard.beat("a", -1)
+    before = len(shard.log)
     assert delete("d2") == ErrorCode.NONE
-    assert stage.records(before) == ["-1", "-20", "-17", "-23"]
-    assert stage.machine.find_streams_group("g") is None
+    assert shard.records(before) == ["-1", "-20", "-17", "-23"]
+    assert shard.machine.find_streams_group("g") is None
     assert delete("d3") == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_empty_group_expires_with_its_last_offset() -> None:
-    stage = StreamsGroupShard()
-    stage.beat("a", 0)
-    commit(stage, "a", 2)
-    stage.wait(45_000)
-    assert stage.group.state == "Empty"
-    stage.wait(stage.settings.offsets_retention_ms + stage.settings.expiry_every_ms)
-    assert stage.machine.find_streams_group("g") is None
+    shard = StreamsGroupShard()
+    shard.beat("a", 0)
+    commit(shard, "a", 2)
+    shard.wait(45_000)
+    assert shard.group.state == "Empty"
+    shard.wait(shard.settings.offsets_retention_ms + shard.settings.expiry_every_ms)
+    assert shard.machine.find_streams_group("g") is None
 
 
 # ---------------------------------------------------------------------- other kinds
 
 
 def test_join_of_other_group_type_is_refused() -> None:
-    stage, _, _ = two_reconciled_threads()
-    answer = stage.call(join_group.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", []), 9)
+    shard, _, _ = two_reconciled_threads()
+    answer = shard.call(join_group.JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", []), 9)
     assert answer.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert stage.call(sync_group.SyncGroupRequest("g", 1, "a"), 5).code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert shard.call(sync_group.SyncGroupRequest("g", 1, "a"), 5).code == ErrorCode.UNKNOWN_MEMBER_ID
     beat = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         "g", "x", 0, None, None, 30_000, ["t"], None, None, []
     )
-    answer = stage.call(beat)
+    answer = shard.call(beat)
     why = "Group g is not a consumer group."
     assert (answer.error_code, answer.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, why)
-    stage.beat("a", -1)
-    stage.beat("b", -1)
-    assert stage.call(beat).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "nor is an empty one taken over"
+    shard.beat("a", -1)
+    shard.beat("b", -1)
+    assert shard.call(beat).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "nor is an empty one taken over"
 
 
 def test_empty_streams_group_is_replaced_by_classic_member() -> None:
-    stage = StreamsGroupShard(initial_rebalance_delay_ms=3_000)
-    stage.beat("a", 0)
-    stage.beat("a", -1)
-    before = len(stage.log)
-    stage.enter("c")
-    assert stage.records(before)[:3] == ["-20", "-17", "-23"]
-    assert stage.machine.find_streams_group("g") is None
-    assert "g" in stage.machine.classic_groups.groups
-    assert not stage.machine.streams_groups.delayed_groups
+    shard = StreamsGroupShard(initial_rebalance_delay_ms=3_000)
+    shard.beat("a", 0)
+    shard.beat("a", -1)
+    before = len(shard.log)
+    shard.enter("c")
+    assert shard.records(before)[:3] == ["-20", "-17", "-23"]
+    assert shard.machine.find_streams_group("g") is None
+    assert "g" in shard.machine.classic_groups.groups
+    assert not shard.machine.streams_groups.delayed_groups
 
 
 def test_only_empty_classic_group_is_replaced_by_streams_member() -> None:
-    stage = StreamsGroupShard()
-    commit(stage, "", -1)
-    stage.beat("a", 0)
-    assert stage.kinds[0] == "-2"
-    assert "g" not in stage.machine.classic_groups.groups
-    assert stage.machine.offsets.has_offset("g", "t", 0), "its positions stay"
+    shard = StreamsGroupShard()
+    commit(shard, "", -1)
+    shard.beat("a", 0)
+    assert shard.kinds[0] == "-2"
+    assert "g" not in shard.machine.classic_groups.groups
+    assert shard.machine.offsets.has_offset("g", "t", 0), "its positions stay"
     other = StreamsGroupShard()
     other.enter("c")
     answer = other.beat("a", 0)
@@ -159,46 +159,46 @@ def test_only_empty_classic_group_is_replaced_by_streams_member() -> None:
 
 
 def test_consumer_group_is_not_replaced() -> None:
-    stage = StreamsGroupShard()
-    stage.heartbeat("m", 0)
-    assert stage.beat("a", 0).code == ErrorCode.GROUP_ID_NOT_FOUND
-    stage.heartbeat("m", -1)
-    assert stage.beat("a", 0).code == ErrorCode.GROUP_ID_NOT_FOUND, "not even an empty one"
+    shard = StreamsGroupShard()
+    shard.heartbeat("m", 0)
+    assert shard.beat("a", 0).code == ErrorCode.GROUP_ID_NOT_FOUND
+    shard.heartbeat("m", -1)
+    assert shard.beat("a", 0).code == ErrorCode.GROUP_ID_NOT_FOUND, "not even an empty one"
 
 
 # ---------------------------------------------------------------------- the log
 
 
-def restarted(stage: StreamsGroupShard) -> StreamsGroupShard:
+def restarted(shard: StreamsGroupShard) -> StreamsGroupShard:
     """Return a shard loaded from the same log."""
-    again = StreamsGroupShard(dict(stage.topics))
-    again.settings = stage.settings
-    again.machine = GroupStateMachine(stage.settings)
-    again.now, again.log = stage.now, list(stage.log)
-    for number, raw in enumerate(stage.log):
+    again = StreamsGroupShard(dict(shard.topics))
+    again.settings = shard.settings
+    again.machine = GroupStateMachine(shard.settings)
+    again.now, again.log = shard.now, list(shard.log)
+    for number, raw in enumerate(shard.log):
         record = decode(*raw)
         assert record is not None
         again.machine.replay(number, record)
     again.apply(again.machine.handle(again.now, ShardLoaded()))
-    again.image(stage.topics)
+    again.image(shard.topics)
     return again
 
 
 def test_shard_loaded_restores_streams_group_and_sessions() -> None:
-    stage = StreamsGroupShard()
-    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard()
+    a, b = StreamsThreadClient(shard, "a"), StreamsThreadClient(shard, "b")
     a.beat()
     b.beat()
     a.beat()
-    again = restarted(stage)
-    assert again.group.members == stage.group.members
+    again = restarted(shard)
+    assert again.group.members == shard.group.members
     assert (again.group.epoch, again.group.target_epoch, again.group.target) == (
-        stage.group.epoch,
-        stage.group.target_epoch,
-        stage.group.target,
+        shard.group.epoch,
+        shard.group.target_epoch,
+        shard.group.target,
     )
-    assert (again.group.active_process_ids, again.group.state) == (stage.group.active_process_ids, "Reconciling")
-    a.stage = b.stage = again
+    assert (again.group.active_process_ids, again.group.state) == (shard.group.active_process_ids, "Reconciling")
+    a.fixture = b.fixture = again
     reconcile_threads(a, b)
     assert (sorted(a.active["0"]), sorted(b.active["0"])) == ([0, 1, 2], [3, 4, 5])
     again.wait(45_000)
@@ -206,12 +206,12 @@ def test_shard_loaded_restores_streams_group_and_sessions() -> None:
 
 
 def test_shard_loaded_arms_rebalance_timeout_of_revoking_member() -> None:
-    stage = StreamsGroupShard()
-    a, b = StreamsThreadClient(stage, "a", rebalance_timeout_ms=10_000), StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard()
+    a, b = StreamsThreadClient(shard, "a", rebalance_timeout_ms=10_000), StreamsThreadClient(shard, "b")
     a.beat()
     b.beat()
     a.beat()
-    again = restarted(stage)
+    again = restarted(shard)
     again.wait(9_999)
     assert "a" in again.group.members
     again.wait(1)
@@ -219,48 +219,48 @@ def test_shard_loaded_arms_rebalance_timeout_of_revoking_member() -> None:
 
 
 def test_replay_of_records_of_unknown_groups_and_members_is_ignored() -> None:
-    stage, _, _ = two_reconciled_threads()
-    machine = restarted(stage).machine
-    for number, raw in enumerate([*reversed(stage.log), *((key, None) for key, _ in stage.log)]):
+    shard, _, _ = two_reconciled_threads()
+    machine = restarted(shard).machine
+    for number, raw in enumerate([*reversed(shard.log), *((key, None) for key, _ in shard.log)]):
         record = decode(*raw)
         assert record is not None
         machine.replay(number, record)
 
 
 def test_target_of_large_group_is_written_in_slices_with_one_response() -> None:
-    stage = StreamsGroupShard({"t": 1_500})
-    threads = [StreamsThreadClient(stage, f"m{number}", f"p{number % 40}") for number in range(300)]
+    shard = StreamsGroupShard({"t": 1_500})
+    threads = [StreamsThreadClient(shard, f"m{number}", f"p{number % 40}") for number in range(300)]
     for thread in threads:
         thread.beat()
-    stage.wait(1_000)
+    shard.wait(1_000)
     reconcile_threads(*threads, rounds=6)
     done = sorted(number for thread in threads for number in thread.active.get("0", ()))
     assert done == list(range(1_500))
-    assert stage.group.state == "Stable"
+    assert shard.group.state == "Stable"
 
 
 def test_repartition_topic_is_read_by_downstream_subtopology() -> None:
-    stage = StreamsGroupShard({"t": 2, "r": 2})
+    shard = StreamsGroupShard({"t": 2, "r": 2})
     chain = topology(subtopology("0", "t", sinks=("r",)), subtopology("1", repartition=(internal("r"),)))
-    a = StreamsThreadClient(stage, "a", topology=chain)
+    a = StreamsThreadClient(shard, "a", topology=chain)
     reconcile_threads(a)
     assert a.active == {"0": [0, 1], "1": [0, 1]}
-    assert stage.group.target["a"] == TasksTuple({"0": frozenset({0, 1}), "1": frozenset({0, 1})})
-    assert commit(stage, "a", a.epoch - 1, topic="r") == ErrorCode.STALE_MEMBER_EPOCH
+    assert shard.group.target["a"] == TasksTuple({"0": frozenset({0, 1}), "1": frozenset({0, 1})})
+    assert commit(shard, "a", a.epoch - 1, topic="r") == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_deleted_group_waits_initial_rebalance_delay_again() -> None:
-    stage = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
-    stage.beat("a", 0)
-    stage.beat("a", -1)
-    stage.apply(stage.machine.handle(stage.now, DeleteGroup("d", "g")))
-    stage.wait(2_000)
-    b = StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
+    shard.beat("a", 0)
+    shard.beat("a", -1)
+    shard.apply(shard.machine.handle(shard.now, DeleteGroup("d", "g")))
+    shard.wait(2_000)
+    b = StreamsThreadClient(shard, "b")
     b.beat()
-    stage.wait(2_999)
+    shard.wait(2_999)
     b.beat()
     assert b.active == {}
-    stage.wait(1)
+    shard.wait(1)
     b.beat()
     assert b.active == {"0": [0]}
 

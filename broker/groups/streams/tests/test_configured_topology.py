@@ -16,7 +16,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages import streams_group_heartbeat, streams_group_records
 
 
-def seen(topics: dict[str, int], *rows: streams_group_heartbeat.Subtopology) -> ConfiguredTopology:
+def configure(topics: dict[str, int], *rows: streams_group_heartbeat.Subtopology) -> ConfiguredTopology:
     return configure_topology(from_request(topology(*rows)), image_of(topics))
 
 
@@ -27,13 +27,13 @@ def shape(configured: ConfiguredTopology) -> tuple[dict[str, int], dict[str, int
 
 
 def test_task_count_is_partition_count_of_largest_source() -> None:
-    configured = seen({"a": 3, "b": 5}, subtopology("0", "a", "b"), subtopology("1", "a"))
+    configured = configure({"a": 3, "b": 5}, subtopology("0", "a", "b"), subtopology("1", "a"))
     assert configured.is_ready
     assert shape(configured) == ({"0": 5, "1": 3}, {})
 
 
 def test_missing_source_topics_detail_lists_at_most_three() -> None:
-    configured = seen({"b": 1}, subtopology("0", "d", "a"), subtopology("1", "e", "c", "b"))
+    configured = configure({"b": 1}, subtopology("0", "d", "a"), subtopology("1", "e", "c", "b"))
     assert configured.problem == (
         StreamsGroupStatus.MISSING_SOURCE_TOPICS,
         "Source topics a, c, d and 1 additional topics are missing.",
@@ -98,7 +98,7 @@ def test_missing_source_topics_detail_lists_at_most_three() -> None:
 def test_internal_topics_get_partition_count_of_their_sources(
     rows: tuple[streams_group_heartbeat.Subtopology, ...], tasks: dict[str, int], made: dict[str, int]
 ) -> None:
-    configured = seen({"a": 3, "b": 5}, *rows)
+    configured = configure({"a": 3, "b": 5}, *rows)
     assert shape(configured) == (tasks, made)
     assert (configured.problem is not None) == bool(made)
 
@@ -110,7 +110,7 @@ def test_missing_internal_topics_carry_requested_configs() -> None:
         [],
         [streams_group_heartbeat.TopicInfo("s", 0, 2, [streams_group_heartbeat.KeyValue("cleanup.policy", "compact")])],
     )
-    configured = seen({"a": 3}, row)
+    configured = configure({"a": 3}, row)
     assert configured.problem == (StreamsGroupStatus.MISSING_INTERNAL_TOPICS, "Internal topics are missing: s")
     assert configured.missing_internal_topics["s"] == ("s", 3, 2, (("cleanup.policy", "compact"),))
 
@@ -147,7 +147,7 @@ def test_missing_internal_topics_carry_requested_configs() -> None:
 def test_incorrectly_partitioned_topics_are_reported(
     topics: dict[str, int], rows: tuple[streams_group_heartbeat.Subtopology, ...], detail: str
 ) -> None:
-    assert seen(topics, *rows).problem == (StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
+    assert configure(topics, *rows).problem == (StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
 LOOPS = (
@@ -180,15 +180,15 @@ def test_invalid_topologies_are_refused(
     rows: tuple[streams_group_heartbeat.Subtopology, ...], code: ErrorCode, message: str | None
 ) -> None:
     with pytest.raises(ProtocolError) as refused:
-        seen({"a": 3}, *rows)
+        configure({"a": 3}, *rows)
     assert (refused.value.code, refused.value.message) == (code, message)
 
 
 def test_topology_with_more_than_20000_tasks_is_refused() -> None:
     many = [subtopology(str(number), "a") for number in range(201)]
     with pytest.raises(ProtocolError, match="20100 tasks"):
-        seen({"a": 100}, *many)
-    assert seen({"a": 99}, *many).is_ready
+        configure({"a": 100}, *many)
+    assert configure({"a": 99}, *many).is_ready
 
 
 def test_reverse_ordered_chain_is_resolved_in_linear_time() -> None:

@@ -31,42 +31,42 @@ def refused(answer: Any) -> ErrorCode:
 
 def test_first_member_creates_group_and_gets_all_tasks() -> None:
     """Order of the records."""
-    stage = StreamsGroupShard()
-    answer = stage.beat("a", 0)
-    assert stage.kinds == ["19", "23", "17", "21", "20", "22"]
+    shard = StreamsGroupShard()
+    answer = shard.beat("a", 0)
+    assert shard.kinds == ["19", "23", "17", "21", "20", "22"]
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms, answer.status) == ("a", 2, 5_000, [])
     assert from_task_ids(answer.active_tasks) == {"0": [0, 1, 2, 3, 4, 5]}
     assert (answer.standby_tasks, answer.warmup_tasks) == ([], [])
-    assert (stage.group.state, stage.group.epoch, stage.group.validated_epoch) == ("Stable", 2, 0)
-    assert stage.group.configs == {"num.standby.replicas": "0"}
+    assert (shard.group.state, shard.group.epoch, shard.group.validated_epoch) == ("Stable", 2, 0)
+    assert shard.group.configs == {"num.standby.replicas": "0"}
 
 
 def test_unchanged_heartbeat_writes_no_record() -> None:
-    stage = StreamsGroupShard()
-    a = StreamsThreadClient(stage, "a")
+    shard = StreamsGroupShard()
+    a = StreamsThreadClient(shard, "a")
     a.beat()
     answer = a.beat()
-    assert stage.kinds == []
+    assert shard.kinds == []
     assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (None, None, None)
 
 
 def test_tasks_are_revoked_before_they_are_assigned() -> None:
-    stage = StreamsGroupShard()
-    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard()
+    a, b = StreamsThreadClient(shard, "a"), StreamsThreadClient(shard, "b")
     a.beat()
     b.beat()
     assert b.active == {}, "all are with a"
-    assert stage.group.members["b"].state is StreamsMemberState.UNRELEASED_TASKS
-    assert stage.group.state == "Reconciling"
+    assert shard.group.members["b"].state is StreamsMemberState.UNRELEASED_TASKS
+    assert shard.group.state == "Reconciling"
     a.beat()
     assert sorted(a.active["0"]) == [0, 1, 2], "told what to keep"
-    assert stage.group.members["a"].state is StreamsMemberState.UNREVOKED_TASKS
+    assert shard.group.members["a"].state is StreamsMemberState.UNREVOKED_TASKS
     b.beat()
     assert b.active == {}, "not before a says that it has stopped"
     a.beat()
     b.beat()
     assert sorted(b.active["0"]) == [3, 4, 5]
-    assert stage.group.state == "Stable"
+    assert shard.group.state == "Stable"
 
 
 @pytest.mark.parametrize(
@@ -83,93 +83,93 @@ def test_tasks_are_revoked_before_they_are_assigned() -> None:
     ],
 )
 def test_changed_member_metadata_bumps_epoch(change: dict[str, Any], bumps: bool) -> None:
-    stage = StreamsGroupShard()
-    a = StreamsThreadClient(stage, "a")
+    shard = StreamsGroupShard()
+    a = StreamsThreadClient(shard, "a")
     a.beat()
-    before = stage.group.epoch
+    before = shard.group.epoch
     a.beat(**change)
-    assert stage.group.epoch == before + bumps
-    assert ("19" in stage.kinds) == bumps
+    assert shard.group.epoch == before + bumps
+    assert ("19" in shard.kinds) == bumps
 
 
 def test_changed_topics_or_standby_count_bumps_epoch() -> None:
-    stage = StreamsGroupShard({"t": 2, "log": 2})
-    a, b = StreamsThreadClient(stage, "a", topology=STATEFUL), StreamsThreadClient(stage, "b", topology=STATEFUL)
+    shard = StreamsGroupShard({"t": 2, "log": 2})
+    a, b = StreamsThreadClient(shard, "a", topology=STATEFUL), StreamsThreadClient(shard, "b", topology=STATEFUL)
     reconcile_threads(a, b)
-    before = stage.group.epoch
-    stage.image({"t": 2, "log": 2, "other": 1})
+    before = shard.group.epoch
+    shard.image({"t": 2, "log": 2, "other": 1})
     a.beat()
-    assert stage.group.epoch == before, "a topic that nobody reads"
-    stage.image({"t": 4, "log": 4})
+    assert shard.group.epoch == before, "a topic that nobody reads"
+    shard.image({"t": 4, "log": 4})
     reconcile_threads(a, b)
     assert sorted(a.active["0"] + b.active["0"]) == [0, 1, 2, 3]
-    before = stage.group.epoch
-    stage.image({"t": 4, "log": 4}, streams_num_standby_replicas="1")
+    before = shard.group.epoch
+    shard.image({"t": 4, "log": 4}, streams_num_standby_replicas="1")
     reconcile_threads(a, b)
-    assert stage.group.epoch == before + 1
+    assert shard.group.epoch == before + 1
     assert sorted(a.standby["0"] + b.standby["0"]) == [0, 1, 2, 3]
     assert not set(a.standby["0"]) & set(a.active["0"])
 
 
 def test_stale_or_changed_topology_returns_status_or_error() -> None:
-    stage = StreamsGroupShard({"t": 2, "u": 1})
+    shard = StreamsGroupShard({"t": 2, "u": 1})
     first = topology(subtopology("0", "t"), epoch=3)
-    stage.beat("a", 0, topology=first)
-    assert stage.beat("b", 0, topology=topology(subtopology("0", "t"), epoch=3)).status == []
-    old = stage.beat("c", 0, topology=topology(subtopology("0", "u"), epoch=2))
+    shard.beat("a", 0, topology=first)
+    assert shard.beat("b", 0, topology=topology(subtopology("0", "t"), epoch=3)).status == []
+    old = shard.beat("c", 0, topology=topology(subtopology("0", "u"), epoch=2))
     assert [(row.status_code, row.status_detail) for row in old.status] == [
         (StreamsGroupStatus.STALE_TOPOLOGY, "The member's topology epoch 2 is behind the group's topology epoch 3.")
     ]
     for other in (topology(subtopology("0", "u"), epoch=3), topology(subtopology("0", "t"), epoch=4)):
-        answer = stage.beat("d", 0, topology=other)
+        answer = shard.beat("d", 0, topology=other)
         assert (answer.code, answer.message) == (ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
-    assert "d" not in stage.group.members
+    assert "d" not in shard.group.members
 
 
 def test_missing_internal_topics_are_requested_and_tasks_wait_for_them() -> None:
-    stage = StreamsGroupShard({"t": 2})
-    a = StreamsThreadClient(stage, "a", topology=STATEFUL)
+    shard = StreamsGroupShard({"t": 2})
+    a = StreamsThreadClient(shard, "a", topology=STATEFUL)
     answer = a.beat()
     assert [(row.status_code, row.status_detail) for row in answer.status] == [
         (StreamsGroupStatus.MISSING_INTERNAL_TOPICS, "Internal topics are missing: log")
     ]
-    assert {name: topic.partitions for name, topic in stage.to_create.items()} == {"log": 2}
-    assert (a.active, stage.group.state, stage.group.validated_epoch) == ({}, "NotReady", -1)
-    stage.image({"t": 2, "log": 2}, has_new=True)
+    assert {name: topic.partitions for name, topic in shard.to_create.items()} == {"log": 2}
+    assert (a.active, shard.group.state, shard.group.validated_epoch) == ({}, "NotReady", -1)
+    shard.image({"t": 2, "log": 2}, has_new=True)
     reconcile_threads(a)
-    assert (a.active, a.status, stage.to_create) == ({"0": [0, 1]}, [], {})
-    assert stage.group.validated_epoch == 0
+    assert (a.active, a.status, shard.to_create) == ({"0": [0, 1]}, [], {})
+    assert shard.group.validated_epoch == 0
 
 
 def test_missing_source_topic_revokes_all_tasks() -> None:
-    stage = StreamsGroupShard({"t": 2})
-    a = StreamsThreadClient(stage, "a")
+    shard = StreamsGroupShard({"t": 2})
+    a = StreamsThreadClient(shard, "a")
     reconcile_threads(a)
-    stage.image({}, has_new=False)
+    shard.image({}, has_new=False)
     reconcile_threads(a)
-    assert (a.active, a.status, stage.group.state) == ({}, [StreamsGroupStatus.MISSING_SOURCE_TOPICS], "NotReady")
-    stage.image({"t": 2}, has_new=True)
+    assert (a.active, a.status, shard.group.state) == ({}, [StreamsGroupStatus.MISSING_SOURCE_TOPICS], "NotReady")
+    shard.image({"t": 2}, has_new=True)
     reconcile_threads(a)
     assert a.active == {"0": [0, 1]}
 
 
 def test_empty_group_waits_initial_rebalance_delay() -> None:
-    stage = StreamsGroupShard({"t": 2}, initial_rebalance_delay_ms=3_000)
-    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard({"t": 2}, initial_rebalance_delay_ms=3_000)
+    a, b = StreamsThreadClient(shard, "a"), StreamsThreadClient(shard, "b")
     answer = a.beat()
     assert [(row.status_code, row.status_detail) for row in answer.status] == [
         (StreamsGroupStatus.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
     ]
     assert (answer.member_epoch, a.active) == (1, {})
-    stage.wait(1_000)
+    shard.wait(1_000)
     b.beat()
     assert b.status == [StreamsGroupStatus.ASSIGNMENT_DELAYED]
-    stage.wait(1_999)
+    shard.wait(1_999)
     a.beat()
-    assert (a.active, stage.group.target_epoch) == ({}, 1)
-    before = len(stage.log)
-    stage.wait(1)
-    assert stage.records(before) == ["21", "21", "20"], "the timer itself computes the target"
+    assert (a.active, shard.group.target_epoch) == ({}, 1)
+    before = len(shard.log)
+    shard.wait(1)
+    assert shard.records(before) == ["21", "21", "20"], "the timer itself computes the target"
     a.beat()
     b.beat()
     assert sorted(a.active["0"] + b.active["0"]) == [0, 1]
@@ -177,26 +177,26 @@ def test_empty_group_waits_initial_rebalance_delay() -> None:
 
 def test_initial_rebalance_delay_without_validated_topology_assigns_at_heartbeat() -> None:
     """The topology of the first heartbeat is not kept, as the group was being created."""
-    stage = StreamsGroupShard({"t": 2}, initial_rebalance_delay_ms=3_000)
-    a = StreamsThreadClient(stage, "a")
+    shard = StreamsGroupShard({"t": 2}, initial_rebalance_delay_ms=3_000)
+    a = StreamsThreadClient(shard, "a")
     a.beat()
-    before = len(stage.log)
-    stage.wait(3_000)
-    assert stage.records(before) == []
+    before = len(shard.log)
+    shard.wait(3_000)
+    assert shard.records(before) == []
     a.beat()
     assert a.active == {"0": [0, 1]}
 
 
 def test_target_assignment_waits_for_assignment_interval() -> None:
-    stage = StreamsGroupShard({"t": 2}, assignment_interval_ms=1_000)
-    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard({"t": 2}, assignment_interval_ms=1_000)
+    a, b = StreamsThreadClient(shard, "a"), StreamsThreadClient(shard, "b")
     a.beat()
     answer = b.beat()
     assert [(row.status_code, row.status_detail) for row in answer.status] == [
         (StreamsGroupStatus.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
     ]
-    assert (b.active, stage.group.state) == ({}, "Assigning")
-    stage.wait(1_000)
+    assert (b.active, shard.group.state) == ({}, "Assigning")
+    shard.wait(1_000)
     reconcile_threads(a, b)
     assert (a.active, b.active) == ({"0": [0]}, {"0": [1]})
 
@@ -215,30 +215,30 @@ def test_target_assignment_waits_for_assignment_interval() -> None:
 def test_heartbeat_epoch_must_match_member_epoch(
     member: str, epoch: int, fields: dict[str, Any], code: ErrorCode | None
 ) -> None:
-    stage, _, _ = two_reconciled_threads()
-    answer = stage.beat(member, epoch, **fields)
+    shard, _, _ = two_reconciled_threads()
+    answer = shard.beat(member, epoch, **fields)
     assert getattr(answer, "code", None) == code
 
 
 def test_heartbeat_with_previous_epoch_and_owned_tasks_is_accepted() -> None:
     """Accepted as long as it claims no more tasks than it has."""
-    stage = StreamsGroupShard()
-    a, b = StreamsThreadClient(stage, "a"), StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard()
+    a, b = StreamsThreadClient(shard, "a"), StreamsThreadClient(shard, "b")
     a.beat()
     b.beat()
     before = a.epoch
     a.beat()
     a.beat()
-    member = stage.group.members["a"]
+    member = shard.group.members["a"]
     assert (member.epoch, member.previous_epoch) == (3, before)
     mine = {"active_tasks": to_task_ids({"0": [0]}), "standby_tasks": [], "warmup_tasks": []}
-    assert stage.beat("a", before, **mine).member_epoch == 3
+    assert shard.beat("a", before, **mine).member_epoch == 3
     for theirs in (
         {**mine, "active_tasks": to_task_ids({"0": [5]})},
         {**mine, "standby_tasks": to_task_ids({"0": [0]})},
         {},
     ):
-        assert refused(stage.beat("a", before, **theirs)) is ErrorCode.FENCED_MEMBER_EPOCH
+        assert refused(shard.beat("a", before, **theirs)) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -250,55 +250,55 @@ def test_heartbeat_with_previous_epoch_and_owned_tasks_is_accepted() -> None:
     ],
 )
 def test_heartbeat_with_nonexistent_tasks_is_refused(tasks: dict[str, list[int]], message: str) -> None:
-    stage, a, _ = two_reconciled_threads()
+    shard, a, _ = two_reconciled_threads()
     answer = a.beat(active_tasks=to_task_ids(tasks))
     assert (answer.code, answer.message) == (ErrorCode.INVALID_REQUEST, message)
-    assert len(stage.group.members) == 2
+    assert len(shard.group.members) == 2
 
 
 def test_heartbeat_of_unknown_or_full_group_returns_error() -> None:
-    stage = StreamsGroupShard(max_size=1)
-    answer = stage.beat("a", 5)
+    shard = StreamsGroupShard(max_size=1)
+    answer = shard.beat("a", 5)
     assert (answer.code, answer.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Streams group g not found.")
-    answer = stage.beat("a", -1)
+    answer = shard.beat("a", -1)
     assert (answer.code, answer.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
-    stage.beat("a", 0)
+    shard.beat("a", 0)
     for name in ("b", "a"):
-        assert refused(stage.beat(name, 0)) is ErrorCode.GROUP_MAX_SIZE_REACHED, "also a member that it knows"
+        assert refused(shard.beat(name, 0)) is ErrorCode.GROUP_MAX_SIZE_REACHED, "also a member that it knows"
 
 
 def test_leave_and_session_timeout_reassign_tasks() -> None:
-    stage, _, b = two_reconciled_threads()
-    answer = stage.beat("a", -1)
-    assert stage.kinds == ["-22", "-21", "-19", "17"]
+    shard, _, b = two_reconciled_threads()
+    answer = shard.beat("a", -1)
+    assert shard.kinds == ["-22", "-21", "-19", "17"]
     assert (answer.member_id, answer.member_epoch, answer.status) == ("a", -1, [])
     reconcile_threads(b)
     assert sorted(b.active["0"]) == [0, 1, 2, 3, 4, 5]
-    before = len(stage.log)
-    stage.wait(45_000)
-    assert stage.records(before) == ["-22", "-21", "-19", "17"]
-    assert stage.group.state == "Empty"
+    before = len(shard.log)
+    shard.wait(45_000)
+    assert shard.records(before) == ["-22", "-21", "-19", "17"]
+    assert shard.group.state == "Empty"
 
 
 def test_rebalance_timeout_removes_member_that_does_not_revoke() -> None:
-    stage = StreamsGroupShard()
-    a, b = StreamsThreadClient(stage, "a", rebalance_timeout_ms=10_000), StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard()
+    a, b = StreamsThreadClient(shard, "a", rebalance_timeout_ms=10_000), StreamsThreadClient(shard, "b")
     a.beat()
     b.beat()
     a.beat()
     for _ in range(9):
-        stage.wait(1_000)
-        stage.beat("a", a.epoch)  # reports no tasks
+        shard.wait(1_000)
+        shard.beat("a", a.epoch)  # reports no tasks
         b.beat()
-    assert "a" in stage.group.members
-    stage.wait(1_000)
-    assert "a" not in stage.group.members
+    assert "a" in shard.group.members
+    shard.wait(1_000)
+    assert "a" not in shard.group.members
     reconcile_threads(b)
     assert sorted(b.active["0"]) == [0, 1, 2, 3, 4, 5]
 
 
 def test_shutdown_application_status_is_sent_until_group_is_empty() -> None:
-    stage, a, b = two_reconciled_threads()
+    shard, a, b = two_reconciled_threads()
     answer = a.beat(shutdown_application=True)
     why = "Streams group member a encountered a fatal error and requested a shutdown for the entire application."
     assert [(row.status_code, row.status_detail) for row in answer.status] == [
@@ -306,24 +306,24 @@ def test_shutdown_application_status_is_sent_until_group_is_empty() -> None:
     ]
     b.beat()
     assert b.status == [StreamsGroupStatus.SHUTDOWN_APPLICATION]
-    stage.beat("a", -1)
+    shard.beat("a", -1)
     b.beat()
     assert StreamsGroupStatus.SHUTDOWN_APPLICATION in b.status
-    stage.beat("b", -1)
-    c = StreamsThreadClient(stage, "c")
+    shard.beat("b", -1)
+    c = StreamsThreadClient(shard, "c")
     c.beat()
     assert c.status == []
 
 
 def test_endpoints_are_sent_to_members_with_older_endpoint_epoch() -> None:
-    stage = StreamsGroupShard({"t": 2, "u": 1})
+    shard = StreamsGroupShard({"t": 2, "u": 1})
     joining = {"topology": topology(subtopology("0", "t", "u"))}
     a = StreamsThreadClient(
-        stage, "a", user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("host-a", 1), **joining
+        shard, "a", user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("host-a", 1), **joining
     )
-    b = StreamsThreadClient(stage, "b", **joining)
+    b = StreamsThreadClient(shard, "b", **joining)
     reconcile_threads(a, b)
-    epoch = stage.group.endpoint_epoch
+    epoch = shard.group.endpoint_epoch
     assert epoch > 0
     answer = b.beat(endpoint_information_epoch=epoch)
     assert (answer.endpoint_information_epoch, answer.partitions_by_user_endpoint) == (epoch, None)
@@ -334,45 +334,45 @@ def test_endpoints_are_sent_to_members_with_older_endpoint_epoch() -> None:
     told_of = {topic.topic: topic.partitions for topic in row.active_partitions}
     assert told_of == {"t": [number], "u": [number]}, "as many as there are tasks: nobody looks which they are"
     assert row.standby_partitions == []
-    stage.beat("b", -1)
+    shard.beat("b", -1)
     reconcile_threads(a)
-    assert stage.group.endpoint_epoch > epoch
+    assert shard.group.endpoint_epoch > epoch
     answer = a.beat(endpoint_information_epoch=-1)
     (row,) = answer.partitions_by_user_endpoint
     assert {topic.topic: topic.partitions for topic in row.active_partitions} == {"t": [0, 1], "u": [0]}
 
 
 def test_endpoints_of_deleted_topics_are_left_out() -> None:
-    stage = StreamsGroupShard({"t": 2})
+    shard = StreamsGroupShard({"t": 2})
     a = StreamsThreadClient(
-        stage, "a", user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("host-a", 1)
+        shard, "a", user_endpoint=streams_group_heartbeat.StreamsGroupHeartbeatRequestEndpoint("host-a", 1)
     )
     reconcile_threads(a)
-    stage.image({})
+    shard.image({})
     answer = a.beat(endpoint_information_epoch=-1)
     (row,) = answer.partitions_by_user_endpoint
     assert (row.active_partitions, answer.status[0].status_code) == ([], StreamsGroupStatus.MISSING_SOURCE_TOPICS)
 
 
 def test_group_without_endpoints_has_endpoint_epoch_0() -> None:
-    stage, _, _ = two_reconciled_threads()
-    assert stage.group.endpoint_epoch == 0
+    shard, _, _ = two_reconciled_threads()
+    assert shard.group.endpoint_epoch == 0
 
 
 def test_member_without_tasks_has_current_assignment_record() -> None:
-    stage = StreamsGroupShard({"t": 1})
-    stage.beat("a", 0)
-    stage.beat("b", 0)
-    assert stage.kinds == ["19", "17", "21", "20", "22"]
+    shard = StreamsGroupShard({"t": 1})
+    shard.beat("a", 0)
+    shard.beat("b", 0)
+    assert shard.kinds == ["19", "17", "21", "20", "22"]
 
 
 def test_initial_rebalance_delay_is_not_restarted_by_later_member() -> None:
-    stage = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
-    stage.beat("a", 0)
-    stage.beat("a", -1)
-    stage.wait(2_000)
-    b = StreamsThreadClient(stage, "b")
+    shard = StreamsGroupShard({"t": 1}, initial_rebalance_delay_ms=3_000)
+    shard.beat("a", 0)
+    shard.beat("a", -1)
+    shard.wait(2_000)
+    b = StreamsThreadClient(shard, "b")
     b.beat()
-    stage.wait(1_000)
+    shard.wait(1_000)
     b.beat()
     assert b.active == {"0": [0]}

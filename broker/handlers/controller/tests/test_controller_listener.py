@@ -119,11 +119,11 @@ class ControllerListenerFixture:
         key = ApiKey(request.SPEC.key)
         frame = memoryview(encode_request(key, version, 5, "7", request)[4:])
 
-        async def story() -> Any:
+        async def scenario() -> Any:
             peer = Peer("10.0.0.2", ("here", 9093), "CONTROLLER")
             return await resolve(self.dispatcher.handle_request(peer, parse_request(frame)))
 
-        answer = run_virtual(story)
+        answer = run_virtual(scenario)
         return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
 
 

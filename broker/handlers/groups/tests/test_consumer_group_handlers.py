@@ -40,8 +40,8 @@ ROWS = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id_of("t"), [0])]
 def served(level: int = 1) -> GroupCoordinatorNode:
     """Return a node with the consumer protocol enabled, and "t" with three partitions."""
     node = GroupCoordinatorNode()
-    image = replace(node.stage.hosted.image, features={"group.version": level})
-    node.stage.hosted.image = image
+    image = replace(node.fixture.hosted.image, features={"group.version": level})
+    node.fixture.hosted.image = image
     node.groups.publish(image, MetadataDelta.from_empty(image))
     return node
 
@@ -98,13 +98,13 @@ def test_consumer_group_apis_disabled_return_unsupported_version() -> None:
     described = off.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))
     assert described.groups[0].error_code == E.UNSUPPORTED_VERSION
     without = served()
-    without.stage.config.values["group.coordinator.rebalance.protocols"] = "classic"
+    without.fixture.config.values["group.coordinator.rebalance.protocols"] = "classic"
     assert beat(without).error_code == E.UNSUPPORTED_VERSION
 
 
 def forbidding(node: GroupCoordinatorNode, *names: str) -> None:
     """Deny all operations on resources with these names."""
-    node.stage.services.authorizer = SimpleNamespace(
+    node.fixture.services.authorizer = SimpleNamespace(
         decisions={},
         may=lambda peer, operation, resource, name: name not in names,
         authorized_operations=lambda *what: 0,
@@ -201,7 +201,7 @@ def test_empty_consumer_group_is_replaced_by_classic_member() -> None:
     beat(node)
     beat(node, member_epoch=-1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         protocols = [JoinGroupRequestProtocol("range", b"meta")]
         join = JoinGroupRequest("g", 10_000, 30_000, "", None, "consumer", protocols)
         answer = node.ask(ApiKey.JOIN_GROUP, 3, join)
@@ -210,4 +210,4 @@ def test_empty_consumer_group_is_replaced_by_classic_member() -> None:
         assert [(g.group_id, g.group_type) for g in listed] == [("g", "classic")]
         assert beat(node).error_code == E.GROUP_ID_NOT_FOUND
 
-    run(node, story)
+    run(node, scenario)

@@ -38,10 +38,10 @@ from ottla.wire.messages import streams_group_heartbeat as streams
 def test_empty_group_id_returns_error_code_of_kafka(key: ApiKey, request_: Any, code: E) -> None:
     node, answers = GroupCoordinatorNode(), []
     features = {"group.version": 1, "share.version": 1, "streams.version": 1}
-    node.stage.hosted.image = replace(node.stage.hosted.image, features=features)
+    node.fixture.hosted.image = replace(node.fixture.hosted.image, features=features)
 
-    async def story() -> None:
+    async def scenario() -> None:
         answers.append(await resolve(node.ask(key, 0 if key is ApiKey.STREAMS_GROUP_HEARTBEAT else 1, request_)))
 
-    run(node, story)
+    run(node, scenario)
     assert answers[0].error_code == code

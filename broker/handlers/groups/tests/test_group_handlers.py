@@ -56,11 +56,11 @@ def test_list_groups_during_load_is_refused_and_heartbeats_succeed() -> None:
     described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(["g"])).groups[0]
     assert (described.error_code, described.group_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, "g")
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).error_code == 0
         assert node.ask(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m")).error_code == E.UNKNOWN_MEMBER_ID
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x09", b"\x00\x03\xff"])
@@ -69,9 +69,9 @@ def test_list_groups_with_failed_shard_lists_groups_of_others(value: bytes) -> N
     key = b"\x00\x01" + b"\x00\x01g" + b"\x00\x01t" + b"\x00\x00\x00\x00"
     node.replica.append(bytearray(build_batch([NewRecord(key, value, 1)])), 1, AppendOrigin.COORDINATOR)
     for number in range(2):
-        node.groups.on_election(node.stage.hosted.replicas[TOPIC, number])
+        node.groups.on_election(node.fixture.hosted.replicas[TOPIC, number])
 
-    async def story() -> None:
+    async def scenario() -> None:
         name = next(n for n in map(str, range(99)) if partition_for_key(n, 2) == 1)
         node.commit(name)
         listed = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
@@ -82,7 +82,7 @@ def test_list_groups_with_failed_shard_lists_groups_of_others(value: bytes) -> N
         )
         assert answer.groups[0].error_code == E.NOT_COORDINATOR
 
-    run(node, story)
+    run(node, scenario)
 
 
 def joined(node: GroupCoordinatorNode) -> str:
@@ -115,7 +115,7 @@ def test_describe_groups_describes_each_group_once(version: int, code: int) -> N
 def test_list_and_describe_groups_wait_for_commit_and_time_out() -> None:
     node = GroupCoordinatorNode(followed=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.commit()
         listed = node.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
         described = node.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(["g"]))
@@ -129,7 +129,7 @@ def test_list_and_describe_groups_wait_for_commit_and_time_out() -> None:
         node.commit_log()
         assert [g.group_id for g in (await again).groups] == ["g"]
 
-    run(node, story)
+    run(node, scenario)
 
 
 def test_join_group_id_over_record_size_returns_unknown_server_error() -> None:

@@ -40,15 +40,15 @@ class StreamsHandlersNode(GroupCoordinatorNode):
 
     def __init__(self, level: int = 1, **settings: str) -> None:
         super().__init__(**settings)
-        image = replace(self.stage.hosted.image, features={"streams.version": level})
-        self.stage.hosted.image = image
+        image = replace(self.fixture.hosted.image, features={"streams.version": level})
+        self.fixture.hosted.image = image
         self.groups.publish(image, MetadataDelta.from_empty(image))
         self.created: list[tuple[list[CreatableTopic], int]] = []
         self.failures_of: dict[str, str] = {}
         internal_topics = SimpleNamespace(
             create=lambda topics, quiet_ms: self.created.append((list(topics), quiet_ms)), failure=self.failures_of.get
         )
-        self.stage.services.controller_forwarder = SimpleNamespace(
+        self.fixture.services.controller_forwarder = SimpleNamespace(
             streams_internal_topics=lambda now_ms: internal_topics
         )
 
@@ -63,10 +63,10 @@ class StreamsHandlersNode(GroupCoordinatorNode):
     def waited(self, answer: Any) -> Any:
         out: list[Any] = []
 
-        async def story() -> None:
+        async def scenario() -> None:
             out.append(await answer if isinstance(answer, Awaitable) else answer)
 
-        run(self, story)
+        run(self, scenario)
         return out[0]
 
     def describe(self, *groups: str, **more: Any) -> list[DescribedGroup]:
@@ -77,7 +77,7 @@ class StreamsHandlersNode(GroupCoordinatorNode):
 
     def allow(self, *denied: tuple[AclOperation, ResourceType, str]) -> None:
         """Allow everything except these permissions."""
-        self.stage.services.authorizer = SimpleNamespace(
+        self.fixture.services.authorizer = SimpleNamespace(
             decisions={},
             may=lambda peer, operation, resource, name: (operation, resource, name) not in denied,
             authorized_operations=lambda *what: 7,
@@ -177,7 +177,7 @@ def test_streams_group_apis_disabled_return_unsupported_version() -> None:
     assert off.beat().error_code == E.UNSUPPORTED_VERSION
     assert off.describe("g")[0].error_code == E.UNSUPPORTED_VERSION
     without = StreamsHandlersNode()
-    without.stage.config.values["group.coordinator.rebalance.protocols"] = "classic,consumer"
+    without.fixture.config.values["group.coordinator.rebalance.protocols"] = "classic,consumer"
     assert without.beat().error_code == E.UNSUPPORTED_VERSION
 
 
@@ -248,10 +248,10 @@ def test_streams_group_describe_returns_internal_topic_sizes_when_known() -> Non
     node.beat(topology=APP)
     (group,) = node.describe("g")
     assert (group.group_state, shown(group)) == ("NotReady", {"r": 0, "log": 0})
-    node.stage.hosted.host("r", partitions=3)
-    node.stage.hosted.host("log", partitions=3)
-    image = replace(node.stage.hosted.image, features={"streams.version": 1})
-    node.stage.hosted.image = image
+    node.fixture.hosted.host("r", partitions=3)
+    node.fixture.hosted.host("log", partitions=3)
+    image = replace(node.fixture.hosted.image, features={"streams.version": 1})
+    node.fixture.hosted.image = image
     node.groups.publish(image, MetadataDelta.from_empty(image))
     member = {"member_epoch": group.members[0].member_epoch, "topology": None}
     answer = node.beat(**member)
@@ -307,8 +307,8 @@ def test_classic_group_apis_report_streams_groups() -> None:
     node.beat()
     (row,) = node.waited(node.ask(ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(["g"]))).groups
     assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
-    image = replace(node.stage.hosted.image, features={"streams.version": 1, "group.version": 1})
-    node.stage.hosted.image = image
+    image = replace(node.fixture.hosted.image, features={"streams.version": 1, "group.version": 1})
+    node.fixture.hosted.image = image
     (row,) = node.waited(node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))).groups
     assert (row.error_code, row.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
     (gone,) = node.waited(node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"]))).results

@@ -36,14 +36,14 @@ IN_TRANSACTION = {"attributes": TRANSACTIONAL_BIT, "producer_id": 7, "producer_e
 
 
 def ask(
-    stage: HandlerFixture, timestamp: int, *, replica: int = -1, isolation: int = 0, epoch: int = -1
+    fixture: HandlerFixture, timestamp: int, *, replica: int = -1, isolation: int = 0, epoch: int = -1
 ) -> tuple[int, ...]:
     """Return (error code, offset, timestamp, leader epoch) for t-0."""
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, epoch, timestamp)])
     request = ListOffsetsRequest(replica, isolation, [wanted])
 
     async def main() -> Any:
-        return await resolve(list_offsets.handle(stage.context(ApiKey.LIST_OFFSETS, 11), request))
+        return await resolve(list_offsets.handle(fixture.context(ApiKey.LIST_OFFSETS, 11), request))
 
     (row,) = as_decoded(run_virtual(main), 11).topics[0].partitions
     time = row.timestamp if row.timestamp < 0 else row.timestamp - NOW_MS
@@ -51,7 +51,7 @@ def ask(
 
 
 @pytest.fixture
-def stage() -> HandlerFixture:
+def fixture() -> HandlerFixture:
     """Create offsets 0-1 committed, 2 in an open transaction, 3-4 above the high watermark; timestamps ascend."""
     out = HandlerFixture()
     replica = out.hosted.host("t", isr=(1, 2), replicas=(1, 2))
@@ -77,46 +77,46 @@ FOUND = [
 
 @pytest.mark.parametrize(("timestamp", "uncommitted", "committed", "replica"), FOUND)
 def test_list_offsets_returns_no_offset_above_last_fetchable(
-    stage: HandlerFixture,
+    fixture: HandlerFixture,
     timestamp: int,
     uncommitted: tuple[int, ...],
     committed: tuple[int, ...],
     replica: tuple[int, ...],
 ) -> None:
-    assert ask(stage, timestamp) == uncommitted
-    assert ask(stage, timestamp, isolation=1) == committed
+    assert ask(fixture, timestamp) == uncommitted
+    assert ask(fixture, timestamp, isolation=1) == committed
     for number in (0, 2, DEBUGGING, -3):
-        assert ask(stage, timestamp, replica=number, isolation=1) == replica
+        assert ask(fixture, timestamp, replica=number, isolation=1) == replica
 
 
 def test_list_offsets_max_timestamp_below_last_stable_offset() -> None:
-    stage = HandlerFixture()
-    log = stage.hosted.host("t").log
+    fixture = HandlerFixture()
+    log = fixture.hosted.host("t").log
     append(log, 3, 90, 90)
     append(log, 3, 30, **IN_TRANSACTION)
     log.set_high_watermark(3)
     for isolation in (0, 1):
-        assert ask(stage, -3, isolation=isolation) == (E.NONE, 0, 90, 3)
+        assert ask(fixture, -3, isolation=isolation) == (E.NONE, 0, 90, 3)
 
 
-def test_list_offsets_returns_leader_epoch_of_batch(stage: HandlerFixture) -> None:
-    log = stage.hosted.replicas["t", 0].log
+def test_list_offsets_returns_leader_epoch_of_batch(fixture: HandlerFixture) -> None:
+    log = fixture.hosted.replicas["t", 0].log
     log.set_high_watermark(5)
     log.maybe_increment_log_start_offset(4)
-    assert ask(stage, -3) == (E.NONE, 4, 50, 4)
+    assert ask(fixture, -3) == (E.NONE, 4, 50, 4)
     log.maybe_increment_log_start_offset(5)
-    assert ask(stage, -3) == (E.NONE, 4, 50, 4), "also below the log start"
-    assert ask(stage, NOW_MS) == NOTHING
+    assert ask(fixture, -3) == (E.NONE, 4, 50, 4), "also below the log start"
+    assert ask(fixture, NOW_MS) == NOTHING
 
 
 def test_list_offsets_at_follower_is_refused_except_for_debugging() -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
     append(replica.log, 3, 10, 20)
     for number in (-1, 0, 2):
-        assert ask(stage, -1, replica=number)[0] == E.NOT_LEADER_OR_FOLLOWER
-    assert ask(stage, -1, replica=DEBUGGING) == (E.NONE, 2, -1, 3)
-    assert ask(stage, -1, replica=DEBUGGING, epoch=2)[0] == E.FENCED_LEADER_EPOCH
+        assert ask(fixture, -1, replica=number)[0] == E.NOT_LEADER_OR_FOLLOWER
+    assert ask(fixture, -1, replica=DEBUGGING) == (E.NONE, 2, -1, 3)
+    assert ask(fixture, -1, replica=DEBUGGING, epoch=2)[0] == E.FENCED_LEADER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -134,14 +134,14 @@ def test_list_offsets_at_follower_is_refused_except_for_debugging() -> None:
 def test_delete_records_by_cleanup_policy_and_topic_returns_code_of_kafka(
     *, compact: bool, delete: bool, topic: str, partition: int, code: E
 ) -> None:
-    stage = HandlerFixture()
-    stage.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))
-    stage.hosted.host("t", settings=LogConfig(compact=compact, delete=delete))
-    stage.services.log_dirs = FakeLogDirs()
+    fixture = HandlerFixture()
+    fixture.hosted.host("__consumer_offsets", leader=2, replicas=(2,), isr=(2,))
+    fixture.hosted.host("t", settings=LogConfig(compact=compact, delete=delete))
+    fixture.services.log_dirs = FakeLogDirs()
     request = DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, -1)])], 100)
 
     async def main() -> Any:
-        return await resolve(delete_records.handle(stage.context(ApiKey.DELETE_RECORDS, 2), request))
+        return await resolve(delete_records.handle(fixture.context(ApiKey.DELETE_RECORDS, 2), request))
 
     (row,) = as_decoded(run_virtual(main), 2).topics[0].partitions
     assert row.error_code == code

@@ -113,7 +113,7 @@ def test_offset_fetch_not_coordinator_error_position_by_version(version: int, to
 def test_offset_fetch_waits_until_offsets_are_committed(version: int) -> None:
     node = GroupCoordinatorNode(followed=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.commit()
         waiting = node.ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0))
         assert isawaitable(waiting)
@@ -130,14 +130,14 @@ def test_offset_fetch_waits_until_offsets_are_committed(version: int) -> None:
         topics = got[0].topics if version < 8 else got[0].groups[0].topics
         assert rows(topics) == [("t", 0, 5, 3, "meta", 0)]
 
-    run(node, story)
+    run(node, scenario)
 
 
 @pytest.mark.parametrize("version", [1, 5, 9])
 def test_offset_fetch_of_uncommitted_offsets_times_out(version: int) -> None:
     node = GroupCoordinatorNode(followed=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.commit()
         answer = await node.ask(ApiKey.OFFSET_FETCH, version, fetch(version, 0))
         assert trio.current_time() == pytest.approx(5, abs=0.1)
@@ -145,7 +145,7 @@ def test_offset_fetch_of_uncommitted_offsets_times_out(version: int) -> None:
         assert group.error_code == E.COORDINATOR_NOT_AVAILABLE
         assert len(group.topics) == (version == 1)
 
-    run(node, story)
+    run(node, scenario)
 
 
 def commit_request(*topics: Any, group: str = "g", generation: int = -1) -> Any:
@@ -213,11 +213,11 @@ def test_offset_commit_of_unknown_topics_needs_no_coordinator() -> None:
 def test_large_offset_commit_and_fetch_yield_to_event_loop(known: bool) -> None:
     node = GroupCoordinatorNode()
     many = 20 * RECORDS_PER_STEP
-    image = node.stage.hosted.image
+    image = node.fixture.hosted.image
     topic = TopicImage("t", topic_id_of("t"), dict.fromkeys(range(many), image.topics["t"].partitions[0]))
-    node.stage.hosted.image = MetadataImage(topics={**image.topics, "t": topic}, topic_names=image.topic_names)
+    node.fixture.hosted.image = MetadataImage(topics={**image.topics, "t": topic}, topic_names=image.topic_names)
 
-    async def story() -> None:
+    async def scenario() -> None:
         turns = 0
 
         async def others() -> None:
@@ -241,7 +241,7 @@ def test_large_offset_commit_and_fetch_yield_to_event_loop(known: bool) -> None:
                 assert turns >= 15
             nursery.cancel_scope.cancel()
 
-    run(node, story)
+    run(node, scenario)
 
 
 def test_offset_delete_returns_row_per_partition() -> None:
@@ -269,7 +269,7 @@ def test_topic_deletion_removes_offsets_of_its_topic_id() -> None:
     ]
     node.groups.submit("g", lambda own: CommitOffsets(own, "g", "", None, -1, -1, new, 9))
     node.commit(topic="other")
-    topic = node.stage.hosted.image.topics["t"]
+    topic = node.fixture.hosted.image.topics["t"]
     node.groups.publish(MetadataImage(), MetadataDelta({"t": TopicDelta(topic, topic, frozenset({1}))}))
     offsets = state_machine_of(node.groups.shard_for("g")).offsets
     assert len(offsets.topic_offsets("g", "t")) == 3

@@ -39,17 +39,17 @@ class SlowShareNode(ShareGroupNode):
 def test_share_fetch_of_many_partitions_runs_in_steps() -> None:
     node = SlowShareNode(MANY)
 
-    async def story() -> None:
+    async def scenario() -> None:
         fetch = partial(node.fetch, 0, *range(MANY))
         assert await node.rounds_in(fetch) > 5 * MANY, "named, had at hand, looked at, read, told of, answered"
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_records_appended_during_share_fetch_are_found() -> None:
     node = SlowShareNode(MANY)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch(0, *range(MANY))
         began, looked = trio.current_time(), _ShareFetch._update_acquirable
 
@@ -66,14 +66,14 @@ def test_records_appended_during_share_fetch_are_found() -> None:
             _ShareFetch._update_acquirable = looked  # type: ignore[method-assign]
         assert [len(row.acquired_records) for row in topic.partitions] == [1]
         assert trio.current_time() == began
-        assert len(node.stage.services.purgatory) == 0
+        assert len(node.fixture.services.purgatory) == 0
 
-    node.run(story)
+    node.run(scenario)
 
 
 async def with_a_long_session(node: ShareGroupNode) -> Any:
     """Return a member with one partition more than are released at once; each step takes a whole time slice."""
-    shares = node.stage.services.share_partition_manager
+    shares = node.fixture.services.share_partition_manager
     shares._env = AdvancingClock()
     await node.fetch(0, *range(MAX_CONCURRENT + 1))
     await trio.testing.wait_all_tasks_blocked()
@@ -83,7 +83,7 @@ async def with_a_long_session(node: ShareGroupNode) -> Any:
 def test_session_release_of_many_partitions_runs_in_steps_and_persists_records() -> None:
     node = ShareGroupNode(MAX_CONCURRENT + 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         shares = await with_a_long_session(node)
         node.produce(MAX_CONCURRENT)
         await node.fetch(1)
@@ -98,7 +98,7 @@ def test_session_release_of_many_partitions_runs_in_steps_and_persists_records()
         assert ("write", SharePartitionKey("g", T, MAX_CONCURRENT)) in node.persister.calls
         assert list(shares._by_key) == []
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_share_session_removal_failure_does_not_stop_later_removals(
@@ -109,8 +109,8 @@ def test_share_session_removal_failure_does_not_stop_later_removals(
     def fail(shared: SharePartitionLeader, member_id: str) -> None:
         raise KeyError(member_id)
 
-    async def story() -> None:
-        shares = node.stage.services.share_partition_manager
+    async def scenario() -> None:
+        shares = node.fixture.services.share_partition_manager
         node.produce(1)
         await node.fetch(0, 0, 1)
         with monkeypatch.context() as patch:
@@ -125,13 +125,13 @@ def test_share_session_removal_failure_does_not_stop_later_removals(
         await trio.testing.wait_all_tasks_blocked()
         assert list(shares._by_key) == []
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_session_reopened_during_release_keeps_new_records() -> None:
     node = ShareGroupNode(MAX_CONCURRENT + 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         shares = await with_a_long_session(node)
         shares.sessions.close("g", "m")
         for number in range(3):
@@ -146,13 +146,13 @@ def test_session_reopened_during_release_keeps_new_records() -> None:
         assert shared.share_partition.in_flight_count == 5
         assert not [call for call in node.persister.calls if call[0] == "write"]
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_alter_share_group_offsets_of_many_partitions_runs_in_steps() -> None:
     node = SlowShareNode(MANY)
 
-    async def story() -> None:
+    async def scenario() -> None:
         begun: list[tuple[int, int]] = []
 
         async def initialize(key: SharePartitionKey, epoch: int, start_offset: int) -> None:
@@ -167,7 +167,7 @@ def test_alter_share_group_offsets_of_many_partitions_runs_in_steps() -> None:
                 return ticket
 
         node.persister.initialize = initialize
-        node.stage.services.groups = Groups()
+        node.fixture.services.groups = Groups()
         parts = [AlterShareGroupOffsetsRequestPartition(number, 7) for number in (*range(MANY), 0)]
         parts[-1].start_offset = 8
         request = AlterShareGroupOffsetsRequest("g", [AlterShareGroupOffsetsRequestTopic("t", parts)])
@@ -183,4 +183,4 @@ def test_alter_share_group_offsets_of_many_partitions_runs_in_steps() -> None:
         told = [(row.partition_index, row.error_code, row.error_message) for row in rows if row.error_code]
         assert told == [(0, ErrorCode.FENCED_STATE_EPOCH, "too old")] * 2, "and both of its rows hear of it"
 
-    node.run(story)
+    node.run(scenario)

@@ -48,7 +48,7 @@ def rows(answer: ShareFetchResponse) -> dict[int, tuple[int, int]]:
 def test_share_session_of_many_partitions_is_loaded_in_portions() -> None:
     node = ShareGroupNode(MANY)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.produce(7)
         answers = []
 
@@ -59,7 +59,7 @@ def test_share_session_of_many_partitions_is_loaded_in_portions() -> None:
         assert len(node.persister.calls) >= MANY - BEGUN
         assert rows(answers[0])[7] == (0, 5)
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_record_append_checks_only_its_partition_in_delayed_fetch() -> None:
@@ -67,7 +67,7 @@ def test_record_append_checks_only_its_partition_in_delayed_fetch() -> None:
     node = ShareGroupNode(MANY)
     looked: list[int] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch(0, *range(MANY))
         async with trio.open_nursery() as nursery:
             answers: list[ShareFetchResponse] = []
@@ -76,7 +76,7 @@ def test_record_append_checks_only_its_partition_in_delayed_fetch() -> None:
                 answers.append(await node.fetch(1, max_wait_ms=10_000, min_bytes=200))
 
             nursery.start_soon(parked)
-            while not node.stage.services.purgatory._operations_by_key:
+            while not node.fixture.services.purgatory._operations_by_key:
                 await trio.lowlevel.checkpoint()
             whole = SharePartitionLeader.next_fetch_offset
 
@@ -93,13 +93,13 @@ def test_record_append_checks_only_its_partition_in_delayed_fetch() -> None:
             node.produce(4, 40)
         assert {number: row[1] for number, row in rows(answers[0]).items()} == {3: 1, 4: 40}
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_share_fetch_reads_no_more_partitions_than_max_records_needs() -> None:
     node = ShareGroupNode(3)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch(0, 0, 1, 2)
         await trio.testing.wait_all_tasks_blocked()
         for number in range(3):
@@ -107,48 +107,48 @@ def test_share_fetch_reads_no_more_partitions_than_max_records_needs() -> None:
         await node.fetch(1, max_records=1)
         counts = [
             shared.share_partition.in_flight_count
-            for shared in node.stage.services.share_partition_manager._by_key.values()
+            for shared in node.fixture.services.share_partition_manager._by_key.values()
         ]
         assert counts == [0, 5, 0], "who comes first goes round with the epoch"
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_share_fetch_of_disconnected_client_acquires_no_records() -> None:
     node = ShareGroupNode()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch(0, 0, max_wait_ms=1000)
         await trio.testing.wait_all_tasks_blocked()
         node.produce(0)
-        shared = node.stage.services.share_partition_manager._by_key["g", T, 0]
+        shared = node.fixture.services.share_partition_manager._by_key["g", T, 0]
         node.peer.is_disconnected = True
         await node.fetch(1)
         assert shared.share_partition.in_flight_count == 0
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_unavailable_share_partition_returns_error_and_others_are_read() -> None:
     node = ShareGroupNode(2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.produce(0)
         assert rows(await node.fetch(0, 0, 1, 2))[2] == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
         node.persister.refusal = ProtocolError(E.NOT_COORDINATOR)
-        shares = node.stage.services.share_partition_manager
+        shares = node.fixture.services.share_partition_manager
         for shared in list(shares._by_key.values()):
             shares._remove(shared)
         assert rows(await node.fetch(1, max_wait_ms=10))[0] == (E.COORDINATOR_NOT_AVAILABLE, 0)
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_share_state_of_many_partitions_is_initialized_and_deleted_in_steps() -> None:
     node = ShareGroupNode()
 
-    async def story() -> None:
-        shares, places = node.stage.services.share_partition_manager, {T: range(2 * MAX_CONCURRENT)}
+    async def scenario() -> None:
+        shares, places = node.fixture.services.share_partition_manager, {T: range(2 * MAX_CONCURRENT)}
         assert await node.rounds_in(lambda: shares.initialize("g", 1, places, -1)) >= 2 * MAX_CONCURRENT
         assert await node.rounds_in(lambda: shares.delete_state("g", places)) >= 2 * MAX_CONCURRENT
         assert len(node.persister.calls) == 4 * MAX_CONCURRENT
@@ -159,18 +159,18 @@ def test_share_state_of_many_partitions_is_initialized_and_deleted_in_steps() ->
         assert failure.code is E.COORDINATOR_NOT_AVAILABLE
         assert len(node.persister.calls) < MAX_CONCURRENT, "once it is known nobody else is asked"
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_describe_share_group_offsets_of_many_partitions_keeps_order() -> None:
     node = ShareGroupNode(MANY)
 
-    async def story() -> None:
+    async def scenario() -> None:
         class Latest:
             async def high_watermark(self, topic: str, partition: int) -> int:
                 return partition
 
-        node.stage.services.share_partition_manager.metadata_client = Latest()
+        node.fixture.services.share_partition_manager.metadata_client = Latest()
         topic = DescribeShareGroupOffsetsRequestTopic("t", list(range(MANY)))
         request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", [topic])])
         answers = []
@@ -182,13 +182,13 @@ def test_describe_share_group_offsets_of_many_partitions_keeps_order() -> None:
         parts = answers[0].groups[0].topics[0].partitions
         assert [(part.partition_index, part.lag) for part in parts] == [(n, n) for n in range(MANY)]
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_describe_share_group_offsets_of_unknown_partition_sends_no_request() -> None:
     node = ShareGroupNode(1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         topic = DescribeShareGroupOffsetsRequestTopic("t", [7, -1])
         request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", [topic])])
         node.persister.refusal = ProtocolError(E.UNKNOWN_TOPIC_OR_PARTITION)
@@ -197,13 +197,13 @@ def test_describe_share_group_offsets_of_unknown_partition_sends_no_request() ->
         assert rows == [DescribeShareGroupOffsetsResponsePartition(n, -1, 0, -1) for n in (7, -1)], "as Kafka's"
         assert node.persister.calls == []
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_delayed_share_fetch_returns_not_leader_after_leader_change() -> None:
     node = ShareGroupNode(2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch(0, 0, 1)
         await trio.testing.wait_all_tasks_blocked()
         answers: list[ShareFetchResponse] = []
@@ -215,22 +215,22 @@ def test_delayed_share_fetch_returns_not_leader_after_leader_change() -> None:
             nursery.start_soon(parked)
             await trio.testing.wait_all_tasks_blocked()
             began = trio.current_time()
-            replica = node.stage.hosted.replicas["t", 1]
-            told = replace(node.stage.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
+            replica = node.fixture.hosted.replicas["t", 1]
+            told = replace(node.fixture.hosted.image.topics["t"].partitions[1], leader=2, leader_epoch=9)
             replica.apply_partition_state(1, told, 0)
-            node.stage.services.share_partition_manager.on_resignation(replica)
+            node.fixture.services.share_partition_manager.on_resignation(replica)
         assert trio.current_time() == began
         assert rows(answers[0]) == {1: (E.NOT_LEADER_OR_FOLLOWER, 0)}
-        assert [key.partition for key in node.stage.services.share_partition_manager._by_key] == [0]
+        assert [key.partition for key in node.fixture.services.share_partition_manager._by_key] == [0]
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_last_session_end_removes_share_partitions_of_its_group() -> None:
     node = ShareGroupNode(2)
 
-    async def story() -> None:
-        shares = node.stage.services.share_partition_manager
+    async def scenario() -> None:
+        shares = node.fixture.services.share_partition_manager
         await node.fetch(0, 0, 1)
         await trio.testing.wait_all_tasks_blocked()
         node.produce(0)
@@ -241,14 +241,14 @@ def test_last_session_end_removes_share_partitions_of_its_group() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert ("write", SharePartitionKey("g", T, 0)) in node.persister.calls, "that it was handed out is kept"
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_new_leader_epoch_reloads_share_partition() -> None:
     node = ShareGroupNode()
 
-    async def story() -> None:
-        shares = node.stage.services.share_partition_manager
+    async def scenario() -> None:
+        shares = node.fixture.services.share_partition_manager
         old = shares.get_or_load("g", TopicIdPartition(T, 0))
         assert shares.get_or_load("g", TopicIdPartition(T, 0)) is old
         old.leader_epoch -= 1
@@ -257,24 +257,24 @@ def test_new_leader_epoch_reloads_share_partition() -> None:
         shares._remove(old)
         assert shares.get("g", TopicIdPartition(T, 0)) is new
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_share_fetch_over_quota_returns_records_and_throttles_afterwards() -> None:
     node = ShareGroupNode()
-    quotas = QuotaManagers(node.stage.env)  # type: ignore[arg-type]
+    quotas = QuotaManagers(node.fixture.env)  # type: ignore[arg-type]
     draft = ImageBuilder(MetadataImage())
     draft.replay(ClientQuotaRecord([EntityData("user", "ANONYMOUS")], "consumer_byte_rate", 10, False))
     quotas.publish(run_to_end(draft.image(1, 1)), run_to_end(draft.delta(run_to_end(draft.image(1, 1)))))
-    node.stage.services.quota_holder.quotas = quotas
+    node.fixture.services.quota_holder.quotas = quotas
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.produce(0)
         answer = await node.fetch(0, 0, max_wait_ms=1000)
         assert rows(answer)[0] == (0, 5)
         assert answer.throttle_time_ms == node.peer.throttle_ms > 0
 
-    node.run(story)
+    node.run(scenario)
 
 
 def sent(answer: ShareFetchResponse) -> dict[int, int]:
@@ -285,46 +285,46 @@ def sent(answer: ShareFetchResponse) -> dict[int, int]:
 def test_only_first_partition_may_exceed_its_share_of_max_bytes() -> None:
     node = ShareGroupNode(4)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch(0, 0, 1, 2, 3)
         await trio.testing.wait_all_tasks_blocked()
         for number in range(1, 4):
             node.produce(number, 100)
-        size = node.stage.hosted.replicas["t", 1].log.segments[-1].size_bytes
+        size = node.fixture.hosted.replicas["t", 1].log.segments[-1].size_bytes
         answer = await node.fetch(1, max_bytes=100)
         assert sent(answer) == {1: size}, "whose first batch is larger than all that was asked for"
         in_flight = [
             shared.share_partition.in_flight_count
-            for shared in node.stage.services.share_partition_manager._by_key.values()
+            for shared in node.fixture.services.share_partition_manager._by_key.values()
         ]
         assert in_flight == [0, 100, 0, 0], "of the others nothing is anybody's"
         assert sent(await node.fetch(2, max_bytes=4 * size)) == {2: size, 3: size}
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_share_fetch_rotates_first_partition_between_requests() -> None:
     node = ShareGroupNode(3)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch(0, 0, 1, 2)
         await trio.testing.wait_all_tasks_blocked()
         for number in range(3):
             node.produce(number, 100)
         assert sorted([list(sent(await node.fetch(epoch, max_bytes=100))) for epoch in (1, 2, 3)]) == [[0], [1], [2]]
 
-    node.run(story)
+    node.run(scenario)
 
 
 def test_bytes_read_of_one_partition_reduce_those_of_others() -> None:
     node = ShareGroupNode(2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await node.fetch(0, 0, 1)
         await trio.testing.wait_all_tasks_blocked()
         node.produce(1, 300)
         node.produce(0, 1)
-        small, big = (node.stage.hosted.replicas["t", number].log.segments[-1].size_bytes for number in range(2))
+        small, big = (node.fixture.hosted.replicas["t", number].log.segments[-1].size_bytes for number in range(2))
         assert sent(await node.fetch(1, max_bytes=big + small - 1)) == {1: big}, "though it is less than its half"
 
-    node.run(story)
+    node.run(scenario)

@@ -14,20 +14,20 @@ from ottla.wire.errors import ErrorCode as E
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
 
-def ask(stage: HandlerFixture, *topics: tuple[str, list[int]]) -> Any:
+def ask(fixture: HandlerFixture, *topics: tuple[str, list[int]]) -> Any:
     request = DescribeProducersRequest([TopicRequest(name, numbers) for name, numbers in topics])
-    context = stage.context(ApiKey.DESCRIBE_PRODUCERS, 0)
+    context = fixture.context(ApiKey.DESCRIBE_PRODUCERS, 0)
     return as_decoded(run_virtual(partial(resolve, describe_producers.handle(context, request))), 0)
 
 
 def test_describe_producers_returns_open_and_ended_transactions() -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t")
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t")
     replica.append(make_producer_batch(5, 0), 5)
     replica.append(make_transactional_batch(6, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN)
     replica.append(make_transactional_batch(7, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN)
     replica.append(make_marker(7, 1, coordinator_epoch=9), 5, AppendOrigin.COORDINATOR)
-    rows = ask(stage, ("t", [0])).topics[0].partitions[0].active_producers
+    rows = ask(fixture, ("t", [0])).topics[0].partitions[0].active_producers
     found = [
         (x.producer_id, x.producer_epoch, x.last_sequence, x.coordinator_epoch, x.current_txn_start_offset)
         for x in rows
@@ -36,10 +36,10 @@ def test_describe_producers_returns_open_and_ended_transactions() -> None:
 
 
 def test_describe_producers_returns_error_per_partition() -> None:
-    stage = HandlerFixture()
-    stage.hosted.host("t")
-    stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
-    answer = ask(stage, ("t", [0, 7]), ("none", [0]), ("away", [0]), ("no topic", [0, 1]))
+    fixture = HandlerFixture()
+    fixture.hosted.host("t")
+    fixture.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
+    answer = ask(fixture, ("t", [0, 7]), ("none", [0]), ("away", [0]), ("no topic", [0, 1]))
     told = [[(row.partition_index, row.error_code) for row in topic.partitions] for topic in answer.topics]
     unknown, bad = E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_TOPIC_EXCEPTION
     assert told == [[(0, 0), (7, unknown)], [(0, unknown)], [(0, E.NOT_LEADER_OR_FOLLOWER)], [(0, bad), (1, bad)]]

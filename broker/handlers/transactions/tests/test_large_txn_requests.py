@@ -64,14 +64,14 @@ class CountingList(list[Any]):
         return super().__contains__(item)
 
 
-def in_turns(stage: HandlerFixture, module: Any, key: ApiKey, version: int, request: Any) -> Any:
+def in_turns(fixture: HandlerFixture, module: Any, key: ApiKey, version: int, request: Any) -> Any:
     """Return the handler's result when each step uses up a time slice."""
-    return start(module.handle(stage.context(key, version), request), SLICE_MS)
+    return start(module.handle(fixture.context(key, version), request), SLICE_MS)
 
 
 def test_describe_producers_visits_producers_one_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t")
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t")
     table = replica.log.producers.producers
     for pid in range(MANY):
         table[pid] = ProducerStateEntry(0)
@@ -83,7 +83,7 @@ def test_describe_producers_visits_producers_one_per_step(monkeypatch: pytest.Mo
         return of_table(self, pid)
 
     monkeypatch.setattr(ProducerTable, "__getitem__", get)
-    steps = describe_producers._active(stage.context(ApiKey.DESCRIBE_PRODUCERS, 0), "t", 0)
+    steps = describe_producers._active(fixture.context(ApiKey.DESCRIBE_PRODUCERS, 0), "t", 0)
     next(steps)
     assert len(looked_up) == 1
     del table[50]
@@ -122,21 +122,21 @@ def test_write_txn_markers_of_many_topics_takes_a_step_per_topic() -> None:
 
 
 def test_write_txn_markers_without_permission_is_refused_in_steps() -> None:
-    stage = HandlerFixture()
-    stage.services.authorizer = DenyingAuthorizer(
+    fixture = HandlerFixture()
+    fixture.services.authorizer = DenyingAuthorizer(
         (AclOperation.ALTER, ResourceType.CLUSTER), (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     )
     topics = [WritableTxnMarkerTopic("t", list(range(MANY)))]
     request = WriteTxnMarkersRequest([WritableTxnMarker(7, 0, True, topics, 1)])
-    answer = in_turns(stage, write_txn_markers, ApiKey.WRITE_TXN_MARKERS, 2, request)
+    answer = in_turns(fixture, write_txn_markers, ApiKey.WRITE_TXN_MARKERS, 2, request)
     assert not isinstance(answer, Message), "it must rest"
 
-    async def story() -> None:
+    async def scenario() -> None:
         rows = (await resolve(answer)).markers[0].topics[0].partitions
         assert len(rows) == MANY
         assert {row.error_code for row in rows} == {E.CLUSTER_AUTHORIZATION_FAILED}
 
-    run(TransactionCoordinatorNode(), story)
+    run(TransactionCoordinatorNode(), scenario)
 
 
 def test_add_partitions_to_txn_visits_partitions_in_steps() -> None:
@@ -144,7 +144,7 @@ def test_add_partitions_to_txn_visits_partitions_in_steps() -> None:
     numbers = CountingList([0, 1] * MANY)
     txn = AddPartitionsToTxnTransaction("x", *WHO, True, [AddPartitionsToTxnTopic("t", numbers)])
     seen, most = 0, 0
-    for _ in add_or_verify_partitions(node.stage.services, [txn], 4, lambda topic: E.NONE):
+    for _ in add_or_verify_partitions(node.fixture.services, [txn], 4, lambda topic: E.NONE):
         seen, most = numbers.looked_at, max(most, numbers.looked_at - seen)
     assert most <= 2
 
@@ -154,7 +154,7 @@ def test_list_transactions_filters_are_not_scanned_per_transaction() -> None:
     for number in range(5):
         node.init(f"x{number}")
     producers, states = CountingList(range(FIRST_ID, FIRST_ID + MANY)), CountingList(["Empty"] * MANY)
-    context = node.stage.context(ApiKey.LIST_TRANSACTIONS, 2)
+    context = node.fixture.context(ApiKey.LIST_TRANSACTIONS, 2)
     answer: Any = start(list_transactions.handle(context, ListTransactionsRequest(states, producers)))
     assert len(answer.transaction_states) == 5
     assert producers.looked_at <= MANY
@@ -165,7 +165,7 @@ def test_describe_transactions_id_named_twice_is_described_once() -> None:
     node = TransactionCoordinatorNode()
     start_transaction(node, 0, 1)
     request = DescribeTransactionsRequest(["x", "nobody", "x", "nobody"])
-    answer: Any = start(describe_transactions.handle(node.stage.context(ApiKey.DESCRIBE_TRANSACTIONS, 0), request))
+    answer: Any = start(describe_transactions.handle(node.fixture.context(ApiKey.DESCRIBE_TRANSACTIONS, 0), request))
     assert [(row.transactional_id, row.error_code) for row in answer.transaction_states] == [
         ("x", 0),
         ("nobody", E.TRANSACTIONAL_ID_NOT_FOUND),
@@ -174,11 +174,11 @@ def test_describe_transactions_id_named_twice_is_described_once() -> None:
 
 def test_txn_offset_commit_without_permission_is_refused_in_steps() -> None:
     node = TransactionCoordinatorNode()
-    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.READ, ResourceType.TOPIC))
-    node.stage.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})
+    node.fixture.services.authorizer = DenyingAuthorizer((AclOperation.READ, ResourceType.TOPIC))
+    node.fixture.services.groups = type("Groups", (), {"settings": type("S", (), {"max_metadata_bytes": 10})})
     parts = CountingList(TxnOffsetCommitRequestPartition(number, 0) for number in range(MANY))
     request = TxnOffsetCommitRequest("x", "g", *WHO, topics=[TxnOffsetCommitRequestTopic("t", parts)])
-    work = txn_offset_commit._TxnOffsetCommit(node.stage.context(ApiKey.TXN_OFFSET_COMMIT, 3), request)
+    work = txn_offset_commit._TxnOffsetCommit(node.fixture.context(ApiKey.TXN_OFFSET_COMMIT, 3), request)
     seen, most = 0, 0
     for _ in work.validate():
         seen, most = parts.looked_at, max(most, parts.looked_at - seen)

@@ -50,11 +50,11 @@ class DenyingAuthorizer:
 def asked(node: TransactionCoordinatorNode, key: ApiKey, version: int, request: Any) -> Any:
     out: list[Any] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         out.append(as_decoded(await resolve(node.api(key, version, request)), version))
         await wait_until_idle()
 
-    run(node, story)
+    run(node, scenario)
     return out[0]
 
 
@@ -143,14 +143,14 @@ def test_init_producer_id_fenced_error_code_by_version(version: int, code: Error
 )
 def test_init_producer_id_without_permission_returns_error(name: str | None, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
-    node.stage.services.authorizer = DenyingAuthorizer(*denied)
+    node.fixture.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(name, 1_000)).error_code == code
 
 
 @pytest.mark.behaviour("C-121")
 def test_init_producer_id_with_write_on_any_topic_is_allowed() -> None:
     node = TransactionCoordinatorNode()
-    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
+    node.fixture.services.authorizer = DenyingAuthorizer((AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
     node.ids.try_generate = node.ids.next_id  # type: ignore[attr-defined]
     assert asked(node, K.INIT_PRODUCER_ID, 5, InitProducerIdRequest(None, 1_000)).producer_id == FIRST_ID
 
@@ -204,7 +204,7 @@ def test_add_partitions_to_txn_fenced_error_code_by_version(version: int, code: 
 def test_add_partitions_to_txn_refused_before_coordinator(name: str, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
-    node.stage.services.authorizer = DenyingAuthorizer(*denied)
+    node.fixture.services.authorizer = DenyingAuthorizer(*denied)
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 3, adding(("t", [0]), name=name))
     assert partition_codes(answer.results_by_topic_v3_and_below) == {("t", 0): code}
 
@@ -236,7 +236,7 @@ def test_add_partitions_to_txn_verify_only_returns_result_per_partition() -> Non
 @pytest.mark.behaviour("C-125")
 def test_add_partitions_to_txn_batched_requires_cluster_action() -> None:
     node = TransactionCoordinatorNode()
-    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
+    node.fixture.services.authorizer = DenyingAuthorizer((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER))
     answer = asked(node, K.ADD_PARTITIONS_TO_TXN, 4, AddPartitionsToTxnRequest([batch(("t", [0]), verify=True)]))
     assert (answer.error_code, answer.results_by_transaction) == (E.CLUSTER_AUTHORIZATION_FAILED, [])
 
@@ -249,7 +249,7 @@ def with_groups(node: TransactionCoordinatorNode) -> TransactionCoordinatorNode:
         def partition_for(self, group_id: str) -> int:
             return len(group_id)
 
-    node.stage.services.groups = Groups()
+    node.fixture.services.groups = Groups()
     return node
 
 
@@ -280,7 +280,7 @@ def test_add_offsets_to_txn_invalid_returns_error(
 ) -> None:
     node = with_groups(TransactionCoordinatorNode())
     node.init()
-    node.stage.services.authorizer = DenyingAuthorizer(*denied)
+    node.fixture.services.authorizer = DenyingAuthorizer(*denied)
     assert asked(node, K.ADD_OFFSETS_TO_TXN, version, AddOffsetsToTxnRequest(name, *who, "g")).error_code == code
 
 
@@ -312,7 +312,7 @@ def test_end_txn_returns_producer_id_and_epoch_by_version(version: int, outcome:
 def test_end_txn_invalid_returns_error(version: int, name: str, epoch: int, denied: Any, code: ErrorCode) -> None:
     node = TransactionCoordinatorNode()
     node.init()
-    node.stage.services.authorizer = DenyingAuthorizer(*denied)
+    node.fixture.services.authorizer = DenyingAuthorizer(*denied)
     answer = asked(node, K.END_TXN, version, EndTxnRequest(name, FIRST_ID, epoch, committed=True))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
@@ -347,7 +347,7 @@ def test_describe_transactions_without_permission_hides_id_or_topics(denied: Any
     node = TransactionCoordinatorNode()
     node.init()
     node.add(A, 0)
-    node.stage.services.authorizer = DenyingAuthorizer(denied)
+    node.fixture.services.authorizer = DenyingAuthorizer(denied)
     (row,) = asked(node, K.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(["x"])).transaction_states
     assert (row.error_code, len(row.topics)) == (code, topics)
 
@@ -410,7 +410,7 @@ def test_list_transactions_invalid_pattern_returns_error() -> None:
 @pytest.mark.behaviour("C-159")
 def test_list_transactions_omits_ids_without_describe_permission() -> None:
     node = three()
-    node.stage.services.authorizer = DenyingAuthorizer((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
+    node.fixture.services.authorizer = DenyingAuthorizer((AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID))
     assert listed(node).transaction_states == []
 
 

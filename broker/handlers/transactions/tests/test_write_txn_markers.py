@@ -20,11 +20,11 @@ from ottla.wire.record_batch.records import iterate_records
 PID = 7
 
 
-def a_stage() -> HandlerFixture:
-    stage = HandlerFixture()
-    stage.hosted.host("t", partitions=2)
-    stage.hosted.host("u")
-    return stage
+def led_fixture() -> HandlerFixture:
+    fixture = HandlerFixture()
+    fixture.hosted.host("t", partitions=2)
+    fixture.hosted.host("u")
+    return fixture
 
 
 def marker(
@@ -35,12 +35,12 @@ def marker(
     )
 
 
-def send(stage: HandlerFixture, *markers: WritableTxnMarker) -> Any:
-    context = stage.context(ApiKey.WRITE_TXN_MARKERS, 2)
+def send(fixture: HandlerFixture, *markers: WritableTxnMarker) -> Any:
+    context = fixture.context(ApiKey.WRITE_TXN_MARKERS, 2)
     return run_virtual(partial(resolve, write_txn_markers.handle(context, WriteTxnMarkersRequest(list(markers)))))
 
 
-def told(answer: Any) -> list[tuple[int, str, int, int]]:
+def results_of(answer: Any) -> list[tuple[int, str, int, int]]:
     return [
         (result.producer_id, topic.name, row.partition_index, row.error_code)
         for result in answer.markers
@@ -49,19 +49,19 @@ def told(answer: Any) -> list[tuple[int, str, int, int]]:
     ]
 
 
-def opened(stage: HandlerFixture, topic: str, number: int = 0) -> None:
-    stage.hosted.replicas[topic, number].append(
+def opened(fixture: HandlerFixture, topic: str, number: int = 0) -> None:
+    fixture.hosted.replicas[topic, number].append(
         make_transactional_batch(PID, 0), 5, AppendOrigin.CLIENT, txn=UNVERIFIED_TXN
     )
 
 
 def test_write_txn_markers_appends_marker_per_partition_and_ends_transaction() -> None:
-    stage = a_stage()
+    fixture = led_fixture()
     for topic, number in (("t", 0), ("t", 1), ("u", 0)):
-        opened(stage, topic, number)
-    answer = send(stage, marker(("t", [0, 1]), ("u", [0]), commits=False))
-    assert told(answer) == [(PID, "t", 0, 0), (PID, "t", 1, 0), (PID, "u", 0, 0)]
-    log = stage.hosted.replicas["t", 1].log
+        opened(fixture, topic, number)
+    answer = send(fixture, marker(("t", [0, 1]), ("u", [0]), commits=False))
+    assert results_of(answer) == [(PID, "t", 0, 0), (PID, "t", 1, 0), (PID, "u", 0, 0)]
+    log = fixture.hosted.replicas["t", 1].log
     assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
     assert [tuple(a) for a in log.segments.collect_aborted_txns(0, 2)] == [(PID, 0, 1, 2)]
     header, raw = list(log.segments.batches(1))[-1]
@@ -69,21 +69,21 @@ def test_write_txn_markers_appends_marker_per_partition_and_ends_transaction() -
 
 
 def test_write_txn_markers_empty_request_returns_empty_response() -> None:
-    assert told(send(a_stage())) == []
+    assert results_of(send(led_fixture())) == []
 
 
 def test_write_txn_markers_returns_result_per_producer_and_partition() -> None:
-    stage = a_stage()
-    stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
-    send(stage, marker(("t", [0]), epoch=5, by=9))
+    fixture = led_fixture()
+    fixture.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
+    send(fixture, marker(("t", [0]), epoch=5, by=9))
     answer = send(
-        stage,
+        fixture,
         marker(("t", [0]), ("none", [0]), ("away", [0]), epoch=4),
         marker(("t", [1]), pid=8),
         marker(("u", [0]), epoch=6, version=2),
         marker(("t", [0]), pid=9, by=3),
     )
-    assert told(answer) == [
+    assert results_of(answer) == [
         (PID, "t", 0, E.INVALID_PRODUCER_EPOCH),
         (PID, "none", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
         (PID, "away", 0, E.NOT_LEADER_OR_FOLLOWER),
@@ -91,30 +91,32 @@ def test_write_txn_markers_returns_result_per_producer_and_partition() -> None:
         (8, "t", 1, 0),
         (9, "t", 0, 0),
     ]
-    assert told(send(stage, marker(("t", [0]), epoch=5, by=8))) == [(PID, "t", 0, E.TRANSACTION_COORDINATOR_FENCED)]
+    assert results_of(send(fixture, marker(("t", [0]), epoch=5, by=8))) == [
+        (PID, "t", 0, E.TRANSACTION_COORDINATOR_FENCED)
+    ]
 
 
-def a_line(min_isr: int = 1, isr: tuple[int, ...] = (1, 2)) -> HandlerFixture:
+def replicated_fixture(min_isr: int = 1, isr: tuple[int, ...] = (1, 2)) -> HandlerFixture:
     from dataclasses import replace
 
     from ottla.log.log_config import LogConfig
 
-    stage = HandlerFixture(request_timeout_ms="3000")
-    stage.hosted.host("t", isr=isr, replicas=(1, 2), settings=replace(LogConfig(), min_insync_replicas=min_isr))
-    return stage
+    fixture = HandlerFixture(request_timeout_ms="3000")
+    fixture.hosted.host("t", isr=isr, replicas=(1, 2), settings=replace(LogConfig(), min_insync_replicas=min_isr))
+    return fixture
 
 
 def test_write_txn_markers_completes_when_followers_have_the_marker() -> None:
-    stage = a_line()
-    replica = stage.hosted.replicas["t", 0]
-    opened(stage, "t")
+    fixture = replicated_fixture()
+    replica = fixture.hosted.replicas["t", 0]
+    opened(fixture, "t")
 
     async def main() -> Any:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(follow)
             return await resolve(
                 write_txn_markers.handle(
-                    stage.context(ApiKey.WRITE_TXN_MARKERS, 2), WriteTxnMarkersRequest([marker(("t", [0]))])
+                    fixture.context(ApiKey.WRITE_TXN_MARKERS, 2), WriteTxnMarkersRequest([marker(("t", [0]))])
                 )
             ), trio.current_time()
 
@@ -125,41 +127,41 @@ def test_write_txn_markers_completes_when_followers_have_the_marker() -> None:
         began = trio.current_time()
         await trio.sleep(2)
         assert replica.log.last_stable_offset == 0, "released at the marker's high watermark, not when it is appended"
-        replica.update_follower_fetch_state(2, -1, 2, 0, 2, stage.env.now_ms())
+        replica.update_follower_fetch_state(2, -1, 2, 0, 2, fixture.env.now_ms())
 
     answer, at = run_virtual(main)
-    assert told(answer) == [(PID, "t", 0, 0)]
+    assert results_of(answer) == [(PID, "t", 0, 0)]
     assert round(at - began) == 2
     assert replica.log.last_stable_offset == 2
 
 
 def test_write_txn_markers_without_followers_times_out() -> None:
-    stage = a_line()
-    assert told(send(stage, marker(("t", [0])))) == [(PID, "t", 0, E.REQUEST_TIMED_OUT)]
+    fixture = replicated_fixture()
+    assert results_of(send(fixture, marker(("t", [0])))) == [(PID, "t", 0, E.REQUEST_TIMED_OUT)]
 
 
 def test_write_txn_markers_under_min_isr_returns_not_enough_replicas() -> None:
-    stage = a_line(min_isr=2, isr=(1,))
-    assert told(send(stage, marker(("t", [0])))) == [(PID, "t", 0, E.NOT_ENOUGH_REPLICAS)]
-    assert stage.hosted.replicas["t", 0].log.log_end_offset == 0
+    fixture = replicated_fixture(min_isr=2, isr=(1,))
+    assert results_of(send(fixture, marker(("t", [0])))) == [(PID, "t", 0, E.NOT_ENOUGH_REPLICAS)]
+    assert fixture.hosted.replicas["t", 0].log.log_end_offset == 0
 
 
 def test_write_txn_markers_leader_change_returns_not_leader_or_follower() -> None:
-    stage = a_line()
+    fixture = replicated_fixture()
 
     async def main() -> Any:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(leave)
             return await resolve(
                 write_txn_markers.handle(
-                    stage.context(ApiKey.WRITE_TXN_MARKERS, 2), WriteTxnMarkersRequest([marker(("t", [0]))])
+                    fixture.context(ApiKey.WRITE_TXN_MARKERS, 2), WriteTxnMarkersRequest([marker(("t", [0]))])
                 )
             )
 
     async def leave() -> None:
         await trio.sleep(1)
-        replica = stage.hosted.replicas["t", 0]
+        replica = fixture.hosted.replicas["t", 0]
         replica.resign()
         replica.notify_waiters()
 
-    assert told(run_virtual(main)) == [(PID, "t", 0, E.NOT_LEADER_OR_FOLLOWER)]
+    assert results_of(run_virtual(main)) == [(PID, "t", 0, E.NOT_LEADER_OR_FOLLOWER)]

@@ -23,7 +23,7 @@ COUNT = 30
 
 
 def test_step_checks_one_move_for_liveness(monkeypatch: pytest.MonkeyPatch) -> None:
-    ground = LogDirMovesFixture(obeys=False)
+    fixture = LogDirMovesFixture(obeys=False)
     asked: list[int] = []
     is_alive = FutureReplicaCopier._is_active
 
@@ -31,29 +31,29 @@ def test_step_checks_one_move_for_liveness(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(move.replica.partition)
         return is_alive(mover, move)
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("u", COUNT))
-        await ground.publisher.wait_applied_and_created()
+    async def scenario() -> None:
+        fixture.commit_topics(led_topic("u", COUNT))
+        await fixture.publisher.wait_applied_and_created()
         for number in range(COUNT):
-            replica = ground.replica_manager.get("u", number)
+            replica = fixture.replica_manager.get("u", number)
             assert replica is not None
-            path = "/b" if ground.log_dirs.directory_of(replica.log).path != "/b" else "/c"
-            assert await ground.alter_log_dirs.alter(("u", number), path) is NO_ERROR
-        assert len(ground.copier) == COUNT
+            path = "/b" if fixture.log_dirs.directory_of(replica.log).path != "/b" else "/c"
+            assert await fixture.alter_log_dirs.alter(("u", number), path) is NO_ERROR
+        assert len(fixture.copier) == COUNT
         monkeypatch.setattr(FutureReplicaCopier, "_is_active", counted)
-        move = await run_in_background(ground.env, ground.copier._next_move())
+        move = await run_in_background(fixture.env, fixture.copier._next_move())
         assert move is not None
         assert asked == [move.replica.partition]
-        ground.copier._scheduler.reschedule(move)
-        ground.commit_topics(gone=("u",))
-        await ground.publisher.wait_applied_and_created()
-        await ground.until(lambda: not len(ground.copier))
+        fixture.copier._scheduler.reschedule(move)
+        fixture.commit_topics(gone=("u",))
+        await fixture.publisher.wait_applied_and_created()
+        await fixture.until(lambda: not len(fixture.copier))
 
-    ground.run_moves(story, made=False)
+    fixture.run_moves(scenario, made=False)
 
 
 def test_removal_of_moves_of_deleted_topic_yields_to_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    ground, ended, ran = LogDirMovesFixture(obeys=False), False, 0
+    fixture, ended, ran = LogDirMovesFixture(obeys=False), False, 0
     is_alive, clock = FutureReplicaCopier._is_active, [0.0]
 
     def slow(mover: FutureReplicaCopier, move: Any) -> bool:
@@ -66,37 +66,37 @@ def test_removal_of_moves_of_deleted_topic_yields_to_event_loop(monkeypatch: pyt
             ran += 1
             await trio.lowlevel.checkpoint()
 
-    async def story() -> None:
+    async def scenario() -> None:
         nonlocal ended
         for number in range(COUNT):
             replica: Any = SimpleNamespace(topic="u", partition=number, log=None)
-            ground.copier._scheduler.add(LogDirMove(replica, None))  # type: ignore[arg-type]
+            fixture.copier._scheduler.add(LogDirMove(replica, None))  # type: ignore[arg-type]
         monkeypatch.setattr(FutureReplicaCopier, "_is_active", slow)
-        ground.env.monotonic_ms = lambda: clock[0]
+        fixture.env.monotonic_ms = lambda: clock[0]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
-            assert await run_in_background(ground.env, ground.copier._next_move()) is None
+            assert await run_in_background(fixture.env, fixture.copier._next_move()) is None
             ended = True
-        assert not len(ground.copier)
+        assert not len(fixture.copier)
         assert clock[0] == COUNT
         assert ran >= COUNT / 2 / BACKGROUND_SLICE_MS
 
-    trio.run(story)
+    trio.run(scenario)
 
 
 def test_cancelled_move_does_not_return_after_power_failure() -> None:
-    ground = LogDirMovesFixture(obeys=False)
+    fixture = LogDirMovesFixture(obeys=False)
 
-    async def story() -> None:
-        ground.write(3)
-        waited = ground.watch_disk()
+    async def scenario() -> None:
+        fixture.write(3)
+        waited = fixture.watch_disk()
         for path in ("/b", "/c", "/a"):
-            assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, path) is NO_ERROR
-            assert not ground.env.memory.renamed_dirs, "all are on the disk"
+            assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, path) is NO_ERROR
+            assert not fixture.env.memory.renamed_dirs, "all are on the disk"
         assert waited == []
 
-    ground.run_moves(story)
-    assert [ground.directory_names(f"/{x}") for x in "abc"] == [["0"], ["delete"], ["delete"]]
+    fixture.run_moves(scenario)
+    assert [fixture.directory_names(f"/{x}") for x in "abc"] == [["0"], ["delete"], ["delete"]]
 
 
 class SeveralMovesFixture(LogDirMovesFixture):
@@ -133,101 +133,101 @@ class SeveralMovesFixture(LogDirMovesFixture):
 
 
 def test_short_move_completes_before_long_one_with_earlier_name() -> None:
-    ground = SeveralMovesFixture("long", "short")
+    fixture = SeveralMovesFixture("long", "short")
 
-    async def story() -> None:
-        await ground.make(60, 1)
-        for name in ground.names:
-            assert await ground.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
-        await ground.until(lambda: ground.is_there("short"))
-        assert ground.replica_manager.future_logs["long", 0].log_end_offset < 30
-        await ground.until(lambda: ground.is_there("long"))
-        assert ground.partition_named("long").log.log_end_offset == 60
+    async def scenario() -> None:
+        await fixture.make(60, 1)
+        for name in fixture.names:
+            assert await fixture.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
+        await fixture.until(lambda: fixture.is_there("short"))
+        assert fixture.replica_manager.future_logs["long", 0].log_end_offset < 30
+        await fixture.until(lambda: fixture.is_there("long"))
+        assert fixture.partition_named("long").log.log_end_offset == 60
 
-    ground.run_moves(story, made=False)
+    fixture.run_moves(scenario, made=False)
 
 
 def test_one_move_per_directory_is_copied_at_once_in_turn() -> None:
-    ground, most = SeveralMovesFixture(*"fedcba"), 0
+    fixture, most = SeveralMovesFixture(*"fedcba"), 0
 
     def under_way() -> list[int]:
-        ends = [log.log_end_offset for log in ground.replica_manager.future_logs.values()]
+        ends = [log.log_end_offset for log in fixture.replica_manager.future_logs.values()]
         return [end for end in ends if 0 < end < 20]
 
-    async def story() -> None:
-        await ground.make(*[20] * 6)
-        for name in ground.names:
-            assert await ground.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
+    async def scenario() -> None:
+        await fixture.make(*[20] * 6)
+        for name in fixture.names:
+            assert await fixture.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
         nonlocal most
-        await ground.until(lambda: len(under_way()) == 3)
+        await fixture.until(lambda: len(under_way()) == 3)
         ends = under_way()
         while len(ends) == 3:
             assert max(ends) - min(ends) < 10
             ends = under_way()
             await trio.sleep(0.0003)
         assert min(ends) > 10, "each had its turns"
-        while not all(map(ground.is_there, ground.names)):
+        while not all(map(fixture.is_there, fixture.names)):
             most = max(most, len(under_way()))
             await trio.sleep(0.0003)
         assert most == 3
 
-    ground.run_moves(story, made=False)
+    fixture.run_moves(scenario, made=False)
 
 
 def test_moves_blocked_by_corruption_do_not_block_others() -> None:
-    ground = SeveralMovesFixture(*"abcdef")
+    fixture = SeveralMovesFixture(*"abcdef")
 
-    async def story() -> None:
-        await ground.make(*[3] * 6)
+    async def scenario() -> None:
+        await fixture.make(*[3] * 6)
         for name in "abc":
-            segment = ground.partition_named(name).log.segments[0]
+            segment = fixture.partition_named(name).log.segments[0]
             segment.damaged_ranges.append((0, 10**9))
-        for name in ground.names:
-            assert await ground.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
-        await ground.until(lambda: all(map(ground.is_there, "def")))
-        assert not any(map(ground.is_there, "abc"))
+        for name in fixture.names:
+            assert await fixture.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
+        await fixture.until(lambda: all(map(fixture.is_there, "def")))
+        assert not any(map(fixture.is_there, "abc"))
 
-    ground.run_moves(story, made=False)
+    fixture.run_moves(scenario, made=False)
 
 
 @pytest.mark.parametrize("records", [0, 20])
 def test_log_with_compacted_tail_is_moved(records: int) -> None:
-    ground = LogDirMovesFixture(obeys=False)
+    fixture = LogDirMovesFixture(obeys=False)
 
-    async def story() -> None:
-        ground.write(records)
-        log = ground.replica.log
+    async def scenario() -> None:
+        fixture.write(records)
+        log = fixture.replica.log
         log.assign_epoch_start_offset(3)
-        log.roll_past_gap(100, ground.env.now_ms())
-        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
-        await ground.until(lambda: bool(ground.reported_directories))
-        ground.commit(ground.ids[1])
-        await ground.alter_and_wait("/b")
-        log = ground.replica.log
+        log.roll_past_gap(100, fixture.env.now_ms())
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
+        await fixture.until(lambda: bool(fixture.reported_directories))
+        fixture.commit(fixture.ids[1])
+        await fixture.alter_and_wait("/b")
+        log = fixture.replica.log
         assert (log.log_start_offset, log.log_end_offset, log.cleaner_offset) == (0, 100, 100)
-        ground.write()
+        fixture.write()
         assert log.log_end_offset == 101
 
-    ground.run_moves(story)
+    fixture.run_moves(scenario)
 
 
 @pytest.mark.parametrize("where", ["-future/partition", "-future/0", "-future/leader-epoch", "/b/recovery-point"])
 def test_move_that_fails_at_creation_leaves_no_future_log(where: str) -> None:
-    ground = LogDirMovesFixture()
+    fixture = LogDirMovesFixture()
 
-    async def story() -> None:
-        ground.write(3)
+    async def scenario() -> None:
+        fixture.write(3)
         # its checkpoints are written before the future log is used
-        ground.log_dirs.directories[1].checkpoints._bounds[TOPIC_PARTITION] = 1
-        ground.break_disk(where, errno.EMFILE, times=1)
-        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
-        assert ground.directory_names("/b") == ["delete"]
-        assert ground.scheduled_deletes == [
-            f"/b/{name}" for name in ground.env.disk.listdir("/b") if name.endswith("-delete")
+        fixture.log_dirs.directories[1].checkpoints._bounds[TOPIC_PARTITION] = 1
+        fixture.break_disk(where, errno.EMFILE, times=1)
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert fixture.directory_names("/b") == ["delete"]
+        assert fixture.scheduled_deletes == [
+            f"/b/{name}" for name in fixture.env.disk.listdir("/b") if name.endswith("-delete")
         ]
-        assert not ground.replica_manager.future_logs
-        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
-        await ground.alter_and_wait("/b")
+        assert not fixture.replica_manager.future_logs
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
+        await fixture.alter_and_wait("/b")
 
-    ground.run_moves(story)
-    assert not ground.log_dirs.offline
+    fixture.run_moves(scenario)
+    assert not fixture.log_dirs.offline

@@ -19,133 +19,133 @@ from ottla.wire.errors import ErrorCode
 
 @pytest.mark.parametrize("where", ["-future/0", "-future/leader-epoch"])
 def test_future_log_creation_failure_removes_it_durably(where: str) -> None:
-    ground = LogDirMovesFixture()
+    fixture = LogDirMovesFixture()
 
-    async def story() -> None:
-        ground.write(3)
-        ground.break_disk(where, errno.EMFILE, times=1)
-        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
-        ground.repair_disk()
-        waited = ground.watch_disk()
-        assert ground.directory_names("/b") == ["delete"]
-        assert not ground.env.memory.renamed_dirs, "its new name is on the disk"
+    async def scenario() -> None:
+        fixture.write(3)
+        fixture.break_disk(where, errno.EMFILE, times=1)
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
+        fixture.repair_disk()
+        waited = fixture.watch_disk()
+        assert fixture.directory_names("/b") == ["delete"]
+        assert not fixture.env.memory.renamed_dirs, "its new name is on the disk"
         assert waited == []
-        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
-        await ground.alter_and_wait("/b")
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is NO_ERROR
+        await fixture.alter_and_wait("/b")
 
-    ground.run_moves(story)
+    fixture.run_moves(scenario)
 
 
 def test_future_log_of_replica_removed_meanwhile_is_removed_durably() -> None:
-    ground = LogDirMovesFixture()
-    in_thread = ground.env.in_thread
+    fixture = LogDirMovesFixture()
+    in_thread = fixture.env.in_thread
 
     async def gone(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
-        ground.env.in_thread = in_thread
+        fixture.env.in_thread = in_thread
         done = await in_thread(work, lane)
-        ground.commit_topics(gone=("t",))
-        await ground.publisher.wait_applied_and_created()
+        fixture.commit_topics(gone=("t",))
+        await fixture.publisher.wait_applied_and_created()
         return done
 
-    async def story() -> None:
-        ground.write(3)
-        ground.env.in_thread = gone
-        assert await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
-        assert ground.directory_names("/b") == ["delete"]
-        assert not [old for old, _ in ground.env.memory.renamed_dirs if old.startswith("/b/")]
+    async def scenario() -> None:
+        fixture.write(3)
+        fixture.env.in_thread = gone
+        assert await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert fixture.directory_names("/b") == ["delete"]
+        assert not [old for old, _ in fixture.env.memory.renamed_dirs if old.startswith("/b/")]
 
-    ground.run_moves(story)
+    fixture.run_moves(scenario)
 
 
 def test_log_with_missing_bytes_is_reported_once_and_others_continue(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    ground = SeveralMovesFixture(*"abcdef")
-    in_thread = ground.env.in_thread
+    fixture = SeveralMovesFixture(*"abcdef")
+    in_thread = fixture.env.in_thread
 
     async def without_abc(work: Callable[[], Any], lane: Any = ThreadPool.FILES) -> Any:
         piece = getattr(work, "__self__", None)
         if isinstance(piece, FileSlice) and any(
-            piece.file is ground.partition_named(name).log.segments.active.file for name in "abc"
+            piece.file is fixture.partition_named(name).log.segments.active.file for name in "abc"
         ):
             await trio.sleep(0.001)
             return b""
         return await in_thread(work, lane)
 
-    async def story() -> None:
-        await ground.make(*[3] * 6)
-        ground.env.in_thread = without_abc
-        for name in ground.names:
-            assert await ground.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
-        await ground.until(lambda: all(map(ground.is_there, "def")))
-        assert not any(map(ground.is_there, "abc"))
-        ground.env.in_thread = in_thread
-        await ground.until(lambda: all(map(ground.is_there, "abc")))
+    async def scenario() -> None:
+        await fixture.make(*[3] * 6)
+        fixture.env.in_thread = without_abc
+        for name in fixture.names:
+            assert await fixture.alter_log_dirs.alter((name, 0), "/b") is NO_ERROR
+        await fixture.until(lambda: all(map(fixture.is_there, "def")))
+        assert not any(map(fixture.is_there, "abc"))
+        fixture.env.in_thread = in_thread
+        await fixture.until(lambda: all(map(fixture.is_there, "abc")))
 
     with caplog.at_level(logging.ERROR):
-        ground.run_moves(story, made=False)
+        fixture.run_moves(scenario, made=False)
     said = [text.split(": ")[1] for text in caplog.messages if "Error while copying partition" in text]
     assert len(said) == 3, "each is named once"
-    assert not ground.log_dirs.offline
+    assert not fixture.log_dirs.offline
 
 
 def test_target_directory_failure_cancels_move_and_reassigns_current_directory() -> None:
-    ground = LogDirMovesFixture(obeys=False)
+    fixture = LogDirMovesFixture(obeys=False)
 
-    async def story() -> None:
-        ground.write(3)
-        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
-        await ground.until(lambda: bool(ground.reported_directories))
-        ground.commit(ground.ids[1])
-        ground.break_disk("/b/")
-        await ground.until(lambda: "/b" in ground.log_dirs.offline)
-        ground.repair_disk()
-        assert ground.reported_directories[-1][2] == ground.ids[0]
-        ground.write()
+    async def scenario() -> None:
+        fixture.write(3)
+        await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
+        await fixture.until(lambda: bool(fixture.reported_directories))
+        fixture.commit(fixture.ids[1])
+        fixture.break_disk("/b/")
+        await fixture.until(lambda: "/b" in fixture.log_dirs.offline)
+        fixture.repair_disk()
+        assert fixture.reported_directories[-1][2] == fixture.ids[0]
+        fixture.write()
         await trio.sleep(2)
-        assert (ground.serving_directory(), ground.replica.log.log_end_offset) == ("/a", 4)
-        assert not ground.replica.log.has_future_log
+        assert (fixture.serving_directory(), fixture.replica.log.log_end_offset) == ("/a", 4)
+        assert not fixture.replica.log.has_future_log
 
-    ground.run_moves(story)
+    fixture.run_moves(scenario)
 
 
 def test_source_directory_failure_takes_replica_offline_and_reassigns_it() -> None:
-    ground = LogDirMovesFixture(obeys=False)
+    fixture = LogDirMovesFixture(obeys=False)
 
-    async def story() -> None:
-        ground.write(3)
-        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/c")
-        await ground.until(lambda: bool(ground.reported_directories))
-        ground.replica_manager.mark_logs_offline(
-            ground.log_dirs.mark_offline(ground.log_dirs.directories[0], OSError(errno.EIO, "gone"))
+    async def scenario() -> None:
+        fixture.write(3)
+        await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/c")
+        await fixture.until(lambda: bool(fixture.reported_directories))
+        fixture.replica_manager.mark_logs_offline(
+            fixture.log_dirs.mark_offline(fixture.log_dirs.directories[0], OSError(errno.EIO, "gone"))
         )
-        assert ground.reported_directories[-1][2] == ground.ids[0]
-        ground.commit(ground.ids[2])
+        assert fixture.reported_directories[-1][2] == fixture.ids[0]
+        fixture.commit(fixture.ids[2])
         await trio.sleep(2)
-        assert not len(ground.copier)
-        assert ground.replica_manager.offline_partitions == {TOPIC_PARTITION}
+        assert not len(fixture.copier)
+        assert fixture.replica_manager.offline_partitions == {TOPIC_PARTITION}
 
-    del ground.log_dirs.directories[1]
-    ground.log_dirs.metadata = ground.log_dirs.directories[1]
-    ground.run_moves(story)
-    assert ground.directory_names("/c") == ["future"], "a later start may need it"
+    del fixture.log_dirs.directories[1]
+    fixture.log_dirs.metadata = fixture.log_dirs.directories[1]
+    fixture.run_moves(scenario)
+    assert fixture.directory_names("/c") == ["future"], "a later start may need it"
 
 
 def test_write_error_for_want_of_descriptors_is_retried() -> None:
-    ground = LogDirMovesFixture()
+    fixture = LogDirMovesFixture()
 
-    async def story() -> None:
-        ground.write(3)
-        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
-        ground.break_disk("-future/", errno.EMFILE, times=2)
-        await ground.alter_and_wait("/b")
+    async def scenario() -> None:
+        fixture.write(3)
+        await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
+        fixture.break_disk("-future/", errno.EMFILE, times=2)
+        await fixture.alter_and_wait("/b")
 
-    ground.run_moves(story)
-    assert not ground.log_dirs.offline
+    fixture.run_moves(scenario)
+    assert not fixture.log_dirs.offline
 
 
 def test_write_error_is_retried_once_a_second() -> None:
-    ground = LogDirMovesFixture()
+    fixture = LogDirMovesFixture()
     refused: list[str] = []
 
     def fault(_: str, path: str) -> OSError | None:
@@ -154,13 +154,13 @@ def test_write_error_is_retried_once_a_second() -> None:
         refused.append(path)
         return OSError(errno.EMFILE, "injected", path)
 
-    async def story() -> None:
-        ground.write(3)
-        await ground.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
-        ground.env.disk.fault = fault
+    async def scenario() -> None:
+        fixture.write(3)
+        await fixture.alter_log_dirs.alter(TOPIC_PARTITION, "/b")
+        fixture.env.disk.fault = fault
         await trio.sleep(5)
         assert 0 < len(refused) < 20, "it is tried again once a second"
-        ground.repair_disk()
-        await ground.alter_and_wait("/b")
+        fixture.repair_disk()
+        await fixture.alter_and_wait("/b")
 
-    ground.run_moves(story)
+    fixture.run_moves(scenario)

@@ -35,50 +35,50 @@ def filled(log: PartitionLog, epochs: tuple[int, ...]) -> None:
     log.close()
 
 
-def whole(ground: LogDirMovesFixture, directory: int, *epochs: int) -> None:
+def whole(fixture: LogDirMovesFixture, directory: int, *epochs: int) -> None:
     """Create a partition's log in a directory."""
-    where = ground.log_dirs.directories[directory]
+    where = fixture.log_dirs.directories[directory]
     filled(where.create_partition("t", 0, ID, LogConfig(), NOW_MS), epochs)
     where.logs.clear()
 
 
-def copy(ground: LogDirMovesFixture, directory: int, *epochs: int, tag: str = TAG, topic_id: bytes = ID) -> None:
+def copy(fixture: LogDirMovesFixture, directory: int, *epochs: int, tag: str = TAG, topic_id: bytes = ID) -> None:
     """Create a future log in a directory."""
-    where = ground.log_dirs.directories[directory]
+    where = fixture.log_dirs.directories[directory]
     filled(create_future_log(where, "t", 0, topic_id, LogConfig(), NOW_MS, tag), epochs)
 
 
-def start(ground: LogDirMovesFixture, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
+def start(fixture: LogDirMovesFixture, place: int, *, there: bool = True, **state: tuple[int, ...]) -> None:
     """Start again with an image that assigns the partition to that directory."""
     known = led_topic("t", 1, **state)
     told = known.partitions[0]
-    told = replace(told, directories=(ground.ids[place],) * len(told.replicas))
+    told = replace(told, directories=(fixture.ids[place],) * len(told.replicas))
     topics = {"t": replace(known, partitions={0: told})} if there else {}
-    ground.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
+    fixture.image = MetadataImage(topics=topics, topic_names={t.id: t.name for t in topics.values()})
 
-    run_virtual(ground.open)
+    run_virtual(fixture.open)
 
 
 def test_future_log_is_resumed_at_startup() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 0, 1, 1, 2)
-    copy(ground, 1, 1, 1)
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, 1, 1, 2)
+    copy(fixture, 1, 1, 1)
     known = led_topic("t", 1)
-    told = replace(known.partitions[0], directories=(ground.ids[0],))
-    ground.image = MetadataImage(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
+    told = replace(known.partitions[0], directories=(fixture.ids[0],))
+    fixture.image = MetadataImage(topics={"t": replace(known, partitions={0: told})}, topic_names={ID: "t"})
 
-    async def story() -> None:
-        await ground.open()
-        assert (ground.serving_directory(), ground.future_log.log_end_offset) == ("/a", 2)
-        assert ground.replica.log.has_future_log
-        ground.commit(ground.ids[0], leader_epoch=3)
-        await ground.alter_and_wait("/b")
-        assert ground.replica.log.epochs.entries[:2] == [(1, 0), (2, 2)]
-        ground.write()
-        assert ground.replica.log.log_end_offset == 4
+    async def scenario() -> None:
+        await fixture.open()
+        assert (fixture.serving_directory(), fixture.future_log.log_end_offset) == ("/a", 2)
+        assert fixture.replica.log.has_future_log
+        fixture.commit(fixture.ids[0], leader_epoch=3)
+        await fixture.alter_and_wait("/b")
+        assert fixture.replica.log.epochs.entries[:2] == [(1, 0), (2, 2)]
+        fixture.write()
+        assert fixture.replica.log.log_end_offset == 4
 
-    ground.run_moves(story, made=False)
-    assert (ground.directory_names("/a"), ground.directory_names("/b")) == (["delete"], ["0"])
+    fixture.run_moves(scenario, made=False)
+    assert (fixture.directory_names("/a"), fixture.directory_names("/b")) == (["delete"], ["0"])
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,18 @@ def test_future_log_is_resumed_at_startup() -> None:
 def test_startup_chooses_between_current_and_future_log(
     log: tuple[int, ...] | None, future: tuple[int, ...], place: int, served: str | None, a: list[str], b: list[str]
 ) -> None:
-    ground = LogDirMovesFixture()
+    fixture = LogDirMovesFixture()
     if log is not None:
-        whole(ground, 0, *log)
-    copy(ground, 1, *future)
-    start(ground, place)
-    replica = ground.replica_manager.get(*TOPIC_PARTITION)
-    assert (None if replica is None else ground.serving_directory()) == served
-    assert (ground.directory_names("/a"), ground.directory_names("/b")) == (a, b)
-    assert (TOPIC_PARTITION in ground.replica_manager.future_logs) == (served == "/a")
-    assert all(not x.is_future for x in ground.log_dirs.logs())
+        whole(fixture, 0, *log)
+    copy(fixture, 1, *future)
+    start(fixture, place)
+    replica = fixture.replica_manager.get(*TOPIC_PARTITION)
+    assert (None if replica is None else fixture.serving_directory()) == served
+    assert (fixture.directory_names("/a"), fixture.directory_names("/b")) == (a, b)
+    assert (TOPIC_PARTITION in fixture.replica_manager.future_logs) == (served == "/a")
+    assert all(not x.is_future for x in fixture.log_dirs.logs())
     counts = {"/a": (1, 1), "/b": (0, 1), None: (0, 0)}[served]
-    assert tuple(len(d.logs) for d in ground.log_dirs.directories[:2]) == counts
+    assert tuple(len(d.logs) for d in fixture.log_dirs.directories[:2]) == counts
     if replica is not None:
         assert replica.log.log_end_offset == len(future if served == "/b" else log or ())
 
@@ -121,9 +121,9 @@ def test_startup_chooses_between_current_and_future_log(
 @pytest.mark.parametrize("told", [True, False])
 def test_future_log_with_gaps_is_copied_again_unless_assigned(*, told: bool) -> None:
     """A future log that the controller assigned was synced before: a gap in it is the work of the cleaner."""
-    ground = LogDirMovesFixture()
-    whole(ground, 0, 1, 1, 1)
-    there = ground.log_dirs.directories[1]
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, 1, 1, 1)
+    there = fixture.log_dirs.directories[1]
     made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     for _ in range(3):
         made.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
@@ -131,8 +131,8 @@ def test_future_log_with_gaps_is_copied_again_unless_assigned(*, told: bool) -> 
     filled(made, (1,) if told else ())
     there.disk.unlink(f"{made.directory}/{1:020d}.log")
     there.checkpoints.cleaner.offsets = {("t", 0): 3}
-    start(ground, 1 if told else 0)
-    log = ground.replica.log if told else ground.future_log
+    start(fixture, 1 if told else 0)
+    log = fixture.replica.log if told else fixture.future_log
     assert (log.directory[:2], log.log_end_offset, log.segments.base_offsets) == (
         "/b",
         *((4, [0, 2, 3]) if told else (1, [0])),
@@ -140,88 +140,88 @@ def test_future_log_with_gaps_is_copied_again_unless_assigned(*, told: bool) -> 
 
 
 def test_future_log_in_assigned_directory_is_used_and_others_are_deleted() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 0, 1)
-    copy(ground, 1, 1)
-    copy(ground, 2, 1)
-    copy(ground, 2, 1, tag="f" * 32)
-    start(ground, 2)
-    assert ground.serving_directory() == "/c"
-    assert [ground.directory_names(f"/{x}") for x in "abc"] == [["delete"], ["delete"], ["0", "delete"]]
-    assert not ground.replica_manager.future_logs
-    assert len(ground.scheduled_deletes) == 3
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, 1)
+    copy(fixture, 1, 1)
+    copy(fixture, 2, 1)
+    copy(fixture, 2, 1, tag="f" * 32)
+    start(fixture, 2)
+    assert fixture.serving_directory() == "/c"
+    assert [fixture.directory_names(f"/{x}") for x in "abc"] == [["delete"], ["delete"], ["0", "delete"]]
+    assert not fixture.replica_manager.future_logs
+    assert len(fixture.scheduled_deletes) == 3
 
 
 def test_future_log_beside_its_current_log_is_deleted() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 1, 1)
-    copy(ground, 1)
-    start(ground, 1)
-    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/b", ["0", "delete"])
-    assert not ground.replica_manager.future_logs
+    fixture = LogDirMovesFixture()
+    whole(fixture, 1, 1)
+    copy(fixture, 1)
+    start(fixture, 1)
+    assert (fixture.serving_directory(), fixture.directory_names("/b")) == ("/b", ["0", "delete"])
+    assert not fixture.replica_manager.future_logs
 
 
 @pytest.mark.parametrize("there", [False, True])
 def test_future_log_of_other_topic_id_is_renamed_to_stray(there: bool, caplog: pytest.LogCaptureFixture) -> None:
-    ground = LogDirMovesFixture()
-    copy(ground, 1, 1, topic_id=b"an older topic--")
+    fixture = LogDirMovesFixture()
+    copy(fixture, 1, 1, topic_id=b"an older topic--")
     with caplog.at_level(logging.WARNING):
-        start(ground, 0, there=there)
-    assert ground.directory_names("/b") == ["stray"]
+        start(fixture, 0, there=there)
+    assert fixture.directory_names("/b") == ["stray"]
     assert "no replica of this broker" in caplog.text
-    assert not ground.log_dirs.directories[1].logs
+    assert not fixture.log_dirs.directories[1].logs
 
 
 def test_future_log_without_partition_metadata_is_deleted() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 0, 1)
-    copy(ground, 1)
-    ground.env.disk.unlink(f"/b/t-0.{TAG}-future/partition.metadata")
-    start(ground, 0)
-    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/a", ["delete"])
-    assert not ground.log_dirs.directories[1].logs
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, 1)
+    copy(fixture, 1)
+    fixture.env.disk.unlink(f"/b/t-0.{TAG}-future/partition.metadata")
+    start(fixture, 0)
+    assert (fixture.serving_directory(), fixture.directory_names("/b")) == ("/a", ["delete"])
+    assert not fixture.log_dirs.directories[1].logs
 
 
-def torn(ground: LogDirMovesFixture, where: str = "/b") -> None:
-    write_partition_metadata(ground.env.disk, f"{where}/t-0.{TAG}-future", ID, sync=True)
-    ground.env.disk.open(f"{where}/t-0.{TAG}-future/partition.metadata").truncate(3)
+def corrupt_log(fixture: LogDirMovesFixture, where: str = "/b") -> None:
+    write_partition_metadata(fixture.env.disk, f"{where}/t-0.{TAG}-future", ID, sync=True)
+    fixture.env.disk.open(f"{where}/t-0.{TAG}-future/partition.metadata").truncate(3)
 
 
 def test_unreadable_future_log_is_deleted_unless_it_is_the_only_log() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 0, 1)
-    copy(ground, 1, 1)
-    torn(ground)
-    start(ground, 1)
-    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/a", ["delete"])
-    ground = LogDirMovesFixture()
-    copy(ground, 1, 1)
-    torn(ground)
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, 1)
+    copy(fixture, 1, 1)
+    corrupt_log(fixture)
+    start(fixture, 1)
+    assert (fixture.serving_directory(), fixture.directory_names("/b")) == ("/a", ["delete"])
+    fixture = LogDirMovesFixture()
+    copy(fixture, 1, 1)
+    corrupt_log(fixture)
     with pytest.raises(CorruptFile):
-        start(ground, 1)
+        start(fixture, 1)
 
 
 def test_read_error_of_future_log_takes_its_directory_offline() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 0, 1)
-    copy(ground, 1, 1)
-    ground.break_disk("-future/", errno.EIO)
-    start(ground, 0)
-    assert list(ground.log_dirs.offline) == ["/b"]
-    assert (ground.serving_directory(), ground.replica_manager.future_logs) == ("/a", {})
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, 1)
+    copy(fixture, 1, 1)
+    fixture.break_disk("-future/", errno.EIO)
+    start(fixture, 0)
+    assert list(fixture.log_dirs.offline) == ["/b"]
+    assert (fixture.serving_directory(), fixture.replica_manager.future_logs) == ("/a", {})
 
 
 def test_unreadable_unassigned_future_log_is_left_unchanged() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 0, 1)
-    copy(ground, 1, 1)
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, 1)
+    copy(fixture, 1, 1)
     path = f"/b/t-0.{TAG}-future"
-    ground.env.disk.fault = lambda what, at: (
+    fixture.env.disk.fault = lambda what, at: (
         PermissionError(errno.EACCES, "permission denied", at) if at.startswith(path) and what == "open" else None
     )
-    start(ground, 0)
-    assert not ground.log_dirs.offline
-    assert ground.env.disk.exists(path)
+    start(fixture, 0)
+    assert not fixture.log_dirs.offline
+    assert fixture.env.disk.exists(path)
 
 
 @pytest.mark.parametrize(
@@ -230,21 +230,21 @@ def test_unreadable_unassigned_future_log_is_left_unchanged() -> None:
 def test_future_log_waits_for_offline_directory_unless_isr_has_others(
     isr: tuple[int, ...], counts: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 1, 1, 1)
-    copy(ground, 2, 1)
-    ground.break_disk("/b/t-0")
-    start(ground, 2, replicas=(NODE_ID, NODE_ID + 1), isr=isr)
-    assert list(ground.log_dirs.offline) == ["/b"]
-    assert (ground.replica_manager.get(*TOPIC_PARTITION) is not None) == counts
-    assert ground.replica_manager.offline_partitions == (set() if counts else {TOPIC_PARTITION})
-    assert ground.directory_names("/c") == (["0"] if counts else ["future"])
+    fixture = LogDirMovesFixture()
+    whole(fixture, 1, 1, 1)
+    copy(fixture, 2, 1)
+    fixture.break_disk("/b/t-0")
+    start(fixture, 2, replicas=(NODE_ID, NODE_ID + 1), isr=isr)
+    assert list(fixture.log_dirs.offline) == ["/b"]
+    assert (fixture.replica_manager.get(*TOPIC_PARTITION) is not None) == counts
+    assert fixture.replica_manager.offline_partitions == (set() if counts else {TOPIC_PARTITION})
+    assert fixture.directory_names("/c") == (["0"] if counts else ["future"])
     assert ("or remove it from log.dirs" in caplog.text) != counts
 
 
 def test_future_log_is_used_when_offline_directory_is_removed_from_settings() -> None:
-    ground = LogDirMovesFixture()
-    there = ground.log_dirs.directories[2]
+    fixture = LogDirMovesFixture()
+    there = fixture.log_dirs.directories[2]
     made = create_future_log(there, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     for _ in range(3):
         made.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
@@ -253,49 +253,49 @@ def test_future_log_is_used_when_offline_directory_is_removed_from_settings() ->
     there.disk.unlink(f"{made.directory}/{1:020d}.log")  # no batch of it outlived the cleaner, which got as far as 3
     write_offsets(there.disk, f"/c/{CLEANER_OFFSET_CHECKPOINT}", {TOPIC_PARTITION: 3})
     there.load_checkpoints()
-    whole(ground, 1, 1, 1, 1, 1, 1)
-    ground.break_disk("/b/t-0")
-    start(ground, 2)
+    whole(fixture, 1, 1, 1, 1, 1, 1)
+    fixture.break_disk("/b/t-0")
+    start(fixture, 2)
     there.checkpoints.write()
     there.unlock()
-    ground.log_dirs.directories[0].unlock()
-    ground.break_disk("nowhere")
-    again = LogDirMovesFixture("/a,/c", env=ground.env)
+    fixture.log_dirs.directories[0].unlock()
+    fixture.break_disk("nowhere")
+    again = LogDirMovesFixture("/a,/c", env=fixture.env)
     start(again, 1)
     assert (again.replica.log.log_end_offset, again.replica.log.segments.base_offsets) == (4, [0, 2, 3])
 
 
 def test_waiting_unreadable_future_log_does_not_fail_startup() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 1, 1, 1)
-    copy(ground, 2, 1)
-    torn(ground, "/c")
-    ground.break_disk("/b/t-0")
-    start(ground, 2)
-    assert ground.replica_manager.offline_partitions == {TOPIC_PARTITION}
-    assert ground.directory_names("/c") == ["future"]
+    fixture = LogDirMovesFixture()
+    whole(fixture, 1, 1, 1)
+    copy(fixture, 2, 1)
+    corrupt_log(fixture, "/c")
+    fixture.break_disk("/b/t-0")
+    start(fixture, 2)
+    assert fixture.replica_manager.offline_partitions == {TOPIC_PARTITION}
+    assert fixture.directory_names("/c") == ["future"]
 
 
 def test_future_log_short_of_descriptors_fails_startup() -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 0, 1)
-    copy(ground, 1, 1)
-    ground.break_disk("-future/", errno.EMFILE)
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, 1)
+    copy(fixture, 1, 1)
+    fixture.break_disk("-future/", errno.EMFILE)
     with pytest.raises(OSError, match="injected"):
-        start(ground, 0)
-    assert ground.log_dirs.offline == {}
+        start(fixture, 0)
+    assert fixture.log_dirs.offline == {}
 
 
 def test_future_log_replacing_current_log_does_not_sync_on_event_loop() -> None:
-    ground = LogDirMovesFixture()
-    where = ground.log_dirs.directories[1]
+    fixture = LogDirMovesFixture()
+    where = fixture.log_dirs.directories[1]
     log = create_future_log(where, "t", 0, ID, LogConfig(), NOW_MS, TAG)
     log.truncate_fully_and_start_at(5, NOW_MS)
     filled(log, (1, 1))
-    waited = ground.watch_disk()
-    start(ground, 1)
-    assert (ground.serving_directory(), ground.directory_names("/b")) == ("/b", ["0"])
-    assert read_offsets(ground.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {TOPIC_PARTITION: 5}
+    waited = fixture.watch_disk()
+    start(fixture, 1)
+    assert (fixture.serving_directory(), fixture.directory_names("/b")) == ("/b", ["0"])
+    assert read_offsets(fixture.env.disk, f"/b/{CLEANER_OFFSET_CHECKPOINT}") == {TOPIC_PARTITION: 5}
     assert [path for _, path in waited if CLEANER_OFFSET_CHECKPOINT in path or path == "/b"] == []
 
 
@@ -311,33 +311,33 @@ def test_future_log_replacing_current_log_does_not_sync_on_event_loop() -> None:
 def test_duplicate_logs_are_resolved_by_newness_and_assignment(
     place: int, one: tuple[int, ...], other: tuple[int, ...], served: str
 ) -> None:
-    ground = LogDirMovesFixture()
-    whole(ground, 0, *one)
-    whole(ground, 1, *other)
-    start(ground, place)
-    assert ground.serving_directory() == served
-    assert ground.directory_names("/a" if served == "/b" else "/b") == ["stray"]
+    fixture = LogDirMovesFixture()
+    whole(fixture, 0, *one)
+    whole(fixture, 1, *other)
+    start(fixture, place)
+    assert fixture.serving_directory() == served
+    assert fixture.directory_names("/a" if served == "/b" else "/b") == ["stray"]
 
 
 def test_kept_future_log_is_synced_at_clean_shutdown() -> None:
-    ground = LogDirMovesFixture()
-    log = create_future_log(ground.log_dirs.directories[1], "t", 0, ID, LogConfig(), NOW_MS, TAG)
+    fixture = LogDirMovesFixture()
+    log = create_future_log(fixture.log_dirs.directories[1], "t", 0, ID, LogConfig(), NOW_MS, TAG)
     log.append_as_leader(bytearray(build_batch([NewRecord(None, b"x", NOW_MS)])), 1, NOW_MS)
     log.close_files()
-    start(ground, 2)
-    assert ground.directory_names("/b") == ["future"]
-    ground.log_dirs.close(1)
-    unsynced = {path for path, file in ground.env.memory.files.items() if file.pending}
+    start(fixture, 2)
+    assert fixture.directory_names("/b") == ["future"]
+    fixture.log_dirs.close(1)
+    unsynced = {path for path, file in fixture.env.memory.files.items() if file.pending}
     assert f"/b/t-0.{TAG}-future/00000000000000000000.log" not in unsynced, "the next start believes it"
 
 
 def test_future_log_lost_at_startup_keeps_the_other_future_log() -> None:
     """The directory of the used future log fails while its cleaner offset is written."""
-    ground = LogDirMovesFixture()
-    copy(ground, 1, 1, 1)
-    copy(ground, 2, 1, 1)
-    ground.log_dirs.directories[1].checkpoints.cleaner._is_synced = False  # a power failure might lose the file
-    ground.break_disk(f"/b/{CLEANER_OFFSET_CHECKPOINT}")
-    start(ground, 1)
-    assert set(ground.log_dirs.offline) == {"/b"}
-    assert ground.directory_names("/c") == ["future"], "it may be the only one that is left"
+    fixture = LogDirMovesFixture()
+    copy(fixture, 1, 1, 1)
+    copy(fixture, 2, 1, 1)
+    fixture.log_dirs.directories[1].checkpoints.cleaner._is_synced = False  # a power failure might lose the file
+    fixture.break_disk(f"/b/{CLEANER_OFFSET_CHECKPOINT}")
+    start(fixture, 1)
+    assert set(fixture.log_dirs.offline) == {"/b"}
+    assert fixture.directory_names("/c") == ["future"], "it may be the only one that is left"

@@ -87,12 +87,12 @@ def test_fetcher_count_and_limits_come_from_settings() -> None:
     for replica in node.follower("t", 3):
         node.fetchers.add_partition(replica, 2, 3)
     assert node.running == [(2, 0), (2, 1), (2, 2)]
-    world = node.fetchers._dependencies()
-    assert (world.timeout_s, world.limits.max_wait_ms, world.node_id) == (4.5, 123, 1)
-    assert (world.broker_epoch(), world.metadata_version()) == (77, 21)
-    assert (world.address(2), world.address(3)) == (("h2", 9094), None), "where brokers reach each other"
+    dependencies = node.fetchers._dependencies()
+    assert (dependencies.timeout_s, dependencies.limits.max_wait_ms, dependencies.node_id) == (4.5, 123, 1)
+    assert (dependencies.broker_epoch(), dependencies.metadata_version()) == (77, 21)
+    assert (dependencies.address(2), dependencies.address(3)) == (("h2", 9094), None), "where brokers reach each other"
     node.hosted.image = MetadataImage()
-    assert world.metadata_version() == OLDEST_METADATA_VERSION, "where nothing is said"
+    assert dependencies.metadata_version() == OLDEST_METADATA_VERSION, "where nothing is said"
 
 
 def test_fetcher_without_partitions_is_stopped() -> None:
@@ -131,7 +131,7 @@ def test_run_starts_all_fetchers_and_stops_them_at_its_end() -> None:
     node = FollowingNode()
     first, second = (node.follower(name)[0] for name in ("t", "u"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         node.fetchers.add_partition(first, 2, 3)
         await trio.sleep(1)
         assert node.asked == []
@@ -149,7 +149,7 @@ def test_run_starts_all_fetchers_and_stops_them_at_its_end() -> None:
             nursery.cancel_scope.cancel()
         assert node.fetchers._nursery is None
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 @pytest.mark.behaviour("R-317")
@@ -186,10 +186,10 @@ def test_follower_throttle_checks_partition_and_records_bytes() -> None:
         record=lambda size_bytes, now_ms: counted.append(size_bytes),
         is_exceeded=lambda image, now_ms: sum(counted) > 10,
     )
-    world = node.fetchers._dependencies()
+    dependencies = node.fetchers._dependencies()
     assert throttle is not None
-    assert world.is_throttled(replica)
+    assert dependencies.is_throttled(replica)
     assert named == [("t", 0)]
-    assert not world.is_quota_exceeded()
-    world.record_throttled_bytes(11)
-    assert (counted, world.is_quota_exceeded()) == ([11], True)
+    assert not dependencies.is_quota_exceeded()
+    dependencies.record_throttled_bytes(11)
+    assert (counted, dependencies.is_quota_exceeded()) == ([11], True)

@@ -83,10 +83,10 @@ def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> Node
     env: Any = VirtualEnv()
     env.net = SimpleNamespace(connect=connect)
     told = SimpleNamespace(code=None)
-    world = FetcherDependencies(env, 1, 3.0, lambda: 5, lambda: 30, lambda broker: address, lambda *_: told)
-    assert not world.is_throttled(told)  # type: ignore[arg-type]
-    assert not world.is_quota_exceeded()
-    return connect_to_leader(world, 2, "broker-1-fetcher-0")
+    dependencies = FetcherDependencies(env, 1, 3.0, lambda: 5, lambda: 30, lambda broker: address, lambda *_: told)
+    assert not dependencies.is_throttled(told)  # type: ignore[arg-type]
+    assert not dependencies.is_quota_exceeded()
+    return connect_to_leader(dependencies, 2, "broker-1-fetcher-0")
 
 
 @pytest.mark.behaviour("R-311")
@@ -97,13 +97,13 @@ def test_first_request_is_fetch_without_api_versions_and_times_out() -> None:
         assert (host, port) == ("h2", 9092)
         return silent
 
-    async def story() -> None:
+    async def scenario() -> None:
         line = a_line(connect)
         with pytest.raises(Disconnected):
             await line.call(FetchRequest(), 18)
         assert (trio.current_time(), silent.waited_s) == (3.0, [3.0])
 
-    run_virtual(story)
+    run_virtual(scenario)
     (sent,) = silent.sent
     assert sent[4:8] == b"\0\x01\0\x12", "Fetch 18, no ApiVersions before"
     assert b"broker-1-fetcher-0" in sent
@@ -115,20 +115,20 @@ def test_connect_timeout_raises_os_error() -> None:
         await trio.sleep_forever()
         raise AssertionError
 
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(OSError, match=r"broker 2|nobody answers"):
             await a_line(connect).call(FetchRequest(), 18)
         assert trio.current_time() == 3.0
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_leader_without_address_raises_disconnected() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with pytest.raises(Disconnected, match="broker 2"):
             await a_line(None, None).call(FetchRequest(), 18)
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_close_closes_the_connection() -> None:
@@ -137,11 +137,11 @@ def test_close_closes_the_connection() -> None:
     async def connect(host: str, port: int) -> SilentStream:
         return silent
 
-    async def story() -> None:
+    async def scenario() -> None:
         line = a_line(connect)
         with trio.move_on_after(1):
             await line.call(FetchRequest(), 18)
         line.close()
         assert silent.closed
 
-    run_virtual(story)
+    run_virtual(scenario)

@@ -89,7 +89,7 @@ class UnansweredFetcher:
 
 @pytest.mark.parametrize(("known", "waits_s"), [(1, 0.02), (50, 0.02), (99, 0.02), (199, 0.04), (999, 0.2)])
 def test_fetch_is_cancelled_to_add_a_partition_after_a_delay(known: int, waits_s: float) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         slow = UnansweredFetcher()
         slow.follow(*range(known))
         async with trio.open_nursery() as nursery:
@@ -104,7 +104,7 @@ def test_fetch_is_cancelled_to_add_a_partition_after_a_delay(known: int, waits_s
         assert (began, again) == (0.0, pytest.approx(1 + waits_s, abs=0.0005))
         assert named == known + 1, "what was broken off may not have arrived: everything is named again"
 
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 # ---------------------------------------------------------------------- unreachable leaders
@@ -117,7 +117,7 @@ def test_unreachable_leader_is_logged_once_until_it_answers(caplog: pytest.LogCa
         said = [x for x in caplog.records if x.name == "ottla.fetcher" and x.levelno == logging.WARNING]
         return sum("Error in response for fetch request to leader 1" in x.getMessage() for x in said)
 
-    async def story() -> None:
+    async def scenario() -> None:
         for times in (1, 2):
             brokers[1].kill()
             await trio.sleep(10)
@@ -129,7 +129,7 @@ def test_unreachable_leader_is_logged_once_until_it_answers(caplog: pytest.LogCa
             assert await brokers[1].produce(b"x") is E.NONE
             await trio.sleep(2)
 
-    brokers.run(story)
+    brokers.run(scenario)
     assert told() == 2
 
 
@@ -173,7 +173,7 @@ class OutOfRangeScenario:
 def test_list_offsets_failure_delays_all_fetches_from_that_leader(failure: Exception) -> None:
     asked = OutOfRangeScenario([failure, failure])
 
-    async def story() -> None:
+    async def scenario() -> None:
         await asked.start()
         await wait_until(lambda: asked.brokers[2].log.log_start_offset == 4)
         first, second, third = asked.times[:3]
@@ -182,7 +182,7 @@ def test_list_offsets_failure_delays_all_fetches_from_that_leader(failure: Excep
         assert not [at for at in asked.fetches if first < at < first + 0.9]
         assert len(asked.brokers[2].wires) == 3, "each time over a new connection"
 
-    asked.brokers.run(story)
+    asked.brokers.run(scenario)
     assert (2, 1, ApiKey.LIST_OFFSETS, 11) in asked.brokers.requests
 
 
@@ -190,12 +190,12 @@ def test_list_offsets_failure_delays_all_fetches_from_that_leader(failure: Excep
 def test_list_offsets_error_delays_only_that_partition(caplog: pytest.LogCaptureFixture) -> None:
     asked = OutOfRangeScenario([ProtocolError(E.UNKNOWN_SERVER_ERROR, "no")])
 
-    async def story() -> None:
+    async def scenario() -> None:
         await asked.start()
         await wait_until(lambda: asked.brokers[2].log.log_start_offset == 4)
         first, second = asked.times[:2]
         assert 0.9 < second - first < 1.2
         assert len(asked.brokers[2].wires) == 1, "the connection is as good as before"
 
-    asked.brokers.run(story)
+    asked.brokers.run(scenario)
     assert [x for x in caplog.records if "Error while processing data for partition" in x.getMessage()]

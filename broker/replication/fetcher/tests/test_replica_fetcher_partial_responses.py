@@ -54,12 +54,12 @@ def following(first: list[ScriptedResponse], size_bytes: int = 100_000, **log: A
 def catches_up(leader: ScriptedLeaderFetcher) -> None:
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(8)
         assert leader.log().log_end_offset == END
         assert asked_from(leader)[-1] == END
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_corrupt_batch_in_response_is_fetched_again_from_log_end() -> None:
@@ -116,13 +116,13 @@ def test_failing_sync_is_retried_once_a_second() -> None:
     leader.add_partitions()
     leader.env.disk.fault = fault
 
-    async def story() -> None:
+    async def scenario() -> None:
         leader.fetcher.add_partition(leader.replica(1), 3)
         await trio.sleep(6)
         assert len(tried) == 4
         assert asked_from(leader)[0] == 1
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def unsynced() -> ScriptedLeaderFetcher:
@@ -140,14 +140,14 @@ def test_unsynced_log_of_killed_process_is_synced_before_first_fetch() -> None:
     leader = unsynced()
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.01)
         assert asked_from(leader)[0] == 5
         assert leader.log().recovery_point >= 5
         await trio.sleep(8)
         assert leader.log().log_end_offset == END
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_unsynced_log_is_synced_before_fetch_in_a_new_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_unsynced_log_is_synced_before_fetch_in_a_new_epoch(monkeypatch: pytest.
     monkeypatch.setattr(leader.env, "in_thread", slow)
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(1)
         leader.add_partitions(epoch=4)
         await trio.sleep(1.9)
@@ -170,7 +170,7 @@ def test_unsynced_log_is_synced_before_fetch_in_a_new_epoch(monkeypatch: pytest.
         await trio.sleep(8)
         assert leader.log().log_end_offset == END
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.parametrize("answer", [{"diverging_epoch": EpochEndOffset(2, 3)}, {"error_code": E.OFFSET_OUT_OF_RANGE}])
@@ -189,7 +189,7 @@ def test_truncation_of_one_log_does_not_block_other_partitions(
     monkeypatch.setattr(partition_log, "producer_state_below_job", telling)
     leader.add_partitions(0, 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(2)
         assert len([sent for sent in leader.sent if sent.at_s > 0.1]) > 2
         assert leader.log().log_end_offset == 5
@@ -197,4 +197,4 @@ def test_truncation_of_one_log_does_not_block_other_partitions(
         await trio.sleep(1)
         assert leader.log().log_end_offset == 0, "its one batch goes"
 
-    leader.run(story)
+    leader.run(scenario)

@@ -29,25 +29,25 @@ def test_fetch_names_replica_id_by_version(level: int, version: int, replica_id:
     leader = ScriptedLeaderFetcher(level=level)
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         (sent,) = leader.sent
         assert (sent.version, sent.request.replica_id, sent.request.replica_state) == (version, replica_id, state)
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_fetch_after_broker_registration_has_new_broker_epoch() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         leader.broker_epoch = 71
         await trio.sleep(0.5)
         assert [sent.request.replica_state.replica_epoch for sent in leader.sent] == [70, 71]
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_fetch_starts_at_log_end_offset() -> None:
@@ -55,19 +55,19 @@ def test_fetch_starts_at_log_end_offset() -> None:
     leader.add_partitions()
     leader.log().append_as_follower(leader_batch(0, 5), 0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         asked = leader.sent[0].partitions[0]
         assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (5, 3, 3)
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_removed_partition_is_forgotten_unless_replica_was_replaced() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions(0, 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         leader.fetcher.remove_partition(leader.replica(1))
         assert len(leader.fetcher) == 1
@@ -82,7 +82,7 @@ def test_removed_partition_is_forgotten_unless_replica_was_replaced() -> None:
         leader.fetcher.remove_partition(anew)
         assert (len(leader.fetcher), leader.fetcher._lagging, leader.fetcher._uncertain_until_ms) == (0, set(), {})
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_fetcher_stopped_before_run_sends_no_request() -> None:
@@ -90,10 +90,10 @@ def test_fetcher_stopped_before_run_sends_no_request() -> None:
     leader.add_partitions()
     leader.fetcher.stop()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await leader.fetcher.run()
 
-    run_virtual(story)
+    run_virtual(scenario)
     assert leader.sent == []
 
 
@@ -101,13 +101,13 @@ def test_stopped_fetcher_sends_no_request_and_closes_connection() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         leader.fetcher.stop()
         await trio.sleep(5)
         assert (len(leader.sent), leader.close_count) == (1, 1)
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.behaviour("R-341")
@@ -122,7 +122,7 @@ def test_throttled_partitions_are_left_out_while_quota_is_exceeded() -> None:
     leader.throttled_partitions = {0, 2}
     leader.add_partitions(0, 1, 2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         size = len(leader_batch(0))
         assert leader.throttled_bytes == [size, size], "of the throttled ones only"
@@ -135,7 +135,7 @@ def test_throttled_partitions_are_left_out_while_quota_is_exceeded() -> None:
         assert leader.sent[-1].request.session_epoch > 0
         assert [sorted(sent.partitions) for sent in leader.sent if 0 in sent.partitions] == [[0, 1, 2], [0, 1, 2], [0]]
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 # ---------------------------------------------------------------------- pace
@@ -156,7 +156,7 @@ def test_uncertain_high_watermark_fetches_every_10_ms_for_a_second() -> None:
     in_doubt(leader)
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(1.8)
         assert set(waits(leader)) == {10, 500}
         assert waits(leader) == sorted(waits(leader))
@@ -164,7 +164,7 @@ def test_uncertain_high_watermark_fetches_every_10_ms_for_a_second() -> None:
         last = max(sent.at_s for sent in leader.sent if sent.request.max_wait_ms == 10)
         assert last < UNCERTAIN_COMMIT_MS / 1000 <= last + 0.012
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_known_high_watermark_restores_max_wait() -> None:
@@ -172,12 +172,12 @@ def test_known_high_watermark_restores_max_wait() -> None:
     in_doubt(leader)
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.8)
         assert waits(leader) == [10, 10, 500, 500]
         assert leader.fetcher._uncertain_until_ms == {}
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_uncertain_partition_shortens_wait_of_all_partitions() -> None:
@@ -185,21 +185,21 @@ def test_uncertain_partition_shortens_wait_of_all_partitions() -> None:
     in_doubt(leader)
     leader.add_partitions(0, 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         assert set(waits(leader)) == {10}
         leader.fetcher.remove_partition(leader.replica())
         await trio.sleep(0.6)
         assert waits(leader)[-1] == 500
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_fetcher_without_fetchable_partition_checks_after_a_second() -> None:
     leader = ScriptedLeaderFetcher([partition_data(0, error_code=E.FENCED_LEADER_EPOCH)])
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(5)
         assert len(leader.sent) == 1, "R-316: silent until it has another leader epoch"
         began = trio.current_time()
@@ -207,7 +207,7 @@ def test_fetcher_without_fetchable_partition_checks_after_a_second() -> None:
         await trio.sleep(0.1)
         assert [sent.at_s for sent in leader.sent[1:]] == [began]
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.behaviour("R-316")
@@ -215,12 +215,12 @@ def test_partition_error_backs_off_from_20_ms_exponentially() -> None:
     leader = ScriptedLeaderFetcher(*([partition_data(0, error_code=E.UNKNOWN_LEADER_EPOCH)] for _ in range(3)))
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.3)
         times = [sent.at_s for sent in leader.sent]
         assert times == [pytest.approx(at, abs=0.0005) for at in (0, 0.021, 0.062, 0.143)]
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.behaviour("R-315")
@@ -229,7 +229,7 @@ def test_connection_failure_reconnects_with_full_request(failure: Exception) -> 
     leader = ScriptedLeaderFetcher([partition_data(0), partition_data(1)], failure, failure)
     leader.add_partitions(0, 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.3)
         times = [sent.at_s for sent in leader.sent]
         assert times == [pytest.approx(at, abs=0.0005) for at in (0, 0.001, 0.022, 0.063)]
@@ -239,14 +239,14 @@ def test_connection_failure_reconnects_with_full_request(failure: Exception) -> 
         assert sent[1][:2] == (SESSION, 1)
         assert sent[2] == sent[3] == (SESSION, 0, [0, 1])
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_fetch_cancelled_for_new_partition_is_followed_by_full_request() -> None:
     leader = ScriptedLeaderFetcher()
     leader.add_partitions(0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.6)
         assert leader.sent[-1].request.session_epoch == 1
         leader.add_partitions(1)
@@ -254,4 +254,4 @@ def test_fetch_cancelled_for_new_partition_is_followed_by_full_request() -> None
         last = leader.sent[-1]
         assert (last.request.session_id, last.request.session_epoch, sorted(last.partitions)) == (SESSION, 0, [0, 1])
 
-    leader.run(story)
+    leader.run(scenario)

@@ -27,7 +27,7 @@ def test_response_appends_records_and_leaders_offsets_up_to_log_end() -> None:
     )
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.0015)
         log = leader.log()
         assert (log.log_end_offset, log.high_watermark, log.log_start_offset) == (5, 5, 2)
@@ -38,7 +38,7 @@ def test_response_appends_records_and_leaders_offsets_up_to_log_end() -> None:
         assert leader.sent[1].partitions[0].fetch_offset == 5
         assert leader.sent[1].partitions[0].log_start_offset == 2
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_response_to_fetch_of_older_epoch_is_ignored() -> None:
@@ -61,12 +61,12 @@ def test_response_to_fetch_of_older_epoch_is_ignored() -> None:
     leader.responses = [taken_away]
     leader.add_partitions(0, 1, 2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         assert [leader.log(number).log_end_offset for number in (0, 1)] == [5, 0]
         leader.fetcher.remove_partition(leader.replica(2))
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_partition_removed_between_chunks_gets_no_further_chunk() -> None:
@@ -86,13 +86,13 @@ def test_partition_removed_between_chunks_gets_no_further_chunk() -> None:
 
     leader.replica().__class__ = Replica
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         assert len(taken) == 1
         assert leader.log().log_end_offset == 3
         assert (leader.log().high_watermark, leader.fetcher._lagging) == (0, set())
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.behaviour("R-316")
@@ -108,14 +108,14 @@ def test_append_error_fails_or_delays_the_partition(raw: bytes, failed: bool) ->
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.add_partitions(0, 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.9)
         assert leader.sent[1].forgotten == [0], "the others are asked for as before"
         await trio.sleep(2)
         assert any(0 in sent.partitions for sent in leader.sent[1:]) != failed
         assert (leader.log().log_end_offset, leader.failed, leader.close_count) == (5, [], 0)
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.parametrize(("code", "passing"), [(errno.EMFILE, True), (errno.EIO, False)])
@@ -127,7 +127,7 @@ def test_append_os_error_is_reported_and_retried_only_when_transient(code: int, 
     left = [OSError(code, "injected")]
     leader.env.disk.fault = lambda what, path: left.pop() if what == "pwrite" and left else None
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.9)
         assert len(leader.sent) == 1
         await trio.sleep(0.2)
@@ -135,7 +135,7 @@ def test_append_os_error_is_reported_and_retried_only_when_transient(code: int, 
         assert leader.log().log_end_offset == int(passing)
         assert (len(leader.sent) > 1) == passing
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.behaviour("R-339")
@@ -150,7 +150,7 @@ def test_append_is_synced_before_next_fetch_with_flush_messages() -> None:
 
     leader.env.in_thread = slowly  # type: ignore[method-assign]
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.15)
         assert leader.sent[1].forgotten == [0]
         await trio.sleep(0.15)
@@ -158,7 +158,7 @@ def test_append_is_synced_before_next_fetch_with_flush_messages() -> None:
         last = leader.sent[-1]
         assert (last.partitions[0].fetch_offset, last.at_s) == (1, pytest.approx(0.221, abs=0.001)), "R-314: it is news"
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_sync_os_error_is_reported_and_stops_fetching() -> None:
@@ -171,11 +171,11 @@ def test_sync_os_error_is_reported_and_stops_fetching() -> None:
 
     leader.env.in_thread = fails  # type: ignore[method-assign]
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(3)
         assert (len(leader.failed), len(leader.sent)) == (1, 1)
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 # ---------------------------------------------------------------------- truncation
@@ -195,13 +195,13 @@ def test_diverging_epoch_truncates_log_and_wakes_delayed_operations() -> None:
     leader.add_partitions()
     heard = woken(leader)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         assert leader.log().log_end_offset == 3
         assert ("fetch", "t", 0) in heard
         assert leader.sent[1].partitions[0].fetch_offset == 3
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 def test_producer_state_below_truncation_is_rebuilt_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,12 +214,12 @@ def test_producer_state_below_truncation_is_rebuilt_in_steps(monkeypatch: pytest
     monkeypatch.setattr(producer_state_rebuild, "_replay_batches_from", lambda *_: pytest.fail("all is read at once"))
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         assert (log.log_end_offset, log.producers.producers[7].last_sequence) == (3, 2)
         assert leader.sent[1].partitions[0].fetch_offset == 3
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 CUT_CASES = [
@@ -242,7 +242,7 @@ def test_offset_out_of_range_truncates_to_leaders_offsets(
     leader.add_partitions()
     heard = woken(leader)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.1)
         log = leader.log()
         assert (log.log_end_offset, log.log_start_offset, leader.list_offsets_responses) == (end, start, [])
@@ -257,7 +257,7 @@ def test_offset_out_of_range_truncates_to_leaders_offsets(
         named = leader.sent[1].partitions
         assert [part.fetch_offset for part in named.values()] == ([end] if end != ends else []), "a session knows it"
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.behaviour("R-322")
@@ -267,13 +267,13 @@ def test_offset_out_of_range_with_list_offsets_error_is_retried() -> None:
     leader.list_offsets_responses = [(E.NOT_LEADER_OR_FOLLOWER, 3)]
     leader.add_partitions()
 
-    async def story() -> None:
+    async def scenario() -> None:
         await trio.sleep(0.9)
         assert (len(leader.sent), leader.log().log_end_offset) == (1, 5)
         await trio.sleep(0.2)
         assert len(leader.sent) == 2
 
-    leader.run(story)
+    leader.run(scenario)
 
 
 @pytest.mark.behaviour("R-322")
@@ -291,9 +291,9 @@ def test_partition_removed_during_list_offsets_is_left_unchanged() -> None:
         leader.list_offsets_responses = Lies(lies)
         leader.responses = [[partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)]]
 
-        async def story() -> None:
+        async def scenario() -> None:
             await trio.sleep(0.1)
             assert leader.log().log_end_offset == 5
 
-        leader.run(story)
+        leader.run(scenario)
         leader.add_partitions(epoch=leader.replica().leader_epoch + 1)

@@ -37,7 +37,9 @@ class ReloadableListener:
         self.shown.append(tls.keystore.location)
 
 
-def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str]) -> tuple[list[str], list[str]]:
+def reloaded_keystores(
+    configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str]
+) -> tuple[list[str], list[str]]:
     one, other = ReloadableListener(), ReloadableListener()
     CertificateReloader(CONFIG, {"IN": one, "OUT": other}).publish(
         MetadataImage(configs=configs), MetadataDelta(configs=frozenset({changed}))
@@ -48,18 +50,21 @@ def told(configs: dict[tuple[int, str], dict[str, str]], changed: tuple[int, str
 @pytest.mark.behaviour("S-307")
 def test_keystore_of_listener_reloads_only_that_listener():
     configs = {OWN: {"listener.name.in.ssl.keystore.location": "second.pem"}}
-    assert told(configs, OWN) == (["second.pem"], ["first.pem"])
+    assert reloaded_keystores(configs, OWN) == (["second.pem"], ["first.pem"])
 
 
 @pytest.mark.behaviour("S-307")
 def test_keystore_of_all_brokers_applies_unless_overridden():
-    assert told({EVERYONE: {KEY: "all.pem"}}, EVERYONE) == (["all.pem"], ["all.pem"])
-    assert told({EVERYONE: {KEY: "all.pem"}, OWN: {KEY: "own.pem"}}, EVERYONE) == (["own.pem"], ["own.pem"])
+    assert reloaded_keystores({EVERYONE: {KEY: "all.pem"}}, EVERYONE) == (["all.pem"], ["all.pem"])
+    assert reloaded_keystores({EVERYONE: {KEY: "all.pem"}, OWN: {KEY: "own.pem"}}, EVERYONE) == (
+        ["own.pem"],
+        ["own.pem"],
+    )
 
 
 @pytest.mark.parametrize("changed", [(RESOURCE_TOPIC, "1"), (RESOURCE_BROKER, "2")])
 def test_unrelated_config_changes_reload_no_certificate(changed):
-    assert told({OWN: {KEY: "own.pem"}}, changed) == ([], [])
+    assert reloaded_keystores({OWN: {KEY: "own.pem"}}, changed) == ([], [])
 
 
 @pytest.mark.behaviour("S-307")

@@ -96,12 +96,12 @@ class DelegationTokenNode:
         frame = memoryview(encode_request(key, version, 5, "c", request)[4:])
         dispatcher = Dispatcher(self.services, self.routes, listener)
 
-        async def story() -> Any:
+        async def scenario() -> Any:
             peer = Peer("10.0.0.2", ("here", 9092), listener)
             peer.principal, peer.token_authenticated = who, token
             return await resolve(dispatcher.handle_request(peer, parse_request(frame)))
 
-        answer = run_virtual(story)
+        answer = run_virtual(scenario)
         return compiler.decode_exact(response_class(key), version, compiler.encode(answer, version))
 
 
@@ -178,18 +178,18 @@ def test_envelope_on_plaintext_listener_is_allowed_unless_token_authenticated(to
 
 
 def test_local_controller_receives_principal_of_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = ControllerChannelFixture(monkeypatch)
-    stage.local_controller.is_active = True
-    stage.local_controller.responses = [cd.CreateDelegationTokenResponse()]
+    fixture = ControllerChannelFixture(monkeypatch)
+    fixture.local_controller.is_active = True
+    fixture.local_controller.responses = [cd.CreateDelegationTokenResponse()]
     request = cd.CreateDelegationTokenRequest()
-    asking = stage.forwardable_request(request, 3)
+    asking = fixture.forwardable_request(request, 3)
     asking.peer.principal = BOB
 
-    async def story() -> None:
-        await stage.channel.forward(asking, request)
+    async def scenario() -> None:
+        await fixture.channel.forward(asking, request)
 
-    stage.run(story)
-    ((asked, version),) = stage.local_controller.requests
+    fixture.run(scenario)
+    ((asked, version),) = fixture.local_controller.requests
     assert (asked.request, asked.principal, version) == (request, BOB, 3)
 
 
@@ -381,32 +381,32 @@ def test_token_login_with_wrong_hmac_or_user_flag_fails(token_id: str, password:
 
 @pytest.mark.behaviour("S-335")
 def test_scram_keys_of_token_are_cached_and_dropped_with_it() -> None:
-    stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
-    first = stage.logins.find("t1", SCRAM_SHA_256)
+    fixture = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
+    first = fixture.logins.find("t1", SCRAM_SHA_256)
     assert first is not None
-    assert stage.logins.find("t1", SCRAM_SHA_256) == first
-    assert stage.salts == 1
-    stage.image = image_of(a_token("t1", CAROL, ADMIN), RemoveDelegationTokenRecord("t1"))
-    assert stage.logins.find("t1", SCRAM_SHA_256) is None
-    stage.image = image_of(a_token("t1", BOB, ADMIN))
-    again = stage.logins.find("t1", SCRAM_SHA_256)
+    assert fixture.logins.find("t1", SCRAM_SHA_256) == first
+    assert fixture.salts == 1
+    fixture.image = image_of(a_token("t1", CAROL, ADMIN), RemoveDelegationTokenRecord("t1"))
+    assert fixture.logins.find("t1", SCRAM_SHA_256) is None
+    fixture.image = image_of(a_token("t1", BOB, ADMIN))
+    again = fixture.logins.find("t1", SCRAM_SHA_256)
     assert again is not None
     assert (again.owner, again.keys.salt != first.keys.salt) == ("bob", True)
 
 
 @pytest.mark.behaviour("S-335")
 def test_token_login_after_renewal_has_longer_session() -> None:
-    stage = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
+    fixture = TokenLoginFixture(a_token("t1", CAROL, ADMIN))
     renewed = a_token("t1", CAROL, ADMIN)
     renewed.expiration_timestamp = NOW + 700
-    stage.image = image_of(renewed)
-    assert stage.come(SCRAM_SHA_512, "t1", token_hmac("a-secret", "t1"))[1].session_lifetime_ms == 1000
+    fixture.image = image_of(renewed)
+    assert fixture.come(SCRAM_SHA_512, "t1", token_hmac("a-secret", "t1"))[1].session_lifetime_ms == 1000
 
 
 def test_cached_scram_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.security.authn.delegation_token_logins._MAX_CACHED_KEYS", 3)
     monkeypatch.setattr("ottla.client.scram.MIN_ITERATIONS", 1)
-    stage = TokenLoginFixture(*(a_token(f"t{n}", CAROL, ADMIN) for n in range(10)))
+    fixture = TokenLoginFixture(*(a_token(f"t{n}", CAROL, ADMIN) for n in range(10)))
     for n in range(10):
-        assert stage.logins.find(f"t{n}", SCRAM_SHA_256) is not None
-        assert len(stage.logins._keys) <= 3
+        assert fixture.logins.find(f"t{n}", SCRAM_SHA_256) is not None
+        assert len(fixture.logins._keys) <= 3

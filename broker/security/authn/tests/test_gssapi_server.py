@@ -58,14 +58,14 @@ def exchange(rules: str = "DEFAULT") -> GssapiSaslServer:
     )
 
 
-def gate(rules: str = "DEFAULT", *, reauth_ms: int = 0) -> SaslAuthenticator:
+def create_authenticator(rules: str = "DEFAULT", *, reauth_ms: int = 0) -> SaslAuthenticator:
     policy = SaslPolicy(
         {"GSSAPI": lambda: exchange(rules)}, {"GSSAPI": reauth_ms}, lambda _: ApiVersionsResponse(), lambda: 1
     )
     return SaslAuthenticator(policy)
 
 
-def talked(made: SaslAuthenticator, *tokens: bytes, now_ms: float = 0.0) -> list[Any]:
+def exchange_tokens(made: SaslAuthenticator, *tokens: bytes, now_ms: float = 0.0) -> list[Any]:
     """Return the results of a handshake and tokens, one for each token."""
     made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI"))[4:]), now_ms)
     out = []
@@ -77,34 +77,34 @@ def talked(made: SaslAuthenticator, *tokens: bytes, now_ms: float = 0.0) -> list
     return out
 
 
-def told(said: Any) -> Any:
+def result_of(said: Any) -> Any:
     return None if said.response is None else (said.response.error_code, bytes(said.response.auth_bytes))
 
 
 @pytest.mark.behaviour("S-320")
 def test_gssapi_ticket_empty_token_and_no_protection_completes():
-    made = gate()
-    assert [told(x) for x in talked(made, b"a ticket", b"", NONE)] == [(0, b"told"), (0, OFFER), (0, b"")]
+    made = create_authenticator()
+    assert [result_of(x) for x in exchange_tokens(made, b"a ticket", b"", NONE)] == [(0, b"told"), (0, OFFER), (0, b"")]
     assert (made.state, made.principal_name) == (SaslState.COMPLETE, "alice")
 
 
 @pytest.mark.behaviour("S-320")
 def test_gssapi_without_server_token_sends_offer_with_ticket():
-    made = gate()
-    assert [told(x) for x in talked(made, SAID_NOTHING, NONE)] == [(0, OFFER), (0, b"")]
+    made = create_authenticator()
+    assert [result_of(x) for x in exchange_tokens(made, SAID_NOTHING, NONE)] == [(0, OFFER), (0, b"")]
     assert made.state is SaslState.COMPLETE
 
 
 @pytest.mark.behaviour("S-320")
 def test_gssapi_ticket_may_take_several_tokens():
-    assert told(talked(gate(), b"more", b"a ticket")[0]) == (0, b"go on")
+    assert result_of(exchange_tokens(create_authenticator(), b"more", b"a ticket")[0]) == (0, b"go on")
 
 
 @pytest.mark.behaviour("S-320")
 @pytest.mark.parametrize("chosen", [NONE, b"sealed \x01\0\0\0bob", b"sealed \x07\0\xff\xff"])
 def test_gssapi_authorization_id_is_ignored_for_ticket_principal(chosen):
-    made = gate()
-    talked(made, b"a ticket", b"", chosen)
+    made = create_authenticator()
+    exchange_tokens(made, b"a ticket", b"", chosen)
     assert made.principal_name == "alice"
 
 
@@ -121,7 +121,7 @@ def test_gssapi_authorization_id_is_ignored_for_ticket_principal(chosen):
     ],
 )
 def test_gssapi_failure_is_delayed_and_has_generic_message(tokens):
-    *_, said = talked(gate(), *tokens)
+    *_, said = exchange_tokens(create_authenticator(), *tokens)
     assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert said.response.error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
@@ -132,22 +132,22 @@ def test_gssapi_failure_is_delayed_and_has_generic_message(tokens):
 @pytest.mark.behaviour("S-320")
 @pytest.mark.parametrize("tokens", [(b"a ticket", b"", b"sealed "), (b"a ticket", b"", b"sealed \x01")])
 def test_gssapi_too_short_choice_closes_without_response(tokens):
-    *_, said = talked(gate(), *tokens)
+    *_, said = exchange_tokens(create_authenticator(), *tokens)
     assert (said.response, said.is_delayed, bool(said.failure)) == (None, False, True)
 
 
 @pytest.mark.behaviour("S-309")
 def test_gssapi_principal_without_name_mapping_succeeds_then_closes():
-    made = gate("RULE:[2:$1]")
-    *_, said = talked(made, b"a ticket", b"", NONE)
-    assert told(said) == (0, b"")
+    made = create_authenticator("RULE:[2:$1]")
+    *_, said = exchange_tokens(made, b"a ticket", b"", NONE)
+    assert result_of(said) == (0, b"")
     assert said.failure
     assert made.state is not SaslState.COMPLETE
 
 
 @pytest.mark.behaviour("S-312")
 def test_gssapi_after_handshake_v0_sends_no_last_token():
-    made = gate()
+    made = create_authenticator()
     made.handle(memoryview(frame(ApiKey.SASL_HANDSHAKE, 0, 1, SaslHandshakeRequest("GSSAPI"))[4:]), 0)
     answers = []
     for token in (b"a ticket", b"", NONE):
@@ -159,10 +159,10 @@ def test_gssapi_after_handshake_v0_sends_no_last_token():
 
 @pytest.mark.behaviour("S-318")
 def test_gssapi_reauthentication_with_same_name_succeeds():
-    made = gate(reauth_ms=5000)
-    talked(made, b"a ticket", b"", NONE)
-    *_, said = talked(made, b"a ticket", b"", NONE, now_ms=2000)
-    assert told(said) == (0, b"")
+    made = create_authenticator(reauth_ms=5000)
+    exchange_tokens(made, b"a ticket", b"", NONE)
+    *_, said = exchange_tokens(made, b"a ticket", b"", NONE, now_ms=2000)
+    assert result_of(said) == (0, b"")
 
 
 # ------------------------------------------------------------------ settings
@@ -228,10 +228,10 @@ def test_check_keytab_reads_keys_only_for_gssapi_listeners():
 
 
 def test_gssapi_tokens_are_evaluated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)))
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)))
     lanes: list[ThreadPool] = []
-    env: Any = stage.env
+    env: Any = fixture.env
 
     async def in_thread(work: Any, lane: ThreadPool) -> Any:
         lanes.append(lane)
@@ -249,7 +249,7 @@ def test_gssapi_tokens_are_evaluated_in_a_thread(monkeypatch: pytest.MonkeyPatch
             line.send_bytes(frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token)))
         line.send_bytes(beat(3))
         line.disconnect()
-        await SecureConnection(stage.dispatcher, line, made).serve()
+        await SecureConnection(fixture.dispatcher, line, made).serve()
 
     in_virtual_time(run)
     assert lanes == [ThreadPool.AUTHENTICATION] * 3

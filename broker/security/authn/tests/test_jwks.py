@@ -248,7 +248,7 @@ def test_oauthbearer_without_libraries_reports_installation_command(monkeypatch:
     assert "pip install 'ottla[oauth]'" in why
 
 
-def gate(env: Any) -> SaslAuthenticator:
+def create_authenticator(env: Any) -> SaslAuthenticator:
     door = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
     assert door is not None
     return SaslAuthenticator(
@@ -260,7 +260,7 @@ def gate(env: Any) -> SaslAuthenticator:
 def test_oauthbearer_session_lifetime_is_that_of_the_token() -> None:
     async def run() -> None:
         env = create_env(build_jwks(("a", RSA)))
-        made, ends_s = gate(env), env.now_ms() // 1000 + 60
+        made, ends_s = create_authenticator(env), env.now_ms() // 1000 + 60
         made.handle(handshake("OAUTHBEARER"), 0)
         claims = {"sub": "alice", "iat": 0, "exp": ends_s}
         told: Any = made.handle(say(initial_message(sign_token(claims))), 0).response
@@ -280,7 +280,7 @@ def test_oauthbearer_session_lifetime_is_that_of_the_token() -> None:
 @pytest.mark.behaviour("S-327")
 def test_oauthbearer_invalid_token_returns_json_then_error_58() -> None:
     async def run() -> None:
-        made = gate(create_env(build_jwks(("a", RSA))))
+        made = create_authenticator(create_env(build_jwks(("a", RSA))))
         made.handle(handshake("OAUTHBEARER"), 0)
         first = made.handle(say(initial_message(sign_token(VALID_CLAIMS, OTHER))), 0)
         told: Any = first.response

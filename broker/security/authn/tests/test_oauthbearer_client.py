@@ -210,16 +210,16 @@ TAKES = {
 
 @pytest.mark.parametrize("key", [RSA, OTHER], ids=["good", "somebody else's"])
 def test_client_logs_in_with_valid_token_only(monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
-    stage = DispatcherFixture(monkeypatch)
+    fixture = DispatcherFixture(monkeypatch)
     versions = [(ApiKey.SASL_HANDSHAKE, 0, 1), (ApiKey.SASL_AUTHENTICATE, 0, 2), (BEAT, 0, 4)]
     known = [ApiVersion(*x) for x in versions]
-    stage.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(api_keys=known), high=4)
-    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)), high=4)
+    fixture.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(api_keys=known), high=4)
+    fixture.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=len(context.peer.principal)), high=4)
     files = {
         PATH: build_jwks(("a", RSA)),
         "/token": sign_token({"sub": "node", "iat": 0, "exp": 10**9}, key).encode(),
     }
-    env: Any = stage.env
+    env: Any = fixture.env
     env.net, env.uuid = MemoryNet(), lambda: bytes(16)
     monkeypatch.setattr("ottla.client.oauthbearer.read_file", lambda disk, path: files[path])
     access, told = parse_connection_security(FILE), []
@@ -229,7 +229,7 @@ def test_client_logs_in_with_valid_token_only(monkeypatch: pytest.MonkeyPatch, k
         door = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
         async with trio.open_nursery() as nursery:
             listener = await env.net.listen(*HERE)
-            nursery.start_soon(Acceptor(stage.dispatcher, door).run, listener)
+            nursery.start_soon(Acceptor(fixture.dispatcher, door).run, listener)
             try:
                 channel = await open_channel(env, HERE, "me", 10.0, access)
                 told.append((await channel.call(HeartbeatRequest())).error_code)

@@ -6,9 +6,9 @@ import pytest
 
 from ottla.broker.security.authn.tests.test_sasl_authenticator import (
     EXPIRES_MS,
-    gate,
+    authenticate,
+    create_authenticator,
     handshake,
-    let_in,
     say,
     scram_login,
 )
@@ -19,21 +19,21 @@ from ottla.wire.errors import ErrorCode
 
 @pytest.mark.behaviour("S-316")
 def test_session_without_limit_does_not_expire():
-    made = gate()
-    assert let_in(made).response.session_lifetime_ms == 0
+    made = create_authenticator()
+    assert authenticate(made).response.session_lifetime_ms == 0
     assert made.check_session(ApiKey.PRODUCE, 1e12)
 
 
 @pytest.mark.behaviour("S-316")
 def test_session_lifetime_is_minimum_of_limit_and_token():
-    made = gate(reauth_ms=200, now_ms=EXPIRES_MS - 300)
+    made = create_authenticator(reauth_ms=200, now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert said.response.session_lifetime_ms == 200
 
 
 @pytest.mark.behaviour("S-316")
 def test_expired_credentials_give_zero_session_lifetime():
-    made = gate(now_ms=EXPIRES_MS + 1)
+    made = create_authenticator(now_ms=EXPIRES_MS + 1)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert said.response.session_lifetime_ms == 0
     assert made.check_session(ApiKey.PRODUCE, 0.1) is None
@@ -50,39 +50,39 @@ def test_expired_credentials_give_zero_session_lifetime():
     ],
 )
 def test_expired_session_accepts_only_reauthentication(key, at_ms, lets):
-    made = gate(reauth_ms=5_000)
-    let_in(made)
+    made = create_authenticator(reauth_ms=5_000)
+    authenticate(made)
     assert made.check_session(key, at_ms) is lets
 
 
 @pytest.mark.behaviour("S-317")
 def test_reauthentication_is_limited_to_once_a_second():
-    made = gate(reauth_ms=5_000)
-    let_in(made)
-    assert let_in(made, 2_000.0).failure is None
+    made = create_authenticator(reauth_ms=5_000)
+    authenticate(made)
+    assert authenticate(made, 2_000.0).failure is None
     assert made.check_session(ApiKey.SASL_HANDSHAKE, 2_999.0)
     assert made.check_session(ApiKey.SASL_HANDSHAKE, 3_000.0) is False
 
 
 @pytest.mark.behaviour("S-317")
 def test_handshake_without_session_limit_is_passed_on():
-    made = gate()
-    let_in(made)
+    made = create_authenticator()
+    authenticate(made)
     assert made.check_session(ApiKey.SASL_HANDSHAKE, 9e9)
 
 
 @pytest.mark.behaviour("S-316")
 def test_reauthentication_moves_session_deadline():
-    made = gate(reauth_ms=5_000)
-    let_in(made)
-    let_in(made, 3_000.0)
+    made = create_authenticator(reauth_ms=5_000)
+    authenticate(made)
+    authenticate(made, 3_000.0)
     assert made.deadline_ms == 8_000.0
 
 
 @pytest.mark.behaviour("S-318")
 def test_reauthentication_with_other_mechanism_closes_at_next_token():
-    made = gate(reauth_ms=5_000)
-    let_in(made)
+    made = create_authenticator(reauth_ms=5_000)
+    authenticate(made)
     said = made.handle(handshake(SCRAM_SHA_256), 2_000.0)
     assert (said.response.error_code, said.failure) == (0, None)
     said = made.handle(say(b"n,,n=alice,r=abc"), 2_000.0)
@@ -92,9 +92,9 @@ def test_reauthentication_with_other_mechanism_closes_at_next_token():
 
 @pytest.mark.behaviour("S-318")
 def test_reauthentication_with_other_principal_fails():
-    made = gate(reauth_ms=5_000)
-    let_in(made)
-    said = let_in(made, 2_000.0, user="bob", password="bob-secret")
+    made = create_authenticator(reauth_ms=5_000)
+    authenticate(made)
+    said = authenticate(made, 2_000.0, user="bob", password="bob-secret")
     text = "Cannot change principals during re-authentication from User.alice: User.bob"
     assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
     assert made.principal_name == "alice"
@@ -102,7 +102,7 @@ def test_reauthentication_with_other_principal_fails():
 
 @pytest.mark.behaviour("S-318")
 def test_reauthentication_failure_message_names_reauthentication():
-    made = gate(reauth_ms=5_000)
+    made = create_authenticator(reauth_ms=5_000)
     made.handle(handshake(SCRAM_SHA_256), 0)
     client = ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(say(client.evaluate_challenge(made.handle(say(client.first_message()), 0).response.auth_bytes)), 0)

@@ -39,7 +39,7 @@ def token(token_id: str, mechanism: str) -> DelegationTokenCredential | None:
     return DelegationTokenCredential(made, "owner", EXPIRES_MS) if token_id == "t1" else None
 
 
-def gate(*, reauth_ms: int = 0, now_ms: int = 1_000_000, code: int = 0) -> SaslAuthenticator:
+def create_authenticator(*, reauth_ms: int = 0, now_ms: int = 1_000_000, code: int = 0) -> SaslAuthenticator:
     mechanisms = {
         "PLAIN": partial(PlainSaslServer, PASSWORDS),
         SCRAM_SHA_256: partial(ScramSaslServer, SCRAM_SHA_256, "server", keys, token),
@@ -69,7 +69,7 @@ def plain(user: str = "alice", password: str = "alice-secret", as_whom: str = ""
     return f"{as_whom}\0{user}\0{password}".encode()
 
 
-def let_in(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> Any:
+def authenticate(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> Any:
     made.handle(handshake(), now_ms)
     return made.handle(say(plain(**who)), now_ms)
 
@@ -79,7 +79,7 @@ def let_in(made: SaslAuthenticator, now_ms: float = 0.0, **who: str) -> Any:
 
 @pytest.mark.behaviour("S-312")
 def test_api_versions_handshake_and_token_complete_authentication():
-    made = gate()
+    made = create_authenticator()
     assert made.handle(versions(), 0).response == ApiVersionsResponse()
     told = made.handle(handshake(), 0).response
     assert (told.error_code, sorted(told.mechanisms)) == (0, ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512])
@@ -94,14 +94,14 @@ def test_api_versions_handshake_and_token_complete_authentication():
 
 @pytest.mark.behaviour("S-312")
 def test_handshake_without_api_versions_is_accepted():
-    made = gate()
-    let_in(made)
+    made = create_authenticator()
+    authenticate(made)
     assert made.state is SaslState.COMPLETE
 
 
 @pytest.mark.behaviour("S-312")
 def test_second_api_versions_request_raises():
-    made = gate()
+    made = create_authenticator()
     made.handle(versions(), 0)
     with pytest.raises(WireError):
         made.handle(versions(), 0)
@@ -110,7 +110,7 @@ def test_second_api_versions_request_raises():
 @pytest.mark.behaviour("S-312")
 @pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST])
 def test_api_versions_with_error_may_be_repeated(code):
-    made = gate(code=code)
+    made = create_authenticator(code=code)
     made.handle(versions(), 0)
     assert made.state is SaslState.INITIAL
     made.handle(versions(), 0)
@@ -118,7 +118,7 @@ def test_api_versions_with_error_may_be_repeated(code):
 
 @pytest.mark.behaviour("S-312")
 def test_handshake_unsupported_mechanism_returns_enabled_ones_and_fails():
-    said = gate().handle(handshake("GSSAPI"), 0)
+    said = create_authenticator().handle(handshake("GSSAPI"), 0)
     assert said.response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert sorted(said.response.mechanisms) == ["PLAIN", SCRAM_SHA_256, SCRAM_SHA_512]
     assert said.failure
@@ -127,7 +127,7 @@ def test_handshake_unsupported_mechanism_returns_enabled_ones_and_fails():
 
 @pytest.mark.behaviour("S-312")
 def test_handshake_in_exchange_returns_illegal_sasl_state():
-    made = gate()
+    made = create_authenticator()
     made.handle(handshake(), 0)
     said = made.handle(handshake(), 0)
     assert said.response.error_code == ErrorCode.ILLEGAL_SASL_STATE
@@ -137,7 +137,7 @@ def test_handshake_in_exchange_returns_illegal_sasl_state():
 
 @pytest.mark.behaviour("S-312")
 def test_handshake_v0_is_followed_by_raw_tokens():
-    made = gate()
+    made = create_authenticator()
     made.handle(handshake(version=0), 0)
     said = made.handle(memoryview(plain()), 0)
     assert (said.request, said.response, said.failure, made.state) == (None, b"", None, SaslState.COMPLETE)
@@ -145,7 +145,7 @@ def test_handshake_v0_is_followed_by_raw_tokens():
 
 @pytest.mark.behaviour("S-312")
 def test_raw_token_failure_has_no_response():
-    made = gate()
+    made = create_authenticator()
     made.handle(handshake(version=0), 0)
     said = made.handle(memoryview(plain(password="x")), 0)
     assert said.response is None
@@ -160,7 +160,7 @@ STATES = {
         made.handle(handshake(SCRAM_SHA_256), 0),
         made.handle(say(ScramClient(SCRAM_SHA_256, "alice", "x", "n").first_message()), 0),
     ),
-    "other mechanism": lambda made: (let_in(made), made.handle(handshake(SCRAM_SHA_256), 2_000.0)),
+    "other mechanism": lambda made: (authenticate(made), made.handle(handshake(SCRAM_SHA_256), 2_000.0)),
 }
 HEARD = {
     "first": {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE},
@@ -179,7 +179,7 @@ def test_other_requests_before_authentication_fail_in_every_state(state, version
             continue
         known = request_spec(key).versions
         number = {"low": known.low, "high": known.high, "unknown": known.high + 9}[version]
-        made = gate(reauth_ms=60_000)
+        made = create_authenticator(reauth_ms=60_000)
         STATES[state](made)
         before = made.state
         raw = encode_request(key, known.high, 7, "c", request_class(key)())[4:]
@@ -207,7 +207,7 @@ def test_random_frames_without_password_never_authenticate(seed):
     pieces += [plain(password=""), client.first_message(), bytes(say(b"c=biws,r=clientserver,p=AAAA")), b"", bytes(9)]
     pieces.append(encode_request(ApiKey.PRODUCE, 9, 1, "x", request_class(ApiKey.PRODUCE)())[4:])
     for _ in range(50):
-        made = gate(reauth_ms=rng.choice([0, 5_000]))
+        made = create_authenticator(reauth_ms=rng.choice([0, 5_000]))
         for _ in range(rng.randrange(1, 8)):
             raw = bytearray(rng.choice(pieces))
             if rng.random() < 0.4 and raw:
@@ -244,7 +244,7 @@ def test_random_frames_without_password_never_authenticate(seed):
     ],
 )
 def test_plain_failure_message_names_broken_rule(token_bytes, text):
-    made = gate()
+    made = create_authenticator()
     made.handle(handshake(), 0)
     said = made.handle(say(token_bytes), 0)
     assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
@@ -259,7 +259,7 @@ def test_plain_comparison_cost_does_not_depend_on_user_or_password(user, passwor
     compared = []
     compare = hmac.compare_digest
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or compare(a, b))
-    made = gate()
+    made = create_authenticator()
     made.handle(handshake(), 0)
     said = made.handle(say(plain(user=user, password=password)), 0)
     assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -268,7 +268,7 @@ def test_plain_comparison_cost_does_not_depend_on_user_or_password(user, passwor
 
 @pytest.mark.behaviour("S-319")
 def test_plain_authorization_id_equal_to_user_is_accepted():
-    assert let_in(gate(), as_whom="alice").failure is None
+    assert authenticate(create_authenticator(), as_whom="alice").failure is None
 
 
 def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = SCRAM_SHA_256) -> Any:
@@ -282,7 +282,7 @@ def scram_login(made: SaslAuthenticator, client: ScramClient, mechanism: str = S
 @pytest.mark.behaviour("S-321")
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
 def test_scram_login_with_correct_password_completes(mechanism):
-    made, client = gate(), ScramClient(mechanism, "alice", "alice-secret", "client")
+    made, client = create_authenticator(), ScramClient(mechanism, "alice", "alice-secret", "client")
     said = scram_login(made, client, mechanism)
     assert (said.failure, made.principal_name, made.state) == (None, "alice", SaslState.COMPLETE)
     assert client.evaluate_challenge(said.response.auth_bytes) is None
@@ -291,7 +291,7 @@ def test_scram_login_with_correct_password_completes(mechanism):
 @pytest.mark.behaviour("S-322")
 @pytest.mark.parametrize(("user", "password"), [("alice", "x"), ("nobody", "alice-secret")])
 def test_scram_unknown_user_and_wrong_password_return_same_message(user, password):
-    said = scram_login(gate(), ScramClient(SCRAM_SHA_256, user, password, "client"))
+    said = scram_login(create_authenticator(), ScramClient(SCRAM_SHA_256, user, password, "client"))
     text = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
     assert (said.response.error_code, said.response.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
@@ -299,7 +299,7 @@ def test_scram_unknown_user_and_wrong_password_return_same_message(user, passwor
 @pytest.mark.behaviour("S-322")
 def test_scram_final_message_without_server_nonce_fails():
     """CVE-2024-56128: otherwise a recorded proof would be accepted."""
-    made, client = gate(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
+    made, client = create_authenticator(), ScramClient(SCRAM_SHA_256, "alice", "alice-secret", "client")
     made.handle(handshake(SCRAM_SHA_256), 0)
     first = made.handle(say(client.first_message()), 0).response.auth_bytes.decode()
     unproved = "c=biws,r=client"  # with a matching proof, as recorded from an earlier login
@@ -320,7 +320,7 @@ def test_scram_credential_with_too_few_iterations_fails():
 
 def test_cve_2017_12610_authorization_id_of_other_user_fails():
     """The same check of PLAIN is above."""
-    made = gate()
+    made = create_authenticator()
     made.handle(handshake(SCRAM_SHA_256), 0)
     said = made.handle(say(b"n,a=bob,n=alice,r=abc"), 0)
     assert said.response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -334,6 +334,6 @@ def test_sasl_apis_before_authentication_have_versions_of_their_specs():
 
 @pytest.mark.behaviour("S-335")
 def test_token_login_session_ends_at_token_expiry():
-    made = gate(now_ms=EXPIRES_MS - 300)
+    made = create_authenticator(now_ms=EXPIRES_MS - 300)
     said = scram_login(made, ScramClient(SCRAM_SHA_256, "t1", "alice-secret", "client", token=True))
     assert (made.principal_name, made.is_delegation_token, said.response.session_lifetime_ms) == ("owner", True, 300)

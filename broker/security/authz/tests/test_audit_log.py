@@ -88,33 +88,35 @@ RULE = (
 def test_audit_line_has_format_of_kafka(
     caplog: pytest.LogCaptureFixture, acls: list[StandardAcl], is_open: bool, said: str, rule: str
 ) -> None:
-    stage = AuditFixture(caplog, logging.DEBUG, *acls, is_open=is_open)
-    assert stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events") == (said == "Allowed")
+    fixture = AuditFixture(caplog, logging.DEBUG, *acls, is_open=is_open)
+    assert fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events") == (said == "Allowed")
     level = "DEBUG" if said == "Allowed" else "INFO"
-    assert stage.lines == [(level, HEAD.format(said, "READ") + TAIL + rule)]
+    assert fixture.lines == [(level, HEAD.format(said, "READ") + TAIL + rule)]
 
 
 def test_audit_line_names_rule_that_implies_the_operation(caplog: pytest.LogCaptureFixture) -> None:
-    stage = AuditFixture(caplog, logging.DEBUG, ALLOW)
-    assert stage.ask(ApiKey.METADATA, AclOperation.DESCRIBE, ResourceType.TOPIC, "events")
-    ((_, line),) = stage.lines
+    fixture = AuditFixture(caplog, logging.DEBUG, ALLOW)
+    assert fixture.ask(ApiKey.METADATA, AclOperation.DESCRIBE, ResourceType.TOPIC, "events")
+    ((_, line),) = fixture.lines
     assert line.endswith(RULE.format("events", "LITERAL", "ALLOW"))
 
 
 def test_audit_line_of_super_user_names_super_user_rule(caplog: pytest.LogCaptureFixture) -> None:
-    stage = AuditFixture(caplog, logging.DEBUG, acl(AclPermissionType.DENY, AclOperation.ALL, "User:*"))
-    assert stage.ask(ApiKey.CREATE_TOPICS, AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster", who="User:admin")
-    ((_, line),) = stage.lines
+    fixture = AuditFixture(caplog, logging.DEBUG, acl(AclPermissionType.DENY, AclOperation.ALL, "User:*"))
+    assert fixture.ask(
+        ApiKey.CREATE_TOPICS, AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster", who="User:admin"
+    )
+    ((_, line),) = fixture.lines
     assert line.startswith("Principal = User:admin is Allowed operation = CREATE ")
     assert line.endswith("on resource = Cluster:LITERAL:kafka-cluster for request = CreateTopics "
                          "with resourceRefCount = 1 based on rule SuperUser")  # fmt: skip
 
 
 def test_audit_level_info_logs_only_denials(caplog: pytest.LogCaptureFixture) -> None:
-    stage = AuditFixture(caplog, logging.INFO, ALLOW)
-    assert stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
-    assert not stage.ask(ApiKey.ADD_OFFSETS_TO_TXN, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "t")
-    ((level, line),) = stage.lines
+    fixture = AuditFixture(caplog, logging.INFO, ALLOW)
+    assert fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
+    assert not fixture.ask(ApiKey.ADD_OFFSETS_TO_TXN, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "t")
+    ((level, line),) = fixture.lines
     assert (level, " on resource = TransactionalId:LITERAL:t for request = AddOffsetsToTxn " in line) == ("INFO", True)
 
 
@@ -140,35 +142,35 @@ def test_audit_of_filtering_checks_logs_no_denial(
     more: Any,
     count: int,
 ) -> None:
-    stage = AuditFixture(caplog, logging.DEBUG)
-    assert not stage.ask(key, operation, resource, "x", **more)
-    assert len(stage.lines) == count
-    assert stage.ask(key, operation, resource, "x", who="User:admin", **more)
-    assert len(stage.lines) == count + 1
+    fixture = AuditFixture(caplog, logging.DEBUG)
+    assert not fixture.ask(key, operation, resource, "x", **more)
+    assert len(fixture.lines) == count
+    assert fixture.ask(key, operation, resource, "x", who="User:admin", **more)
+    assert len(fixture.lines) == count + 1
 
 
 def test_repeated_decision_is_counted_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    stage = AuditFixture(caplog, logging.INFO)
+    fixture = AuditFixture(caplog, logging.INFO)
     for _ in range(500):
-        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
-    assert len(stage.lines) == 1
-    stage.clock.now += 60_000
-    stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
+        fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
+    assert len(fixture.lines) == 1
+    fixture.clock.now += 60_000
+    fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "events")
     again = HEAD.format("Denied", "READ") + TAIL + "DefaultDeny"
-    assert [x for _, x in stage.lines] == [again, f"499 times more within a minute: {again}", again]
+    assert [x for _, x in fixture.lines] == [again, f"499 times more within a minute: {again}", again]
 
 
 def test_counts_of_repeated_decisions_are_logged_in_portions(caplog: pytest.LogCaptureFixture) -> None:
-    stage = AuditFixture(caplog, logging.INFO)
+    fixture = AuditFixture(caplog, logging.INFO)
 
     def ask(number: int) -> int:
-        before = len(stage.lines)
-        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
-        return len(stage.lines) - before
+        before = len(fixture.lines)
+        fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
+        return len(fixture.lines) - before
 
     for number in (*range(MAX_AUDIT_LINES_PER_MINUTE), *range(MAX_AUDIT_LINES_PER_MINUTE + 1)):
         ask(number)
-    stage.clock.now += 60_000
+    fixture.clock.now += 60_000
     written = [ask(0) for _ in range(MAX_AUDIT_LINES_PER_MINUTE // PENDING_PER_RECORD + 2)]
     assert written == [
         PENDING_PER_RECORD + 1,
@@ -176,32 +178,32 @@ def test_counts_of_repeated_decisions_are_logged_in_portions(caplog: pytest.LogC
         1,
         0,
     ]
-    again = [x for _, x in stage.lines if x.startswith("1 times more within a minute: ")]
+    again = [x for _, x in fixture.lines if x.startswith("1 times more within a minute: ")]
     assert len({*again}) == len(again) == MAX_AUDIT_LINES_PER_MINUTE
-    assert stage.lines[-1] == ("WARNING", "1 decisions more within a minute were not told")
+    assert fixture.lines[-1] == ("WARNING", "1 decisions more within a minute were not told")
 
 
 def test_audit_lines_are_limited_per_minute_with_count_of_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    stage = AuditFixture(caplog, logging.INFO)
+    fixture = AuditFixture(caplog, logging.INFO)
     for number in range(MAX_AUDIT_LINES_PER_MINUTE + 250):
-        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
-    assert len(stage.lines) == MAX_AUDIT_LINES_PER_MINUTE
-    stage.clock.now += 60_000
-    stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "t0")
-    assert stage.lines[MAX_AUDIT_LINES_PER_MINUTE:][0] == (
+        fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
+    assert len(fixture.lines) == MAX_AUDIT_LINES_PER_MINUTE
+    fixture.clock.now += 60_000
+    fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, "t0")
+    assert fixture.lines[MAX_AUDIT_LINES_PER_MINUTE:][0] == (
         "WARNING",
         "250 decisions more within a minute were not told",
     )
-    assert len(stage.lines) == MAX_AUDIT_LINES_PER_MINUTE + 2
+    assert len(fixture.lines) == MAX_AUDIT_LINES_PER_MINUTE + 2
 
 
 def test_allowed_decisions_use_at_most_half_of_the_limit(caplog: pytest.LogCaptureFixture) -> None:
-    stage = AuditFixture(caplog, logging.DEBUG)
+    fixture = AuditFixture(caplog, logging.DEBUG)
     for number in range(MAX_AUDIT_LINES_PER_MINUTE + 250):
-        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}", who="User:admin")
+        fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}", who="User:admin")
     for number in range(MAX_AUDIT_LINES_PER_MINUTE // 2 + 250):
-        stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
-    levels = [level for level, _ in stage.lines]
+        fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
+    levels = [level for level, _ in fixture.lines]
     assert (levels.count("DEBUG"), levels.count("INFO")) == (
         MAX_AUDIT_LINES_PER_MINUTE // 2,
         MAX_AUDIT_LINES_PER_MINUTE // 2,
@@ -210,9 +212,9 @@ def test_allowed_decisions_use_at_most_half_of_the_limit(caplog: pytest.LogCaptu
 
 def test_acl_resource_name_is_escaped_and_truncated_in_audit_line(caplog: pytest.LogCaptureFixture) -> None:
     name = "a\nb" + "x" * 900
-    stage = AuditFixture(caplog, logging.INFO, acl(AclPermissionType.DENY, AclOperation.READ, name=name))
-    stage.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, name)
-    ((_, told),) = stage.lines
+    fixture = AuditFixture(caplog, logging.INFO, acl(AclPermissionType.DENY, AclOperation.READ, name=name))
+    fixture.ask(ApiKey.FETCH, AclOperation.READ, ResourceType.TOPIC, name)
+    ((_, told),) = fixture.lines
     assert "resourceName=a\\nbxxx" in told
     assert told.isprintable()
     assert len(told) < 1_000
@@ -233,9 +235,9 @@ def test_resource_and_principal_names_are_escaped_in_audit_line(
     caplog: pytest.LogCaptureFixture, text: str, line: str
 ) -> None:
     assert escape_name(text) == line
-    stage = AuditFixture(caplog, logging.INFO)
-    stage.ask(ApiKey.DESCRIBE_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, text, who=f"User:{text[:200]}")
-    ((_, told),) = stage.lines
+    fixture = AuditFixture(caplog, logging.INFO)
+    fixture.ask(ApiKey.DESCRIBE_GROUPS, AclOperation.DESCRIBE, ResourceType.GROUP, text, who=f"User:{text[:200]}")
+    ((_, told),) = fixture.lines
     assert f"Group:LITERAL:{line} " in told
     assert told.isprintable()
 
@@ -262,8 +264,8 @@ def test_audit_log_is_off_by_default() -> None:
 def test_login_audit_lines_contain_no_secret(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
-    node, stage = LineStage(monkeypatch), AuditFixture(caplog, level)
-    door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", lambda *_: None, audit=stage.audit)
+    node, fixture = LineStage(monkeypatch), AuditFixture(caplog, level)
+    door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", lambda *_: None, audit=fixture.audit)
     assert door is not None
 
     async def run() -> None:
@@ -274,7 +276,7 @@ def test_login_audit_lines_contain_no_secret(
             await SecureConnection(node.dispatcher, line, door).serve()
 
     in_virtual_time(run)
-    told = [x for _, x in stage.lines]
+    told = [x for _, x in fixture.lines]
     host, listener = ClientStream().peer, "PLAINTEXT"
     good = f"Principal = User:alice is Authenticated from host = {host} at listener = {listener} by PLAIN"
     assert told[:-1] == ([good] if level == logging.DEBUG else [])

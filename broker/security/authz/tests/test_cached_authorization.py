@@ -41,10 +41,10 @@ class AuthorizedConnection:
     """Connection to the leader of topic t with one batch."""
 
     def __init__(self, *rules: StandardAcl) -> None:
-        self.stage = HandlerFixture()
-        self.replica = self.stage.hosted.host("t")
+        self.fixture = HandlerFixture()
+        self.replica = self.fixture.hosted.host("t")
         self.replica.append(make_batch(10), 1_000_000)
-        self.authorizer = self.stage.services.authorizer = holding(*rules)
+        self.authorizer = self.fixture.services.authorizer = holding(*rules)
         self._rules = rules
         self.peer = Peer("127.0.0.1", ("here", 9092))
 
@@ -60,12 +60,12 @@ class AuthorizedConnection:
 
     async def read(self, **more: Any) -> int:
         what = request(("t", 0, more.pop("at", 0)), **more)
-        context = replace(self.stage.context(ApiKey.FETCH, 14), peer=self.peer)
+        context = replace(self.fixture.context(ApiKey.FETCH, 14), peer=self.peer)
         (row,) = rows_of(await resolve(fetch.handle(context, what)))
         return int(row.error_code)
 
     async def write(self) -> int:
-        context = replace(self.stage.context(ApiKey.PRODUCE, 12), peer=self.peer)
+        context = replace(self.fixture.context(ApiKey.PRODUCE, 12), peer=self.peer)
         return row_of(await resolve(produce.handle(context, bringing(("t", 0, bytearray(make_batch(10))))))).error_code
 
     async def ask(self) -> tuple[int, int, int]:
@@ -117,8 +117,8 @@ class Claims:
 
     def __init__(self, *rules: StandardAcl) -> None:
         self.line = AuthorizedConnection(*rules)
-        self.stage = self.line.stage
-        self.kept = self.stage.services.fetch_sessions = FetchSessionCache(self.stage.env, 1)  # type: ignore[arg-type]
+        self.fixture = self.line.fixture
+        self.kept = self.fixture.services.fetch_sessions = FetchSessionCache(self.fixture.env, 1)  # type: ignore[arg-type]
         self.epoch = 0
 
     async def fetch(self, count: int, replica: int = -1, session: int = 0) -> tuple[set[int], int]:
@@ -126,7 +126,7 @@ class Claims:
         what = request(*(("t", number, 0) for number in range(count)))
         what.replica_state.replica_id = replica
         what.session_id, what.session_epoch = session, self.epoch
-        context = replace(self.stage.context(ApiKey.FETCH, 15), peer=self.line.peer)
+        context = replace(self.fixture.context(ApiKey.FETCH, 15), peer=self.line.peer)
         answer: Any = await resolve(fetch.handle(context, what))
         return {row.error_code for row in rows_of(answer)} or {answer.error_code}, answer.session_id
 
@@ -139,7 +139,7 @@ def test_replica_id_without_permission_gets_no_session_and_evicts_none(
     """A broker's session has no limit of partitions, and evicts those of readers."""
     claims = Claims(READ)
     if throttle:
-        claims.stage.hosted.leader_quota = SimpleNamespace(bytes_per_second=lambda _: 1)  # type: ignore[assignment]
+        claims.fixture.hosted.leader_quota = SimpleNamespace(bytes_per_second=lambda _: 1)  # type: ignore[assignment]
     _, reading = run_virtual(lambda: claims.fetch(1))
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", most)
     assert run_virtual(lambda: claims.fetch(3, replica=2)) == ({REFUSED}, 0)
@@ -152,7 +152,7 @@ def test_permission_granted_during_large_fetch_is_consistent(monkeypatch: pytest
     throttle: Any = SimpleNamespace(
         bytes_per_second=lambda _: 1, is_throttled=lambda *_: False, is_exceeded=lambda *_: False
     )
-    claims.stage.hosted.leader_quota = throttle
+    claims.fixture.hosted.leader_quota = throttle
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 2)
     monkeypatch.setattr(fetch_session_cache, "_may_follow", lambda _: False)
     monkeypatch.setattr(HostedPartition, "check_follower", lambda *_, **__: None)
