@@ -20,7 +20,7 @@ from ottla.broker.observability.tests.test_client_metrics import MOST, A
 from ottla.broker.observability.tests.test_client_metrics import TelemetryNode as Pushing
 from ottla.broker.security.authn.listener_security import build_listener_security, find_listener_problems
 from ottla.broker.security.authz.tests.test_authorizer import acl, holding
-from ottla.broker.tests import connection_fixture as lines
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time, job_of
 from ottla.broker.tests.handler_fixture import HandlerFixture, as_decoded, resolve, run_virtual
 from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType, StandardAcl
@@ -142,7 +142,7 @@ MODULES = [
 ]
 
 
-def door_settings(**more: str) -> dict[str, str]:
+def listener_settings(**more: str) -> dict[str, str]:
     return {"sasl.enabled.mechanisms": "PLAIN", **{k.replace("_", "."): v for k, v in more.items()}}
 
 
@@ -152,23 +152,23 @@ def test_login_module_name_loads_no_code(line: str) -> None:
 
     Without users of PLAIN the node does not start. With users beside the module, they alone count.
     """
-    values = door_settings(listener_name_in_plain_sasl_jaas_config=line)
+    values = listener_settings(listener_name_in_plain_sasl_jaas_config=line)
     assert [key for key, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})] == [
         "listener.name.in.plain.sasl.jaas.config"
     ]
     beside = line.removesuffix(";") + ' user_alice="alice-secret";'
-    door = build_listener_security(
-        door_settings(listener_name_in_plain_sasl_jaas_config=beside), "IN", "SASL_PLAINTEXT", lambda *_: None
+    security = build_listener_security(
+        listener_settings(listener_name_in_plain_sasl_jaas_config=beside), "IN", "SASL_PLAINTEXT", lambda *_: None
     )
-    assert door is not None
-    assert door.plain_digests is not None
-    assert list(door.plain_digests) == ["alice"]
+    assert security is not None
+    assert security.plain_digests is not None
+    assert list(security.plain_digests) == ["alice"]
 
 
 @pytest.mark.parametrize("handler", ["my.own.Handler", "", "os.system", "org.apache.kafka.common.security.plain.Plain"])
 def test_callback_handler_must_be_a_known_class(handler: str) -> None:
     """CVE-2025-27818: the class of a handler is compared with known names, and never loaded."""
-    values = door_settings(sasl_enabled_mechanisms="OAUTHBEARER")
+    values = listener_settings(sasl_enabled_mechanisms="OAUTHBEARER")
     values["listener.name.in.oauthbearer.sasl.server.callback.handler.class"] = handler
     assert [key for key, _ in find_listener_problems(values, {"IN": "SASL_PLAINTEXT"})] == [
         "listener.name.in.oauthbearer.sasl.server.callback.handler.class"
@@ -189,7 +189,11 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
 
     Here it is the server's own: a request lies in the receive buffer while it waits, and more bytes arrive meanwhile.
     """
-    fixture, line, kept = lines.DispatcherFixture(monkeypatch), lines.ClientStream(), list[tuple[str, int, bytes]]()
+    fixture, line, kept = (
+        DispatcherFixture(monkeypatch),
+        ClientStream(),
+        list[tuple[str, int, bytes]](),
+    )
     line.most_bytes = most
 
     async def keep(row: p.TopicProduceData) -> p.ProduceResponse:
@@ -199,13 +203,13 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
         kept.append((row.name, part.index, bytes(part.records)))
         return p.ProduceResponse()
 
-    fixture.serve(ApiKey.PRODUCE, lambda context, request: lines.job_of(keep(request.topic_data[0])), 3, 9)
+    fixture.serve(ApiKey.PRODUCE, lambda context, request: job_of(keep(request.topic_data[0])), 3, 9)
 
     def brings(number: int) -> bytes:
         data = p.TopicProduceData(
             f"topic-{number % 7}", partition_data=[p.PartitionProduceData(number, of_both(number))]
         )
-        return lines.frame(ApiKey.PRODUCE, 9, number, p.ProduceRequest(None, -1, 1000, [data]))
+        return frame(ApiKey.PRODUCE, 9, number, p.ProduceRequest(None, -1, 1000, [data]))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
@@ -216,7 +220,7 @@ def test_produced_bytes_never_reach_another_partition(monkeypatch: pytest.Monkey
                     await trio.sleep(1.5)
             line.disconnect()
 
-    lines.in_virtual_time(run)
+    in_virtual_time(run)
     assert kept == [(f"topic-{n % 7}", n, of_both(n)) for n in range(150)]
 
 

@@ -94,15 +94,15 @@ def test_large_response_in_slices_equals_encoding_at_once(monkeypatch: pytest.Mo
     fixture = DispatcherFixture(monkeypatch)
     rows = [Coordinator(f"g{n}", n, "host", 9092, 0, "") for n in range(count)]
     fixture.serve(FIND, lambda context, request: FindCoordinatorResponse(coordinators=rows))
-    line = ClientStream()
-    line.send_bytes(find(3) + find(3))
-    line.disconnect()
+    stream = ClientStream()
+    stream.send_bytes(find(3) + find(3))
+    stream.disconnect()
 
     async def run() -> None:
-        await fixture.connection(line).serve()
+        await fixture.connection(stream).serve()
 
     in_virtual_time(run)
-    assert line.responses(FIND, 4) == [(1, FindCoordinatorResponse(coordinators=rows))] * 2
+    assert stream.responses(FIND, 4) == [(1, FindCoordinatorResponse(coordinators=rows))] * 2
 
 
 def test_large_request_of_disconnected_client_is_processed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,12 +116,12 @@ def test_large_request_of_disconnected_client_is_processed(monkeypatch: pytest.M
         seen.append(len(request.topic_data[0].partition_data))
 
     fixture.serve(ApiKey.PRODUCE, handler)
-    line = ClientStream()
-    line.send_bytes(frame(ApiKey.PRODUCE, 9, 1, body))
-    line.disconnect()
+    stream = ClientStream()
+    stream.send_bytes(frame(ApiKey.PRODUCE, 9, 1, body))
+    stream.disconnect()
 
     async def run() -> None:
-        await fixture.connection(line).serve()
+        await fixture.connection(stream).serve()
 
     in_virtual_time(run)
     assert seen == [2000]

@@ -11,7 +11,7 @@ from ottla.broker.config.limits import MAX_LOG_LINES_PER_MINUTE
 from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.secure_connection import SecureConnection
-from ottla.broker.network.tests.test_secure_connection import door, login
+from ottla.broker.network.tests.test_secure_connection import listener_security, login
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
 
 logger = logging.getLogger("ottla.test")
@@ -46,14 +46,14 @@ def test_rate_limited_log_suppresses_messages_over_limit_per_minute(caplog: pyte
 def test_failed_logins_are_rate_limited_in_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fixture, asked = DispatcherFixture(monkeypatch), door()
+    fixture, asked = DispatcherFixture(monkeypatch), listener_security()
     caplog.set_level(logging.INFO)
 
     async def run() -> None:
         for _ in range(3 * MAX_LOG_LINES_PER_MINUTE):
-            line = ClientStream()
-            line.send_bytes(login("wrong"))
-            await SecureConnection(fixture.dispatcher, line, asked).serve()
+            stream = ClientStream()
+            stream.send_bytes(login("wrong"))
+            await SecureConnection(fixture.dispatcher, stream, asked).serve()
 
     in_virtual_time(run)
     assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1
@@ -67,9 +67,9 @@ def test_invalid_frames_are_rate_limited_in_log(
 
     async def run() -> None:
         for _ in range(3 * MAX_LOG_LINES_PER_MINUTE):
-            line = ClientStream()
-            line.send_bytes(b"\xff\xff\xff\xff")
-            await Connection(fixture.dispatcher, line).serve()
+            stream = ClientStream()
+            stream.send_bytes(b"\xff\xff\xff\xff")
+            await Connection(fixture.dispatcher, stream).serve()
 
     in_virtual_time(run)
     assert len(caplog.messages) == MAX_LOG_LINES_PER_MINUTE + 1

@@ -203,11 +203,11 @@ def test_broker_failure_before_first_heartbeat_is_reported_at_once() -> None:
     fixture = LivenessProbeFixture(broker(ME), broker(2))
 
     async def scenario() -> None:
-        (door,) = (side for side in fixture.net.accepted if not side.peer_stream.is_closed)
+        (connection,) = (side for side in fixture.net.accepted if not side.peer_stream.is_closed)
         assert fixture.told == []
         began = trio.current_time()
         fixture.dies()
-        door.close()
+        connection.close()
         await trio.sleep(3)
         ((at, gone),) = fixture.told
         assert at - began < 0.01
@@ -220,11 +220,11 @@ def test_probe_connection_is_closed_after_first_heartbeat() -> None:
     fixture = LivenessProbeFixture(broker(ME), broker(2))
 
     async def scenario() -> None:
-        doors = [side for side in fixture.net.accepted if not side.peer_stream.is_closed]
-        assert len(doors) == 1
+        connections = [side for side in fixture.net.accepted if not side.peer_stream.is_closed]
+        assert len(connections) == 1
         fixture.probe.on_heartbeat(peer(), 2, EPOCH)
         await trio.sleep(0.01)
-        assert doors[0].peer_stream.is_closed
+        assert connections[0].peer_stream.is_closed
         fixture.net.connect_attempts.clear()
         await trio.sleep(2 * FIRST_HEARTBEAT_WAIT_S)
         assert fixture.net.connect_attempts == []

@@ -53,13 +53,13 @@ def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 def with_listener(fixture: DispatcherFixture, main: Any) -> None:
     """Run a task while a listener requires authentication."""
-    door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", keys)
+    security = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", keys)
     env: Any = fixture.env
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             listener = await env.net.listen(*HERE)
-            nursery.start_soon(Acceptor(fixture.dispatcher, door).run, listener)
+            nursery.start_soon(Acceptor(fixture.dispatcher, security).run, listener)
             await main(env)
             nursery.cancel_scope.cancel()
 

@@ -163,10 +163,10 @@ def test_idle_connection_is_closed_within_check_interval(
             super().close()
 
     async def run() -> None:
-        door, acceptor = FakeListener(), Acceptor(fixture.dispatcher)
+        listener, acceptor = FakeListener(), Acceptor(fixture.dispatcher)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(acceptor.run, door)
-            await door.send.send(Silent())
+            nursery.start_soon(acceptor.run, listener)
+            await listener.send.send(Silent())
             await trio.sleep(gone_s + 1)
             nursery.cancel_scope.cancel()
         assert at == [pytest.approx(gone_s)]
@@ -179,10 +179,10 @@ def test_negative_max_idle_ms_closes_no_connection(monkeypatch: pytest.MonkeyPat
     fixture = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
 
     async def run() -> None:
-        door, acceptor, silent = FakeListener(), Acceptor(fixture.dispatcher), ClientStream()
+        listener, acceptor, silent = FakeListener(), Acceptor(fixture.dispatcher), ClientStream()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(acceptor.run, door)
-            await door.send.send(silent)
+            nursery.start_soon(acceptor.run, listener)
+            await listener.send.send(silent)
             await trio.sleep(3000)
             assert not silent.is_closed
             nursery.cancel_scope.cancel()
@@ -191,15 +191,15 @@ def test_negative_max_idle_ms_closes_no_connection(monkeypatch: pytest.MonkeyPat
 
 
 def test_unauthenticated_connection_is_closed_without_idle_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ottla.broker.network.tests.test_secure_connection import door as asked
+    from ottla.broker.network.tests.test_secure_connection import listener_security
 
     fixture = DispatcherFixture(monkeypatch, **{"connections.max.idle.ms": "-1"})
 
     async def run() -> None:
-        door, acceptor, silent = FakeListener(), Acceptor(fixture.dispatcher, asked()), ClientStream()
+        listener, acceptor, silent = FakeListener(), Acceptor(fixture.dispatcher, listener_security()), ClientStream()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(acceptor.run, door)
-            await door.send.send(silent)
+            nursery.start_soon(acceptor.run, listener)
+            await listener.send.send(silent)
             await trio.sleep(29)
             assert not silent.is_closed
             await trio.sleep(12)
@@ -212,7 +212,7 @@ def test_unauthenticated_connection_is_closed_without_idle_limit(monkeypatch: py
 def test_served_connections_run_between_accepted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     fixture, newcomers = DispatcherFixture(monkeypatch), [ClientStream() for _ in range(200)]
 
-    class Crowd:
+    class ManyClientsListener:
         async def accept(self) -> ClientStream:
             if not newcomers:
                 await trio.sleep_forever()
@@ -222,7 +222,7 @@ def test_served_connections_run_between_accepted_ones(monkeypatch: pytest.Monkey
         acceptor = Acceptor(fixture.dispatcher)
         seen = [0]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(acceptor.run, Crowd())
+            nursery.start_soon(acceptor.run, ManyClientsListener())
             while seen[-1] < 200:
                 await trio.lowlevel.checkpoint()
                 seen.append(len(acceptor))
@@ -237,21 +237,21 @@ def test_served_connections_run_between_accepted_ones(monkeypatch: pytest.Monkey
 
 
 def test_observer_receives_every_request_and_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[tuple[str, ApiKey, int, int]] = []
+    events: list[tuple[str, ApiKey, int, int]] = []
 
-    class Ear:
+    class RecordingObserver:
         def received(self, peer: Peer, request: RequestFrame) -> None:
-            heard.append(("received", request.key, request.correlation_id, len(request.frame)))
+            events.append(("received", request.key, request.correlation_id, len(request.frame)))
 
         def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-            heard.append(("completed", request.key, request.correlation_id, 0))
+            events.append(("completed", request.key, request.correlation_id, 0))
 
         def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
             assert sum(len(chunk) for chunk in chunks) == size_bytes
-            heard.append(("answered", request.key, request.correlation_id, size_bytes))
+            events.append(("answered", request.key, request.correlation_id, size_bytes))
 
     fixture = DispatcherFixture(monkeypatch)
-    fixture.dispatcher.observer = Ear()
+    fixture.dispatcher.observer = RecordingObserver()
     fixture.serve(BEAT, lambda context, body: HeartbeatResponse())
     fixture.serve(ApiKey.PRODUCE, lambda context, body: None)
     line = ClientStream()
@@ -263,9 +263,9 @@ def test_observer_receives_every_request_and_response(monkeypatch: pytest.Monkey
 
     in_virtual_time(run)
     answered = "answered", BEAT, 1, len(line.received)
-    assert heard[:3] == [("received", BEAT, 1, len(raws[0]) - 4), ("completed", BEAT, 1, 0), answered]
-    assert heard[3] == ("received", ApiKey.PRODUCE, 2, len(raws[1]) - 4), "acks=0 is not answered"
-    assert [(what, number) for what, _, number, _ in heard[4:]] == [("received", 3)], "what is refused was received"
+    assert events[:3] == [("received", BEAT, 1, len(raws[0]) - 4), ("completed", BEAT, 1, 0), answered]
+    assert events[3] == ("received", ApiKey.PRODUCE, 2, len(raws[1]) - 4), "acks=0 is not answered"
+    assert [(what, number) for what, _, number, _ in events[4:]] == [("received", 3)], "what is refused was received"
 
 
 @pytest.mark.behaviour("P-7")
@@ -277,12 +277,12 @@ def test_idle_connections_are_closed_and_active_ones_are_not(
     fixture.serve(BEAT, lambda context, body: HeartbeatResponse())
 
     async def run() -> None:
-        door, acceptor = FakeListener(), Acceptor(fixture.dispatcher)
+        listener, acceptor = FakeListener(), Acceptor(fixture.dispatcher)
         silent, talking, deaf = ClientStream(), ClientStream(), ClientStream(reads=False)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(acceptor.run, door)
+            nursery.start_soon(acceptor.run, listener)
             for line in (silent, talking, deaf):
-                await door.send.send(line)
+                await listener.send.send(line)
             deaf.send_bytes(frame(BEAT, 0, 1, HeartbeatRequest()))
             until = trio.current_time() + 3 * gone_after_s
             while trio.current_time() < until:

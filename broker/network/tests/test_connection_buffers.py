@@ -36,19 +36,19 @@ def rooms(fixture: DispatcherFixture, pieces: list[bytes]) -> list[tuple[int, in
     out: list[tuple[int, int]] = []
 
     async def run() -> None:
-        line = ClientStream()
-        connection = fixture.connection(line)
+        stream = ClientStream()
+        connection = fixture.connection(stream)
         assert connection.idle_ms(fixture.env.monotonic_ms()) == 0, "nothing has begun"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await trio.testing.wait_all_tasks_blocked()
             for piece in pieces:
-                before = line.receives
-                line.send_bytes(piece)
+                before = stream.receives
+                stream.send_bytes(piece)
                 await trio.testing.wait_all_tasks_blocked()
-                out.append((len(connection._buffer), line.receives - before))
-            line.disconnect()
-        assert len(line.responses(BEAT, 0)) == len(pieces) - sum(not piece[:4] for piece in pieces)
+                out.append((len(connection._buffer), stream.receives - before))
+            stream.disconnect()
+        assert len(stream.responses(BEAT, 0)) == len(pieces) - sum(not piece[:4] for piece in pieces)
 
     in_virtual_time(run)
     return out
@@ -80,23 +80,23 @@ def test_started_frame_gets_buffer_for_its_whole_size(
 ) -> None:
     """Otherwise it arrives in more chunks than necessary."""
     whole = padded(2, second)
-    line = ClientStream()
+    stream = ClientStream()
     counts: list[int] = []
 
     async def run() -> None:
-        connection = fixture.connection(line)
+        connection = fixture.connection(stream)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
-            line.send_bytes(padded(1, first) + whole[:come])
+            stream.send_bytes(padded(1, first) + whole[:come])
             await trio.testing.wait_all_tasks_blocked()
-            before = line.receives
-            line.send_bytes(whole[come:])
+            before = stream.receives
+            stream.send_bytes(whole[come:])
             await trio.testing.wait_all_tasks_blocked()
-            counts.append(line.receives - before)
-            line.disconnect()
+            counts.append(stream.receives - before)
+            stream.disconnect()
 
     in_virtual_time(run)
-    assert [number for number, _ in line.responses(BEAT, 0)] == [1, 2]
+    assert [number for number, _ in stream.responses(BEAT, 0)] == [1, 2]
     # The pending frame had its buffer before the client sent the rest; another frame begins after it.
     assert counts[0] <= receives + (1 if come >= 4 else 2)
     if come >= 4:
@@ -147,16 +147,16 @@ def test_response_of_a_job_is_encoded_by_a_job_where_it_has_many_elements(
     sliced = []
     real = framing.encode_response_job
     monkeypatch.setattr(framing, "encode_response_job", lambda *told: sliced.append(1) or real(*told))
-    line = ClientStream()
-    line.send_bytes(frame(key, version, 1, request_body))
-    line.disconnect()
+    stream = ClientStream()
+    stream.send_bytes(frame(key, version, 1, request_body))
+    stream.disconnect()
 
     async def run() -> None:
-        await fixture.connection(line).serve()
+        await fixture.connection(stream).serve()
 
     in_virtual_time(run)
     assert bool(sliced) == (is_large and is_job)
-    assert len(line.responses(key, version)) == 1
+    assert len(stream.responses(key, version)) == 1
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_clock_is_read_after_each_request(fixture: DispatcherFixture, key: ApiKe
         return answer
 
     fixture.serve(key, handler)
-    line = ClientStream()
-    line.send_bytes(b"".join(frame(key, 3 if key is ApiKey.PRODUCE else 0, n, body) for n in range(50)))
-    line.disconnect()
+    stream = ClientStream()
+    stream.send_bytes(b"".join(frame(key, 3 if key is ApiKey.PRODUCE else 0, n, body) for n in range(50)))
+    stream.disconnect()
     found = 0
 
     async def run() -> None:
@@ -188,7 +188,7 @@ def test_clock_is_read_after_each_request(fixture: DispatcherFixture, key: ApiKe
                     found += 1
 
             nursery.start_soon(other)
-            await fixture.connection(line).serve()
+            await fixture.connection(stream).serve()
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)

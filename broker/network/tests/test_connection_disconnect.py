@@ -55,7 +55,7 @@ class BlockingHandler:
 
 
 def serve_blocking(
-    fixture: DispatcherFixture, line: ClientStream, raw: bytes, *, ends_on_disconnect: bool = True
+    fixture: DispatcherFixture, stream: ClientStream, raw: bytes, *, ends_on_disconnect: bool = True
 ) -> BlockingHandler:
     """Serve a request that waits, and disconnect its client."""
     handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
@@ -63,12 +63,12 @@ def serve_blocking(
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            connection = fixture.connection(line)
+            connection = fixture.connection(stream)
             nursery.start_soon(connection.serve)
-            line.send_bytes(raw)
+            stream.send_bytes(raw)
             await trio.testing.wait_all_tasks_blocked()
             assert handler.outcome == "waiting"
-            line.disconnect()
+            stream.disconnect()
             await trio.testing.wait_all_tasks_blocked()
             handler.go_on.set()
 
@@ -77,26 +77,26 @@ def serve_blocking(
 
 
 def test_wait_ends_without_response_when_its_client_disconnects(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
-    assert serve_blocking(fixture, line, raw).outcome == "ended by disconnect"
-    assert line.is_closed
-    assert line.received == b""
+    assert serve_blocking(fixture, stream, raw).outcome == "ended by disconnect"
+    assert stream.is_closed
+    assert stream.received == b""
 
 
 def test_requests_behind_a_wait_ended_by_disconnect_are_handled(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
     seen: list[int] = []
     fixture.serve(ApiKey.PRODUCE, lambda context, request: seen.append(request.timeout_ms))
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest()) + frame(ApiKey.PRODUCE, 3, 2, ProduceRequest(None, 0, 77))
-    serve_blocking(fixture, line, raw)
+    serve_blocking(fixture, stream, raw)
     assert seen == [77]
 
 
 def test_both_waits_of_a_disconnected_client_end(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
     raw = b"".join(frame(ApiKey.JOIN_GROUP, 0, n, JoinGroupRequest()) for n in (1, 2))
-    assert serve_blocking(fixture, line, raw).outcome == "ended by disconnect"
+    assert serve_blocking(fixture, stream, raw).outcome == "ended by disconnect"
 
 
 class BrokenStream(ClientStream):
@@ -112,7 +112,7 @@ def test_waiting_request_ends_when_earlier_responses_cannot_be_sent(
     fixture: DispatcherFixture, outcome: str, *, ends_on_disconnect: bool
 ) -> None:
     """A started job is not dropped: its wait for the client ends, and the rest runs to its end."""
-    line, told = BrokenStream(), list[str]()
+    stream, told = BrokenStream(), list[str]()
     handler = BlockingHandler(ends_on_disconnect=ends_on_disconnect)
 
     def handle(context: Any, request: Any) -> ResponseJob:
@@ -123,23 +123,23 @@ def test_waiting_request_ends_when_earlier_responses_cannot_be_sent(
             unsubscribe()
 
     fixture.serve(ApiKey.JOIN_GROUP, handle)
-    line.send_bytes(beat(1) + frame(ApiKey.JOIN_GROUP, 0, 2, JoinGroupRequest()))
+    stream.send_bytes(beat(1) + frame(ApiKey.JOIN_GROUP, 0, 2, JoinGroupRequest()))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(fixture.connection(line).serve)
+            nursery.start_soon(fixture.connection(stream).serve)
             await trio.testing.wait_all_tasks_blocked()
             handler.go_on.set()
 
     in_virtual_time(run)
     assert (handler.outcome, told) == (outcome, ["disconnected"])
-    assert line.is_closed
+    assert stream.is_closed
 
 
 def test_handler_without_wait_for_its_client_is_not_cancelled(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
     raw = frame(ApiKey.JOIN_GROUP, 0, 1, JoinGroupRequest())
-    assert serve_blocking(fixture, line, raw, ends_on_disconnect=False).outcome == "answered"
+    assert serve_blocking(fixture, stream, raw, ends_on_disconnect=False).outcome == "answered"
 
 
 def test_wait_of_a_disconnected_client_ends_at_once(fixture: DispatcherFixture) -> None:
@@ -175,10 +175,10 @@ def test_close_callbacks_run_on_disconnect_unless_cancelled(fixture: DispatcherF
         return HeartbeatResponse()
 
     fixture.serve(BEAT, handler)
-    line = ClientStream()
-    line.send_bytes(beat(1))
-    line.disconnect()
-    served(fixture, line)
+    stream = ClientStream()
+    stream.send_bytes(beat(1))
+    stream.disconnect()
+    served(fixture, stream)
     assert told == ["first", "second"]
 
 
@@ -197,16 +197,16 @@ def test_disconnect_callback_exception_is_contained_except_assertion_error(
         return HeartbeatResponse()
 
     fixture.serve(BEAT, handler)
-    line = ClientStream()
-    line.send_bytes(beat(1))
-    line.disconnect()
+    stream = ClientStream()
+    stream.send_bytes(beat(1))
+    stream.disconnect()
     if isinstance(error, AssertionError):
         with pytest.raises(AssertionError, match="an invariant"):
-            served(fixture, line)
+            served(fixture, stream)
     else:
-        served(fixture, line)
+        served(fixture, stream)
         assert [record.message for record in caplog.records] == [
-            f"Disconnect callback failed: connection from {line.peer}"
+            f"Disconnect callback failed: connection from {stream.peer}"
         ]
     assert told == ["second"], "the others are called all the same"
 
@@ -214,34 +214,34 @@ def test_disconnect_callback_exception_is_contained_except_assertion_error(
 def test_stopping_node_cancels_parked_request_and_closes_connection(fixture: DispatcherFixture) -> None:
     parked = BlockingHandler(ends_on_disconnect=False)
     fixture.serve(ApiKey.FETCH, parked.handle)
-    line = ClientStream()
-    line.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
+    stream = ClientStream()
+    stream.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
 
     async def run() -> None:
         with trio.move_on_after(1):
-            await fixture.connection(line).serve()
+            await fixture.connection(stream).serve()
 
     in_virtual_time(run)
     assert parked.outcome == "cancelled"
-    assert line.is_closed
+    assert stream.is_closed
 
 
 # ---------------------------------------------------------------- silence
 
 
-def idle(fixture: DispatcherFixture, line: ClientStream, after_s: float) -> float:
+def idle(fixture: DispatcherFixture, stream: ClientStream, after_s: float) -> float:
     """Return the idle time of a connection at a time after it was accepted."""
     found = -1.0
 
     async def run() -> None:
         nonlocal found
         async with trio.open_nursery() as nursery:
-            connection = fixture.connection(line)
+            connection = fixture.connection(stream)
             nursery.start_soon(connection.serve)
             await trio.sleep(after_s)
             found = connection.idle_ms(fixture.env.monotonic_ms())
-            line.disconnect()
-            line.close()
+            stream.disconnect()
+            stream.close()
 
     in_virtual_time(run)
     return found
@@ -257,28 +257,28 @@ def test_client_with_request_in_progress_is_not_idle(fixture: DispatcherFixture)
         return HeartbeatResponse()
 
     fixture.serve(BEAT, lambda context, request: job_of(slow()))
-    line = ClientStream()
-    line.send_bytes(beat(1))
-    assert idle(fixture, line, 5) == 0
+    stream = ClientStream()
+    stream.send_bytes(beat(1))
+    assert idle(fixture, stream, 5) == 0
 
 
 def test_client_that_does_not_read_its_response_is_idle(fixture: DispatcherFixture) -> None:
-    line = ClientStream(reads=False)
-    line.send_bytes(beat(1))
+    stream = ClientStream(reads=False)
+    stream.send_bytes(beat(1))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            connection = fixture.connection(line)
+            connection = fixture.connection(stream)
             nursery.start_soon(connection.serve)
             await trio.sleep(5)
             now = fixture.env.monotonic_ms
             assert connection.idle_ms(now()) == 0, "it has just begun to wait"
             await trio.sleep(5)
             assert connection.idle_ms(now()) == pytest.approx(5000)
-            line.read_more()
+            stream.read_more()
             await trio.testing.wait_all_tasks_blocked()
             assert connection.idle_ms(now()) == 0, "it reads, however slowly"
             connection.close()
 
     in_virtual_time(run)
-    assert line.is_closed
+    assert stream.is_closed

@@ -12,7 +12,7 @@ import trio
 
 from ottla.broker.api_spec import LARGE_BYTES
 from ottla.broker.network.secure_connection import SecureConnection
-from ottla.broker.network.tests.test_secure_connection import CertificateStream, door, login
+from ottla.broker.network.tests.test_secure_connection import CertificateStream, listener_security, login
 from ottla.broker.security.authn.plain_server import PlainSaslServer
 from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
 from ottla.broker.security.authn.tests.test_sasl_authenticator import keys
@@ -97,33 +97,33 @@ class RecordingDispatcher(DispatcherFixture):
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 @pytest.mark.parametrize("state", STATES)
 def test_no_api_is_processed_before_authentication(monkeypatch: pytest.MonkeyPatch, state: str, protocol: str) -> None:
-    fixture, way = RecordingDispatcher(monkeypatch), STATES[state]
-    asked = replace(door(protocol, **ENABLED), scram_keys=keys)
-    lines = [
+    fixture, state_frames = RecordingDispatcher(monkeypatch), STATES[state]
+    asked = replace(listener_security(protocol, **ENABLED), scram_keys=keys)
+    streams = [
         (key, CertificateStream("CN=admin") if protocol == "SASL_SSL" else ClientStream()) for key in keys_of(state)
     ]
 
     left = list[ApiKey]()
 
-    async def probe(key: ApiKey, line: ClientStream) -> None:
-        line.send_bytes(way.first)
-        if way.after_s:
-            await trio.sleep(way.after_s)
-            line.send_bytes(way.then)
-        if not way.is_lost:
+    async def probe(key: ApiKey, stream: ClientStream) -> None:
+        stream.send_bytes(state_frames.first)
+        if state_frames.after_s:
+            await trio.sleep(state_frames.after_s)
+            stream.send_bytes(state_frames.then)
+        if not state_frames.is_lost:
             await trio.sleep(0.5)
-            assert not line.is_closed, "it did not come into the state"
-        line.send_bytes(frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+            assert not stream.is_closed, "it did not come into the state"
+        stream.send_bytes(frame(key, request_spec(key).versions.high, 9, request_class(key)()))
         await trio.sleep(1)
-        if not line.is_closed:
+        if not stream.is_closed:
             left.append(key)
-            line.disconnect()
+            stream.disconnect()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            for key, line in lines:
-                nursery.start_soon(SecureConnection(fixture.dispatcher, line, asked).serve)
-                nursery.start_soon(probe, key, line)
+            for key, stream in streams:
+                nursery.start_soon(SecureConnection(fixture.dispatcher, stream, asked).serve)
+                nursery.start_soon(probe, key, stream)
 
     in_virtual_time(run)
     assert fixture.done == []
@@ -131,20 +131,24 @@ def test_no_api_is_processed_before_authentication(monkeypatch: pytest.MonkeyPat
 
 
 def test_client_without_tls_at_tls_listener_gets_no_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixture, lines = RecordingDispatcher(monkeypatch), list[ClientStream]()
+    fixture, streams = RecordingDispatcher(monkeypatch), list[ClientStream]()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             for protocol in ("SSL", "SASL_SSL"):
                 for key in ApiKey:
-                    lines.append(CertificateStream(None, OSError("no TLS")))
-                    lines[-1].send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
-                    nursery.start_soon(SecureConnection(fixture.dispatcher, lines[-1], door(protocol)).serve)
+                    streams.append(CertificateStream(None, OSError("no TLS")))
+                    streams[-1].send_bytes(
+                        login() + frame(key, request_spec(key).versions.high, 9, request_class(key)())
+                    )
+                    nursery.start_soon(
+                        SecureConnection(fixture.dispatcher, streams[-1], listener_security(protocol)).serve
+                    )
 
     in_virtual_time(run)
     assert fixture.done == []
-    assert [line.received for line in lines] == [b""] * len(lines)
-    assert all(line.is_closed for line in lines)
+    assert [stream.received for stream in streams] == [b""] * len(streams)
+    assert all(stream.is_closed for stream in streams)
 
 
 def test_same_requests_are_served_after_authentication(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,10 +157,10 @@ def test_same_requests_are_served_after_authentication(monkeypatch: pytest.Monke
 
     async def run() -> None:
         for key in ApiKey:
-            line = ClientStream()
-            line.send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
-            line.disconnect()
-            await SecureConnection(fixture.dispatcher, line, door()).serve()
+            stream = ClientStream()
+            stream.send_bytes(login() + frame(key, request_spec(key).versions.high, 9, request_class(key)()))
+            stream.disconnect()
+            await SecureConnection(fixture.dispatcher, stream, listener_security()).serve()
 
     in_virtual_time(run)
     assert set(fixture.done) == set(ApiKey)
@@ -182,13 +186,13 @@ def test_invalid_utf8_plain_token_is_decoded_up_to_a_limit(password: bytes | str
 def test_large_api_versions_before_authentication_is_answered(monkeypatch: pytest.MonkeyPatch, name_bytes: int) -> None:
     fixture = DispatcherFixture(monkeypatch)
     fixture.serve(ApiKey.API_VERSIONS, lambda context, request: ApiVersionsResponse(0, throttle_time_ms=7))
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
-        line.send_bytes(frame(ApiKey.API_VERSIONS, 3, 1, ApiVersionsRequest("a" * name_bytes, "1")))
-        line.disconnect()
-        await SecureConnection(fixture.dispatcher, line, door()).serve()
+        stream.send_bytes(frame(ApiKey.API_VERSIONS, 3, 1, ApiVersionsRequest("a" * name_bytes, "1")))
+        stream.disconnect()
+        await SecureConnection(fixture.dispatcher, stream, listener_security()).serve()
 
     in_virtual_time(run)
-    ((_, answer),) = line.responses(ApiKey.API_VERSIONS, 3)
+    ((_, answer),) = stream.responses(ApiKey.API_VERSIONS, 3)
     assert answer == ApiVersionsResponse(0, throttle_time_ms=7)

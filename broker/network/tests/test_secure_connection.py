@@ -36,7 +36,7 @@ def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
     return fixture
 
 
-def door(protocol: str = "SASL_PLAINTEXT", **more: str) -> ListenerSecurity:
+def listener_security(protocol: str = "SASL_PLAINTEXT", **more: str) -> ListenerSecurity:
     made = build_listener_security(
         {**SETTINGS, **{k.replace("_", "."): v for k, v in more.items()}}, "IN", protocol, lambda *_: None
     )
@@ -51,9 +51,9 @@ def login(password: str = "alice-secret", version: int = 1) -> bytes:
     return frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")) + frame(TOKEN, 2, 2, SaslAuthenticateRequest(token))
 
 
-def codes(line: ClientStream, *kinds: tuple[ApiKey, int]) -> list[int]:
+def codes(stream: ClientStream, *kinds: tuple[ApiKey, int]) -> list[int]:
     """Return the error codes of the responses, which arrived in this order."""
-    raw, out = line.received, []
+    raw, out = stream.received, []
     for key, version in kinds:
         (size,) = struct.unpack_from(">i", raw)
         one, raw = raw[: 4 + size], raw[4 + size :]
@@ -66,46 +66,46 @@ def codes(line: ClientStream, *kinds: tuple[ApiKey, int]) -> list[int]:
 
 
 def test_authenticated_client_is_served_with_its_principal(fixture: DispatcherFixture) -> None:
-    line, seen = ClientStream(), []
+    stream, seen = ClientStream(), []
     fixture.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse(error_code=7))
 
     async def run() -> None:
-        line.send_bytes(login() + beat(3))
-        line.disconnect()
-        await SecureConnection(fixture.dispatcher, line, door()).serve()
+        stream.send_bytes(login() + beat(3))
+        stream.disconnect()
+        await SecureConnection(fixture.dispatcher, stream, listener_security()).serve()
 
     in_virtual_time(run)
-    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0)) == [0, 0, 7]
+    assert codes(stream, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0)) == [0, 0, 7]
     assert seen == ["User:alice"]
 
 
 @pytest.mark.behaviour("S-312")
 def test_sasl_tokens_after_handshake_v0_are_raw(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
-        line.send_bytes(login(version=0) + beat(3))
-        line.disconnect()
-        await SecureConnection(fixture.dispatcher, line, door()).serve()
+        stream.send_bytes(login(version=0) + beat(3))
+        stream.disconnect()
+        await SecureConnection(fixture.dispatcher, stream, listener_security()).serve()
 
     in_virtual_time(run)
-    assert line.received.count(struct.pack(">i", 0)) >= 1, "an empty token is answered by an empty token"
-    assert line.received.endswith(struct.pack(">h", 7))
+    assert stream.received.count(struct.pack(">i", 0)) >= 1, "an empty token is answered by an empty token"
+    assert stream.received.endswith(struct.pack(">h", 7))
 
 
 @pytest.mark.behaviour("S-313")
 def test_authentication_failure_is_delayed_and_later_frames_are_not_read(fixture: DispatcherFixture) -> None:
-    line, times = ClientStream(), []
+    stream, times = ClientStream(), []
 
     async def run() -> None:
-        line.send_bytes(login("wrong") + login() + beat(3))
-        await SecureConnection(fixture.dispatcher, line, door()).serve()
+        stream.send_bytes(login("wrong") + login() + beat(3))
+        await SecureConnection(fixture.dispatcher, stream, listener_security()).serve()
         times.append(trio.current_time())
 
     in_virtual_time(run)
     assert times == [pytest.approx(0.1)]
-    assert line.is_closed
-    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
+    assert stream.is_closed
+    assert codes(stream, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
 
 
 @pytest.mark.behaviour("S-313")
@@ -113,10 +113,10 @@ def test_failed_authentication_delay_is_configurable(fixture: DispatcherFixture)
     times = []
 
     async def run() -> None:
-        line = ClientStream()
-        line.send_bytes(login("wrong"))
-        asked = door(connection_failed_authentication_delay_ms="3000")
-        await SecureConnection(fixture.dispatcher, line, asked).serve()
+        stream = ClientStream()
+        stream.send_bytes(login("wrong"))
+        asked = listener_security(connection_failed_authentication_delay_ms="3000")
+        await SecureConnection(fixture.dispatcher, stream, asked).serve()
         times.append(trio.current_time())
 
     in_virtual_time(run)
@@ -125,15 +125,15 @@ def test_failed_authentication_delay_is_configurable(fixture: DispatcherFixture)
 
 @pytest.mark.behaviour("S-312")
 def test_request_before_authentication_closes_without_response(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
-        line.send_bytes(beat(1))
-        await SecureConnection(fixture.dispatcher, line, door()).serve()
+        stream.send_bytes(beat(1))
+        await SecureConnection(fixture.dispatcher, stream, listener_security()).serve()
 
     in_virtual_time(run)
-    assert line.received == b""
-    assert line.is_closed
+    assert stream.received == b""
+    assert stream.is_closed
 
 
 @pytest.mark.behaviour("S-315")
@@ -142,78 +142,78 @@ def test_frame_before_authentication_is_limited_to_512_kib(
     fixture: DispatcherFixture, size: int, is_read: bool
 ) -> None:
     """CVE-2022-34917: a size announced before authentication allocates no memory."""
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
-        line.send_bytes(struct.pack(">i", size) + b"\0" * 8)
-        line.disconnect()
-        connection = SecureConnection(fixture.dispatcher, line, door())
+        stream.send_bytes(struct.pack(">i", size) + b"\0" * 8)
+        stream.disconnect()
+        connection = SecureConnection(fixture.dispatcher, stream, listener_security())
         await connection.serve()
 
     in_virtual_time(run)
-    assert line.receives == (2 if is_read else 1)
+    assert stream.receives == (2 if is_read else 1)
 
 
 def test_frame_after_authentication_has_normal_limit(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
-        line.send_bytes(login())
-        line.send_bytes(struct.pack(">i", 600_000) + beat(3)[4:])
-        line.disconnect()
-        await SecureConnection(fixture.dispatcher, line, door()).serve()
+        stream.send_bytes(login())
+        stream.send_bytes(struct.pack(">i", 600_000) + beat(3)[4:])
+        stream.disconnect()
+        await SecureConnection(fixture.dispatcher, stream, listener_security()).serve()
 
     in_virtual_time(run)
-    assert line.receives == 2, "the rest of it is waited for"
+    assert stream.receives == 2, "the rest of it is waited for"
 
 
 def test_unauthenticated_connection_is_idle_after_authentication_timeout(fixture: DispatcherFixture) -> None:
     async def run() -> None:
-        line = ClientStream()
-        connection = SecureConnection(fixture.dispatcher, line, door())
+        stream = ClientStream()
+        connection = SecureConnection(fixture.dispatcher, stream, listener_security())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await trio.sleep(AUTHENTICATION_TIMEOUT_MS / 1000 - 1)
-            line.send_bytes(b"\0")  # a byte now and then changes no deadline
+            stream.send_bytes(b"\0")  # a byte now and then changes no deadline
             await trio.sleep(2)
             assert connection.idle_ms(fixture.env.monotonic_ms()) == float("inf")
-            line.disconnect()
+            stream.disconnect()
 
     in_virtual_time(run)
 
 
 def test_authenticated_connection_is_idle_as_any_other(fixture: DispatcherFixture) -> None:
     async def run() -> None:
-        line = ClientStream()
-        connection = SecureConnection(fixture.dispatcher, line, door())
+        stream = ClientStream()
+        connection = SecureConnection(fixture.dispatcher, stream, listener_security())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
-            line.send_bytes(login())
+            stream.send_bytes(login())
             await trio.sleep(AUTHENTICATION_TIMEOUT_MS / 1000 + 5)
             assert connection.idle_ms(fixture.env.monotonic_ms()) == pytest.approx(AUTHENTICATION_TIMEOUT_MS + 5000)
-            line.disconnect()
+            stream.disconnect()
 
     in_virtual_time(run)
 
 
 @pytest.mark.behaviour("S-317")
 def test_expired_session_is_closed_at_its_next_request(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
-        asked = door(connections_max_reauth_ms="5000")
+        asked = listener_security(connections_max_reauth_ms="5000")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(fixture.dispatcher, line, asked).serve)
-            line.send_bytes(login() + beat(3))
+            nursery.start_soon(SecureConnection(fixture.dispatcher, stream, asked).serve)
+            stream.send_bytes(login() + beat(3))
             await trio.sleep(4.9)
-            line.send_bytes(beat(4))
+            stream.send_bytes(beat(4))
             await trio.sleep(0.2)
-            assert not line.is_closed
-            line.send_bytes(beat(5))
+            assert not stream.is_closed
+            stream.send_bytes(beat(5))
 
     in_virtual_time(run)
-    assert line.is_closed
-    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0), (BEAT, 0)) == [0, 0, 7, 7]
+    assert stream.is_closed
+    assert codes(stream, (HANDSHAKE, 1), (TOKEN, 2), (BEAT, 0), (BEAT, 0)) == [0, 0, 7, 7]
 
 
 @pytest.mark.behaviour("S-315")
@@ -223,35 +223,35 @@ def test_frame_of_reauthentication_is_limited_to_512_kib(
     fixture: DispatcherFixture, version: int, size: int, *, is_read: bool
 ) -> None:
     """A client known by then could still send a password of 100 MB."""
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(fixture.dispatcher, line, door(**SHORT)).serve)
-            line.send_bytes(login(version=version))
+            nursery.start_soon(SecureConnection(fixture.dispatcher, stream, listener_security(**SHORT)).serve)
+            stream.send_bytes(login(version=version))
             await trio.sleep(4)
-            line.send_bytes(frame(HANDSHAKE, version, 1, SaslHandshakeRequest("PLAIN")))
-            line.send_bytes(struct.pack(">i", size) + bytes(8))
+            stream.send_bytes(frame(HANDSHAKE, version, 1, SaslHandshakeRequest("PLAIN")))
+            stream.send_bytes(struct.pack(">i", size) + bytes(8))
             await trio.sleep(0.5)
-            assert line.is_closed is not is_read
-            line.disconnect()
+            assert stream.is_closed is not is_read
+            stream.disconnect()
 
     in_virtual_time(run)
 
 
 def test_frame_after_reauthentication_has_normal_limit(fixture: DispatcherFixture) -> None:
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(fixture.dispatcher, line, door(**SHORT)).serve)
+            nursery.start_soon(SecureConnection(fixture.dispatcher, stream, listener_security(**SHORT)).serve)
             for _ in range(3):
-                line.send_bytes(login())
+                stream.send_bytes(login())
                 await trio.sleep(4)
-            line.send_bytes(struct.pack(">i", 600_000) + bytes(8))
+            stream.send_bytes(struct.pack(">i", 600_000) + bytes(8))
             await trio.sleep(0.5)
-            assert not line.is_closed
-            line.disconnect()
+            assert not stream.is_closed
+            stream.disconnect()
 
     in_virtual_time(run)
 
@@ -282,69 +282,69 @@ class CertificateStream(ClientStream):
 def test_certificate_subject_is_mapped_to_principal(
     fixture: DispatcherFixture, subject: str | None, rules: str, principal: str | None
 ) -> None:
-    line, seen = CertificateStream(subject), []
+    stream, seen = CertificateStream(subject), []
     fixture.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
 
     async def run() -> None:
-        line.send_bytes(beat(1))
-        line.disconnect()
-        asked = door("SSL", ssl_principal_mapping_rules=rules)
-        await SecureConnection(fixture.dispatcher, line, asked).serve()
+        stream.send_bytes(beat(1))
+        stream.disconnect()
+        asked = listener_security("SSL", ssl_principal_mapping_rules=rules)
+        await SecureConnection(fixture.dispatcher, stream, asked).serve()
 
     in_virtual_time(run)
     assert seen == ([] if principal is None else [principal])
-    assert line.is_closed
+    assert stream.is_closed
 
 
 @pytest.mark.behaviour("S-309")
 def test_sasl_principal_overrides_certificate_subject(fixture: DispatcherFixture) -> None:
-    line, seen = CertificateStream("CN=somebody"), []
+    stream, seen = CertificateStream("CN=somebody"), []
     fixture.serve(BEAT, lambda context, request: seen.append(context.peer.principal) or HeartbeatResponse())
 
     async def run() -> None:
-        line.send_bytes(login() + beat(3))
-        line.disconnect()
-        await SecureConnection(fixture.dispatcher, line, door("SASL_SSL")).serve()
+        stream.send_bytes(login() + beat(3))
+        stream.disconnect()
+        await SecureConnection(fixture.dispatcher, stream, listener_security("SASL_SSL")).serve()
 
     in_virtual_time(run)
     assert seen == ["User:alice"]
 
 
 def test_client_without_tls_is_closed_without_response(fixture: DispatcherFixture) -> None:
-    line = CertificateStream(None, OSError("no TLS"))
+    stream = CertificateStream(None, OSError("no TLS"))
 
     async def run() -> None:
-        line.send_bytes(beat(1))
-        await SecureConnection(fixture.dispatcher, line, door("SSL")).serve()
+        stream.send_bytes(beat(1))
+        await SecureConnection(fixture.dispatcher, stream, listener_security("SSL")).serve()
 
     in_virtual_time(run)
-    assert line.is_closed
-    assert line.received == b""
+    assert stream.is_closed
+    assert stream.received == b""
 
 
 def test_handshake_exception_closes_only_its_connection_and_is_logged(
     fixture: DispatcherFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    line = CertificateStream(None, UnicodeDecodeError("utf-8", b"\xfc", 0, 1, "invalid start byte"))
+    stream = CertificateStream(None, UnicodeDecodeError("utf-8", b"\xfc", 0, 1, "invalid start byte"))
 
     async def run() -> None:
-        await SecureConnection(fixture.dispatcher, line, door("SSL")).serve()
+        await SecureConnection(fixture.dispatcher, stream, listener_security("SSL")).serve()
 
     in_virtual_time(run)
-    assert line.is_closed
+    assert stream.is_closed
     assert "closed: unexpected error in the handshake" in caplog.text
     assert "invalid start byte" in caplog.text
 
 
 def test_handshake_assertion_error_is_raised(fixture: DispatcherFixture) -> None:
-    line = CertificateStream(None, AssertionError())
+    stream = CertificateStream(None, AssertionError())
 
     async def run() -> None:
         with pytest.raises(AssertionError):
-            await SecureConnection(fixture.dispatcher, line, door("SSL")).serve()
+            await SecureConnection(fixture.dispatcher, stream, listener_security("SSL")).serve()
 
     in_virtual_time(run)
-    assert line.is_closed
+    assert stream.is_closed
 
 
 def test_memory_of_unauthenticated_connections_is_limited_together(fixture: DispatcherFixture) -> None:
@@ -352,20 +352,25 @@ def test_memory_of_unauthenticated_connections_is_limited_together(fixture: Disp
 
     A thousand clients, each with most of a frame of half a mebibyte; one that authenticates succeeds all the same.
     """
-    asked, lines, late, gone = door(), [ClientStream() for _ in range(300)], ClientStream(), ClientStream()
+    asked, streams, late, gone = (
+        listener_security(),
+        [ClientStream() for _ in range(300)],
+        ClientStream(),
+        ClientStream(),
+    )
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            for line in lines:
-                line.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
-                nursery.start_soon(SecureConnection(fixture.dispatcher, line, asked).serve)
+            for stream in streams:
+                stream.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
+                nursery.start_soon(SecureConnection(fixture.dispatcher, stream, asked).serve)
             await trio.sleep(1)
-            assert sum(not line.is_closed for line in lines) in range(16, 65)
+            assert sum(not stream.is_closed for stream in streams) in range(16, 65)
             late.send_bytes(login() + beat(3))
             late.disconnect()
             await SecureConnection(fixture.dispatcher, late, asked).serve()
-            for line in lines:
-                line.disconnect()
+            for stream in streams:
+                stream.disconnect()
         gone.send_bytes(struct.pack(">i", 500_000) + bytes(400_000))
         gone.disconnect()
         await SecureConnection(fixture.dispatcher, gone, asked).serve()
@@ -380,14 +385,14 @@ def test_small_login_frames_do_not_count_towards_the_limit(
     fixture: DispatcherFixture,
 ) -> None:
     """Many clients with large tokens may reconnect at once."""
-    asked, line = door(), ClientStream()
+    asked, stream = listener_security(), ClientStream()
     assert asked.pre_auth_memory.resize(0, 16 * 1024 * 1024)
     token = b"\0alice\0" + b"x" * 7000
 
     async def run() -> None:
-        line.send_bytes(frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")))
-        line.send_bytes(frame(TOKEN, 2, 2, SaslAuthenticateRequest(token)))
-        await SecureConnection(fixture.dispatcher, line, asked).serve()
+        stream.send_bytes(frame(HANDSHAKE, 1, 1, SaslHandshakeRequest("PLAIN")))
+        stream.send_bytes(frame(TOKEN, 2, 2, SaslAuthenticateRequest(token)))
+        await SecureConnection(fixture.dispatcher, stream, asked).serve()
 
     in_virtual_time(run)
-    assert codes(line, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
+    assert codes(stream, (HANDSHAKE, 1), (TOKEN, 2)) == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]

@@ -7,7 +7,7 @@ import trio
 
 from ottla.broker.network.secure_connection import SecureConnection
 from ottla.broker.network.tests.test_connection import BEAT, beat
-from ottla.broker.network.tests.test_secure_connection import HANDSHAKE, TOKEN, codes, door, login
+from ottla.broker.network.tests.test_secure_connection import HANDSHAKE, TOKEN, codes, listener_security, login
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 
@@ -21,14 +21,12 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 @pytest.mark.behaviour("S-317")
 @pytest.mark.parametrize("session", [{"connections_max_reauth_ms": "5000"}, {}])
-def test_requests_are_prepared_only_in_unlimited_sessions(
-    stage: DispatcherFixture, session: dict[str, str]
-) -> None:
+def test_requests_are_prepared_only_in_unlimited_sessions(stage: DispatcherFixture, session: dict[str, str]) -> None:
     line = ClientStream()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            connection = SecureConnection(stage.dispatcher, line, door(**session))
+            connection = SecureConnection(stage.dispatcher, line, listener_security(**session))
             nursery.start_soon(connection.serve)
             line.send_bytes(login())
             await trio.sleep(1)
@@ -43,7 +41,7 @@ def test_reauthentication_extends_the_session(stage: DispatcherFixture) -> None:
     line = ClientStream()
 
     async def run() -> None:
-        asked = door(connections_max_reauth_ms="5000")
+        asked = listener_security(connections_max_reauth_ms="5000")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
             line.send_bytes(login())

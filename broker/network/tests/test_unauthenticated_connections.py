@@ -7,7 +7,7 @@ import trio
 
 from ottla.broker.network.secure_connection import SecureConnection
 from ottla.broker.network.tests.test_connection import BEAT, beat
-from ottla.broker.network.tests.test_secure_connection import door, login
+from ottla.broker.network.tests.test_secure_connection import listener_security, login
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 
@@ -18,12 +18,12 @@ def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
 
 
 def test_idle_ms_during_tls_handshake_counts_from_accept(fixture: DispatcherFixture) -> None:
-    class NeverShakes(ClientStream):
+    class StalledHandshakeStream(ClientStream):
         async def handshake(self) -> str | None:
             await trio.sleep_forever()
 
     async def run() -> None:
-        connection = SecureConnection(fixture.dispatcher, NeverShakes(), door("SSL"))
+        connection = SecureConnection(fixture.dispatcher, StalledHandshakeStream(), listener_security("SSL"))
         now_ms = fixture.dispatcher.services.env.monotonic_ms
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
@@ -36,10 +36,10 @@ def test_idle_ms_during_tls_handshake_counts_from_accept(fixture: DispatcherFixt
 
 
 def test_is_authenticated_is_true_only_after_authentication(fixture: DispatcherFixture) -> None:
-    line, seen = ClientStream(), []
+    stream, seen = ClientStream(), []
 
     async def run() -> None:
-        connection = SecureConnection(fixture.dispatcher, line, door())
+        connection = SecureConnection(fixture.dispatcher, stream, listener_security())
 
         def answer(*_: object) -> HeartbeatResponse:
             seen.append(connection.is_authenticated)
@@ -48,10 +48,10 @@ def test_is_authenticated_is_true_only_after_authentication(fixture: DispatcherF
         fixture.serve(BEAT, answer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
-            line.send_bytes(login()[:30])
+            stream.send_bytes(login()[:30])
             await trio.sleep(1)
             seen.append(connection.is_authenticated)
-            line.send_bytes(login()[30:] + beat(3))
+            stream.send_bytes(login()[30:] + beat(3))
             await trio.sleep(1)
             nursery.cancel_scope.cancel()
 

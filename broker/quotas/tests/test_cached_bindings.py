@@ -166,35 +166,37 @@ class QuotaConnection:
 
 
 def test_produce_requests_count_with_and_without_cached_binding() -> None:
-    line = QuotaConnection()
-    line.rules.set(100, client_id="c")
-    waits = [line.bring() for _ in range(12)]
+    connection = QuotaConnection()
+    connection.rules.set(100, client_id="c")
+    waits = [connection.bring() for _ in range(12)]
     assert waits == [0] * 10 + [1000, 2000]
-    assert line.bring("other") == 0
-    assert line.bring() == 3000
-    line.rules.set(50, client_id="c")
-    assert line.bring() == 18_000
+    assert connection.bring("other") == 0
+    assert connection.bring() == 3000
+    connection.rules.set(50, client_id="c")
+    assert connection.bring() == 18_000
 
 
 def test_fetches_count_and_are_bounded_by_the_quota() -> None:
-    line, row = QuotaConnection(), fetch.PARTITION_OVERHEAD_BYTES
-    line.rules.set((3 * SIZE + 2 * row) / 10, key="consumer_byte_rate", client_id="c")
-    assert line.take(most=SIZE) == (SIZE, 0)
-    assert line.peer.quota_bindings.fetch.client_id == "c"
-    assert line.take(most=SIZE) == (SIZE, 0)
-    assert line.take("other") == (10 * SIZE, 0)
-    size_bytes, wait_ms = line.take()
+    connection, row = QuotaConnection(), fetch.PARTITION_OVERHEAD_BYTES
+    connection.rules.set((3 * SIZE + 2 * row) / 10, key="consumer_byte_rate", client_id="c")
+    assert connection.take(most=SIZE) == (SIZE, 0)
+    assert connection.peer.quota_bindings.fetch.client_id == "c"
+    assert connection.take(most=SIZE) == (SIZE, 0)
+    assert connection.take("other") == (10 * SIZE, 0)
+    size_bytes, wait_ms = connection.take()
     assert (size_bytes, wait_ms > 0) == (0, True), "what it holds bounds each, and all of them together"
-    line.rules.set(SIZE, key="consumer_byte_rate", client_id="c")
-    assert line.take(most=SIZE) == (SIZE, 0)
+    connection.rules.set(SIZE, key="consumer_byte_rate", client_id="c")
+    assert connection.take(most=SIZE) == (SIZE, 0)
 
 
 @pytest.mark.parametrize("holds", [False, True])
 def test_fetch_reads_no_more_than_its_quota_allows(*, holds: bool) -> None:
-    line = QuotaConnection()
+    connection = QuotaConnection()
     most = int(SIZE * 3.5)
-    line.rules.set(most / 10, key="consumer_byte_rate", client_id="c")
+    connection.rules.set(most / 10, key="consumer_byte_rate", client_id="c")
     if holds:
-        line.rules.quotas.fetch.maybe_record_and_get_throttle_ms(line.peer, "c", 0, line.node.env.now_ms())
-    assert (line.peer.quota_bindings.fetch is UNKNOWN_QUOTA) is not holds
-    assert line.take() == (0, round(fetch.PARTITION_OVERHEAD_BYTES / most * 10_000))
+        connection.rules.quotas.fetch.maybe_record_and_get_throttle_ms(
+            connection.peer, "c", 0, connection.node.env.now_ms()
+        )
+    assert (connection.peer.quota_bindings.fetch is UNKNOWN_QUOTA) is not holds
+    assert connection.take() == (0, round(fetch.PARTITION_OVERHEAD_BYTES / most * 10_000))

@@ -201,8 +201,8 @@ class ConnectionQuotaNode:
         self.fixture.serve(BEAT, lambda context, request: HeartbeatResponse())
         config = NodeConfig({k.replace("_", "."): v for k, v in static.items()})
         self.fixture.services.config = config
-        self.doors = {name: FakeListener() for name in names or ("A",)}
-        self.acceptors = {name: self._acceptor(name) for name in self.doors}
+        self.listeners = {name: FakeListener() for name in names or ("A",)}
+        self.acceptors = {name: self._acceptor(name) for name in self.listeners}
         self.subscriptions = MetadataSubscriptions(lambda: self.controller.image)
         self.controller: Any = SimpleNamespace(image=MetadataImage(), subscribe=self.subscriptions.subscribe)
         made: Any = SimpleNamespace(services=self.fixture.services, controller=self.controller)
@@ -215,15 +215,15 @@ class ConnectionQuotaNode:
 
     async def come(self, name: str = "A", host: str = HOST, count: int = 1) -> list[ClientStream]:
         """Connect, and send a request."""
-        lines = []
+        streams = []
         for _ in range(count):
-            line = ClientStream()
-            line.peer = host
-            line.send_bytes(beat())
-            await self.doors[name].send.send(line)
-            lines.append(line)
+            stream = ClientStream()
+            stream.peer = host
+            stream.send_bytes(beat())
+            await self.listeners[name].send.send(stream)
+            streams.append(stream)
         await trio.sleep(0.001)
-        return lines
+        return streams
 
     def say(self, *records: Any) -> None:
         """Publish a metadata change."""
@@ -241,32 +241,32 @@ class ConnectionQuotaNode:
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 for name, acceptor in self.acceptors.items():
-                    nursery.start_soon(acceptor.run, self.doors[name])
+                    nursery.start_soon(acceptor.run, self.listeners[name])
                 await scenario()
                 nursery.cancel_scope.cancel()
 
         in_virtual_time(main)
 
 
-def served(lines: list[ClientStream]) -> int:
-    return sum(bool(line.sends) for line in lines)
+def served(streams: list[ClientStream]) -> int:
+    return sum(bool(stream.sends) for stream in streams)
 
 
 def test_connection_over_total_limit_waits_for_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     node = ConnectionQuotaNode(monkeypatch, max_connections="2")
 
     async def scenario() -> None:
-        lines = await node.come(count=4)
-        assert served(lines) == 2
+        streams = await node.come(count=4)
+        assert served(streams) == 2
         await trio.sleep(60)
-        assert served(lines) == 2
-        assert not any(line.is_closed for line in lines)
-        lines[0].disconnect()
+        assert served(streams) == 2
+        assert not any(stream.is_closed for stream in streams)
+        streams[0].disconnect()
         await trio.sleep(0.001)
-        assert [bool(line.sends) for line in lines] == [True, True, True, False]
+        assert [bool(stream.sends) for stream in streams] == [True, True, True, False]
         node.set("max.connections", "9")
         await trio.sleep(0.001)
-        assert served(lines) == 4
+        assert served(streams) == 4
 
     node.play(scenario)
 
@@ -275,10 +275,10 @@ def test_connection_over_per_ip_limit_is_closed(monkeypatch: pytest.MonkeyPatch)
     node = ConnectionQuotaNode(monkeypatch, max_connections_per_ip="2")
 
     async def scenario() -> None:
-        lines = await node.come(count=3)
-        assert [(bool(x.sends), x.is_closed) for x in lines] == [(True, False), (True, False), (False, True)]
+        streams = await node.come(count=3)
+        assert [(bool(x.sends), x.is_closed) for x in streams] == [(True, False), (True, False), (False, True)]
         assert served(await node.come(host="10.0.0.8")) == 1
-        lines[1].disconnect()
+        streams[1].disconnect()
         await trio.sleep(0.001)
         assert served(await node.come(count=2)) == 1
 
@@ -292,8 +292,8 @@ def test_connection_over_rate_is_delayed_and_over_ip_rate_closed_later(
 
     async def scenario() -> None:
         began = trio.current_time()
-        lines = await node.come(count=100)
-        assert served(lines) == 100
+        streams = await node.come(count=100)
+        assert served(streams) == 100
         late = await node.come(count=5)
         while served(late) < 5:  # noqa: ASYNC110
             await trio.sleep(0.01)
@@ -317,16 +317,16 @@ def test_inter_broker_connection_closes_longest_idle_client(monkeypatch: pytest.
     node = ConnectionQuotaNode(monkeypatch, "A", "B", max_connections="3")
 
     async def scenario() -> None:
-        lines = [(await node.come("B"))[0] for _ in range(3)]
+        streams = [(await node.come("B"))[0] for _ in range(3)]
         await trio.sleep(1)
-        lines[0].send_bytes(beat())
+        streams[0].send_bytes(beat())
         await trio.sleep(1)
-        lines[2].send_bytes(beat())
+        streams[2].send_bytes(beat())
         await trio.sleep(1)
         (broker,) = await node.come("A")
         assert broker.sends
         await trio.sleep(0.001)
-        assert [line.is_closed for line in lines] == [False, True, False]
+        assert [stream.is_closed for stream in streams] == [False, True, False]
         assert not (await node.come("B"))[0].sends, "there are three"
 
     node.play(scenario)
@@ -337,13 +337,13 @@ def test_connections_before_a_limit_was_set_are_counted(monkeypatch: pytest.Monk
     assert node.acceptors["A"].connection_limiter is None
 
     async def scenario() -> None:
-        lines = await node.come(count=5)
-        assert served(lines) == 5
+        streams = await node.come(count=5)
+        assert served(streams) == 5
         node.set("num.io.threads", "7")
         assert node.acceptors["A"].connection_limiter is None
         node.set("max.connections", "3")
         await trio.sleep(0.001)
-        assert sum(line.is_closed for line in lines) == 2
+        assert sum(stream.is_closed for stream in streams) == 2
         assert served(await node.come()) == 0
 
     node.play(scenario)

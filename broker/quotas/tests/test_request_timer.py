@@ -111,20 +111,20 @@ def beat(number: int) -> bytes:
     return frame(BEAT, 1, number, HeartbeatRequest("g", 0, "m"))
 
 
-def answered_at(fixture: DispatcherFixture, line: ClientStream) -> list[float]:
+def answered_at(fixture: DispatcherFixture, stream: ClientStream) -> list[float]:
     """Serve; return the times of the responses in seconds of the event loop's clock."""
     out: list[float] = []
-    send = line.send
+    send = stream.send
 
     async def noting(chunks: Any) -> None:
         out.append(trio.current_time())
         await send(chunks)
 
-    line.send = noting  # type: ignore[method-assign]
+    stream.send = noting  # type: ignore[method-assign]
 
     async def run() -> None:
         began = trio.current_time()
-        await fixture.connection(line).serve()
+        await fixture.connection(stream).serve()
         out[:] = [at - began for at in out]
 
     in_virtual_time(run)
@@ -139,11 +139,11 @@ def test_request_over_time_quota_is_answered_and_next_read_delayed(monkeypatch: 
         return HeartbeatResponse()
 
     fixture.serve(BEAT, handler)
-    line = ClientStream()
-    line.send_bytes(beat(1) + beat(2))
-    line.disconnect()
-    times = answered_at(fixture, line)
-    waits = [answer.throttle_time_ms for _, answer in line.responses(BEAT, 1)]  # type: ignore[attr-defined]
+    stream = ClientStream()
+    stream.send_bytes(beat(1) + beat(2))
+    stream.disconnect()
+    times = answered_at(fixture, stream)
+    waits = [answer.throttle_time_ms for _, answer in stream.responses(BEAT, 1)]  # type: ignore[attr-defined]
     assert waits[0] == pytest.approx(200, abs=2)
     assert waits[1] == 1000, "a second at most"
     assert times[1] - times[0] == pytest.approx(waits[0] / 1000, abs=0.001)
@@ -157,17 +157,17 @@ def test_wait_in_handler_is_not_request_time(monkeypatch: pytest.MonkeyPatch) ->
         return HeartbeatResponse()
 
     fixture.serve(BEAT, lambda context, request: job_of(later()))
-    line = ClientStream()
-    line.send_bytes(beat(1))
+    stream = ClientStream()
+    stream.send_bytes(beat(1))
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(fixture.connection(line).serve)
+            nursery.start_soon(fixture.connection(stream).serve)
             await trio.sleep(31)
-            line.disconnect()
+            stream.disconnect()
 
     in_virtual_time(run)
-    ((_, answer),) = line.responses(BEAT, 1)
+    ((_, answer),) = stream.responses(BEAT, 1)
     assert answer.throttle_time_ms == 0  # type: ignore[attr-defined]
 
 
@@ -179,10 +179,10 @@ def test_write_txn_markers_are_exempt_from_request_quota(monkeypatch: pytest.Mon
         return WriteTxnMarkersResponse()
 
     fixture.serve(ApiKey.WRITE_TXN_MARKERS, handler, quota=BROKER_APIS[ApiKey.WRITE_TXN_MARKERS].quota)
-    line = ClientStream()
-    line.send_bytes(frame(ApiKey.WRITE_TXN_MARKERS, 1, 1, WriteTxnMarkersRequest()) * 2)
-    line.disconnect()
-    assert answered_at(fixture, line) == [0.0]
+    stream = ClientStream()
+    stream.send_bytes(frame(ApiKey.WRITE_TXN_MARKERS, 1, 1, WriteTxnMarkersRequest()) * 2)
+    stream.disconnect()
+    assert answered_at(fixture, stream) == [0.0]
 
 
 def test_requests_on_controller_listener_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +195,8 @@ def test_requests_on_controller_listener_are_not_timed(monkeypatch: pytest.Monke
 
     fixture.serve(BEAT, handler)
     fixture.serve(ApiKey.ENVELOPE, handler)
-    line = ClientStream()
-    line.send_bytes(beat(1))
-    line.disconnect()
-    answered_at(fixture, line)
+    stream = ClientStream()
+    stream.send_bytes(beat(1))
+    stream.disconnect()
+    answered_at(fixture, stream)
     assert seen == [None]

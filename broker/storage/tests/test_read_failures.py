@@ -53,16 +53,16 @@ class ServedFetch:
         self.answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[row])])
 
     def fetch(self) -> ClientStream:
-        line = ReadingConnection()
-        line.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
-        line.disconnect()
+        stream = ReadingConnection()
+        stream.send_bytes(frame(ApiKey.FETCH, 4, 1, FetchRequest()))
+        stream.disconnect()
 
         async def serve() -> None:
-            await self.fixture.connection(line).serve()
+            await self.fixture.connection(stream).serve()
 
         in_virtual_time(serve)
-        assert line.is_closed
-        return line
+        assert stream.is_closed
+        return stream
 
 
 def test_read_error_while_a_fetch_is_sent_fails_the_log_directory(

@@ -79,7 +79,7 @@ class SilentStream:
         self.closed = True
 
 
-def a_line(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> NodeConnection:
+def leader_connection(connect: Any, address: tuple[str, int] | None = ("h2", 9092)) -> NodeConnection:
     env: Any = VirtualEnv()
     env.net = SimpleNamespace(connect=connect)
     told = SimpleNamespace(code=None)
@@ -98,9 +98,9 @@ def test_first_request_is_fetch_without_api_versions_and_times_out() -> None:
         return silent
 
     async def scenario() -> None:
-        line = a_line(connect)
+        connection = leader_connection(connect)
         with pytest.raises(Disconnected):
-            await line.call(FetchRequest(), 18)
+            await connection.call(FetchRequest(), 18)
         assert (trio.current_time(), silent.waited_s) == (3.0, [3.0])
 
     run_virtual(scenario)
@@ -117,7 +117,7 @@ def test_connect_timeout_raises_os_error() -> None:
 
     async def scenario() -> None:
         with pytest.raises(OSError, match=r"broker 2|nobody answers"):
-            await a_line(connect).call(FetchRequest(), 18)
+            await leader_connection(connect).call(FetchRequest(), 18)
         assert trio.current_time() == 3.0
 
     run_virtual(scenario)
@@ -126,7 +126,7 @@ def test_connect_timeout_raises_os_error() -> None:
 def test_leader_without_address_raises_disconnected() -> None:
     async def scenario() -> None:
         with pytest.raises(Disconnected, match="broker 2"):
-            await a_line(None, None).call(FetchRequest(), 18)
+            await leader_connection(None, None).call(FetchRequest(), 18)
 
     run_virtual(scenario)
 
@@ -138,10 +138,10 @@ def test_close_closes_the_connection() -> None:
         return silent
 
     async def scenario() -> None:
-        line = a_line(connect)
+        connection = leader_connection(connect)
         with trio.move_on_after(1):
-            await line.call(FetchRequest(), 18)
-        line.close()
+            await connection.call(FetchRequest(), 18)
+        connection.close()
         assert silent.closed
 
     run_virtual(scenario)

@@ -282,13 +282,13 @@ def test_partition_removed_during_list_offsets_is_left_unchanged() -> None:
     leader.log().append_as_follower(leader_batch(0, 5), 0)
     leader.add_partitions()
 
-    class Lies(list[Any]):
+    class ReassigningOffsets(list[Any]):
         def pop(self, at: Any = 0) -> Any:
             leader.fetcher.remove_partition(leader.replica())
             return super().pop(at)
 
     for lies in ([(0, 3), (0, 9)], [(0, 9), (0, 9)]):
-        leader.list_offsets_responses = Lies(lies)
+        leader.list_offsets_responses = ReassigningOffsets(lies)
         leader.responses = [[partition_data(0, error_code=E.OFFSET_OUT_OF_RANGE)]]
 
         async def scenario() -> None:

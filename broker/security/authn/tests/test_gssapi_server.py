@@ -241,16 +241,16 @@ def test_gssapi_tokens_are_evaluated_in_a_thread(monkeypatch: pytest.MonkeyPatch
     env.kerberos_acceptor = lambda keytab: SimpleNamespace(default_realm="HERE.ORG", new_context=FakeSecurityContext)
     made = build_listener_security(GOOD, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
     assert made is not None
-    line = ClientStream()
+    stream = ClientStream()
 
     async def run() -> None:
-        line.send_bytes(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI")))
+        stream.send_bytes(frame(ApiKey.SASL_HANDSHAKE, 1, 1, SaslHandshakeRequest("GSSAPI")))
         for token in (b"a ticket", b"", NONE):
-            line.send_bytes(frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token)))
-        line.send_bytes(beat(3))
-        line.disconnect()
-        await SecureConnection(fixture.dispatcher, line, made).serve()
+            stream.send_bytes(frame(ApiKey.SASL_AUTHENTICATE, 2, 2, SaslAuthenticateRequest(token)))
+        stream.send_bytes(beat(3))
+        stream.disconnect()
+        await SecureConnection(fixture.dispatcher, stream, made).serve()
 
     in_virtual_time(run)
     assert lanes == [ThreadPool.AUTHENTICATION] * 3
-    assert len("User:alice").to_bytes(2, "big") in line.received[-8:]
+    assert len("User:alice").to_bytes(2, "big") in stream.received[-8:]

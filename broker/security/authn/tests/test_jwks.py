@@ -249,10 +249,10 @@ def test_oauthbearer_without_libraries_reports_installation_command(monkeypatch:
 
 
 def create_authenticator(env: Any) -> SaslAuthenticator:
-    door = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
-    assert door is not None
+    security = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+    assert security is not None
     return SaslAuthenticator(
-        SaslPolicy(door.sasl_server_factories(env), {}, lambda _: ApiVersionsResponse(), env.now_ms)
+        SaslPolicy(security.sasl_server_factories(env), {}, lambda _: ApiVersionsResponse(), env.now_ms)
     )
 
 

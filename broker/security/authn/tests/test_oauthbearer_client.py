@@ -226,10 +226,10 @@ def test_client_logs_in_with_valid_token_only(monkeypatch: pytest.MonkeyPatch, k
 
     async def run() -> None:
         env.disk = create_env(files[PATH]).disk
-        door = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
+        security = build_listener_security(TAKES, "IN", "SASL_PLAINTEXT", lambda *_: None, env)
         async with trio.open_nursery() as nursery:
             listener = await env.net.listen(*HERE)
-            nursery.start_soon(Acceptor(fixture.dispatcher, door).run, listener)
+            nursery.start_soon(Acceptor(fixture.dispatcher, security).run, listener)
             try:
                 channel = await open_channel(env, HERE, "me", 10.0, access)
                 told.append((await channel.call(HeartbeatRequest())).error_code)

@@ -17,8 +17,7 @@ from ottla.broker.requests.peer import Peer
 from ottla.broker.security.authn.listener_security import build_listener_security
 from ottla.broker.security.authz.audit_log import PENDING_PER_RECORD, AuditLog, escape_name
 from ottla.broker.security.authz.authorizer import Authorizer
-from ottla.broker.tests.connection_fixture import ClientStream, in_virtual_time
-from ottla.broker.tests.connection_fixture import DispatcherFixture as LineStage
+from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, in_virtual_time
 from ottla.controller.config.config_keys import AUDIT_LOG, broker_key, check_value
 from ottla.controller.metadata.acl import AclOperation, AclPermissionType, PatternType, ResourceType, StandardAcl
 from ottla.wire.api_keys import ApiKey
@@ -264,16 +263,16 @@ def test_audit_log_is_off_by_default() -> None:
 def test_login_audit_lines_contain_no_secret(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
-    node, fixture = LineStage(monkeypatch), AuditFixture(caplog, level)
-    door = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", lambda *_: None, audit=fixture.audit)
-    assert door is not None
+    node, fixture = DispatcherFixture(monkeypatch), AuditFixture(caplog, level)
+    security = build_listener_security(SETTINGS, "IN", "SASL_PLAINTEXT", lambda *_: None, audit=fixture.audit)
+    assert security is not None
 
     async def run() -> None:
         for password in ("alice-secret", "wrong-secret"):
             line = ClientStream()
             line.send_bytes(login(password))
             line.disconnect()
-            await SecureConnection(node.dispatcher, line, door).serve()
+            await SecureConnection(node.dispatcher, line, security).serve()
 
     in_virtual_time(run)
     told = [x for _, x in fixture.lines]

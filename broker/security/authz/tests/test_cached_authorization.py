@@ -87,26 +87,26 @@ class AuthorizedConnection:
 def test_cached_authorization_of_one_operation_does_not_grant_another(
     rules: tuple[StandardAcl, ...], answers: tuple[int, int, int]
 ) -> None:
-    line = AuthorizedConnection(*rules)
-    assert [run_virtual(line.ask) for _ in range(3)] == [answers] * 3
-    line.drop()
-    assert run_virtual(line.ask) == (REFUSED, REFUSED, REFUSED)
+    connection = AuthorizedConnection(*rules)
+    assert [run_virtual(connection.ask) for _ in range(3)] == [answers] * 3
+    connection.drop()
+    assert run_virtual(connection.ask) == (REFUSED, REFUSED, REFUSED)
 
 
 def test_delayed_fetch_after_acl_removal_returns_authorization_failed() -> None:
-    line, told = AuthorizedConnection(READ), list[int]()
+    connection, told = AuthorizedConnection(READ), list[int]()
 
     async def wait() -> None:
-        told.append(await line.read(at=3, wait=5_000))
+        told.append(await connection.read(at=3, wait=5_000))
 
     async def run() -> None:
-        assert await line.read() == 0
+        assert await connection.read() == 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
             await trio.sleep(1)
             assert not told
-            line.drop()
-            line.replica.append(make_batch(10), 1_000_000)
+            connection.drop()
+            connection.replica.append(make_batch(10), 1_000_000)
 
     run_virtual(run)
     assert told == [REFUSED]
@@ -116,8 +116,8 @@ class Claims:
     """Client with the replica id of broker 2, and a consumer; the cache holds one fetch session."""
 
     def __init__(self, *rules: StandardAcl) -> None:
-        self.line = AuthorizedConnection(*rules)
-        self.fixture = self.line.fixture
+        self.connection = AuthorizedConnection(*rules)
+        self.fixture = self.connection.fixture
         self.kept = self.fixture.services.fetch_sessions = FetchSessionCache(self.fixture.env, 1)  # type: ignore[arg-type]
         self.epoch = 0
 
@@ -126,7 +126,7 @@ class Claims:
         what = request(*(("t", number, 0) for number in range(count)))
         what.replica_state.replica_id = replica
         what.session_id, what.session_epoch = session, self.epoch
-        context = replace(self.fixture.context(ApiKey.FETCH, 15), peer=self.line.peer)
+        context = replace(self.fixture.context(ApiKey.FETCH, 15), peer=self.connection.peer)
         answer: Any = await resolve(fetch.handle(context, what))
         return {row.error_code for row in rows_of(answer)} or {answer.error_code}, answer.session_id
 
@@ -167,7 +167,7 @@ def test_follower_session_does_not_grow_after_permission_is_revoked(monkeypatch:
     monkeypatch.setattr(fetch_session_cache, "MAX_FETCH_SESSION_PARTITIONS", 2)
     claims.epoch = 1
     assert run_virtual(lambda: claims.fetch(3, replica=2, session=following))[1] == following
-    claims.line.drop()
+    claims.connection.drop()
     claims.epoch = 2
     assert run_virtual(lambda: claims.fetch(3, replica=2, session=following))[1] == following, "it asks for no more"
     claims.epoch = 3
