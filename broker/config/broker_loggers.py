@@ -52,7 +52,7 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(level: int) -> str:
-    """Return the most verbose of Kafka's levels that is written at a level of `logging`."""
+    """Return the most verbose of Kafka's levels that a level of `logging` enables."""
     return next((name for name, number in LOG_LEVELS.items() if number >= level), "OFF")
 
 

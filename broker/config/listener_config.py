@@ -103,7 +103,7 @@ def parse_voter(text: str) -> VoterAddress:
 
 
 def split_list(values: Mapping[str, str], key: str) -> list[str]:
-    """Return the entries of a list."""
+    """Return the entries of a comma-separated setting."""
     return [x.strip() for x in values.get(key, "").split(",") if x.strip()]
 
 
@@ -180,14 +180,14 @@ def security_protocols_by_listener(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_same_host(one: str, other: str) -> bool:
-    """Return whether two hosts are written alike, or both stand for this machine alone."""
+    """Return True if two hosts are equal, or both are the loopback address."""
     return one == other or (one in LOCAL_HOST and other in LOCAL_HOST)
 
 
 def refers_to_other_nodes(
     values: Mapping[str, str], node_id: int, here: tuple[ListenerAddress, ...], host_name: str
 ) -> bool:
-    """Return whether the settings send this node to controllers of other nodes. ``here``: its own controller listeners.
+    """Return True if the settings name controllers of other nodes. ``here``: this node's controller listeners.
 
     Raises:
         ConfigException: a voter or server cannot be read.

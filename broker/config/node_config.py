@@ -67,7 +67,7 @@ _DEFAULTS: Mapping[str, str | None] = {
 
 
 def closest_match(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like ``name``."""
+    """Return the known name closest to ``name``; None without a similar one."""
     # lazy: 1.9 ms, 145 kB
     import difflib
 
@@ -243,7 +243,7 @@ class NodeConfig:
         return [self._reachable_address(x, ports.get(x.name, x.port)) for x in told or self.client_listeners]
 
     def _reachable_address(self, address: ListenerAddress, bound: int) -> ListenerAddress:
-        """Return an address for others: never one that means every address, or any port."""
+        """Return the address for other nodes: without the wildcard address, and with the bound port."""
         host = self.host_name if address.host in at.ANY_HOST else address.host
         return address._replace(host=host, port=address.port or bound)
 

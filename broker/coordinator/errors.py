@@ -43,7 +43,7 @@ class CoordinatorStateError(Exception):
 def wrap_state_errors(
     results: Iterator[T], answers: tuple[type[Exception], ...] = (ProtocolError, WireError)
 ) -> Iterator[T]:
-    """Yield the results of a state machine.
+    """Yield the results of a state machine's iterator.
 
     Raises:
         ProtocolError, WireError: one of the ``answers``, raised by the state machine.

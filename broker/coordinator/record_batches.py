@@ -96,7 +96,7 @@ class CoordinatorBatch(NamedTuple):
 
 
 def encode_records(serde: Serde[R], records: list[R]) -> Job[Encoded]:
-    """Return keys and values of records.
+    """Return the encoded keys and values of records.
 
     One that cannot be encoded is left for the caller, together with those behind it: iteration raises its error.
     """
@@ -114,7 +114,7 @@ def encode_records(serde: Serde[R], records: list[R]) -> Job[Encoded]:
 def build_batches(
     machine: StateMachine[R], serde: Serde[R], fx: Effects[R], encoded: Encoded, limit_bytes: int, now_ms: int
 ) -> Iterator[CoordinatorBatch]:
-    """Yield the batches of a turn, in their order. ``encoded``: its records as keys and values.
+    """Yield the batches of an event's effects, in order. ``encoded``: its records as keys and values.
 
     Raises:
         WireError: a record does not fit its schema.

@@ -144,7 +144,7 @@ class CoordinatorRuntime(Generic[R]):
     # ------------------------------------------------------------------ requests
 
     def shard(self, partition: int) -> Shard[R]:
-        """Return the shard of a partition, where it can be asked.
+        """Return the loaded shard of a partition.
 
         Raises:
             ProtocolError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
@@ -157,7 +157,7 @@ class CoordinatorRuntime(Generic[R]):
         return shard
 
     def is_served(self, shard: Shard[R]) -> bool:
-        """Return whether a shard is asked, now or once it has been read."""
+        """Return True if a shard accepts events, now or when it is loaded."""
         return shard.replica.is_leader and shard.state not in (CoordinatorState.FAILED, CoordinatorState.CLOSED)
 
     def submit(self, partition: int, event_of: Callable[[PendingBrokerRequest], Any]) -> PendingBrokerRequest:
@@ -186,11 +186,11 @@ class CoordinatorRuntime(Generic[R]):
             shard.on_disconnect(key, ticket)
 
     def __iter__(self) -> Iterator[Shard[R]]:
-        """Return every shard there is, by partition."""
+        """Yield every shard, by partition."""
         return iter([self._shards[number] for number in sorted(self._shards)])
 
     def active_shards(self) -> Iterator[Shard[R]]:
-        """Yield every shard that is served.
+        """Yield every shard that accepts events.
 
         Raises:
             ProtocolError: COORDINATOR_LOAD_IN_PROGRESS: one of them is still being read.
@@ -262,7 +262,7 @@ class CoordinatorRuntime(Generic[R]):
         return shard.replica.topic, shard.replica.partition
 
     def _read(self, shard: Shard[R], at: int) -> list[tuple[BatchHeader, memoryview]]:
-        """Yield the next batches from the current offset, as files may be replaced between two steps."""
+        """Return the next batches from an offset: a list, as files may be replaced between two steps."""
         out: list[tuple[BatchHeader, memoryview]] = []
         log, size = shard.replica.log, 0
         for header, raw in log.segments.batches(at) if at < log.log_end_offset else ():

@@ -126,7 +126,7 @@ class Shard(Generic[R]):
         self._process(queued.event)
 
     def _handle(self, event: Any) -> Effects[R]:
-        """Return what the state machine makes of an event.
+        """Return the effects of an event.
 
         Raises:
             CoordinatorStateError: the state machine raised.

@@ -70,7 +70,7 @@ class RequestContext:
         return self.services.metadata.image
 
     def response_array(self) -> Any:
-        """Return an array that stands in place of a list in the response, and is encoded while its rows are made."""
+        """Return an array for a list of the response; its rows are encoded as they are appended."""
         return compiler.response_array(response_class(self.key), self.version)
 
     @property
@@ -216,7 +216,7 @@ class Dispatcher:
         return handler(context, body)
 
     def _handler(self, key: ApiKey, route: ApiSpec) -> Handler:
-        """Return an API's handler, loaded on first use; whether there is an authorizer does not change."""
+        """Return an API's handler, loaded on first use; a node's authorizer is fixed at startup."""
         handler = load_handler(route.endpoint(at_controller=self.serves_controllers).handler_module)
         if self.services.authorizer is not None:
             handler = with_authorization(handler, route, at_controller=self.serves_controllers)

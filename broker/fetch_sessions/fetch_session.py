@@ -18,7 +18,7 @@ PartitionKey = tuple[str | None, bytes, int]
 
 
 def partition_key(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> PartitionKey:
-    """Return the key of a partition: the id alone, as the name of an id may change."""
+    """Return the key of a partition; with ids without the name, as the name of an id may change."""
     return (None, topic_id, partition) if uses_ids else (name, topic_id, partition)
 
 
@@ -91,7 +91,7 @@ class FetchContext(Protocol):
         """Create the buffer for rows."""
 
     def build_response(self, rows: Any) -> Job[FetchResponse]:
-        """Return the answer made of what was read."""
+        """Return the response with the partitions that were read."""
 
     @property
     def is_follower(self) -> bool:
@@ -199,7 +199,7 @@ class IncrementalFetchContext:
         self._topic_names = names
 
     def requested_partitions(self) -> list[CachedPartition]:
-        """Return the partitions of the session, with the names of topic ids that were unknown before."""
+        """Return the partitions to read, with the names of topic ids that were unknown before."""
         session = self.session
         out = session.partitions_to_read() if self.is_session_owner else list(session.partitions.values())
         for want in out:

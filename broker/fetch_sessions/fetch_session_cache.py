@@ -163,7 +163,7 @@ class _LargeFetchContext:
         raise AssertionError("no request uses it")
 
     def __iter__(self) -> Iterator[CachedPartition | None]:
-        """Yield the partitions; None for a topic or a repetition that is left out, so that no step is long."""
+        """Yield the partitions; None for a topic or a duplicate that is left out, so that no step is long."""
         done: set[PartitionKey] = set()
         for topic in self._request.topics:
             name = self._topic_names.get(topic.topic_id) if self._version >= 13 else topic.topic

@@ -44,7 +44,7 @@ class AssignedGroups(Generic[G]):
                 group.hash_checked_epoch = None
 
     def require_group(self, group_id: str, name: str = "Group") -> G:
-        """Return a group. ``name``: what the error calls it where there is none.
+        """Return a group. ``name``: the term for it in the error message.
 
         Raises:
             ProtocolError: GROUP_ID_NOT_FOUND.

@@ -51,14 +51,14 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def pack_offset(value: offset_records.OffsetCommitValue, lies_at: int) -> bytes:
-    """Return a position's record, which lies at that offset, in few bytes."""
+    """Return a committed offset packed in bytes; ``lies_at``: the log offset of its record."""
     times = value.commit_timestamp, value.expire_timestamp
     fixed = _FIXED_FIELDS.pack(value.offset, value.leader_epoch, *times, lies_at, value.topic_id)
     return fixed + value.metadata.encode("utf-8", "surrogatepass") if value.metadata else fixed
 
 
 def unpack_offset(raw: bytes) -> OffsetAndMetadata:
-    """Return a position from its few bytes."""
+    """Return the committed offset of packed bytes."""
     return OffsetAndMetadata._make(
         (*_FIXED_FIELDS.unpack_from(raw), raw[_FIXED_FIELDS.size :].decode("utf-8", "surrogatepass"))
     )
@@ -125,7 +125,7 @@ class CommittedOffsets:
             del self._stored[group]
 
     def get(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """Return a position."""
+        """Return a committed offset; None without one."""
         raw = self.topic_offsets(group, topic).get(partition)
         return None if raw is None else unpack_offset(raw)
 
@@ -155,7 +155,7 @@ class CommittedOffsets:
                 yield offset_tombstone(group, topic, partition)
 
     def has_offset(self, group: str, topic: str, partition: int) -> bool:
-        """Return whether there is a position, or one pending."""
+        """Return True if there is a committed or a pending offset."""
         return partition in self.topic_offsets(group, topic) or partition in self.pending.producers_by_partition(
             group, topic
         )
@@ -181,7 +181,7 @@ def validate_offset_commit(
     *,
     txn: bool = False,
 ) -> None:
-    """Return whether this member may commit now.
+    """Check that a member may commit offsets.
 
     A request without generation and member is a simple consumer's: allowed only while the group has no members. Within
     a transaction (``txn``) it may be an older producer's, and what the group is doing does not matter.

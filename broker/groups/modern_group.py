@@ -51,7 +51,7 @@ class AssignedGroup(Generic[M, T]):
         """Soft: up to which epoch the metadata hash is known to be right; None where it must be computed again."""
 
     def require_member(self, member_id: str) -> M:
-        """Return a member.
+        """Return the member with an id.
 
         Raises:
             ProtocolError: UNKNOWN_MEMBER_ID.
@@ -68,7 +68,7 @@ class AssignedGroup(Generic[M, T]):
         return self.hash_checked_epoch is None or self.epoch < self.hash_checked_epoch
 
     def is_assignment_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Return whether the interval since the last computation of the target is over."""
+        """Return True if the assignment interval since the last target assignment has passed."""
         return self.target_computed_ms == 0 or interval_ms == 0 or now_ms >= self.target_computed_ms + interval_ms
 
     def update(self, member: M) -> None:
@@ -143,7 +143,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
                     self.subscriptions.adjust(member.subscribed_topic_names, by_name=by)
 
     def shared_subscription(self, member: N, names: Set[str]) -> Generator[None, None, Set[str]]:
-        """Return the object that already stands for these topics: of this member, or a large one of any member.
+        """Return an existing object for these topics: that of this member, or a large one of any member.
 
         Yield between two steps.
         """
@@ -155,7 +155,7 @@ class ModernGroup(AssignedGroup[N, Assignment]):
         return names
 
     def subscribed_topics_after(self, old: N, new: N | None) -> Generator[None, None, SubscriptionCounts]:
-        """Return the counts of topics once a member has changed, or is gone; yield between two steps."""
+        """Return the topic counts after a member has changed or left; yield between two steps."""
         yield from self.finish_replay()
         counts = dict(self.subscribed_topic_names)
         if new is None or old.subscribed_topic_names is not new.subscribed_topic_names:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def modern_group_tombstones(group: ConsumerGroup | StreamsGroup) -> Iterator[GroupRecord]:
-    """Return its tombstones, in Kafka's order."""
+    """Yield the tombstones of a group, in Kafka's order."""
     # lazy: 18.4 ms, 677 kB
     from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 

@@ -24,7 +24,7 @@ def _hash(raw: bytes) -> int:
 
 
 def _text(text: str) -> bytes:
-    """Return a text as the hash takes it in: its UTF-16 units, then how many they are."""
+    """Return a string in the form that is hashed: its UTF-16 code units, followed by their number."""
     raw = text.encode("utf-16-le", "surrogatepass")
     return raw + _INT.pack(len(raw) // 2)
 

@@ -35,7 +35,7 @@ def collect_results(
 
 
 def distinct(names: Iterable[str]) -> Iterator[str | None]:
-    """Yield each name the first time it comes, None where it comes again: very many of those take their time too."""
+    """Yield each name when it occurs first, None when it is repeated: many repetitions take steps too."""
     seen: set[bytes] = set()  # a quarter smaller than the text
     for name in names:
         raw = name.encode()
@@ -61,6 +61,6 @@ def wait_for_results(waits: PendingResults) -> Job[None]:
 
 
 def wait_for_result(ticket: PendingBrokerRequest) -> Job[Any]:
-    """Return a ticket's answer, once it is there."""
+    """Return the result of a pending request, when it is there."""
     yield ticket.wait() if ticket.answer is None else None
     return ticket.answer

@@ -174,7 +174,7 @@ class BrokerLivenessProbe:
         return None
 
     async def _connect(self, broker_id: int) -> Stream | OSError:
-        """Return a connection to a broker's first listener, or what went wrong."""
+        """Return a connection to a broker's first listener, or the error."""
         broker = self._controller.image.brokers.get(broker_id)
         if broker is None or not broker.end_points:
             return OSError("it has no address")

@@ -171,7 +171,7 @@ class ControllerChannel:
         return await TimeSlice(self._env).run(as_job(answer))
 
     async def _submit_local(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Return the answer of the controller in this process; None where it is not active any more."""
+        """Return the response of the controller in this process; None if it is not active any more."""
         if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
             self._controller.record_heartbeat(request.broker_id, request.broker_epoch)
         forwarding = None if asking is None else asking.spec.forwarding
@@ -204,7 +204,7 @@ class ControllerChannel:
         return answer
 
     async def _submit_remote(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Return the answer that came over the wire; None where it must be asked again."""
+        """Return the response of a remote controller; None if the request must be repeated."""
         address = self._remote_address()
         if address is None or self._controller.leader_id == self._controller.node_id:
             return None  # unknown, or about to be this node

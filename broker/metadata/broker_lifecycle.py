@@ -138,7 +138,7 @@ class BrokerLifecycleManager:
             callback(self.broker_epoch)
 
     async def _register_until_accepted(self, until_ms: float) -> int:
-        """Return the broker epoch of a registration that was taken in (R-278)."""
+        """Return the broker epoch of the accepted registration (R-278)."""
         told = ""
         while True:
             try:
@@ -313,5 +313,5 @@ class BrokerLifecycleManager:
         return answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE
 
     def is_only_broker(self) -> bool:
-        """Return whether the cluster knows no other."""
+        """Return True if no other broker is registered."""
         return list(self._newest_image().brokers) == [self._config.node_id]

@@ -50,7 +50,7 @@ TopicIdLookup = Callable[[TopicPartition], bytes | None]
 
 
 def plan_actions(delta: MetadataDelta, node_id: int, id_of: TopicIdLookup) -> Iterator[PartitionAction]:
-    """Yield the steps a delta asks for. Lazy: ``id_of`` is asked when the steps before have been done."""
+    """Yield the actions for a delta. Lazy: ``id_of`` is called after the earlier actions are done."""
     for name, topic in delta.topics.items():
         yield from _removals(name, topic, node_id)
     later: list[CreatePartitionLog] = []

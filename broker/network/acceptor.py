@@ -63,7 +63,7 @@ class Acceptor:
 
     @property
     def connections(self) -> Iterable[Connection]:
-        """Return its connections."""
+        """Return the acceptor's connections."""
         return self._connections
 
     async def run(self, listener: StreamListener) -> None:

@@ -31,7 +31,7 @@ class LimitedConnection(Protocol):
         """Address of the client."""
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return its idle time."""
+        """Return the connection's idle time."""
 
     def close(self) -> None:
         """Hang up."""
@@ -48,7 +48,7 @@ class LimitedListener(Protocol):
 
     @property
     def connections(self) -> Iterable[LimitedConnection]:
-        """Return its connections."""
+        """Return the listener's connections."""
 
 
 class ConnectionLimiter:

@@ -95,7 +95,7 @@ class ClientMetricsStore:
             self._size_bytes -= self._clients.pop(ident).size_bytes
 
     def render(self, now_ms: float) -> Generator[None, None, list[str]]:
-        """Yield all of it in Prometheus' text form, in steps: a name's values stand together."""
+        """Return all samples in Prometheus' text form, grouped by name; yield between two steps."""
         self._remove_expired(now_ms)
         by_name: dict[str, list[tuple[str, Labels, _SeriesValue]]] = {}
         for kept in list(self._clients.values()):
@@ -118,7 +118,7 @@ class ClientMetricsStore:
         return out
 
     def push_counters(self) -> Iterator[tuple[str, int]]:
-        """Return names and values of the counters of pushes. No client can name its own so."""
+        """Yield name and value of the counters of pushes; no client metric can have these names."""
         yield "ottla_telemetry_pushes_total", self.pushes
         yield "ottla_telemetry_values_dropped_total", self.dropped
 

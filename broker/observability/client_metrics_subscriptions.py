@@ -56,7 +56,7 @@ class ClientMetricsSubscription(NamedTuple):
     """Pattern of each attribute; None matches no client."""
 
     def matches(self, attributes: ClientAttributes) -> bool:
-        """Return whether a client is meant."""
+        """Return True if the subscription applies to a client."""
         for name, pattern in self.patterns.items():
             text = attributes.get(name)
             if text is None or pattern is None or not pattern.fullmatch(text):

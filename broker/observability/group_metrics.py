@@ -27,12 +27,12 @@ OFFSETS_PER_STEP = 20
 
 
 def active_machines(shards: Iterable[Shard[Any]]) -> Iterator[Any]:
-    """Return the state machines of the shards that are loaded."""
+    """Yield the state machines of the loaded shards."""
     return (shard.machine for shard in list(shards) if shard.state is CoordinatorState.ACTIVE)
 
 
 def _groups(machine: GroupStateMachine) -> Iterator[tuple[str, Any]]:
-    """Return type and group of each group with a state of its own."""
+    """Yield type and group of each group with a state of its own."""
     yield from (("classic", group) for group in list(machine.classic_groups.groups.values()))
     yield from (("consumer", group) for group in machine.list_consumer_groups())
     yield from (("share", group) for group in machine.list_share_groups())

@@ -119,7 +119,7 @@ class RequestMetrics:
 
 
 def error_codes(response: Message) -> Iterator[int]:
-    """Return the error codes of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS`.
+    """Yield the error codes of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS`.
 
     Of a `ResponseArray`, the rows that are not encoded yet are looked at.
     """

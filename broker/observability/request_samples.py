@@ -28,7 +28,7 @@ def bucket_end_ms(bucket: int) -> float:
 
 
 def quantiles(counts: Sequence[int]) -> list[float] | None:
-    """Return the ends of the buckets in which the `QUANTILES` lie; None without a count."""
+    """Return the ends of the buckets of the `QUANTILES`; None without a count."""
     total = sum(counts)
     if not total:
         return None

@@ -95,7 +95,7 @@ class ConnectionLimits:
         return cls(total, rate, per_host, overrides, listeners, rates)
 
     def listener_limits(self, name: str) -> tuple[int, int]:
-        """Return maximum number and rate of a listener."""
+        """Return the maximum number and rate of connections of a listener."""
         return self.listeners.get(name, (self.total, self.rate))
 
 
@@ -114,7 +114,7 @@ class ConnectionQuotas:
         self._ip_rates = QuotaTable(Rate)
 
     def is_protected(self, listener: str) -> bool:
-        """Return whether a listener is not bound by what is for all."""
+        """Return True if a listener is exempt from the limits of all listeners together."""
         return listener == self._protected
 
     def record_and_get_throttle_ms(self, listener: str, now_ms: float) -> int:
@@ -126,7 +126,7 @@ class ConnectionQuotas:
         return max(delay_ms, _record_and_get_throttle_ms(own, self.limits.listener_limits(listener)[1], now_ms))
 
     def is_slot_available(self, listener: str) -> bool:
-        """Return whether there is a place."""
+        """Return True if a connection slot is available."""
         if self._listeners[listener] >= self.limits.listener_limits(listener)[0]:
             return False
         return self.is_protected(listener) or self._total < self.limits.total

@@ -233,7 +233,7 @@ class QuotaTable(Generic[C]):
         self.bindings.clear()
 
     def binding(self, principal: str, client_id: str) -> QuotaBinding[C]:
-        """Return the most specific quota of a client (P-99 and S-347); FREE without one."""
+        """Return the binding of a client to its most specific quota (P-99 and S-347); FREE without one."""
         try:
             return self.bindings[principal, client_id]
         except KeyError:

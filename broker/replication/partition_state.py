@@ -302,7 +302,7 @@ class LeaderState:
         return follower
 
     def maybe_expand_isr(self, broker: int, high_watermark: int, eligible: IsrEligibility) -> IsrChange | None:
-        """Return whether a follower that has just fetched may join; then the change is under way (R-331)."""
+        """Return the change that adds a follower after its fetch, and start it; None if it may not join (R-331)."""
         follower = self.followers.get(broker)
         if not isinstance(self.isr, CommittedIsr) or follower is None or broker in self.isr.isr:
             return None
@@ -314,7 +314,7 @@ class LeaderState:
         return self._isr_change(self.isr.requested_isr)
 
     def maybe_shrink_isr(self, now_ms: int, log_end: int, lag_max_ms: int) -> IsrChange | None:
-        """Return whether members have been behind for too long; then the change is under way (R-331)."""
+        """Return the change that removes lagging members, and start it; None without such members (R-331)."""
         if not isinstance(self.isr, CommittedIsr):
             return None
         late = frozenset(

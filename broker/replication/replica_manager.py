@@ -165,7 +165,7 @@ class ReplicaManager:
         return replica
 
     def hosted(self, topic: str, partition: int) -> HostedPartition:
-        """Return a hosted partition, for any leader.
+        """Return a hosted partition, as leader or follower.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.

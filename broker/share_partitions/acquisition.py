@@ -160,7 +160,7 @@ class _RecordAcquisition:
         return self._asked.is_record_limit_strict and len(batch) > self._most - self._count
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
-        """Return whether it has failed so often that it must not take others with it."""
+        """Return True if a batch failed so often that its records must not be delivered with others."""
         if batch.batch_state is not None:
             return batch.batch_state.is_available and batch.batch_state.delivery_count >= self._throttled_at
         free = (run.state for run in batch.runs(self._read[0][0], self._last) if run.state.is_available)
@@ -251,7 +251,7 @@ class _RecordAcquisition:
         return AcquiredRange(first, last, 1)
 
     def _acquire_strictly(self, first: int, last: int, most: int) -> AcquiredRange:
-        """Return a whole record batch comes into flight, and only so much of it goes to the member."""
+        """Track a whole new record batch, and acquire only some of its records for the member."""
         batch = InFlightBatch(first, last, InFlightState(RecordState.AVAILABLE, 0))
         batch.track_offset_states()
         self._share.add_batch(batch)

@@ -71,7 +71,7 @@ class ShareGroupConfigProvider:
         )
 
     def is_read_committed(self, group_id: str) -> bool:
-        """Return whether it sees only what was committed: the group's choice, not its members'."""
+        """Return True if the group reads committed records only: a config of the group, not of its members."""
         return self._text(group_id, "share.isolation.level") == "read_committed"
 
     def start_offset(self, group_id: str, replica: HostedPartition) -> int:

@@ -65,11 +65,11 @@ class InFlightState:
         self._archived = False
 
     def copy(self) -> InFlightState:
-        """Return a copy for some records of a batch, without a pending change."""
+        """Return a copy of the state, without a pending change."""
         return InFlightState(self.state, self.delivery_count, self.member_id, self.lock_until_ms)
 
     def copy_with_pending(self) -> InFlightState:
-        """Return the same for some records of a run; a pending change is theirs as well."""
+        """Return a copy of the state, with its pending change."""
         out = self.copy()
         out.rollback_state, out._archived = self.rollback_state, self._archived
         return out
@@ -108,7 +108,7 @@ class InFlightState:
         return True
 
     def start_state_transition(self, state: RecordState, delivery_limit: int) -> bool:
-        """Return the same, to be taken back should the write of it fail; the lock runs on meanwhile."""
+        """Update the state, and keep the former one until the write completes; return True if that was possible."""
         before = RollbackState(self.state, self.member_id, delivery_limit)
         if not self.try_update_state(state, delivery_limit):
             return False
@@ -185,7 +185,7 @@ class InFlightBatch:
         return self._states[bisect_right(self._run_starts, offset) - 1]
 
     def runs(self, first: int, last: int) -> list[InFlightRun]:
-        """Return the runs that lie among these offsets, and of a run that reaches further what lies among them."""
+        """Return the runs within these offsets; a run that reaches further is truncated to them."""
         if self.batch_state is not None:
             first, last = max(first, self.first_offset), min(last, self.last_offset)
             return [InFlightRun(first, last, self.batch_state)] if first <= last else []

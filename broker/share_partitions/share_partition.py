@@ -137,7 +137,7 @@ class SharePartition:
         return False
 
     def split_run(self, batch: InFlightBatch, first: int, last: int) -> InFlightState:
-        """Return the state of records that lie in one run, of which they are cut."""
+        """Split a run of a batch at these records; return their state."""
         self.split_runs_at(batch, (first, last + 1))
         return batch.state_at(first)
 
@@ -149,7 +149,7 @@ class SharePartition:
             self.cut_count -= before - batch.cut_count
 
     def starts_within(self, batch: InFlightBatch) -> bool:
-        """Return whether the start offset lies behind a batch's first record, and not behind its last."""
+        """Return True if the start offset lies within a batch, after its first record."""
         return batch.first_offset < self.start_offset <= batch.last_offset
 
     def count_from_start_offset(self, first: int, last: int) -> int:

@@ -109,7 +109,7 @@ class SharePartitionManager:
         return made
 
     def leader_replica(self, place: TopicIdPartition) -> HostedPartition:
-        """Return the partition itself, led here. Raises: ProtocolError, as `get_or_load`."""
+        """Return the replica that this node leads. Raises: ProtocolError, as `get_or_load`."""
         name = self.topic_name(place)
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -49,7 +49,7 @@ class ShareSession:
             self.partitions.pop(place, None)
 
     def must_include(self, place: TopicIdPartition, *, brings: bool, failed: bool) -> bool:
-        """Return whether an answer must name a partition; remembers that it did."""
+        """Return True if the response must include a partition; remembers that it was included."""
         due = self.partitions.get(place, False)
         if place in self.partitions:
             if brings:
@@ -106,7 +106,7 @@ class ShareSessionCache:
         return session
 
     def continue_session(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Return the next request of a session; ``epoch`` -1 may come at any time, and does not end it yet.
+        """Return the session, advanced to its next request; ``epoch`` -1 is always valid, and does not close it yet.
 
         Raises:
             ProtocolError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.

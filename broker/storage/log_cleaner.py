@@ -63,7 +63,7 @@ class LogCleaner:
                 pass
 
     def _dirtiest(self) -> Job[LogToClean | None]:
-        """Return the log that needs it most, as it is now: while all were looked at others ran."""
+        """Return the dirtiest log in its current state, as other tasks ran during the selection."""
         every: list[LogToClean] = []
         for log in self._log_dirs.logs():
             found = None if log in self._uncleanable else find_log_to_clean(log, self._env.now_ms())

@@ -93,7 +93,7 @@ class LogDirs:
         return epochs.pop() if len(epochs) == 1 and not self.offline else -1
 
     def logs(self) -> list[PartitionLog]:
-        """Return every open log that is served from: a copy on its way to another directory is none of them."""
+        """Return every open log except future logs."""
         return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
 
     def log_of(self, file: File) -> PartitionLog | None:

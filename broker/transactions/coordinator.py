@@ -116,7 +116,7 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------ markers
 
     def _shard_ending(self, due: MarkersRequested | MarkersWritten) -> Shard[TransactionRecord] | None:
-        """Return the shard that ends a transaction; None where that is not this node's business any more.
+        """Return the shard that completes a transaction; None if this node no longer coordinates it.
 
         It is the one its id belongs to, unless the topic has got more partitions since.
         """

@@ -84,7 +84,7 @@ def decide_without_epoch_bump(
 def decide_with_epoch_bump(
     txn: TransactionMetadata, producer_id: int, epoch: int, *, commits: bool, is_pending: bool
 ) -> EndTxnDecision:
-    """Return the verdict for a producer that gets another epoch with each transaction (EndTxn v5).
+    """Return the decision for a producer with a new epoch for each transaction (EndTxn v5).
 
     Raises:
         ProtocolError: as `decide_without_epoch_bump`, but a transition on its way comes first: the producer may name

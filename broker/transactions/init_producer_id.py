@@ -37,7 +37,7 @@ def new_transaction(timeout_ms: int, now_ms: int, fresh: NewProducerId) -> Trans
 
 
 def check_expected_producer(txn: TransactionMetadata, expected: ExpectedProducer) -> None:
-    """Return whether a producer that wants to go on was ever this one.
+    """Check that a producer with an expected id and epoch is the current or the previous one.
 
     Raises:
         ProtocolError: PRODUCER_FENCED.
@@ -53,7 +53,7 @@ def check_expected_producer(txn: TransactionMetadata, expected: ExpectedProducer
 def prepare_init_producer_id(
     txn: TransactionMetadata, expected: ExpectedProducer, timeout_ms: int, now_ms: int, fresh: NewProducerId
 ) -> TransactionMetadata:
-    """Return the id at rest, with an epoch for the producer that asks.
+    """Return the transactional id with the producer id and epoch for this request.
 
     Raises:
         ProtocolError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR where the epochs are used up and it is not the last one

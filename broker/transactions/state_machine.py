@@ -70,7 +70,7 @@ class TransactionStateMachine:
         return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
 
     def transactional_ids(self) -> list[str]:
-        """Return all ids there are, those on their way among them."""
+        """Return all transactional ids, with those of pending transitions."""
         return [*self._transactions, *(x for x in self.pending_transitions if x not in self._transactions)]
 
     # ------------------------------------------------------------------ the contract
@@ -183,7 +183,7 @@ class TransactionStateMachine:
         )
 
     def _check_nothing_pending(self, transactional_id: str) -> None:
-        """Return whether an id is free for a transition.
+        """Check that an id has no pending transition.
 
         Raises:
             ProtocolError: CONCURRENT_TRANSACTIONS.

@@ -95,5 +95,5 @@ class TransactionMetadata(NamedTuple):
 
 
 def is_epoch_exhausted(epoch: int) -> bool:
-    """Return whether no epoch may follow this one but the one that fences."""
+    """Return True if the only epoch left is that of a fence."""
     return epoch >= MAX_PRODUCER_EPOCH - 1

@@ -194,7 +194,7 @@ class TransactionVerifier:
 
 
 def _to_producer_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
-    """Return a coordinator's word, as a producer of that age understands it."""
+    """Return the coordinator's error code in the form that the producer's version understands."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and operation is TransactionSupportedOperation.VERIFY:

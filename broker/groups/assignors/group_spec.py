@@ -45,10 +45,10 @@ class GroupSpec(NamedTuple):
 
 
 def mutable_copy(target: Assignment) -> MutableAssignment:
-    """Return a copy that may be changed."""
+    """Return a mutable copy of a target."""
     return {topic: dict.fromkeys(partitions) for topic, partitions in target.items()}
 
 
 def freeze_assignment(draft: MutableAssignment) -> Assignment:
-    """Return a changed target, in the order of a record that is read back."""
+    """Return the target as an immutable assignment, ordered like one that is decoded from a record."""
     return {topic: iteration_order.integer_hash_set_order(partitions) for topic, partitions in draft.items()}

@@ -19,7 +19,7 @@ class _TopicAssignment:
         self._extra = -1
 
     def next_range(self) -> range:
-        """Return the next member's range; the first members get one more where it does not come out even."""
+        """Return the next member's range; with a remainder, the first members get one partition more."""
         if self._extra < 0:
             self._extra = self.partitions % self.subscribers
         quota = self.partitions // self.subscribers

@@ -121,11 +121,11 @@ class _ShareBalancer(Generic[P]):
         return 0 if held is None else len(held)
 
     def is_below_quota(self, member: int) -> bool:
-        """Return whether it should have more."""
+        """Return True if the member has fewer partitions than its quota."""
         return self.count(member) < self._desired.get(member, 0)
 
     def is_above_quota(self, member: int) -> bool:
-        """Return whether it has too much."""
+        """Return True if the member has more partitions than its quota."""
         return self.count(member) > self._desired.get(member, 0)
 
     def add_missing_targets(self, initial_capacity: int | None = None) -> None:

@@ -171,7 +171,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
-        """Return the member a request speaks for.
+        """Return the member that a request names.
 
         Raises:
             ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -226,7 +226,7 @@ class ClassicGroup:
         return member
 
     def to_record_value(self, shares: Mapping[str, bytes] | None = None) -> offset_records.GroupMetadataValue:
-        """Return the group as a record; with ``shares`` as assignments that are not in force yet."""
+        """Return the group as a record; ``shares``: assignments that are not in effect yet."""
         protocol = self.protocol or ""
         return offset_records.GroupMetadataValue(
             self.protocol_type or "",

@@ -300,7 +300,7 @@ class ClassicGroups:
             rebalance.store_leader_assignment(group, request, fx)
 
     def _require_current_member(self, request: Any, generation: int) -> tuple[ClassicGroup, ClassicGroupMember]:
-        """Return the group and member a request of some generation speaks for."""
+        """Return the group and the member that a request of the current generation names."""
         if not request.group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(request.group_id)

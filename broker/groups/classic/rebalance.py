@@ -46,7 +46,7 @@ class GroupSettings(NamedTuple):
     streams: StreamsGroupSettings = StreamsGroupSettings()
 
     def allows_session_timeout(self, session_timeout_ms: int) -> bool:
-        """Return whether a member of the classic protocol may have such a session."""
+        """Return True if the session timeout is within the broker's bounds."""
         return self.min_session_timeout_ms <= session_timeout_ms <= self.max_session_timeout_ms
 
 
@@ -136,7 +136,7 @@ def build_join_response(
 
 
 def build_sync_response(group: ClassicGroup, member: ClassicGroupMember) -> sync_group.SyncGroupResponse:
-    """Return the answer to a sync."""
+    """Return the response to a SyncGroup."""
     return sync_group.SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
@@ -326,7 +326,7 @@ def _complete_join(group: ClassicGroup, now_ms: int) -> Iterator[GroupEffects]:
 
 
 def _maybe_elect_new_leader(group: ClassicGroup) -> bool:
-    """Return whether the leader has rejoined; otherwise the first member that has takes its place."""
+    """Return True if the leader has rejoined, or the first member that has becomes leader."""
     leader = group.members.get(group.leader or "")
     if leader is not None and leader.awaiting_join is not None:
         return True

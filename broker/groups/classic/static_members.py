@@ -55,7 +55,7 @@ def _keeps_protocol(group: ClassicGroup, member: ClassicGroupMember, request: jo
 def _replacement_record_value(
     group: ClassicGroup, request: join_group.JoinGroupRequest, old_id: str, new_id: str
 ) -> offset_records.GroupMetadataValue:
-    """Return the group's record as it will be."""
+    """Return the group's record with the static member replaced."""
     value = group.to_record_value()
     row = next(m for m in value.members if m.member_id == old_id)
     row.member_id = new_id

@@ -68,7 +68,7 @@ def _join(groups: ConsumerGroups, group: ConsumerGroup, call: GroupRequest, now_
 
 
 def _to_base64_uuid(java_uuid: str) -> str:
-    """Return an id of 22 letters, as Kafka makes them for these groups, from one of 36."""
+    """Return a Java UUID of 36 characters as 22 characters of base64, Kafka's form of these member ids."""
     digits = java_uuid.replace("-", "")
     return urlsafe_b64encode(bytes.fromhex(digits)).decode().rstrip("=") if len(digits) == 32 else java_uuid
 
@@ -76,7 +76,7 @@ def _to_base64_uuid(java_uuid: str) -> str:
 def _require_classic_member(
     group: ConsumerGroup, request: heartbeat.HeartbeatRequest | sync_group.SyncGroupRequest
 ) -> ConsumerGroupMember:
-    """Return the member of the older protocol a request speaks for, in its generation.
+    """Return the classic member of a request with the current generation.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.

@@ -52,7 +52,7 @@ class ConsumerGroupMember(ModernGroupMember):
     classic_metadata: ClassicMemberMetadata | None = None
 
     def has_same_metadata(self, other: ConsumerGroupMember) -> bool:
-        """Return whether both are of one record of type 5, which they share: only what they have may be another."""
+        """Return True if both have the same metadata record (type 5), and may share it."""
         return (
             self.subscribed_topic_names is other.subscribed_topic_names
             and self.classic_metadata is other.classic_metadata
@@ -201,7 +201,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         return member.revoking.get(offset.topic_id, {}).get(offset.partition) if assigned is None else assigned
 
     def target_for(self, member_id: str, instance_id: str | None) -> Assignment:
-        """Return a member's target; one that rejoins with an instance id inherits that of its predecessor."""
+        """Return a member's target; a static member that rejoins inherits that of its predecessor."""
         if instance_id is not None:
             member_id = self.static_member_ids.get(instance_id, "")
         return self.target.get(member_id, EMPTY_ASSIGNMENT)
@@ -231,6 +231,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         return max(iteration_order.hash_map_order(counts), key=counts.__getitem__, default=None)
 
     def subscribed_topics(self, member: ConsumerGroupMember) -> Set[str]:
-        """Return the topics a member wants, by name and by what its regular expression stands for."""
+        """Return the topics a member subscribes to, by name and by its resolved regular expression."""
         resolved = self.resolved_regexes.get(member.subscribed_regex) if member.subscribed_regex else None
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics

@@ -92,7 +92,7 @@ class MemberUpdate(NamedTuple):
         run_update_with_hashes(self.groups.groups, group.id, self.groups.topics, names, fx, update)
 
     def new_epoch(self, fx: GroupEffects) -> Generator[None, None, tuple[int, bool]]:
-        """Return the group's epoch, one more where its topics or subscriptions changed; and whether these are equal.
+        """Return the group's epoch, incremented after a change; and True if all members subscribe to the same topics.
 
         Yield between two steps.
         """

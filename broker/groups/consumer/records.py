@@ -178,7 +178,7 @@ def _partition_work(value: object) -> int:
 
 
 def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> Iterator[GroupRecord]:
-    """Return the records that remove a group.
+    """Yield the records that remove a group.
 
     ``renamed``: a member of it and the id that the member has just got, in records that are not replayed yet.
     """

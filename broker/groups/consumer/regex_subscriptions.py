@@ -76,7 +76,7 @@ def update_regex(change: MemberChange, fx: GroupEffects) -> RegexUpdate:
 
 
 def _compiled(regex: str) -> Any:
-    """Return a pattern.
+    """Return the compiled pattern.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION: RE2 does not take it.

@@ -21,7 +21,7 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 
 
 def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerGroupMember:
-    """Return the member that goes by an instance id, where it is this one.
+    """Return the static member of an instance id, if its member id is this one.
 
     Raises:
         ProtocolError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -38,7 +38,7 @@ def require_static_member(group: ConsumerGroup, member_id: str, instance_id: str
 def get_or_replace_static_member(
     group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, fx: GroupEffects
 ) -> ConsumerGroupMember:
-    """Return the static member a heartbeat of the new protocol speaks for.
+    """Return the static member of a consumer group heartbeat.
 
     One that comes back takes its forerunner's place.
 

@@ -73,7 +73,7 @@ def capture_input(
 def compute_targets(
     plan: ConsumerAssignmentInput, topics: GroupTopicMetadata
 ) -> Generator[None, None, dict[str, Assignment]]:
-    """Yield the new target of every member, in Kafka's order.
+    """Return the new target of every member, in Kafka's order; yield between two steps.
 
     Raises:
         ProtocolError: UNKNOWN_SERVER_ERROR: the targets so far make no sense.

@@ -37,12 +37,12 @@ def _work_units(member: ClassicGroupMember, classic: ClassicGroup) -> int:
 
 
 def work_units(classic: ClassicGroup) -> int:
-    """Return about how much work the conversion of a group is."""
+    """Return the approximate number of elements that a conversion of the group handles."""
     return sum(_work_units(member, classic) for member in classic.members.values())
 
 
 def convert_classic_group(groups: ConsumerGroups, classic: ClassicGroup) -> Generator[None, None, ConsumerGroup]:
-    """Yield the converted group in steps; no record is written yet.
+    """Return the converted group, in steps; no record is written yet.
 
     Raises:
         ProtocolError: GROUP_ID_NOT_FOUND: it cannot be converted.

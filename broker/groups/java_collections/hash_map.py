@@ -50,7 +50,7 @@ class JavaHashMap(Generic[K, V]):
         return self._values.get(key)
 
     def __iter__(self) -> Iterator[K]:
-        """Yield its keys; the one that was given last may be removed."""
+        """Yield the keys; the key yielded last may be removed."""
         for bucket in self._buckets:
             yield from list(bucket)
 

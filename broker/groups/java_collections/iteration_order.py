@@ -86,7 +86,7 @@ class JavaSortedStrings(Set[str]):
 
 
 def as_set(texts: Iterable[str]) -> Set[str]:
-    """Return strings as a set: the same object where they are one."""
+    """Return strings as a set; a set is returned unchanged."""
     return texts if isinstance(texts, Set) else frozenset(texts)
 
 
@@ -99,7 +99,7 @@ def sort_strings(texts: Iterable[str]) -> Collection[str]:
 
 
 def sort_strings_job(texts: Iterable[str], most_chars: int | None = None) -> Generator[None, None, JavaSortedStrings]:
-    """Return the distinct ones of strings as ``Collections.sort`` leaves them; yield between two steps.
+    """Return the distinct strings in the order of ``Collections.sort``; yield between two steps.
 
     Raises:
         OverflowError: they have more than ``most_chars`` characters together.

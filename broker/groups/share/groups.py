@@ -88,7 +88,7 @@ class ShareGroups(AssignedGroups[ShareGroup]):
 
     @staticmethod
     def is_deleting_state(group: ShareGroup, now_ms: int) -> bool:
-        """Return whether the persister is forgetting a group that is to be deleted."""
+        """Return True while the persister deletes the state of a group that is being deleted."""
         return (
             group.state_deletion_started_ms is not None
             and now_ms - group.state_deletion_started_ms < INITIALIZE_RETRY_MS

@@ -235,7 +235,7 @@ class _ShareHeartbeat:
 
 
 def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, target: Assignment) -> ShareGroupMember:
-    """Return the member with its target, of topics it wants."""
+    """Return the member with the target's partitions of its subscribed topics."""
     wanted = set(groups.topics.ids(member.subscribed_topic_names))
     assigned = {topic: numbers for topic, numbers in target.items() if topic in wanted}
     if epoch == member.epoch:
@@ -244,7 +244,7 @@ def _with_target(groups: ShareGroups, member: ShareGroupMember, epoch: int, targ
 
 
 def _members_in_order(group: ShareGroup, updated: ShareGroupMember) -> list[str]:
-    """Return the members as Kafka looks at them."""
+    """Return the member ids in Kafka's order."""
     known = iteration_order.timeline_hash_map_order(group.members)
     if updated.id not in group.members:
         known.append(updated.id)

@@ -94,7 +94,7 @@ def state_partition_metadata_record(
 
 
 def group_tombstones(group: ShareGroup) -> Iterator[GroupRecord]:
-    """Return the records that remove a group, which has no members any more."""
+    """Yield the records that remove a group without members."""
     state = GroupRecord(share_group_records.ShareGroupStatePartitionMetadataKey(group.id), None)
     return RECORDS.group_tombstones(group.id, (), state)
 

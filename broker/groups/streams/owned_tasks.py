@@ -41,7 +41,7 @@ def _is_part(role: ReportedRole, has: Mapping[str, Collection[int]]) -> bool:
 
 
 def check_tasks_exist(subtopologies: Mapping[str, ConfiguredSubtopology], rows: ReportedTasks) -> None:
-    """Return whether there are such tasks.
+    """Check that the tasks exist.
 
     Raises:
         ProtocolError: INVALID_REQUEST.

@@ -40,7 +40,7 @@ class TasksTuple(NamedTuple):
         return not (self.active or self.standby or self.warmup)
 
     def overlaps(self, held: TasksTupleWithEpochs) -> bool:
-        """Return whether any of these tasks is among them, in the same role."""
+        """Return True if any of these tasks is held in the same role."""
         roles = zip(self, (held.active, held.standby, held.warmup), strict=True)
         return any(not tasks[name].isdisjoint(others.get(name, ())) for tasks, others in roles for name in tasks)
 
@@ -108,7 +108,7 @@ class StreamsGroupMember:
         return self.state is StreamsMemberState.UNREVOKED_TASKS
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Return whether it has all that the target of this epoch gives it."""
+        """Return True if the member has all tasks of the target of this epoch."""
         return self.state is StreamsMemberState.STABLE and self.epoch == epoch
 
 

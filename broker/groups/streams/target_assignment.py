@@ -81,7 +81,7 @@ def work_units(todo: StreamsAssignmentInput) -> int:
 
 
 def compute_targets(todo: StreamsAssignmentInput) -> Generator[None, None, dict[str, TasksTuple]]:
-    """Yield the new target of every member in steps; empty while the topology's topics are invalid."""
+    """Return the new target of every member, in steps; empty while the topology's topics are invalid."""
     if not todo.configured.is_ready:
         return dict.fromkeys(todo.members, EMPTY_TASKS)
     members = {

@@ -68,7 +68,7 @@ def _topics_in(row: streams_group_records.Subtopology) -> Iterator[str]:
 
 
 def topic_names_in(topology: streams_group_heartbeat.Topology) -> Iterator[str]:
-    """Yield every topic a member's topology names, again where it names it again."""
+    """Yield every topic that a member's topology names, with repetitions."""
     for row in topology.subtopologies:
         yield from row.source_topics
         yield from row.repartition_sink_topics

@@ -26,7 +26,7 @@ _MAX_CHARS = 255
 
 
 def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> HandlerResult:
-    """Return the subscription."""
+    """Return the response with the client's subscription."""
     try:
         instance = context.services.client_metrics.get_subscription(
             request.client_instance_id, client_attributes(context), context.peer
@@ -45,7 +45,7 @@ def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -
 
 
 def client_attributes(context: RequestContext) -> dict[str, str | None]:
-    """Return a client as subscriptions' patterns see it, but for its id; it is kept as long as the client is known."""
+    """Return a client's attributes for the patterns of subscriptions; kept as long as the client is known."""
     peer = context.peer
     return {
         "client_id": context.client_id[:_MAX_CHARS],

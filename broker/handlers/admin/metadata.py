@@ -108,12 +108,12 @@ def _topic_by_id(
 
 
 def _has_no_ids_yet(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
-    """Return whether a topic is asked for in a way its version only has room for."""
+    """Return True if a topic is requested by id, or without a name, in a version before topic ids."""
     return context.version < TOPIC_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
 
 
 def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
-    """Nothing is told, not even who the brokers are."""
+    """Return a response with the error in each topic, and without brokers."""
     refused = MetadataResponse(error_code=ErrorCode.INVALID_REQUEST, topics=context.response_array())
     for wanted in request.topics or ():
         refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))

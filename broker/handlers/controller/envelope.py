@@ -88,7 +88,7 @@ def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
 
 
 def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec, Forwarding]:
-    """Return the request inside, and how it is answered here."""
+    """Return the inner request with its API."""
     try:
         request = parse_request(memoryview(data))
     except WireError as error:

@@ -40,7 +40,7 @@ class FetchParams:
     """A `ReplicationQuota`, where followers that are behind may be held back."""
 
     def last_fetchable_offset(self, replica: HostedPartition) -> int:
-        """Return the first offset that the reader does not get now."""
+        """Return the offset after the last one that the reader may fetch."""
         log = replica.log
         if self.replica_id >= 0:
             return log.log_end_offset

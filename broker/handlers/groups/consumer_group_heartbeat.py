@@ -39,7 +39,7 @@ def _error_response(code: ErrorCode, message: str | None = None) -> Message:
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Return whether a request makes sense by itself.
+    """Check the fields of a request.
 
     Raises:
         ProtocolError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.

@@ -18,7 +18,7 @@ _CHECKS_PER_STEP = 100
 
 
 def check_subscription(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
-    """Yield the names as a `JavaSortedStrings`, each once, where the member may see all of them.
+    """Return the distinct names as a `JavaSortedStrings`, if the member may describe all of them.
 
     Raises:
         ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR: they are too much for a record.

@@ -44,7 +44,7 @@ _TYPES = frozenset({CLASSIC, CONSUMER_PROTOCOL_TYPE, SHARE, STREAMS})
 
 
 def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[str]]:
-    """Return those names of a filter that a group can have: no more is kept, however many there are."""
+    """Return the names of a filter that a group can have; others are dropped, to bound the memory."""
     found: set[str] = set()
     for name in names:
         lower = name.lower()

@@ -108,7 +108,7 @@ def validate_changelogs(topology: Topology) -> None:
 
 
 def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
-    """Return whether a request is small enough to be looked at in one turn of the loop.
+    """Check that a request is small enough for one step.
 
     Raises:
         ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.

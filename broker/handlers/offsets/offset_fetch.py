@@ -199,7 +199,7 @@ def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: O
 
 
 def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
-    """Return the form up to v7: one group, topics by name."""
+    """Fill the response up to v7: one group, topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
         topics = (OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in asked)

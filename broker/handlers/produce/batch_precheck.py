@@ -25,7 +25,7 @@ TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def find_batch_problem(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
-    """Return `TRANSACTIONAL`, or the error of a partition whose bytes are no batch: then the whole request fails."""
+    """Return `TRANSACTIONAL`, or the error of the first invalid batch header, which fails the whole request."""
     for part in parts:
         data = part.records
         if data is None:

@@ -125,7 +125,7 @@ class _ProduceResult:
                 self._delayed.append(DelayedProduce.for_log_end(replica, row))
 
     def response_or_wait(self) -> HandlerResult:
-        """Return the answer, once every partition has its row."""
+        """Return the response, or a wait until every partition has its row."""
         context, quotas = self._context, self._context.services.quota_holder.quotas
         if quotas is not None:
             peer, client_id, size_bytes, now_ms = context.peer, context.client_id, len(context.frame), context.now_ms
@@ -212,7 +212,7 @@ def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome
 
 
 def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
-    """Return the same for a request of many partitions, a step each."""
+    """Handle a request of many partitions, one per step."""
     corrupt = yield from _find_corrupt_batch(request)
     if corrupt is TRANSACTIONAL:
         return (yield from _transactional(context, request))

@@ -45,7 +45,7 @@ _TYPES_PER_STEP = 4096
 
 
 def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
-    """Return whether a partition's batches cannot be meant (C-219)."""
+    """Return True if a partition's acknowledgement batches are invalid (C-219)."""
     previous = -1
     most = RENEW if renews else RENEW - 1
     for batch in batches:

@@ -39,7 +39,7 @@ def _error_response(code: ErrorCode, message: str | None = None) -> Message:
 
 
 def validate(request: ShareGroupHeartbeatRequest) -> None:
-    """Return whether a request makes sense by itself (C-208).
+    """Check the fields of a request (C-208).
 
     Raises:
         ProtocolError: INVALID_REQUEST.

@@ -124,7 +124,7 @@ def _to_partition_error(answer: Any, version: int, at: TopicPartition) -> ErrorC
 
 
 def error_for_version(code: ErrorCode, version: int) -> ErrorCode:
-    """Return a code as a producer of this version can take it: an old one does not know that it may be fenced."""
+    """Return the code for this version: an old producer does not know PRODUCER_FENCED."""
     return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED_VERSION else code
 
 

@@ -152,7 +152,7 @@ class _MarkerWrites:
 
 
 def _from_group_coordinator(answer: Any) -> ErrorCode:
-    """Return the group coordinator's answer, in words the transaction's coordinator expects."""
+    """Return the group coordinator's result as an error code for the transaction coordinator."""
     code: ErrorCode = answer.code if isinstance(answer, ProtocolError) else answer
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_COORDINATOR else code
 

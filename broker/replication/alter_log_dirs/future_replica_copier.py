@@ -139,7 +139,7 @@ class FutureReplicaCopier:
         move.not_before_ms = self._env.monotonic_ms() + by_ms
 
     def _is_active(self, move: LogDirMove) -> bool:
-        """Return whether the partition is still hosted, and this copy is to take its place."""
+        """Return True if the partition is still hosted, and this future log is to replace its log."""
         return (
             self._replica_manager.get(*move.topic_partition) is move.replica
             and self._replica_manager.future_logs.get(move.topic_partition) is move.future_log
@@ -148,7 +148,7 @@ class FutureReplicaCopier:
         )
 
     def _is_directory_assigned(self, move: LogDirMove) -> bool:
-        """Return whether the image has the replica where the copy lies."""
+        """Return True if the image assigns the replica to the future log's directory."""
         topic = self._replica_manager.image.topics.get(move.replica.topic)
         told = None if topic is None else topic.partitions.get(move.replica.partition)
         return (

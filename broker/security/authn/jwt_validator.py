@@ -179,7 +179,7 @@ def _parts(token: str) -> list[str]:
 
 
 def _decode_part(part: str) -> dict[str, Any]:
-    """Return a part of a token: JSON in base64 for URLs, without what fills it up."""
+    """Return the decoded part of a token: JSON in unpadded base64url."""
     try:
         raw = urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except _DECODE_ERRORS:

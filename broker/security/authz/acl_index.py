@@ -145,7 +145,7 @@ def _matches_subject(acl: StandardAcl, principal: str, host: str) -> bool:
 
 
 def _is_covered(pattern: PatternType, name: str, denied: set[tuple[PatternType, str]]) -> bool:
-    """Return whether what denies takes away all that a rule allows."""
+    """Return True if the denied patterns cover all names that a rule allows."""
     if pattern is PatternType.LITERAL and (pattern, name) in denied:
         return True
     return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))

@@ -38,7 +38,7 @@ class AuditSubject(Protocol):
 
 
 def escape_name(text: str) -> str:
-    """Return a name that a client chose, on one line and not too long."""
+    """Return a name chosen by a client, escaped to one line and truncated."""
     return escape(text, MAX_AUDIT_NAME_CHARS)
 
 

@@ -130,7 +130,7 @@ class Authorizer:
         return said
 
     def may_write(self, asking: Any, topic: str) -> bool:
-        """Return the same for writing."""
+        """Return True if the client of a `RequestContext` may write to a topic."""
         said: bool = asking.may(AclOperation.WRITE, ResourceType.TOPIC, topic)
         if said and asking.services.audit is None:
             topics = self.allowed_names(asking.peer, AclOperation.WRITE, ResourceType.TOPIC)
