@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.produce import children_cpu_s, cpu_s
-from compat_tests.cluster.test_kafka_directory_takeover import as_kafka
+from compat_tests.cluster.test_kafka_directory_takeover import to_kafka_nodes
 from compat_tests.cluster.test_three_nodes import combined_nodes, start_together
 from compat_tests.support.processes import NodeProcess, java_tool
 
@@ -131,7 +131,7 @@ def main() -> None:
         for name in ("kafka", "ottla"):
             (folder := Path(where) / name).mkdir()
             nodes = combined_nodes(folder)
-            trio = ThreeNodeCluster(name, as_kafka(nodes) if name == "kafka" else nodes)
+            trio = ThreeNodeCluster(name, to_kafka_nodes(nodes) if name == "kafka" else nodes)
             ends.enter_context(stopping_nodes(trio.nodes))
             start_together(trio.nodes)
             trio.make()

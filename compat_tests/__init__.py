@@ -1,1 +1,1 @@
-"""Proof against others: stock clients, stock tools, Apache Kafka side by side."""
+"""Tests against other implementations: stock clients, stock tools and Apache Kafka itself."""

@@ -19,7 +19,7 @@ th, td { border: 1px solid #8888; padding: .3rem .6rem; text-align: left; }
 
 
 def junit_report(rows: Rows, bootstrap: str, seconds: float) -> str:
-    """Return a test suite for each client, with a test case for each cell; what a client does not offer is skipped."""
+    """Return a test suite for each client, with a test case for each cell; features without support are skipped."""
     root = ElementTree.Element("testsuites", name="ottla-compat", time=f"{seconds:.3f}")
     for name, cells in rows.items():
         suite = ElementTree.SubElement(root, "testsuite", name=f"{name} {_VERSIONS[name]}", hostname=bootstrap)

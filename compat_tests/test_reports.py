@@ -36,7 +36,7 @@ def test_html_report_marks_failures_and_escapes_text() -> None:
     assert "no &lt;kcat&gt; here" in page
 
 
-def test_command_writes_reports_and_fails_where_a_cell_failed(
+def test_compat_command_with_failed_cell_writes_reports_and_returns_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [tmp_path / name for name in ("a.xml", "a.html", "a.md")]

@@ -27,7 +27,7 @@ from compat_tests.support.jars import CACHE, SparkMissing, classpath, jars
 SOURCES = Path(__file__).parent
 COUNT = 40
 BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000
-"""The first record's time: not so old that retention would take it."""
+"""Timestamp of the first record, recent enough to survive retention."""
 BIG = 1_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MATRIX_CELLS = (*CODECS, "keys, nulls, headers", "timestamps", "1 MB", "admin", "two members")
@@ -36,7 +36,7 @@ MEMBERS_TIMEOUT_S = 150.0
 
 
 class ToolchainMissing(Exception):
-    """A toolchain that this machine does not have."""
+    """Error: the toolchain of a client is not installed."""
 
 
 class MatrixClient(NamedTuple):
@@ -49,7 +49,7 @@ class MatrixClient(NamedTuple):
 
 
 def _fetched(name: str, *commands: list[str]) -> Path:
-    """A copy of a client's sources in the cache, with what it needs fetched and built; once for each state of them."""
+    """Copy the sources of a client to the cache and build them; once for each state of the sources."""
     where = CACHE / "clients" / name
     sources = sorted(p for p in (SOURCES / name).rglob("*") if p.is_file())
     state = hashlib.sha256(b"".join(p.read_bytes() for p in sources) + repr(commands).encode()).hexdigest()
@@ -146,7 +146,7 @@ def client_command(client: MatrixClient) -> list[str]:
     """Return the command of a client's program, after fetching and building its parts.
 
     Raises:
-        ToolchainMissing: its toolchain is not there.
+        ToolchainMissing: The toolchain of the client is not installed.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     with _lock, (CACHE / "clients.lock").open("w") as turn:
@@ -154,11 +154,13 @@ def client_command(client: MatrixClient) -> list[str]:
         return client.command()
 
 
-# --------------------------------------------------------------------- what a run proves
+# --------------------------------------------------------------------- evaluation of a run
 
 
 def expected_records(codec: str) -> list[tuple[str, str, str, int]]:
-    """What every client writes with a codec: some keys and values are null (an empty text stands for null here)."""
+    """Return the records that each client writes with a codec: some keys and values are null (an empty text stands for
+    null).
+    """
     return [
         ("" if i % 7 == 0 else f"key-{i}", "" if i % 11 == 5 else f"{codec}-{i}", str(i), BASE_MS + i)
         for i in range(COUNT)
@@ -166,7 +168,7 @@ def expected_records(codec: str) -> list[tuple[str, str, str, int]]:
 
 
 def evaluate_cells(outcome: dict[str, Any]) -> dict[str, str]:
-    """The cells a run of mode ``all`` fills."""
+    """Return the cells that a run of mode ``all`` fills."""
     got = [(k or "", v or "", n, at) for k, v, n, at in outcome["got"]]
     wanted = [row for codec in outcome["codecs"] for row in expected_records(codec)]
     values = {v for _, v, _, _ in got}
@@ -186,7 +188,7 @@ def evaluate_cells(outcome: dict[str, Any]) -> dict[str, str]:
 
 
 class MemberProcessEnded(Exception):
-    """A member's program ended of itself."""
+    """Error: the program of a group member ended by itself."""
 
 
 class MemberProcess:
@@ -207,12 +209,12 @@ class MemberProcess:
             self.records_seen.setdefault(value, set()).add(int(partition))
 
     def check(self) -> None:
-        """Raises MemberProcessEnded: there is nobody left to read anything."""
+        """Raise MemberProcessEnded if the program has ended."""
         if self._process.poll() is not None:
             raise MemberProcessEnded(f"{self._process.args!r} ended with {self._process.returncode}")
 
     def kill(self) -> None:
-        """``kill -9``: the group learns of it by silence."""
+        """``kill -9``: the group coordinator notices it by the session timeout."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -221,10 +223,10 @@ class MemberProcess:
 
 
 def _try_two_members(command: list[str], bootstrap: str, name: str, mode: str) -> bool:
-    """One try of ``two_members``.
+    """Try ``two_members`` once.
 
     Raises:
-        MemberProcessEnded: a member ended of itself.
+        MemberProcessEnded: The program of a member ended by itself.
     """
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
@@ -268,10 +270,11 @@ def _try_two_members(command: list[str], bootstrap: str, name: str, mode: str) -
 
 
 def two_members(command: list[str], bootstrap: str, name: str, mode: str = "member") -> bool:
-    """Two members share two partitions; one is killed, and the other takes over both. ``mode``: as what they join.
+    """Let two members share two partitions, kill one, and wait until the other reads both; ``mode`` is the kind of
+    member.
 
-    Where a member ends of itself all is tried again, twice: @platformatic/kafka's does, with Kafka as with us, if
-    a commit of its own meets a rebalance (ILLEGAL_GENERATION).
+    If the program of a member ends by itself, the test is repeated, at most twice: @platformatic/kafka ends, with Kafka
+    as with Ottla, when one of its commits meets a rebalance (ILLEGAL_GENERATION).
     """
     for turn in range(3):
         try:
@@ -282,7 +285,7 @@ def two_members(command: list[str], bootstrap: str, name: str, mode: str = "memb
 
 
 def client_row(client: MatrixClient, bootstrap: str, run: str) -> dict[str, str] | str:
-    """A client's cells, or why it was left out. ``run`` makes names that nobody has used."""
+    """Return the cells of a client, or the reason why it was left out. ``run`` makes unused names."""
     try:
         command = client_command(client)
     except ToolchainMissing as missing:
@@ -311,7 +314,7 @@ def client_row(client: MatrixClient, bootstrap: str, run: str) -> dict[str, str]
 def measure_clients(
     bootstrap: str, clients: tuple[MatrixClient, ...] = CLIENTS, run: str = ""
 ) -> dict[str, dict[str, str] | str]:
-    """Every client's row; three at a time, since most of it is waiting."""
+    """Return the rows of all clients; three run at a time, since most of the time is waiting."""
     run = run or hex(time.time_ns())[-8:]
     with ThreadPoolExecutor(3) as pool:
         rows = pool.map(lambda client: client_row(client, bootstrap, run), clients)
@@ -319,7 +322,7 @@ def measure_clients(
 
 
 def format_table(rows: dict[str, dict[str, str] | str]) -> str:
-    """The matrix in Markdown."""
+    """Return the matrix in Markdown."""
     versions = {client.name: client.version for client in CLIENTS}
     lines = ["| client | version | " + " | ".join(MATRIX_CELLS) + " |", "|---" * (len(MATRIX_CELLS) + 2) + "|"]
     for name, cells in rows.items():

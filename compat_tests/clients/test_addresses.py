@@ -1,4 +1,4 @@
-"""A listener at all addresses, IPv4 and IPv6: what clients of either kind are told of addresses."""
+"""Listener at all addresses, IPv4 and IPv6: addresses in responses to clients of either kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEMBER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class AnyHostClient(RawClient):
-    """A client that connects to any host."""
+    """Client that connects to any host."""
 
     def __init__(self, host: str, port: int) -> None:
         self.sock = socket.create_connection((host, port), 10)
@@ -43,7 +43,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
     ("dialled", "local", "client_host"),
     [("127.0.0.1", "127.0.0.1", "/127.0.0.1"), ("::1", "::1", "/0:0:0:0:0:0:0:1")],
 )
-def test_addresses_told_to_a_client_are_of_the_kind_it_connects_by(
+def test_responses_of_wildcard_listener_contain_address_of_the_connection(
     node: OttlaProcess, dialled: str, local: str, client_host: str
 ) -> None:
     client = AnyHostClient(dialled, node.port)

@@ -1,4 +1,4 @@
-"""Every stock client against a node and against a real Kafka: the same cells are green, and the docs say which."""
+"""Stock clients against a node and against Kafka: the same cells pass, and the documentation lists them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str] |
         return measure_clients(node.bootstrap)
 
 
-def test_every_client_does_with_us_what_it_does_with_kafka(
-    rows: dict[str, dict[str, str] | str], tmp_path: Path
-) -> None:
+def test_client_matrix_of_a_node_equals_matrix_of_kafka(rows: dict[str, dict[str, str] | str], tmp_path: Path) -> None:
     with KafkaProcess(tmp_path / "kafka") as kafka:
         theirs = measure_clients(kafka.bootstrap)
     for name, cells in theirs.items():
@@ -43,14 +41,14 @@ def test_every_client_does_with_us_what_it_does_with_kafka(
         assert not worse, f"{name}: {worse}"
 
 
-def test_the_matrix_in_the_docs_is_this_one(rows: dict[str, dict[str, str] | str]) -> None:
+def test_client_matrix_in_documentation_equals_measured_matrix(rows: dict[str, dict[str, str] | str]) -> None:
     assert len(rows) == len(CLIENTS) >= 12
     documented = DOCS.read_text()
     for line in format_table(rows).splitlines():
         assert line in documented or "left out:" in line, line
 
 
-def test_a_run_that_lost_a_record_a_time_or_a_codec_fails_its_cells() -> None:
+def test_evaluate_cells_with_lost_record_timestamp_or_codec_fails_the_cells() -> None:
     good = {
         "codecs": ["none"],
         "got": [

@@ -1,7 +1,7 @@
-"""Kafka Connect with exactly-once source support: a file's lines arrive once each though the worker is killed.
+"""Kafka Connect with exactly-once source support: each line of a file arrives once although the worker is killed.
 
-A distributed worker and Kafka's own file source. ``OTTLA_CONNECT=8`` kills it so often, on one node and on three whose
-brokers die as well.
+A distributed worker and Kafka's file source. ``OTTLA_CONNECT=8`` is the number of kills, on one node and on three nodes
+whose brokers are killed as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from compat_tests.support.processes import OttlaProcess, free_port
 KILLS = int(os.environ.get("OTTLA_CONNECT", "0")) or 1
 LINES = 6_000 * KILLS
 AT_ONCE = 20
-"""Lines in a transaction: so few that there is always one to be torn."""
+"""Lines in a transaction, few enough that a kill always interrupts one."""
 WITHIN_S = 180.0
 TOPIC, NAME = "lines", "source"
 SETTINGS = """
@@ -54,16 +54,18 @@ scheduled.rebalance.max.delay.ms=0
 producer.transaction.timeout.ms=10000
 """
 QUICKLY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
-"""Of brokers. A worker that starts reads its offsets to their end, which an open transaction of the one that was killed
-hides until its time is over: a minute and ten seconds, if nothing is set.
+"""Settings of brokers.
+
+A starting worker reads its offsets to their end, which an open transaction of the killed worker hides until the
+transaction times out: 70 seconds by default.
 """
 
 
 class ConnectWorker:
-    """A worker of Kafka Connect, and its HTTP interface."""
+    """Worker of Kafka Connect with its HTTP interface."""
 
     def __init__(self, folder: Path, bootstrap: str, replicas: int, more: str = "") -> None:
-        """``more``: lines of its settings."""
+        """Create a worker; ``more`` has lines of its settings."""
         jars("kafka")
         jars("connect")
         self._port = free_port()
@@ -74,19 +76,19 @@ class ConnectWorker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start; it answers some seconds later."""
+        """Start the worker; its HTTP interface answers some seconds later."""
         command = ["java", "-Xmx256m", "-cp", classpath(), "org.apache.kafka.connect.cli.ConnectDistributed"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen([*command, str(self._file)], stdout=log, stderr=log)
 
     def kill(self) -> None:
-        """``kill -9``: its transaction stays open, and it leaves no group."""
+        """``kill -9``: the transaction stays open, and the worker remains in its group."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What it answers; nothing while it does not."""
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the answer to a request; None while the worker is unreachable."""
         assert self._process is not None
         assert self._process.poll() is None, self.log.read_text()[-4000:]
         request = urllib.request.Request(
@@ -113,7 +115,7 @@ def worker(folder: Path, bootstrap: str, replicas: int, more: str = "") -> Itera
 
 
 class CommittedReader:
-    """Reads what is committed in a topic of one partition."""
+    """Consumer of the committed records of a topic of one partition."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": "tail", "isolation.level": "read_committed"}
@@ -122,7 +124,7 @@ class CommittedReader:
         self.seen: list[tuple[bytes | None, bytes | None]] = []
 
     def read(self) -> int:
-        """Read on; how many there are."""
+        """Read further records and return the number of all read so far."""
         found = self._consumer.consume(10_000, 0.2)
         self.seen += [(m.key(), m.value()) for m in found if m.error() is None]
         return len(self.seen)
@@ -131,8 +133,8 @@ class CommittedReader:
         self._consumer.close()
 
 
-def carried(folder: Path, bootstrap: str, replicas: int, kills: int, between: Callable[[int], None]) -> None:
-    """Let the worker carry a file into a topic, killed ``kills`` times, and look at what came of it."""
+def copy_file(folder: Path, bootstrap: str, replicas: int, kills: int, between: Callable[[int], None]) -> None:
+    """Let the worker copy a file into a topic, kill it ``kills`` times, and verify the records."""
     file = folder / "lines.txt"
     lines = [f"line {number} {'x' * (number % 50)}" for number in range(LINES)]
     file.write_text("".join(f"{line}\n" for line in lines))
@@ -147,7 +149,7 @@ def carried(folder: Path, bootstrap: str, replicas: int, kills: int, between: Ca
     }
     tail = CommittedReader(bootstrap, TOPIC)
     with worker(folder, bootstrap, replicas) as connect:
-        wait_for(lambda: connect.ask("PUT", f"/connectors/{NAME}/config", connector), WITHIN_S)
+        wait_for(lambda: connect.request("PUT", f"/connectors/{NAME}/config", connector), WITHIN_S)
         for number in range(kills):
             goal = LINES * (number + 1) // (kills + 2)
             wait_for(lambda goal=goal: tail.read() >= goal, WITHIN_S)
@@ -159,7 +161,7 @@ def carried(folder: Path, bootstrap: str, replicas: int, kills: int, between: Ca
         tail.read()
         told = [{"partition": {"filename": str(file)}, "offset": {"position": file.stat().st_size}}]
         wait_for(lambda: states(connect) == ["RUNNING"])
-        wait_for(lambda: connect.ask("GET", f"/connectors/{NAME}/offsets") == {"offsets": told})
+        wait_for(lambda: connect.request("GET", f"/connectors/{NAME}/offsets") == {"offsets": told})
     tail.close()
     assert [value.decode() for _, value in tail.seen if value is not None] == lines, "each once, and in order"
     stored = CommittedReader(bootstrap, "connect-offsets")
@@ -168,13 +170,13 @@ def carried(folder: Path, bootstrap: str, replicas: int, kills: int, between: Ca
 
 
 def states(connect: ConnectWorker) -> list[str]:
-    """What its tasks do, as it tells them."""
-    status = connect.ask("GET", f"/connectors/{NAME}/status") or {"tasks": []}
+    """Return the states of the tasks as the worker reports them."""
+    status = connect.request("GET", f"/connectors/{NAME}/status") or {"tasks": []}
     return [task["state"] for task in status["tasks"]]
 
 
 def last_offset(stored: CommittedReader) -> tuple[str, Any]:
-    """The file and the position that were written last."""
+    """Return the file and the position that were written last."""
     key, value = stored.seen[-1]
     assert key is not None
     assert value is not None
@@ -183,14 +185,14 @@ def last_offset(stored: CommittedReader) -> tuple[str, Any]:
     return partition["filename"], json.loads(value)
 
 
-def test_a_file_is_carried_once_though_the_worker_is_killed(data_dir: Path, tmp_path: Path) -> None:
+def test_connect_file_source_after_worker_kills_copies_each_line_once(data_dir: Path, tmp_path: Path) -> None:
     with OttlaProcess(data_dir, **QUICKLY) as node:
-        make_one(node.bootstrap)
-        carried(tmp_path, node.bootstrap, 1, KILLS, lambda _: None)
+        create_topic(node.bootstrap)
+        copy_file(tmp_path, node.bootstrap, 1, KILLS, lambda _: None)
 
 
 @pytest.mark.skipif("OTTLA_CONNECT" not in os.environ, reason="minutes: only where OTTLA_CONNECT says how many kills")
-def test_so_it_is_on_three_nodes_that_die_as_well(tmp_path: Path) -> None:
+def test_connect_file_source_on_killed_cluster_copies_each_line_once(tmp_path: Path) -> None:
     with ottla.Cluster(3, settings=QUICKLY) as cluster:
         bootstrap = cluster.bootstrap_servers
         make_topic(bootstrap, TOPIC, 1)
@@ -202,10 +204,10 @@ def test_so_it_is_on_three_nodes_that_die_as_well(tmp_path: Path) -> None:
             for topic in (TOPIC, "connect-offsets", "__transaction_state"):
                 wait_for(lambda topic=topic: all_in_sync(bootstrap, topic))
 
-        carried(tmp_path, bootstrap, 3, KILLS, between)
+        copy_file(tmp_path, bootstrap, 3, KILLS, between)
 
 
-def make_one(bootstrap: str) -> None:
-    """A topic of one partition."""
+def create_topic(bootstrap: str) -> None:
+    """Create a topic of one partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(WITHIN_S)

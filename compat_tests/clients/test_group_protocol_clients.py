@@ -1,6 +1,6 @@
-"""Stock clients of four languages in the groups of Kafka 4: two members share, one is killed, the other goes on.
+"""Stock clients of four languages in consumer (KIP-848) and share groups: of two members one is killed.
 
-``OTTLA_NEW_CLIENTS=both`` does the same with a real Kafka.
+``OTTLA_NEW_CLIENTS=both`` runs the tests with a real Kafka as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DOCS = Path(__file__).parent.parent.parent / "docs" / "reference" / "clients.md"
 PEERS = ["ottla", "kafka"] if os.environ.get("OTTLA_NEW_CLIENTS") == "both" else ["ottla"]
 NEW_PROTOCOL = ("confluent-kafka", "Java kafka-clients", "franz-go", "rdkafka (Rust)")
 SHARERS = ("confluent-kafka", "Java kafka-clients", "franz-go")
-"""Those whose library has share consumers."""
+"""Clients whose library has share consumers."""
 SOON = {
     f"group_{kind}_{name}": value
     for kind in ("consumer", "share")
@@ -65,12 +65,12 @@ def plain(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", NEW_PROTOCOL)
-def test_two_members_of_the_new_protocol_share_and_one_takes_over(node: Any, name: str) -> None:
+def test_consumer_group_after_kill_of_a_member_assigns_its_partition(node: Any, name: str) -> None:
     assert two_members(command(name), node.bootstrap, f"new-{plain(name)}", "new-member")
 
 
 @pytest.mark.parametrize("name", SHARERS)
-def test_two_sharers_get_each_record_and_one_goes_on_when_the_other_is_killed(node: Any, name: str) -> None:
+def test_share_group_after_kill_of_a_member_delivers_all_records(node: Any, name: str) -> None:
     topic, at = f"shared-{plain(name)}", {"bootstrap.servers": node.bootstrap}
     admin = AdminClient(at)
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
@@ -99,7 +99,8 @@ def test_two_sharers_get_each_record_and_one_goes_on_when_the_other_is_killed(no
         while not (first.records_seen and second.records_seen):
             write()
         settled = time.monotonic() + 2
-        while time.monotonic() < settled:  # what was locked while the second came may still be handed on
+        # records that were locked when the second member joined may still be delivered again
+        while time.monotonic() < settled:
             write()
         mark = len(sent)
         while not (len(sent) > mark + 20 and set(sent[:-10]) <= seen()):
@@ -118,7 +119,7 @@ def test_two_sharers_get_each_record_and_one_goes_on_when_the_other_is_killed(no
             member.kill()
 
 
-def test_the_docs_tell_of_these() -> None:
+def test_documentation_lists_clients_of_the_group_protocols() -> None:
     told = DOCS.read_text()
     for name in NEW_PROTOCOL:
         assert f"| {name} | yes | {'yes' if name in SHARERS else '-'} |" in told

@@ -1,4 +1,4 @@
-"""The writer that other tests trust: it waits while its queue is full, counts what it sent, and reports its failure."""
+"""`NumberWriter`, which other tests rely on: full queue, number of records sent, reported failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compat_tests.support.raw_client import wait_until
 LIMIT = 100
 
 
-def test_number_writer_waits_while_its_queue_is_full_and_loses_no_number(tmp_path: Path) -> None:
+def test_number_writer_with_full_queue_waits_and_loses_no_number(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with OttlaProcess(data_dir) as node:
         writer = NumberWriter(node.bootstrap, "t", partitioned(1), max_unacknowledged=LIMIT, pause_s=0.001)

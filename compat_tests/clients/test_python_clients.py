@@ -20,7 +20,7 @@ Row = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
 def rows(count: int) -> list[Row]:
-    """Keys, values and headers, some of them null, some of them large."""
+    """Return keys, values and headers, some of them null, some of them large."""
     out: list[Row] = []
     for i in range(count):
         key = None if i % 7 == 0 else b"key-%d" % i
@@ -90,27 +90,31 @@ def consume_kafka_python(bootstrap: str, topic: str, group: str, count: int) -> 
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_confluent_kafka_writes_and_kafka_python_reads(node: OttlaProcess, topic: str, group: str, codec: str) -> None:
+def test_kafka_python_consumer_reads_records_of_confluent_kafka(
+    node: OttlaProcess, topic: str, group: str, codec: str
+) -> None:
     items = rows(200)
     produce_confluent(node.bootstrap, topic, items, codec)
     assert consume_kafka_python(node.bootstrap, topic, group, len(items)) == items
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_kafka_python_writes_and_confluent_kafka_reads(node: OttlaProcess, topic: str, group: str, codec: str) -> None:
+def test_confluent_kafka_consumer_reads_records_of_kafka_python(
+    node: OttlaProcess, topic: str, group: str, codec: str
+) -> None:
     # kafka-python sends no header without a value, and no record without key and value.
     items = [(k, v, tuple((name, text or b"") for name, text in headers)) for k, v, headers in rows(200) if k or v]
     produce_kafka_python(node.bootstrap, topic, items, codec)
     assert consume_confluent(node.bootstrap, topic, group, len(items)) == items
 
 
-def test_an_idempotent_producer_is_served(node: OttlaProcess, topic: str, group: str) -> None:
+def test_idempotent_producer_of_confluent_kafka_writes_all_records(node: OttlaProcess, topic: str, group: str) -> None:
     items = rows(500)
     produce_confluent(node.bootstrap, topic, items, "lz4", **{"enable.idempotence": True})
     assert consume_confluent(node.bootstrap, topic, group, len(items)) == items
 
 
-def test_a_message_of_a_megabyte_passes_and_a_larger_one_is_refused(node: OttlaProcess, topic: str, group: str) -> None:
+def test_produce_above_max_message_bytes_returns_msg_size_too_large(node: OttlaProcess, topic: str, group: str) -> None:
     big: list[Row] = [(None, b"x" * 999_000, ())]
     produce_confluent(node.bootstrap, topic, big, "none")
     assert consume_confluent(node.bootstrap, topic, group, 1) == big
@@ -121,7 +125,9 @@ def test_a_message_of_a_megabyte_passes_and_a_larger_one_is_refused(node: OttlaP
     assert [e.name() for e in errors] == ["MSG_SIZE_TOO_LARGE"]
 
 
-def test_two_members_share_the_partitions_and_one_takes_over(node: OttlaProcess, topic: str, group: str) -> None:
+def test_consumer_group_after_leave_of_a_member_reassigns_its_partitions(
+    node: OttlaProcess, topic: str, group: str
+) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(WAIT_S)
     settings = {"bootstrap.servers": node.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
@@ -145,7 +151,7 @@ def test_two_members_share_the_partitions_and_one_takes_over(node: OttlaProcess,
     first.close()
 
 
-def test_committed_offsets_are_there_for_the_next_consumer(node: OttlaProcess, topic: str, group: str) -> None:
+def test_committed_offset_is_start_of_the_next_consumer(node: OttlaProcess, topic: str, group: str) -> None:
     items = rows(50)
     produce_confluent(node.bootstrap, topic, items, "none")
     assert len(consume_confluent(node.bootstrap, topic, group, 50)) == 50
@@ -156,7 +162,7 @@ def test_committed_offsets_are_there_for_the_next_consumer(node: OttlaProcess, t
     assert consume_kafka_python(node.bootstrap, topic, group, 5) == items[:5]
 
 
-def test_confluents_admin_creates_widens_configures_and_deletes(node: OttlaProcess, topic: str) -> None:
+def test_confluent_admin_client_creates_alters_and_deletes_topic(node: OttlaProcess, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "1234"})])[topic].result(WAIT_S)
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(WAIT_S)
@@ -169,16 +175,16 @@ def test_confluents_admin_creates_widens_configures_and_deletes(node: OttlaProce
     assert topic not in admin.list_topics(timeout=WAIT_S).topics
 
 
-def test_kafka_pythons_admin_describes_the_cluster(node: OttlaProcess) -> None:
+def test_kafka_python_admin_client_describes_cluster(node: OttlaProcess) -> None:
     admin = KafkaAdminClient(bootstrap_servers=node.bootstrap)
     cluster = admin.describe_cluster()
     assert [b["broker_id"] for b in cluster["brokers"]] == [1]
     admin.close()
 
 
-def test_offsets_are_found_by_time(node: OttlaProcess, topic: str) -> None:
+def test_offsets_for_times_returns_first_offset_at_or_after_timestamp(node: OttlaProcess, topic: str) -> None:
     producer = Producer({"bootstrap.servers": node.bootstrap})
-    base = time.time_ns() // 10**9 * 1000 - 600_000  # not so old that retention would take it
+    base = time.time_ns() // 10**9 * 1000 - 600_000  # recent enough to survive retention
     for i in range(100):
         producer.produce(topic, b"v", partition=0, timestamp=base + i * 1000)
     producer.flush(WAIT_S)

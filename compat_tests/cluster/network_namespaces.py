@@ -1,7 +1,7 @@
-"""A network of namespaces on one bridge, in which what one sends to another may be lost, one way or both.
+"""Network namespaces on one bridge, between which packets can be dropped in one direction or both.
 
-A packet for a neighbour whose hardware address is wrong goes out and reaches nobody, as on a broken line: no error
-comes back. So a cut is a wrong entry in the sender's table of neighbours; it needs no firewall.
+A packet for a neighbour with a wrong hardware address is sent and never delivered, without an error. A cut is therefore
+a wrong entry in the neighbour table of the sender; no firewall is needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 CLIENTS = 0
-"""The machine itself, where the clients are; the namespaces are 1, 2, ..."""
+"""Member number of the machine itself, which runs the clients; the namespaces are 1, 2, ..."""
 UNREACHABLE_MAC = "02:00:00:00:00:ff"
 DEVICE = "eth0"
 
@@ -21,7 +21,7 @@ def unavailable_reason() -> str:
     """Return the reason why namespaces are unavailable; empty if they are available."""
     if os.geteuid() != 0:
         return "namespaces need root"
-    name = f"ottla-try-{os.getpid()}"  # other test processes try at the same time
+    name = f"ottla-try-{os.getpid()}"  # other test processes may try at the same time
     try:
         done = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def _ip(*words: str) -> None:
 
 
 class NamespaceNetwork:
-    """So many namespaces, and the machine itself, on one bridge."""
+    """A number of namespaces and the machine itself on one bridge."""
 
     def __init__(self, count: int) -> None:
         self._mark = os.getpid() % 10_000
@@ -44,7 +44,7 @@ class NamespaceNetwork:
         self.members = range(count + 1)
 
     def host(self, member: int) -> str:
-        """A member's address."""
+        """Return the address of a member."""
         return f"10.{77 + self._mark % 100}.{self._mark % 250}.{member + 1}"
 
     def command(self, member: int) -> list[str]:
@@ -55,7 +55,7 @@ class NamespaceNetwork:
         return f"on{self._mark}-{member}"
 
     def _outside(self, member: int) -> str:
-        """Its device's other end, on the bridge."""
+        """Return the name of the device's other end, on the bridge."""
         return f"ov{self._mark}-{member}"
 
     def _hardware(self, member: int) -> str:
@@ -92,7 +92,7 @@ class NamespaceNetwork:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for member in self.members[1:]:  # a namespace takes its device along, but some time later
+        for member in self.members[1:]:  # a namespace removes its device with it, but with a delay
             subprocess.run(["ip", "link", "del", self._outside(member)], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "del", self._name(member)], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True, check=False)

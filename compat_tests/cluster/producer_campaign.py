@@ -1,4 +1,4 @@
-"""Producers at work while something goes wrong again and again: how long writes stop, and what was found afterwards."""
+"""Producers during repeated failures: duration of write gaps, and verification of the records."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from compat_tests.cluster.test_three_nodes import WITHIN_S, make_topic, wait_for
 
 
 class WriteGaps:
-    """For how long each producer could not write to the partitions whose leader went."""
+    """Durations for which each producer could not write to the partitions of the failed leader."""
 
     def __init__(self) -> None:
         self.gaps_by_producer: dict[tuple[str, str], list[float]] = {}
 
     def add(self, what: str, writers: list[StockProducer], led: dict[str, list[int]], since_s: float) -> None:
-        """What a victim led, and when it went."""
+        """Add the gaps of the partitions that the failed node led since a time."""
         until_s = time.monotonic()
         for writer in writers:
             for partition in led[writer.topic]:
@@ -29,7 +29,7 @@ class WriteGaps:
                 self.gaps_by_producer.setdefault((what, writer.name), []).append(gap)
 
     def print_summary(self) -> None:
-        """A line for each kind."""
+        """Print a line for each kind of failure."""
         for (what, name), gaps in self.gaps_by_producer.items():
             gaps.sort()
             middle = statistics.median(gaps)
@@ -37,7 +37,7 @@ class WriteGaps:
 
 
 def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
-    """(offset, number) of everything in each partition."""
+    """Return (offset, number) of all records of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     out: dict[int, list[tuple[int, int]]] = {number: [] for number in range(PARTITIONS)}
@@ -79,7 +79,7 @@ def have_all_progressed(writers: list[StockProducer], since_s: float) -> bool:
 
 @contextlib.contextmanager
 def running_producers(bootstrap: str, request_timeout_ms: int = 30_000) -> Iterator[list[StockProducer]]:
-    """A producer of each kind at work, with a topic of its own; at the end what each wrote is held against its log."""
+    """Run a producer of each kind with a topic of its own; at the end compare the log with what each wrote."""
     writers: list[StockProducer] = []
     for kind in PRODUCER_CLASSES:
         topic = f"by-{kind.name.lower()}"
@@ -95,7 +95,7 @@ def running_producers(bootstrap: str, request_timeout_ms: int = 30_000) -> Itera
     finally:
         for writer in writers:
             writer.stop()
-    for writer in writers:  # who was cut off believes for a while that it leads, and has less to be read
+    for writer in writers:  # an isolated leader keeps its role for a while and has fewer records
         wait_for(lambda writer=writer: _agree(bootstrap, writer.topic))
         verify_acknowledged(writer)
 

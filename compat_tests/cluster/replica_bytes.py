@@ -1,4 +1,4 @@
-"""Every replica of a topic, read from its node's disk and over the wire: they must hold the same bytes."""
+"""Replicas of a topic, read from the disk of each node and over the wire: they must hold the same bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.wire.record_batch import batch_header
 
 
 def read_over_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple[bytes, int]:
-    """What a node gives a consumer, leader or not (KIP-392): the bytes from the log's start, and the high watermark."""
+    """Return what any replica serves to a consumer (KIP-392): bytes from the log start, and the high watermark."""
     client, raw, offset = RawClient(node.port), b"", 0
     while True:
         part = f.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -30,7 +30,9 @@ def read_over_wire(node: ottla.ClusterNode, topic: str, partition: int) -> tuple
 
 
 def read_from_disk(node: ottla.ClusterNode, topic: str, partition: int, end: int) -> bytes:
-    """The bytes of a partition's segments in their order, up to an offset; each batch is sound and in its place."""
+    """Return the bytes of a partition's segments in order, up to an offset, after verifying each batch and its
+    position.
+    """
     files = sorted(Path(node.data_dir, f"{topic}-{partition}").glob("*.log"))
     raw = b"".join(path.read_bytes() for path in files)
     offset = size = 0
@@ -48,9 +50,9 @@ def read_from_disk(node: ottla.ClusterNode, topic: str, partition: int, end: int
 
 
 def verify_replicas(cluster: ottla.Cluster, topic: str, partitions: int = 3) -> int:
-    """Hold all replicas against one another, log start to high watermark; gives how many epochs of leaders they tell.
+    """Compare all replicas from log start offset to high watermark; return the number of leader epochs in them.
 
-    A follower hears of the high watermark a moment behind the leader, so that is waited for, and nothing else is.
+    A follower has the high watermark a moment after the leader, so only that is waited for.
     """
     epochs = set()
     for number in range(partitions):

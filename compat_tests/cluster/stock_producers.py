@@ -1,4 +1,4 @@
-"""Stock producers that write numbers without end, and know when each was acknowledged: Python's two, and Java's."""
+"""Stock producers that write numbers continuously and record each acknowledgement: two of Python, and Java's."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from compat_tests.support.jars import classpath, jars
 
 PARTITIONS = 3
 RATE = 100
-"""Records a second, of each producer."""
+"""Records per second of each producer."""
 _FLUSH_S = 60.0
 
 
 class Acknowledgement(NamedTuple):
-    """A record that was acknowledged, where it lies, and when its producer heard of it (``time.monotonic``).
+    """Acknowledged record: its position, and the time of the acknowledgement at its producer (``time.monotonic``).
 
-    librdkafka does not know the offset (None) of what it takes for acknowledged because a later batch was.
+    librdkafka has no offset (None) for a record that it counts as acknowledged because a later batch was.
     """
 
     number: int
@@ -33,12 +33,12 @@ class Acknowledgement(NamedTuple):
 
 
 class StockProducer:
-    """A producer at work, idempotent and with acks=all; number n goes to partition n modulo `PARTITIONS`."""
+    """Running producer, idempotent and with acks=all; number n goes to partition n modulo `PARTITIONS`."""
 
     name = ""
 
     def __init__(self, bootstrap: str, topic: str, request_timeout_ms: int = 30_000) -> None:
-        """``request_timeout_ms``: how long a broker that says nothing is waited for."""
+        """Create a producer; ``request_timeout_ms`` is its timeout for a broker that does not respond."""
         self.bootstrap = bootstrap
         self.topic = topic
         self._timeout_ms = request_timeout_ms
@@ -48,16 +48,16 @@ class StockProducer:
         self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more; everything that was sent is acknowledged or refused afterwards."""
+        """Stop writing and wait until each record was acknowledged or refused."""
         self._stop.set()
         self._thread.join()
 
     def max_gap_s(self, partition: int, since_s: float, until_s: float) -> float:
-        """The longest time without an acknowledgement from a partition."""
+        """Return the longest time without an acknowledgement from a partition."""
         times = [ack.at_s for ack in self.acks if ack.partition == partition and since_s <= ack.at_s <= until_s]
         return max(b - a for a, b in itertools.pairwise([since_s, *times, until_s]))
 
@@ -65,7 +65,7 @@ class StockProducer:
         self.acks.append(Acknowledgement(number, partition, offset, time.monotonic()))
 
     def _run(self) -> None:
-        """Write until told to stop."""
+        """Write until stopped."""
         producer = self._producer()
         for number in itertools.count():
             if self._stop.is_set():
@@ -88,12 +88,12 @@ class StockProducer:
 
 
 class ConfluentProducer(StockProducer):
-    """confluent-kafka, that is librdkafka."""
+    """Producer of confluent-kafka (librdkafka)."""
 
     name = "confluent-kafka"
 
     def _producer(self) -> Producer:
-        # a process that stands still takes connections yet: librdkafka waits 10 s more for what it says first
+        # a paused process still accepts connections: librdkafka waits 10 s more for the first response
         said_first = {"api.version.request.timeout.ms": self._timeout_ms}
         timeouts = {"request.timeout.ms": self._timeout_ms, "socket.timeout.ms": self._timeout_ms, **said_first}
         return Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "enable.idempotence": True, **timeouts})
@@ -114,7 +114,7 @@ class ConfluentProducer(StockProducer):
 
 
 class KafkaPythonProducer(StockProducer):
-    """kafka-python."""
+    """Producer of kafka-python."""
 
     name = "kafka-python"
 
@@ -135,7 +135,7 @@ class KafkaPythonProducer(StockProducer):
 
 
 class JavaProducer(StockProducer):
-    """Apache Kafka's own client, in a process of its own."""
+    """Producer of Apache Kafka's Java client, in a process of its own."""
 
     name = "Java"
 

@@ -1,4 +1,4 @@
-"""Three directories of an Apache Kafka cluster, taken over by three nodes of Ottla and given back."""
+"""Three data directories of an Apache Kafka cluster, used by three nodes of Ottla and then by Kafka again."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class KafkaFromFile(OttlaFromFile):
     """Apache Kafka, started with the same file."""
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return ["java", "-Xmx300m", "-cp", classpath(), "kafka.Kafka", str(self.file)]
 
     def stop(self) -> int:
-        """SIGTERM. The last of a cluster waits five minutes for a controller that is gone: it is killed before."""
+        """Stop by SIGTERM. The last node of a cluster waits five minutes for a controller, so it is killed earlier."""
         assert self._process is not None
         self._process.terminate()
         try:
@@ -45,8 +45,8 @@ class KafkaFromFile(OttlaFromFile):
             return 0
 
 
-def as_kafka(nodes: list[OttlaFromFile]) -> list[OttlaFromFile]:
-    """Kafka's nodes with the same files, in directories that its own tool has formatted."""
+def to_kafka_nodes(nodes: list[OttlaFromFile]) -> list[OttlaFromFile]:
+    """Return Kafka nodes with the same files, in directories that Kafka's tool has formatted."""
     jars("kafka")
     for node in nodes:
         shutil.rmtree(node.data_dir)
@@ -56,7 +56,7 @@ def as_kafka(nodes: list[OttlaFromFile]) -> list[OttlaFromFile]:
 
 
 def write(bootstrap: str, topic: str, numbers: range) -> None:
-    """Records that every in-sync replica has."""
+    """Write records to all in-sync replicas."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
     refused: list[object] = []
     for number in numbers:
@@ -68,7 +68,7 @@ def write(bootstrap: str, topic: str, numbers: range) -> None:
 
 
 def commit(bootstrap: str, topic: str, offset: int) -> None:
-    """A group's position; its coordinator may still be on its way."""
+    """Commit an offset of the group; retry while its coordinator is loading."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
 
     def is_committed() -> bool:
@@ -82,11 +82,11 @@ def commit(bootstrap: str, topic: str, offset: int) -> None:
 
 
 def committed(bootstrap: str, topic: str) -> int:
-    """The group's position."""
+    """Return the committed offset of the group."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
 
     def found() -> list[TopicPartition] | None:
-        with contextlib.suppress(KafkaException):  # who coordinates has not heard of it yet
+        with contextlib.suppress(KafkaException):  # the coordinator may not have the new metadata yet
             return list(consumer.committed([TopicPartition(topic, 0)], WITHIN_S))
         return None
 
@@ -98,16 +98,16 @@ def committed(bootstrap: str, topic: str) -> int:
 TOPIC_SETTING, NODE_SETTING = ("retention.ms", "864000001"), ("log.cleaner.threads", "2")
 
 
-def settings_are_there(bootstrap: str, topic: str) -> bool:
-    """Whether a topic's setting and a node's are what they were set to."""
+def has_settings(bootstrap: str, topic: str) -> bool:
+    """Return True when the settings of a topic and of a node have their values."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     about = (ConfigResource(ResourceType.TOPIC, topic), ConfigResource(ResourceType.BROKER, "1"))
     told = [admin.describe_configs([each])[each].result(WITHIN_S) for each in about]
     return all(row[name].value == value for row, (name, value) in zip(told, (TOPIC_SETTING, NODE_SETTING), strict=True))
 
 
-def set_both(bootstrap: str, topic: str) -> None:
-    """Set them."""
+def alter_settings(bootstrap: str, topic: str) -> None:
+    """Set the settings of a topic and of a node."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for kind, name, (key, value) in (
         (ResourceType.TOPIC, topic, TOPIC_SETTING),
@@ -119,20 +119,20 @@ def set_both(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.xdist_group("three-kafkas")
-def test_every_record_position_and_setting_is_there_on_the_way_and_on_the_way_back(tmp_path: Path) -> None:
+def test_data_directories_of_kafka_used_by_ottla_and_back_keep_all_data(tmp_path: Path) -> None:
     ours = combined_nodes(tmp_path)
-    theirs = as_kafka(ours)
+    theirs = to_kafka_nodes(ours)
     bootstrap = ",".join(node.bootstrap for node in ours)
     with running_nodes(theirs):
         make_topic(bootstrap, "t")
         write(bootstrap, "t", range(1000))
         commit(bootstrap, "t", 11)
-        set_both(bootstrap, "t")
+        alter_settings(bootstrap, "t")
     for nodes, known in ((ours, 1000), (theirs, 1500), (ours, 2000)):
         with running_nodes(nodes):
             wait_for(lambda: all_in_sync(bootstrap, "t"))
             assert sorted(read(bootstrap, "t", known)) == list(range(known))
             assert committed(bootstrap, "t") == known // 500 + 9
-            wait_for(lambda: settings_are_there(bootstrap, "t"))
+            wait_for(lambda: has_settings(bootstrap, "t"))
             write(bootstrap, "t", range(known, known + 500))
             commit(bootstrap, "t", known // 500 + 10)

@@ -1,7 +1,7 @@
-"""Leaders killed, stopped and paused under three stock producers: nothing lost or twice, order kept; how long it takes.
+"""Leaders killed, stopped and paused under three stock producers: no record lost or duplicated, and order kept.
 
-``OTTLA_KILLS``, ``OTTLA_STOPS`` and ``OTTLA_PAUSES`` say how often (40, 12 and 10 in the campaign); ``-s`` shows for
-how long writes stopped.
+``OTTLA_KILLS``, ``OTTLA_STOPS`` and ``OTTLA_PAUSES`` are the numbers of repetitions (40, 12 and 10 in the campaign);
+``-s`` shows the durations of write gaps.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ KILLS = int(os.environ.get("OTTLA_KILLS", "1"))
 STOPS = int(os.environ.get("OTTLA_STOPS", "0"))
 PAUSES = int(os.environ.get("OTTLA_PAUSES", "0"))
 PAUSED_S = 14.0
-"""Longer than a broker's session (9 s) and a fetch timeout of the quorum (2 s)."""
+"""Longer than the session timeout of a broker (9 s) and the fetch timeout of the quorum (2 s)."""
 EVERY = 3
-"""Each so-many-th victim is the active controller."""
+"""Every third victim is the active controller."""
 REQUEST_TIMEOUT_MS = 2000
-"""A producer waits so long for a broker that says nothing; by default half a minute, longer than any pause here."""
+"""Request timeout of a producer. The default is half a minute, longer than any pause in this module."""
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ def cluster() -> Iterator[ottla.Cluster]:
 
 
 def active_controller(cluster: ottla.Cluster) -> int:
-    """The node that leads the quorum."""
+    """Return the node that leads the quorum."""
     command = [OTTLA, "cluster", "status", "-b", cluster.bootstrap_servers, "-o", "json"]
     rows = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return next(int(row["node"]) for row in rows if row["quorum"] == "leader")
 
 
 def victim(cluster: ottla.Cluster, turn: int, writers: list[StockProducer]) -> tuple[int, dict[str, list[int]]]:
-    """Who goes next, and which partitions of each topic it leads: each node leads some of them by now."""
+    """Return the next victim, and the partitions of each topic that it leads; by then each node leads some."""
     bootstrap = cluster.bootstrap_servers
     wait_for(lambda: all(all_in_sync(bootstrap, writer.topic) for writer in writers))
     ask(cluster, ElectLeadersRequest(0, None, 10_000))
@@ -59,7 +59,7 @@ def victim(cluster: ottla.Cluster, turn: int, writers: list[StockProducer]) -> t
     return node, {topic: [n for n, (leader, _) in rows.items() if leader == node] for topic, rows in leaders.items()}
 
 
-def test_leaders_are_killed_and_nothing_is_lost_or_written_twice(cluster: ottla.Cluster) -> None:
+def test_producers_with_killed_leaders_lose_and_duplicate_no_record(cluster: ottla.Cluster) -> None:
     gaps = WriteGaps()
     with running_producers(cluster.bootstrap_servers) as writers:
         for turn in range(KILLS):
@@ -73,7 +73,7 @@ def test_leaders_are_killed_and_nothing_is_lost_or_written_twice(cluster: ottla.
 
 
 @pytest.mark.skipif(not STOPS, reason="a few seconds each: only where OTTLA_STOPS says how often")
-def test_leaders_are_stopped_and_nothing_is_lost_or_written_twice(cluster: ottla.Cluster) -> None:
+def test_producers_with_stopped_leaders_lose_and_duplicate_no_record(cluster: ottla.Cluster) -> None:
     gaps = WriteGaps()
     with running_producers(cluster.bootstrap_servers) as writers:
         for turn in range(STOPS):
@@ -88,7 +88,7 @@ def test_leaders_are_stopped_and_nothing_is_lost_or_written_twice(cluster: ottla
 
 
 @pytest.mark.skipif(not PAUSES, reason="half a minute each: only where OTTLA_PAUSES says how often")
-def test_leaders_stand_still_and_nothing_is_lost_or_written_twice(cluster: ottla.Cluster) -> None:
+def test_producers_with_paused_leaders_lose_and_duplicate_no_record(cluster: ottla.Cluster) -> None:
     gaps = WriteGaps()
     with running_producers(cluster.bootstrap_servers, REQUEST_TIMEOUT_MS) as writers:
         for turn in range(PAUSES):

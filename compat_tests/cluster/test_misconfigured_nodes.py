@@ -1,4 +1,4 @@
-"""Nodes that do not belong into a cluster, and peers that are none: one clear line each, and the cluster goes on."""
+"""Nodes with the identity of another cluster or node, and addresses without a broker: one clear line each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def controllers(cluster: ottla.Cluster) -> str:
 
 
 def settings(cluster: ottla.Cluster, folder: Path, roles: str, node_id: int) -> Path:
-    """A file of a node that means this cluster's controllers."""
+    """Write the file of a node that names the controllers of this cluster."""
     client, controller = free_ports(2)
     also = f",CONTROLLER://127.0.0.1:{controller}" if "controller" in roles else ""
     file = folder / "newcomer.properties"
@@ -49,26 +49,26 @@ def settings(cluster: ottla.Cluster, folder: Path, roles: str, node_id: int) -> 
 
 
 def read_output(folder: Path, *command: str, wanted: str) -> list[str]:
-    """The lines a node says until one has that in it; then, unless it has ended by itself, it is stopped."""
+    """Return the output of a node up to an expected line; then stop the node unless it has ended."""
     path = folder / "said.txt"
     with path.open("wb") as out, subprocess.Popen([OTTLA, *command], stdout=out, stderr=out, cwd=folder) as node:
         deadline = time.monotonic() + SAID_WITHIN_S
         while wanted not in path.read_text() and node.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(0.5)  # what it says again and again would be there twice
+        time.sleep(0.5)  # a repeated message would occur twice by then
         node.terminate()
     return path.read_text().splitlines()
 
 
 def status(cluster: ottla.Cluster) -> list[dict[str, Any]]:
-    """The nodes, as the command has them."""
+    """Return the nodes as the command lists them."""
     command = [OTTLA, "cluster", "status", "-o", "json", "-b", cluster.bootstrap_servers]
     out: list[dict[str, Any]] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return out
 
 
 def is_unharmed(cluster: ottla.Cluster) -> None:
-    """Whether the same three are there, vote, and take records."""
+    """Verify that the same three nodes are registered, vote and accept records."""
     assert round_trip(cluster.bootstrap_servers, "t") == b"hello"
     known = [(row["node"], row["broker"]) for row in status(cluster) if row["quorum"] != "observer"]
     assert known == [(i, "alive") for i in (1, 2, 3)]
@@ -76,7 +76,7 @@ def is_unharmed(cluster: ottla.Cluster) -> None:
 
 @pytest.mark.parametrize("roles", ["broker", "broker,controller"])
 @pytest.mark.parametrize("what", ["another cluster", "a broker's id", "the leader's id"])
-def test_a_node_that_does_not_belong_here_says_so_once_and_harms_nobody(
+def test_node_with_foreign_cluster_or_duplicate_id_logs_one_line(
     cluster: ottla.Cluster, tmp_path: Path, roles: str, what: str
 ) -> None:
     cluster_id = FOREIGN if what == "another cluster" else property_of(Path(cluster.node(1).data_dir), "cluster.id")
@@ -99,7 +99,7 @@ def test_a_node_that_does_not_belong_here_says_so_once_and_harms_nobody(
 
 @contextlib.contextmanager
 def fake_server(answer: bytes) -> Iterator[int]:
-    """Somebody who answers whatever he is asked with that, and hangs up; gives his port."""
+    """Server that answers each connection with fixed bytes and closes it; yields the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -116,7 +116,7 @@ def fake_server(answer: bytes) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10, b"\0\0\1\0\0\0\0\1", b""])
-def test_who_is_told_to_join_somebody_that_is_no_broker_says_whom(tmp_path: Path, answer: bytes) -> None:
+def test_serve_join_of_address_without_broker_names_the_address(tmp_path: Path, answer: bytes) -> None:
     with fake_server(answer) as port:
         wanted = f"ottla serve: 127.0.0.1:{port}: "
         command = ("serve", "--node-id", "4", "--listen", "127.0.0.1:0", "--data-dir", "d", "--join")
@@ -132,7 +132,7 @@ def test_who_is_told_to_join_somebody_that_is_no_broker_says_whom(tmp_path: Path
         (("--node-id", "4", "--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9"), "which is no address"),
     ],
 )
-def test_who_joins_as_somebody_else_or_where_nobody_reaches_it_does_not_begin(
+def test_serve_join_with_used_id_or_unreachable_address_fails_to_start(
     cluster: ottla.Cluster, tmp_path: Path, options: tuple[str, ...], wanted: str
 ) -> None:
     joins = ("--listen", "127.0.0.1:0", "--data-dir", "d", "--join", cluster.bootstrap_servers)
@@ -141,7 +141,7 @@ def test_who_joins_as_somebody_else_or_where_nobody_reaches_it_does_not_begin(
     is_unharmed(cluster)
 
 
-def test_a_directory_of_an_older_metadata_version_is_named_with_those_there_are(tmp_path: Path) -> None:
+def test_format_with_unsupported_release_version_lists_supported_versions(tmp_path: Path) -> None:
     file = tmp_path / "old.properties"
     file.write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={tmp_path / 'd'}\n")
     command = ("format", "--config", str(file), "--standalone", "--cluster-id", FOREIGN, "--release-version", "3.3")

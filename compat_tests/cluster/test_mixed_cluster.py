@@ -1,7 +1,7 @@
 """Mixed clusters: a Kafka broker with Ottla's controllers, and Ottla's brokers with a Kafka controller.
 
-``OTTLA_MIXED_S`` says for how many seconds nodes are killed and leaders elected, under three stock producers; without
-it each goes once, under one.
+``OTTLA_MIXED_S`` is the duration in seconds in which nodes are killed and leaders elected under three stock producers;
+without it each node is killed once, under one producer.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class KafkaNode(NodeProcess):
         subprocess.run([*tool, "-c", str(self.file)], check=True, capture_output=True)
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return ["java", "-Xmx400m", "-cp", classpath(), "kafka.Kafka", str(self.file)]
 
     def complaints(self) -> list[str]:
-        """What must not be said: an error, or a record it cannot replay.
+        """Return the lines of the log that must not occur: errors, and records that cannot be replayed.
 
-        What a producer with several requests on their way is refused around an election is no fault of anybody's.
+        Errors of a producer with several requests in flight around an election are expected.
         """
         lines = self.log.read_text(errors="replace").splitlines()
         said = [(line, why) for line, why in itertools.pairwise([*lines, ""]) if " ERROR " in line or " FATAL " in line]
@@ -71,7 +71,7 @@ def broker_settings(port: int, controllers: str) -> str:
 
 
 def rounds(bootstrap: str, topic: str) -> Iterator[None]:
-    """One, or as many as there is time for; each begins with every partition led by the first of its replicas."""
+    """Yield once, or as often as time permits; each round starts with every partition led by its preferred replica."""
     deadline = time.monotonic() + FOR_S
     while True:
         yield
@@ -82,14 +82,14 @@ def rounds(bootstrap: str, topic: str) -> Iterator[None]:
 
 
 def running_stock_producers(bootstrap: str) -> AbstractContextManager[Any]:
-    """Three stock producers, where it goes on for long."""
+    """Run three stock producers when the campaign is long."""
     from compat_tests.cluster.producer_campaign import running_producers  # which imports from here
 
     return running_producers(bootstrap) if FOR_S else nullcontext()
 
 
 def make(bootstrap: str, topic: str, assignment: list[list[int]]) -> None:
-    """A topic whose replicas lie where it says; the first of each leads."""
+    """Create a topic with the given replicas; the first of each leads."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {"min.insync.replicas": "2"}
     new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=config)
@@ -101,7 +101,7 @@ def brokers(bootstrap: str) -> set[int]:
 
 
 def partitions(bootstrap: str, topic: str) -> dict[int, tuple[int, list[int]]]:
-    """(leader, ISR) of each."""
+    """Return (leader, ISR) of each partition."""
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=WITHIN_S).topics[topic]
     return {number: (p.leader, sorted(p.isrs)) for number, p in found.partitions.items()}
 
@@ -111,7 +111,7 @@ def are_all_in_sync(bootstrap: str, topic: str) -> bool:
     return bool(rows) and all(len(isr) == 3 for _, isr in rows.values())
 
 
-def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) -> None:
+def test_kafka_broker_with_ottla_controllers_leads_and_follows(tmp_path: Path) -> None:
     with ottla.Cluster(3) as cluster, kafka_under_ours(cluster, tmp_path) as kafka:
         bootstrap = cluster.bootstrap_servers
         make(bootstrap, "m", [[9, 1, 2], [1, 9, 3]])
@@ -133,7 +133,7 @@ def test_a_kafka_broker_leads_and_follows_under_our_controllers(tmp_path: Path) 
 
 @contextmanager
 def ours_under_kafka(folder: Path, more: str = "") -> Iterator[tuple[KafkaNode, list[OttlaFromFile]]]:
-    """A Kafka node of both roles, and two brokers of ours; ``more``: settings of all."""
+    """Kafka node of both roles and two brokers of Ottla; ``more`` has settings of all."""
     client, controller, *ports = free_ports(4)
     text = (
         f"{more}process.roles=broker,controller\n"
@@ -164,7 +164,7 @@ def under_kafka(tmp_path: Path) -> Iterator[tuple[KafkaNode, list[OttlaFromFile]
 
 @contextmanager
 def kafka_under_ours(cluster: ottla.Cluster, folder: Path, more: str = "") -> Iterator[KafkaNode]:
-    """A Kafka broker, number 9, in a cluster of ours."""
+    """Kafka broker with id 9 in a cluster of Ottla."""
     port = free_port()
     controllers = ",".join(f"127.0.0.1:{node.controller_port}" for node in cluster.nodes)
     meta = Path(cluster.nodes[0].data_dir, "meta.properties").read_text()
@@ -174,13 +174,13 @@ def kafka_under_ours(cluster: ottla.Cluster, folder: Path, more: str = "") -> It
         yield kafka
 
 
-def test_our_brokers_lead_and_follow_under_a_kafka_controller(
+def test_ottla_brokers_with_kafka_controller_lead_and_follow(
     under_kafka: tuple[KafkaNode, list[OttlaFromFile]],
 ) -> None:
     kafka, (seven, eight) = under_kafka
     bootstrap = ",".join(node.bootstrap for node in (kafka, seven, eight))
     wait_for(lambda: brokers(bootstrap) == {1, 7, 8})
-    make(seven.bootstrap, "m", [[7, 8, 1], [8, 1, 7], [1, 7, 8]])  # through one of ours: in an envelope
+    make(seven.bootstrap, "m", [[7, 8, 1], [8, 1, 7], [1, 7, 8]])  # through a broker of Ottla: in an envelope
     with running_stock_producers(bootstrap), NumberWriter(bootstrap, "m") as writer:
         writer.wait_for_progress()
         wait_for(lambda: {leader for leader, _ in partitions(bootstrap, "m").values()} == {1, 7, 8})

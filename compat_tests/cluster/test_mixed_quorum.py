@@ -1,4 +1,4 @@
-"""A quorum of both kinds: an Apache Kafka controller joins Ottla's voters, decides for them, and goes."""
+"""Quorum of both kinds: an Apache Kafka controller joins Ottla's voters, becomes leader, and is removed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KAFKA = 4
 """The node id of the real controller."""
 WITHIN_S = 120.0
 LEADER_CHANGES = 40
-"""Who is elected is chance, and a real one is slow to ask for votes where the machine is busy."""
+"""Limit of elections: the winner is random, and Kafka is slow to start an election on a busy machine."""
 
 
 def wait_for(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
-    """What comes of it, once it is true."""
+    """Return the result of a call once it is true."""
     deadline = time.monotonic() + within_s
     while not (found := what()):
         assert time.monotonic() < deadline, "it did not come true in time"
@@ -34,7 +34,7 @@ def wait_for(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
 
 
 class KafkaController(NodeProcess):
-    """A real controller that knows nothing but where to ask."""
+    """Kafka controller that is configured with the bootstrap controllers only."""
 
     def __init__(self, folder: Path, cluster_id: str, controllers: str) -> None:
         super().__init__(folder / "kafka")
@@ -51,28 +51,28 @@ class KafkaController(NodeProcess):
 
     @property
     def directory_id(self) -> str:
-        """As it stands in its ``meta.properties``."""
+        """Return the directory id in its ``meta.properties``."""
         return property_of(self.data_dir, "directory.id")
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended by itself."""
+        """Return True when the process has ended by itself."""
         assert self._process is not None
         return self._process.poll() is not None
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return ["java", "-Xmx256m", "-cp", classpath(), "kafka.Kafka", str(self.config)]
 
 
 def property_of(data_dir: Path, name: str) -> str:
-    """A line of a ``meta.properties``."""
+    """Return a value of a ``meta.properties``."""
     lines = (data_dir / "meta.properties").read_text().splitlines()
     return next(line.split("=", 1)[1] for line in lines if line.startswith(f"{name}="))
 
 
 def quorum(controllers: str) -> tuple[int, list[int]]:
-    """Who leads, and who votes, as Kafka's tool says; (-1, []) while it finds nobody."""
+    """Return the leader and the voters as Kafka's tool prints them; (-1, []) while it reaches no controller."""
     try:
         said = java_tool("MetadataQuorumCommand", "--bootstrap-controller", controllers, "describe", "--status")
     except (AssertionError, subprocess.TimeoutExpired):
@@ -83,7 +83,7 @@ def quorum(controllers: str) -> tuple[int, list[int]]:
 
 
 def make_topic(bootstrap: str, name: str, copies: int) -> None:
-    """Make a topic, however long there is no controller."""
+    """Create a topic, retrying while there is no controller."""
 
     def made() -> bool:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -97,7 +97,7 @@ def make_topic(bootstrap: str, name: str, copies: int) -> None:
     wait_for(made)
 
 
-def test_a_real_controller_joins_the_voters_decides_for_them_and_goes(tmp_path: Path) -> None:
+def test_kafka_controller_joins_ottla_voters_leads_and_is_removed(tmp_path: Path) -> None:
     with ottla.Cluster(3, data_dir=str(tmp_path / "ottla")) as cluster:
         controllers = ",".join(f"127.0.0.1:{node.controller_port}" for node in cluster.nodes)
         make_topic(cluster.bootstrap_servers, "first", 3)
@@ -125,7 +125,7 @@ def test_a_real_controller_joins_the_voters_decides_for_them_and_goes(tmp_path: 
 
 
 def leaders_in_turn(cluster: ottla.Cluster, kafka: KafkaController, controllers: str, until_s: float) -> list[int]:
-    """Kill who leads, again and again, until both kinds have decided something and it is late; gives who led."""
+    """Kill the leader repeatedly until both kinds have led and the time is over; return the leaders."""
     decided: list[int] = []
     for turn in itertools.count():
         leader = wait_for(lambda: max(0, quorum(controllers)[0]))

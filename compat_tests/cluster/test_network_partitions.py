@@ -1,7 +1,7 @@
-"""Nodes in network namespaces of their own, cut off from each other: who can still decide goes on, nothing is lost.
+"""Nodes in network namespaces, cut off from each other: the majority continues, and no record is lost.
 
-``OTTLA_CUTS=3`` plays each kind of cut with three nodes in turn, for 20 seconds and with Kafka's timeouts, and ``-s``
-shows the gaps. Otherwise one cut is played, with shorter ones.
+``OTTLA_CUTS=3`` runs each kind of cut with three nodes in turn, for 20 seconds and with Kafka's timeouts, and ``-s``
+shows the gaps. Otherwise one cut is run, with shorter timeouts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ pytestmark = [
 
 
 class NamespacedNode(OttlaFromFile):
-    """A node in a namespace."""
+    """Node in a network namespace."""
 
     def __init__(self, network: NamespaceNetwork, number: int, file: Path, data_dir: Path) -> None:
         super().__init__(file, data_dir, PORT)
@@ -47,7 +47,7 @@ class NamespacedNode(OttlaFromFile):
         self.bootstrap = f"{network.host(number)}:{PORT}"
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return [*self._network.command(self._number), *super().command()]
 
     def _answers(self) -> bool:
@@ -85,7 +85,7 @@ def nodes(network: NamespaceNetwork, tmp_path: Path) -> Iterator[list[Namespaced
 
 
 def cut(network: NamespaceNetwork, what: str, node: int) -> bool:
-    """Cut one node off; says whether its clients can write meanwhile."""
+    """Cut one node off; return True if its clients can write meanwhile."""
     others = [i for i in NODES if i != node]
     if what == "one way":
         network.drop_packets([node], others)
@@ -107,7 +107,9 @@ def led_by(bootstrap: str, writers: list[StockProducer], node: int) -> dict[str,
 
 
 @pytest.mark.parametrize("what", CUTS if FULL else CUTS[:1])
-def test_a_node_that_is_cut_off_harms_nobody(network: NamespaceNetwork, nodes: list[NamespacedNode], what: str) -> None:
+def test_producers_with_isolated_node_lose_no_record_and_continue_after_healing(
+    network: NamespaceNetwork, nodes: list[NamespacedNode], what: str
+) -> None:
     bootstrap = ",".join(node.bootstrap for node in nodes)
     gaps = WriteGaps()
     with running_producers(bootstrap, REQUEST_TIMEOUT_MS) as writers:

@@ -1,4 +1,4 @@
-"""Replicas and leaders move in clusters of processes: by Kafka's own tools, by our commands, and by themselves."""
+"""Replicas and leaders that move in clusters of processes: by Kafka's tools, by our commands, and automatically."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def until(done: Callable[[], Any]) -> Any:
-    """Wait until something is so, and give it."""
+    """Wait until a result is true, and return it."""
     end = time.monotonic() + WAIT_S
     while not (found := done()):
         assert time.monotonic() < end, "it took too long"
@@ -55,14 +55,14 @@ def topics(cluster: Cluster) -> list[str]:
 
 
 def command(cluster: Cluster, *words: str) -> Any:
-    """What ``ottla cluster`` prints, as JSON."""
+    """Return the JSON output of ``ottla cluster``."""
     line = [OTTLA, "cluster", *words, "-b", cluster.nodes[0].bootstrap_servers, "-o", "json"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_kafkas_own_tools_plan_carry_out_and_verify_moves_and_elect_leaders(cluster: Cluster, tmp_path: Path) -> None:
+def test_kafka_reassignment_and_election_tools_move_replicas_and_leaders(cluster: Cluster, tmp_path: Path) -> None:
     make(cluster, "tools", 3, 2)
     assert round_trip(cluster.bootstrap_servers, "tools") == b"hello"
     at = ["--bootstrap-server", cluster.bootstrap_servers]
@@ -76,7 +76,8 @@ def test_kafkas_own_tools_plan_carry_out_and_verify_moves_and_elect_leaders(clus
     assert "Successfully started partition reassignments for tools-0,tools-1,tools-2" in said
     until(lambda: "No partition reassignments found" in java_tool(name, *at, "--list"))
     verify = (name, *at, "--reassignment-json-file", str(plan), "--verify")
-    until(lambda: java_tool(*verify).count("is completed.") == 3)  # it asks any broker, which hears of it later
+    # the tool asks any broker, which may get the new metadata later
+    until(lambda: java_tool(*verify).count("is completed.") == 3)
     until(lambda: {n: p[1] for n, p in replicas(cluster, "tools").items()} == asked)
     elect = "LeaderElectionCommand"
     java_tool(elect, *at, "--election-type", "preferred", "--all-topic-partitions")
@@ -87,20 +88,20 @@ def test_kafkas_own_tools_plan_carry_out_and_verify_moves_and_elect_leaders(clus
 
 
 def is_even(cluster: Cluster) -> bool:
-    """Whether no broker carries two replicas more than another."""
+    """Return True when no broker has two replicas more than another."""
     every = [of for topic in topics(cluster) for _, of, _ in replicas(cluster, topic).values()]
     carries = Counter(broker for of in every for broker in of)
     return max(carries.values()) - min(carries[broker] for broker in (1, 2, 3, 4)) <= 1
 
 
-def everything(cluster: Cluster, topic: str) -> list[int]:
-    """All records of a topic, in no order."""
+def read_all(cluster: Cluster, topic: str) -> list[int]:
+    """Return all records of a topic, in no order."""
     line = [OTTLA, "consume", topic, "--from-beginning", "--exit", "-b", cluster.nodes[0].bootstrap_servers]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=True)
     return [int(text) for text in done.stdout.split()]
 
 
-def test_a_broker_is_drained_and_filled_again_while_records_are_written(cluster: Cluster) -> None:
+def test_cluster_drain_and_rebalance_under_load_keep_all_records(cluster: Cluster) -> None:
     make(cluster, "busy", 6, 2)
     with NumberWriter(cluster.bootstrap_servers, "busy", partitioned(6)) as load:
         load.wait_for_progress(200)
@@ -112,10 +113,10 @@ def test_a_broker_is_drained_and_filled_again_while_records_are_written(cluster:
     assert load.refused == []
     until(lambda: is_even(cluster))
     until(lambda: all(leader == of[0] for leader, of, _ in replicas(cluster, "busy").values()))
-    assert sorted(everything(cluster, "busy")) == sorted(load.acknowledged)
+    assert sorted(read_all(cluster, "busy")) == sorted(load.acknowledged)
 
 
-def test_what_a_lost_node_had_is_made_again_on_the_others() -> None:
+def test_auto_replica_recovery_after_broker_loss_restores_replication_factor() -> None:
     settings = {"auto.replica.recovery.after.ms": "1000", "broker.session.timeout.ms": "6000"}
     with ottla.Cluster(4, settings=settings) as cluster:
         make(cluster, "kept", 4, 3)
@@ -125,4 +126,4 @@ def test_what_a_lost_node_had_is_made_again_on_the_others() -> None:
             until(lambda: all(4 not in of and len(isr) == 3 for _, of, isr in replicas(cluster, "kept").values()))
             load.wait_for_progress(50)
         assert load.refused == []
-        assert sorted(everything(cluster, "kept")) == sorted(load.acknowledged)
+        assert sorted(read_all(cluster, "kept")) == sorted(load.acknowledged)

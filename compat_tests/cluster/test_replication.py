@@ -32,7 +32,7 @@ def cluster() -> Iterator[ottla.Cluster]:
 
 
 def ask(cluster: ottla.Cluster, request: Any, node: int = 1) -> Any:
-    """One request, as a client sends it."""
+    """Send one request as a client does."""
 
     async def main() -> Any:
         client = ClusterClient(RealEnv(), cluster.node(node).bootstrap_servers)
@@ -45,7 +45,7 @@ def ask(cluster: ottla.Cluster, request: Any, node: int = 1) -> Any:
 
 
 def move(cluster: ottla.Cluster, topic: str, replicas: dict[int, list[int]]) -> None:
-    """Have partitions at these replicas."""
+    """Reassign partitions to these replicas."""
     rows = [ar.ReassignablePartition(number, to) for number, to in replicas.items()]
     answer = ask(cluster, ar.AlterPartitionReassignmentsRequest(60_000, True, [ar.ReassignableTopic(topic, rows)]))
     assert (answer.error_code, [p.error_code for t in answer.responses for p in t.partitions]) == (0, [0] * len(rows))
@@ -56,7 +56,7 @@ def has_moved(cluster: ottla.Cluster) -> bool:
 
 
 def copies(cluster: ottla.Cluster, name: str) -> list[int]:
-    """The nodes with a partition's directory."""
+    """Return the nodes that have a partition's directory."""
     return [node.id for node in cluster.nodes if os.path.isdir(f"{node.data_dir}/{name}")]
 
 
@@ -65,13 +65,13 @@ def set_all(cluster: ottla.Cluster, rows: dict[tuple[int, str], dict[str, str]])
         ic.AlterConfigsResource(kind, name, [ic.AlterableConfig(key, SET, value) for key, value in values.items()])
         for (kind, name), values in rows.items()
     ]
-    for resource in resources:  # a broker refuses the settings of another one
+    for resource in resources:  # a broker refuses the settings of another broker
         node = int(resource.resource_name) if resource.resource_type == BROKER else 1
         answer = ask(cluster, ic.IncrementalAlterConfigsRequest([resource]), node)
         assert [x.error_code for x in answer.responses] == [0]
 
 
-def test_replicas_move_away_and_back_while_records_come(cluster: ottla.Cluster) -> None:
+def test_reassignment_under_load_moves_replicas_and_keeps_records(cluster: ottla.Cluster) -> None:
     make_topic(cluster.bootstrap_servers, "moving", 1)
     with NumberWriter(cluster.bootstrap_servers, "moving") as writer:
         for members in ([1, 2], [3, 2], [3, 1], [2, 1, 3]):
@@ -82,7 +82,7 @@ def test_replicas_move_away_and_back_while_records_come(cluster: ottla.Cluster) 
     verify_written(cluster.bootstrap_servers, "moving", writer)
 
 
-def test_a_moving_replica_is_filled_no_faster_than_it_may_be(cluster: ottla.Cluster) -> None:
+def test_reassignment_with_replication_throttle_keeps_to_the_rate(cluster: ottla.Cluster) -> None:
     make_topic(cluster.bootstrap_servers, "throttled", 1)
     move(cluster, "throttled", {0: [1, 2]})
     wait_for(lambda: copies(cluster, "throttled-0") == [1, 2])
@@ -102,7 +102,7 @@ def test_a_moving_replica_is_filled_no_faster_than_it_may_be(cluster: ottla.Clus
     assert read(cluster.bootstrap_servers, "throttled", 50) == list(range(50))
 
 
-def test_leaders_change_again_and_again_and_each_key_keeps_its_order(cluster: ottla.Cluster) -> None:
+def test_leader_elections_under_load_keep_order_of_each_key(cluster: ottla.Cluster) -> None:
     make_topic(cluster.bootstrap_servers, "elected", 3)
     turns = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
     elected = 0

@@ -1,4 +1,4 @@
-"""Three nodes as real processes, and stock clients that see nothing of a node's death but a pause."""
+"""Three nodes as real processes: for a stock client the death of a node is only a pause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITHIN_S = 90.0
 
 
 def wait_for(what: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
-    """What comes of it, once it is true."""
+    """Return the result of a call once it is true."""
     deadline = time.monotonic() + within_s
     while not (found := what()):
         assert time.monotonic() < deadline, "it did not come true in time"
@@ -42,12 +42,12 @@ def make_topic(bootstrap: str, name: str, partitions: int = 3) -> None:
 
 def all_in_sync(bootstrap: str, topic: str) -> bool:
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=WITHIN_S).topics[topic]
-    # A node that has not heard of the topic yet tells of no partition.
+    # A node that does not know the topic yet returns no partition.
     return bool(found.partitions) and all(len(p.isrs) == 3 and p.leader >= 0 for p in found.partitions.values())
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[int]:
-    """That many records of a topic, as numbers."""
+    """Return that many records of a topic, as numbers."""
     group = f"readers-of-{topic}-{time.monotonic_ns()}"
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
@@ -66,7 +66,7 @@ def verify_written(bootstrap: str, topic: str, writer: NumberWriter) -> None:
     assert sorted(found) == sorted(writer.acknowledged)
 
 
-def test_each_node_may_be_killed_in_turn_and_nothing_is_lost() -> None:
+def test_cluster_with_each_node_killed_once_loses_no_record() -> None:
     with ottla.Cluster(3) as cluster:
         bootstrap = cluster.bootstrap_servers
         make_topic(bootstrap, "t")
@@ -81,7 +81,7 @@ def test_each_node_may_be_killed_in_turn_and_nothing_is_lost() -> None:
         assert verify_replicas(cluster, "t") > 3, "the leader of no partition changed"
 
 
-def test_a_cluster_that_was_stopped_comes_back_with_everything(tmp_path: Path) -> None:
+def test_cluster_after_restart_has_all_records_and_members(tmp_path: Path) -> None:
     with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
         make_topic(cluster.bootstrap_servers, "t")
         with NumberWriter(cluster.bootstrap_servers, "t") as writer:
@@ -101,14 +101,14 @@ def test_a_cluster_that_was_stopped_comes_back_with_everything(tmp_path: Path) -
 
 
 class OttlaFromFile(NodeProcess):
-    """A node started with a ``server.properties``."""
+    """Node started with a ``server.properties``."""
 
     def __init__(self, file: Path, data_dir: Path, port: int) -> None:
         super().__init__(data_dir, port)
         self.file = file
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return [OTTLA, "serve", "--config", str(self.file)]
 
 
@@ -132,7 +132,7 @@ group.initial.rebalance.delay.ms=0
 
 
 def combined_nodes(folder: Path) -> list[OttlaFromFile]:
-    """Three nodes of both roles, with fixed voters."""
+    """Return three nodes of both roles, with static voters."""
     ports = free_ports(6)
     voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports[3:], 1))
     return [
@@ -149,7 +149,7 @@ def combined_nodes(folder: Path) -> list[OttlaFromFile]:
 
 
 def separate_nodes(folder: Path, *, dynamic: bool) -> list[OttlaFromFile]:
-    """Three controllers and three brokers; the voters are fixed by the settings, or are records."""
+    """Return three controllers and three brokers; the voters are static or records."""
     ports = free_ports(6)
     named = [f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports[:3], 1)]
     directories = ["JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A", "07R5amHmR32VDA6jHkGbTA"]
@@ -167,7 +167,7 @@ def separate_nodes(folder: Path, *, dynamic: bool) -> list[OttlaFromFile]:
 
 
 def formatted(folder: Path, node_id: int, port: int, text: str, *options: str) -> OttlaFromFile:
-    """A node with a file as people have them for Kafka, formatted as Kafka's are."""
+    """Return a node with a file as users have it for Kafka, formatted as Kafka is."""
     file, data = folder / f"{node_id}.properties", folder / f"data-{node_id}"
     file.write_text(f"{text}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
     command = [OTTLA, "format", "--cluster-id", "5L6g3nShT-eMCtK--X86sw", "--config", str(file), *options]
@@ -177,7 +177,7 @@ def formatted(folder: Path, node_id: int, port: int, text: str, *options: str) -
 
 @contextlib.contextmanager
 def running_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
-    """Nodes, started and stopped together."""
+    """Start nodes, and stop them together at the end."""
     try:
         start_together(nodes)
         yield
@@ -187,11 +187,11 @@ def running_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["combined", "apart, fixed voters", "apart, voters as records"])
-def test_files_made_for_kafka_start_as_they_are(tmp_path: Path, kind: str) -> None:
+def test_nodes_with_server_properties_of_kafka_start_and_survive_kills(tmp_path: Path, kind: str) -> None:
     nodes = combined_nodes(tmp_path) if kind == "combined" else separate_nodes(tmp_path, dynamic="records" in kind)
     brokers = nodes[-3:]
     with running_nodes(nodes):
-        for node in nodes:  # a controller answers a moment before it says so
+        for node in nodes:  # a controller serves a moment before it logs that it has started
             wait_for(lambda node=node: f"Kafka Server started: {node.bootstrap}, data in" in node.log.read_text())
         bootstrap = ",".join(node.bootstrap for node in brokers)
         make_topic(bootstrap, "t")
@@ -206,7 +206,7 @@ def test_files_made_for_kafka_start_as_they_are(tmp_path: Path, kind: str) -> No
 
 @contextlib.contextmanager
 def stopped_together(processes: list[subprocess.Popen[str]]) -> Iterator[None]:
-    """Processes that must not go one after the other: the last of them would have nobody to resign to."""
+    """Stop processes at the same time: the last of a sequence would have no voter left to resign to."""
     try:
         yield
     finally:
@@ -219,7 +219,7 @@ def stopped_together(processes: list[subprocess.Popen[str]]) -> Iterator[None]:
 
 
 def start_node(tmp_path: Path, ports: list[int], number: int) -> subprocess.Popen[str]:
-    """One node; all but the first join that one."""
+    """Start one node; all but the first join the first."""
     command = [OTTLA, "serve", "--data-dir", str(tmp_path / str(number)), "--listen", f"127.0.0.1:{ports[number - 1]}"]
     command += ["--node-id", str(number)]
     if number > 1:
@@ -233,7 +233,7 @@ def has_started(process: subprocess.Popen[str]) -> bool:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_two_newcomers_make_one_node_a_cluster(tmp_path: Path, waits: bool) -> None:
+def test_single_node_joined_by_two_nodes_becomes_cluster(tmp_path: Path, waits: bool) -> None:
     ports = free_ports(3)
     processes: list[subprocess.Popen[str]] = []
     with stopped_together(processes):
@@ -250,13 +250,13 @@ def test_two_newcomers_make_one_node_a_cluster(tmp_path: Path, waits: bool) -> N
 
 
 def voters(port: int) -> dict[int, int]:
-    """How many records of the metadata each voter lacks, as the leader knows."""
+    """Return the lag of each voter in records of the metadata log, as the leader reports it."""
     line = [OTTLA, "cluster", "status", "-b", f"127.0.0.1:{port}", "-o", "json"]
     rows = json.loads(subprocess.run(line, capture_output=True, check=True, timeout=WITHIN_S).stdout)
     return {row["node"]: row["metadata lag"] for row in rows if row["quorum"] in ("leader", "voter")}
 
 
-def test_a_node_whose_disk_was_lost_is_filled_again_and_votes_again(tmp_path: Path) -> None:
+def test_node_with_lost_disk_rejoins_isr_and_voters(tmp_path: Path) -> None:
     ports = free_ports(3)
     processes: list[subprocess.Popen[str]] = []
     with stopped_together(processes):
@@ -272,7 +272,7 @@ def test_a_node_whose_disk_was_lost_is_filled_again_and_votes_again(tmp_path: Pa
             processes[2].communicate()
             shutil.rmtree(tmp_path / "3")
             writer.wait_for_progress()
-            time.sleep(LIVENESS_TIMEOUT_MS / 1000 + 1)  # a node of that id may be alive before
+            time.sleep(LIVENESS_TIMEOUT_MS / 1000 + 1)  # a node of that id counts as alive until then
             processes[2] = start_node(tmp_path, ports, 3)
             assert has_started(processes[2])
             wait_for(lambda: all_in_sync(bootstrap, "t"))

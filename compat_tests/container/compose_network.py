@@ -41,7 +41,7 @@ def load_services(file: Path) -> dict[str, dict[str, Any]]:
 
 
 class ComposeNetwork:
-    """The services of a compose file, and one namespace more for the machine that the ports are published on."""
+    """Services of a compose file, and one namespace more for the machine with the published ports."""
 
     def __init__(self, services: Mapping[str, Mapping[str, Any]], directory: Path, entry: list[str]) -> None:
         self.services = services
@@ -71,7 +71,7 @@ class ComposeNetwork:
 
     @property
     def secrets(self) -> Path:
-        """The directory that services see as ``/etc/kafka/secrets``, if it is there."""
+        """Return the directory that services see as ``/etc/kafka/secrets``, if it exists."""
         return self.directory / "secrets"
 
     def data(self, name: str) -> Path:
@@ -99,23 +99,23 @@ class ComposeNetwork:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def is_ready(self, name: str) -> bool:
-        """True if the service says that it has started.
+        """Return True when the service has logged that it started.
 
         Raises:
-            RuntimeError: it has ended.
+            RuntimeError: The service has ended.
         """
         if self._processes[name].poll() is not None:
             raise RuntimeError(f"{name} ended:\n{self.log(name)[-4000:]}")
         return READY in self.log(name)
 
     def stop(self, name: str, with_signal: signal.Signals = signal.SIGTERM) -> int:
-        """Stop a service; gives its exit status."""
+        """Stop a service and return its exit status."""
         process = self._processes.pop(name)
         process.send_signal(with_signal)
         return process.wait(_STOP_S)
 
     def run_on_host(self, module: str, *arguments: str, **environment: str) -> str:
-        """Run a module on the machine with the published ports; gives what it prints."""
+        """Run a module on the machine with the published ports and return its output."""
         published = [
             f"{outside}={self._network.host(self._members[name])}:{inside}"
             for name, service in self.services.items()

@@ -42,7 +42,7 @@ def _start_all(network: ComposeNetwork) -> None:
 
 
 def _write_and_read(network: ComposeNetwork, count: int, **settings: str) -> int:
-    """Write records through the published ports; gives how many there are."""
+    """Write records through the published ports and return the number of records in the topic."""
     module, more = "compat_tests.container.published_ports", json.dumps(settings)
     return int(network.run_on_host(module, "events", str(count), CLIENT_SETTINGS=more))
 
@@ -80,7 +80,7 @@ def test_compose_file_of_ottla_starts(file: str, tmp_path: Path) -> None:
 
 
 def _make_stores(folder: Path) -> dict[str, str]:
-    """Make the files of the example's volume of secrets; gives the settings of a client with the same key."""
+    """Create the files of the example's volume of secrets; return the settings of a client with the same key."""
     folder.mkdir()
     store, trusted, password = folder / "kafka01.keystore.jks", folder / "kafka.truststore.jks", "abcdefgh"
     keytool = ("keytool", "-noprompt", "-storepass", password, "-alias", "kafka")

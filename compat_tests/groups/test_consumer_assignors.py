@@ -18,7 +18,7 @@ GROUPS = 2_000
 
 
 class RandomAssignmentGroup(NamedTuple):
-    """Topics by place: (id, partitions); members: name, instance, places of topics, partitions so far by place."""
+    """Topics by index: (id, partitions); members: name, instance, indexes of topics, current partitions by index."""
 
     assignor: str
     homogeneous: bool
@@ -60,7 +60,7 @@ def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> RandomAss
     places = list(range(len(topics)))
     names = [f"{rng.getrandbits(64):x}-{n}" for n in range(rng.choice([1, 2, 3, 5, 11, 13, 25, 40]))]
     held: dict[str, dict[int, list[int]]] = {member: {} for member in names}
-    if rng.random() < 0.8:  # it went on before, perhaps with other members, topics and wishes
+    if rng.random() < 0.8:  # an existing member, perhaps with other members, topics and subscriptions before
         few = rng.sample(names, rng.randint(1, len(names)))
         for place, (_, count) in enumerate(topics):
             if rng.random() < 0.2:
@@ -80,7 +80,7 @@ def some_group(rng: random.Random, name: str, *, homogeneous: bool) -> RandomAss
 @pytest.mark.parametrize(
     ("name", "homogeneous"), [("range", True), ("range", False), ("uniform", True), ("uniform", False)]
 )
-def test_partitions_are_dealt_out_as_kafka_deals_them(name: str, *, homogeneous: bool) -> None:
+def test_consumer_assignors_on_random_groups_equal_kafka(name: str, *, homogeneous: bool) -> None:
     rng = random.Random(f"{name} {homogeneous}")
     groups = [some_group(rng, name, homogeneous=homogeneous) for _ in range(GROUPS)]
     theirs = run_kafka_rules("Assign.java", [group.to_request_text for group in groups])

@@ -29,7 +29,7 @@ def fill(node: OttlaProcess, topic: str, values: range, partitions: int) -> None
 
 
 class ProtocolConsumer:
-    """A consumer that remembers what it read and has."""
+    """Consumer that records what it has read and its assignment."""
 
     def __init__(self, node: OttlaProcess, group: str, topic: str, protocol: str = "consumer", **more: str) -> None:
         settings = {
@@ -52,7 +52,7 @@ class ProtocolConsumer:
             value = message.value()
             assert value is not None
             self.read.append(int(value))
-        with suppress(KafkaException):  # nothing to commit, or it has just changed hands
+        with suppress(KafkaException):  # no offset to commit, or the partition was revoked just now
             self.consumer.commit(asynchronous=False)
 
     @property
@@ -68,7 +68,7 @@ def until(readers: list[ProtocolConsumer], holds: Callable[[], bool]) -> None:
             reader.poll()
 
 
-def test_kafkas_console_consumer_goes_on_after_a_restart_where_it_was(tmp_path: Path, topic: str) -> None:
+def test_console_consumer_after_node_restart_continues_at_committed_offset(tmp_path: Path, topic: str) -> None:
     node = OttlaProcess(tmp_path / "data")
     with node:
         make(node, topic, 3)
@@ -99,7 +99,9 @@ def console(node: OttlaProcess, topic: str, count: int) -> list[int]:
     return sorted(map(int, text.split()))
 
 
-def test_a_second_member_takes_over_half_and_gives_it_back(node: OttlaProcess, topic: str, group: str) -> None:
+def test_consumer_group_with_joining_and_leaving_member_reads_each_record_once(
+    node: OttlaProcess, topic: str, group: str
+) -> None:
     make(node, topic, 6)
     fill(node, topic, range(600), 6)
     a = ProtocolConsumer(node, group, topic)
@@ -120,7 +122,9 @@ def test_a_second_member_takes_over_half_and_gives_it_back(node: OttlaProcess, t
     a.consumer.close()
 
 
-def test_topics_are_found_by_a_regular_expression(node: OttlaProcess, topic: str, group: str) -> None:
+def test_consumer_group_with_regex_subscription_gets_matching_topics(
+    node: OttlaProcess, topic: str, group: str
+) -> None:
     for number in (1, 2):
         make(node, f"{topic}-{number}", 1)
     make(node, f"x{topic}-3", 1)
@@ -129,7 +133,7 @@ def test_topics_are_found_by_a_regular_expression(node: OttlaProcess, topic: str
     reader.consumer.close()
 
 
-def test_a_static_member_comes_back_to_its_partitions(node: OttlaProcess, topic: str, group: str) -> None:
+def test_static_member_after_rejoin_gets_its_former_partitions(node: OttlaProcess, topic: str, group: str) -> None:
     make(node, topic, 4)
     a = ProtocolConsumer(node, group, topic, group_instance_id="one")
     b = ProtocolConsumer(node, group, topic)
@@ -143,7 +147,7 @@ def test_a_static_member_comes_back_to_its_partitions(node: OttlaProcess, topic:
         reader.consumer.close()
 
 
-def test_a_group_goes_over_to_the_new_protocol_and_back_while_records_flow(
+def test_group_migration_between_protocols_under_load_loses_no_record(
     node: OttlaProcess, topic: str, group: str
 ) -> None:
     make(node, topic, 6)

@@ -1,9 +1,9 @@
-"""The node that coordinates a group is killed under its members, of every kind, for real: the group goes on elsewhere.
+"""Coordinators of groups of every kind killed under their members: the groups continue on another node.
 
-``OTTLA_GROUP_KILLS`` says how often (20 in the campaign, one by default). Each kill takes the coordinator of another
-group, or of a share partition's state. No position that was committed is lost, each record is read by each group, and
-whoever is there goes on once the next coordinator has read its log, in the campaign within 3 s; ``-s`` shows how long
-it took.
+``OTTLA_GROUP_KILLS`` is the number of kills (20 in the campaign, one by default). Each kill takes the coordinator of
+another group, or of the state of a share partition. No committed offset is lost, each group reads each record, and each
+group continues once the next coordinator has loaded its partition, in the campaign within 3 s; ``-s`` shows how long it
+took.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from confluent_kafka import AcknowledgeType, Consumer, KafkaException, ShareCons
 import ottla
 from compat_tests.cluster.test_three_nodes import WITHIN_S, all_in_sync, make_topic, wait_for
 from compat_tests.groups.test_share_cluster import GROUP as SHARED
-from compat_tests.groups.test_share_cluster import from_the_beginning
+from compat_tests.groups.test_share_cluster import reset_to_earliest
 from compat_tests.support.number_writer import NumberWriter, partitioned
 from compat_tests.support.raw_client import RawClient
 from compat_tests.vs_kafka.scenarios.consumer_group_scenarios import offset_fetch_request
@@ -34,17 +34,17 @@ from ottla.wire.messages import streams_group_heartbeat as sth
 
 KILLS = int(os.environ.get("OTTLA_GROUP_KILLS", "1"))
 GOES_ON_WITHIN_S = 3.0 if KILLS > 1 else WITHIN_S
-"""The short form runs beside other tests: that they go on is all it says."""
+"""Limit of the time to continue. The short form runs beside other tests, so its limit is lax."""
 TOPIC, PARTITIONS = "work", 3
 PROTOCOLS = ("classic", "consumer")
 OF_SHARES = 2
-"""The type of a key that names a share partition's state."""
+"""Key type of FindCoordinator for the state of a share partition."""
 QUICK: dict[str, Any] = {"reconnect.backoff.max.ms": 500, "socket.timeout.ms": 5_000, "log_level": 0}
 INTERNAL = ("__consumer_offsets", "__share_group_state", TOPIC)
 
 
 class GroupKillMember(threading.Thread):
-    """A member of a group at work: what it has read, and when it was last told that its word was taken."""
+    """Running member of a group: its records, and the time of the last successful response of the coordinator."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         super().__init__()
@@ -59,21 +59,21 @@ class GroupKillMember(threading.Thread):
     def run(self) -> None:
         try:
             self.work(self._over.is_set)
-        except BaseException as failure:  # told by whoever waits for it
+        except BaseException as failure:  # raised by the thread that waits for it
             self.failure = failure
 
     def work(self, is_over: Callable[[], bool]) -> None:
-        """Read and say so until it is over."""
+        """Read and report progress until the end."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Leave."""
+        """Leave the group."""
         self._over.set()
         self.join()
 
 
 class CommittingMember(GroupKillMember):
-    """A consumer of either protocol, that commits all it has read at once."""
+    """Consumer of either protocol that commits each batch at once."""
 
     def __init__(self, bootstrap: str, protocol: str) -> None:
         super().__init__(bootstrap, f"of-{protocol}")
@@ -89,7 +89,7 @@ class CommittingMember(GroupKillMember):
             self.done |= {int(m.value()) for m in messages}
             if not messages:
                 continue
-            with suppress(KafkaException):  # its coordinator is gone: the next one says it, too
+            with suppress(KafkaException):  # the coordinator is gone: the next one returns the error, too
                 for place in consumer.commit(asynchronous=False):
                     if place.error is None and place.offset >= 0:
                         self.committed[place.partition] = place.offset
@@ -98,7 +98,7 @@ class CommittingMember(GroupKillMember):
 
 
 class SharingMember(GroupKillMember):
-    """A member of a share group, that accepts all it gets."""
+    """Member of a share group that accepts all records."""
 
     def work(self, is_over: Callable[[], bool]) -> None:
         config = {"bootstrap.servers": self.bootstrap, "group.id": self.group, **QUICK}
@@ -109,7 +109,7 @@ class SharingMember(GroupKillMember):
                 for message in consumer.poll(0.1):
                     if message.error() is None:
                         consumer.acknowledge(message, AcknowledgeType.ACCEPT)
-                        self.done.add(int(message.value()))  # whether its word was taken it may never learn
+                        self.done.add(int(message.value()))  # the result of the acknowledgement may never arrive
                         held.append(message)
                 if not held:
                     continue
@@ -119,7 +119,9 @@ class SharingMember(GroupKillMember):
 
 
 class StreamsThreadMember(GroupKillMember):
-    """A thread of a streams group, as far as the group sees it: it beats, and commits one more each time."""
+    """Thread of a streams group, as far as the group sees it: it sends heartbeats and commits one offset more each
+    time.
+    """
 
     def work(self, is_over: Callable[[], bool]) -> None:
         epoch, client = 0, None
@@ -139,7 +141,11 @@ class StreamsThreadMember(GroupKillMember):
                 client = None
 
     def _coordinator(self) -> RawClient:
-        """Raises: OSError: nobody is known, or there."""
+        """Connect to the coordinator.
+
+        Raises:
+            OSError: The coordinator is unknown or unreachable.
+        """
         for address in self.bootstrap.split(","):
             with suppress(OSError):
                 asked = RawClient(int(address.rsplit(":", 1)[1]), 5.0)
@@ -172,10 +178,10 @@ class StreamsThreadMember(GroupKillMember):
 
 @contextmanager
 def running_members(cluster: ottla.Cluster) -> Iterator[tuple[NumberWriter, list[GroupKillMember]]]:
-    """Somebody writes; two members of each protocol read, two share, and a thread of a streams group commits."""
+    """Run a writer, two members of each protocol, two members of a share group, and a thread of a streams group."""
     bootstrap = cluster.bootstrap_servers
     make_topic(bootstrap, TOPIC, PARTITIONS)
-    from_the_beginning(bootstrap)
+    reset_to_earliest(bootstrap)
     members: list[GroupKillMember] = [CommittingMember(bootstrap, protocol) for protocol in PROTOCOLS for _ in range(2)]
     members += [*(SharingMember(bootstrap, SHARED) for _ in range(2)), StreamsThreadMember(bootstrap, "of-streams")]
     with ExitStack() as ends:
@@ -185,7 +191,7 @@ def running_members(cluster: ottla.Cluster) -> Iterator[tuple[NumberWriter, list
         for one in members:
             one.start()
             ends.callback(one.end)
-        go_on(members, 0.0)
+        wait_for_progress(members, 0.0)
         for topic in INTERNAL:
             wait_for(lambda topic=topic: all_in_sync(bootstrap, topic))
         yield writing, members
@@ -196,17 +202,17 @@ def groups_of(members: list[GroupKillMember]) -> list[str]:
 
 
 def group_done(members: list[GroupKillMember], group: str) -> set[int]:
-    """What a group has read."""
+    """Return the records that a group has read."""
     return set().union(*(member.done for member in members if member.group == group))
 
 
 def unread_numbers(writing: NumberWriter, members: list[GroupKillMember], group: str) -> set[int]:
-    """What a group has not read."""
+    """Return the records that a group has not read."""
     return set(writing.acknowledged) - group_done(members, group)
 
 
 def ask(cluster: ottla.Cluster, dead: int, key: ApiKey, version: int, request: Any) -> Any:
-    """An answer of one who lives."""
+    """Return the response of a live node."""
     node = next(node for node in cluster.nodes if node.id != dead)
     client = RawClient(int(node.bootstrap_servers.rsplit(":", 1)[1]))
     try:
@@ -216,14 +222,14 @@ def ask(cluster: ottla.Cluster, dead: int, key: ApiKey, version: int, request: A
 
 
 def coordinator(cluster: ottla.Cluster, key: str, kind: int = 0, dead: int = 0) -> int:
-    """Who coordinates a group, or a share partition's state; -1 where nobody is known."""
+    """Return the coordinator of a group or of the state of a share partition; -1 while it is unknown."""
     request = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     (row,) = ask(cluster, dead, ApiKey.FIND_COORDINATOR, 6, request).coordinators
     return -1 if row.error_code else int(row.node_id)
 
 
-def kept(cluster: ottla.Cluster, group: str, dead: int) -> dict[int, int] | None:
-    """The positions of a group as its coordinator has read them; None while it has not."""
+def loaded_offsets(cluster: ottla.Cluster, group: str, dead: int) -> dict[int, int] | None:
+    """Return the offsets of a group as its coordinator has loaded them; None while it is loading."""
     who = coordinator(cluster, group, 0, dead)
     if who in (-1, dead):
         return None
@@ -240,15 +246,15 @@ def kept(cluster: ottla.Cluster, group: str, dead: int) -> dict[int, int] | None
 def check_positions(
     cluster: ottla.Cluster, members: list[GroupKillMember], before: dict[str, dict[int, int]], dead: int
 ) -> None:
-    """Whoever coordinates a group now has all that members were told is kept."""
+    """Verify that the current coordinator of each group has all offsets that members committed."""
     for group, told in before.items():
-        found = wait_for(lambda group=group: kept(cluster, group, dead))
+        found = wait_for(lambda group=group: loaded_offsets(cluster, group, dead))
         lost = {place: (offset, found.get(place)) for place, offset in told.items() if found.get(place, -1) < offset}
         assert not lost, (group, lost)
 
 
 def committed(members: list[GroupKillMember]) -> dict[str, dict[int, int]]:
-    """What members of each group were told is kept."""
+    """Return the offsets that members of each group have committed successfully."""
     out: dict[str, dict[int, int]] = {}
     for member in members:
         for place, offset in list(member.committed.items()):
@@ -257,8 +263,8 @@ def committed(members: list[GroupKillMember]) -> dict[str, dict[int, int]]:
     return out
 
 
-def go_on(members: list[GroupKillMember], since_s: float) -> float:
-    """Wait until somebody in each group was taken at his word; gives how long the last of them took."""
+def wait_for_progress(members: list[GroupKillMember], since_s: float) -> float:
+    """Wait until a member of each group gets a successful response; return the longest time."""
 
     def all_were() -> bool:
         assert [member.failure for member in members if member.failure is not None] == []
@@ -271,7 +277,7 @@ def go_on(members: list[GroupKillMember], since_s: float) -> float:
     return time.monotonic() - since_s
 
 
-def test_groups_go_on_when_their_coordinator_is_killed() -> None:
+def test_groups_after_kill_of_coordinator_keep_offsets_and_continue() -> None:
     with ottla.Cluster(3) as cluster, running_members(cluster) as (writing, members):
         asked = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)])
         topic_id = ask(cluster, 0, ApiKey.METADATA, 12, asked).topics[0].topic_id
@@ -286,7 +292,7 @@ def test_groups_go_on_when_their_coordinator_is_killed() -> None:
             wait_for(lambda: coordinator(cluster, key, kind, victim) not in (-1, victim))  # noqa: B023  # waited for here
             check_positions(cluster, members, before, victim)
             loaded_at_s = time.monotonic()
-            took_s = go_on(members, loaded_at_s)
+            took_s = wait_for_progress(members, loaded_at_s)
             print(f"{key.split(':')[0]}: read after {loaded_at_s - killed_at_s:.1f} s, on after {took_s:.1f} s")
             assert took_s <= GOES_ON_WITHIN_S
             cluster.restart(victim)

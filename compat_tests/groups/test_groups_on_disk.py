@@ -1,4 +1,4 @@
-"""Groups of all four kinds in one data directory: whoever is started on it tells the same of them, Kafka or we."""
+"""Groups of all four kinds in one data directory: Kafka and Ottla load the same state from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from ottla.wire.messages import sync_group as sg
 
 TOPIC, CLASSIC, CONSUMER, SHARE, STREAMS = "kept", "of-classic", "of-consumer", "of-share", "of-streams"
 LONG_MS = "60000"
-"""Nobody is given up while the other starts: members are heard of no more once the first has stopped."""
+"""Timeout that expires no member while the other broker starts: members send no heartbeat once the first has stopped.
+"""
 DESCRIBES = [
     (ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([CLASSIC])),
     (ApiKey.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest([CONSUMER])),
@@ -50,7 +51,7 @@ DESCRIBES = [
 
 
 def old_member(stage: ScenarioSession) -> None:
-    """One in a classic group, which has committed."""
+    """Create a member of a classic group that has committed."""
     protocols = [j.JoinGroupRequestProtocol("range", subscription(TOPIC))]
     request = j.JoinGroupRequest(CLASSIC, 300_000, 300_000, "", None, "consumer", protocols)
     request.member_id = stage.call("an id", ApiKey.JOIN_GROUP, 9, request).member_id
@@ -67,7 +68,7 @@ def _commits(stage: ScenarioSession, request: Any) -> None:
 
 
 def new_members(stage: ScenarioSession) -> None:
-    """Two in a consumer group, one of which gives up a partition for the other."""
+    """Create two members of a consumer group, one of which revokes a partition for the other."""
     for member, instance in (("a", None), ("b", "static")):
         said = {"rebalance_timeout_ms": 300_000, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
         request = ch.ConsumerGroupHeartbeatRequest(CONSUMER, member, 0, instance, "rack", **said)
@@ -78,7 +79,7 @@ def new_members(stage: ScenarioSession) -> None:
 
 
 def sharer(stage: ScenarioSession, topic_id: bytes) -> None:
-    """One in a share group, with a record accepted and one given back."""
+    """Create a member of a share group, with one record accepted and one released."""
     stage.produce("records", TOPIC, record_batch(5))
     one = RawShareConsumer(stage, SHARE, "a", topic_id)
     one.join(TOPIC)
@@ -89,7 +90,7 @@ def sharer(stage: ScenarioSession, topic_id: bytes) -> None:
 
 
 def thread(stage: ScenarioSession) -> None:
-    """One in a streams group, which has committed."""
+    """Create a member of a streams group that has committed."""
     app = sth.Topology(0, [sth.Subtopology("0", [TOPIC])])
     request = sth.StreamsGroupHeartbeatRequest(STREAMS, "t", 0, rebalance_timeout_ms=300_000, topology=app)
     request.process_id, request.active_tasks, request.standby_tasks, request.warmup_tasks = "p", [], [], []
@@ -98,7 +99,7 @@ def thread(stage: ScenarioSession) -> None:
 
 
 def fill(port: int) -> None:
-    """Members of all kinds, who stay."""
+    """Create members of all kinds that stay in their groups."""
     stage = ScenarioSession(port)
     topic_id = stage.topic(TOPIC, 2)
     for group, kind in ((CONSUMER, "consumer"), (SHARE, "share"), (STREAMS, "streams"), (CLASSIC, "consumer")):
@@ -117,7 +118,7 @@ def fill(port: int) -> None:
 
 
 def described(port: int) -> dict[str, Any]:
-    """What is told of each group: state, epochs, members with what they have, positions."""
+    """Return the description of each group: state, epochs, members with their assignments, offsets."""
     peer = RawClient(port)
 
     def answer(key: ApiKey, version: int, request: Any) -> Any:
@@ -134,7 +135,7 @@ def described(port: int) -> dict[str, Any]:
     told = {f"{key.name} {at}": answer(key, *rest) for at, (key, *rest) in enumerate(DESCRIBES)}
     for row in told["DESCRIBE_SHARE_GROUP_OFFSETS 7"]["groups"][0]["topics"]:
         for part in row["partitions"]:
-            del part["leader_epoch"]  # each start of a node is one
+            del part["leader_epoch"]  # each start of a node has its own epoch
     listed = told["LIST_GROUPS 8"]["groups"]
     listed.sort(key=lambda row: str(row["group_id"]))
     peer.close()
@@ -143,7 +144,7 @@ def described(port: int) -> dict[str, Any]:
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize(("first", "second"), [(OttlaProcess, KafkaProcess), (KafkaProcess, OttlaProcess)])
-def test_all_kinds_of_groups_are_told_alike_by_who_comes_after(
+def test_groups_of_all_kinds_are_described_equally_after_takeover_of_directory(
     data_dir: Path, first: type[NodeProcess], second: type[NodeProcess]
 ) -> None:
     with first(data_dir) as node:

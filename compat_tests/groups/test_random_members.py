@@ -1,7 +1,7 @@
-"""Members of consumer and streams groups at random, the same at a node and at a real Kafka: each answer is Kafka's.
+"""Random members of consumer and streams groups, the same at a node and at Kafka: all responses are equal.
 
-They join, go on, say what they have or something else, fall behind, go for a while, leave, want other topics, commit.
-``OTTLA_WALKS`` says how many such walks (200 in the campaign).
+Members join, send heartbeats, report a right or wrong assignment, fall behind, pause, leave, change subscriptions and
+commit. ``OTTLA_WALKS`` is the number of random tests (200 in the campaign).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WALKS = int(os.environ.get("OTTLA_WALKS", "8"))
 STEPS = 60
 TOPICS = {"walk-a": 5, "walk-b": 3}
 MEMBERS = {"a": None, "b": None, "c": "i", "d": "i"}
-"""Names, and the instance two of them want to be."""
+"""Names of members, and the static instance id of two of them."""
 PARTS = dict(zip(TOPICS, "01", strict=True))
 """The subtopology that reads each topic."""
 PROCESSES = {"a": "p0", "b": "p0", "c": "p1", "d": "p2"}
@@ -41,7 +41,7 @@ Has = dict[str, list[int]]
 
 
 class RandomTestBroker:
-    """One of the two, and what it tells by the names of topics: their ids are each one's own."""
+    """Either of the two brokers; responses are compared by topic name, since topic ids differ."""
 
     def __init__(self, port: int) -> None:
         self.stage = ScenarioSession(port)
@@ -49,7 +49,7 @@ class RandomTestBroker:
         self._names = {raw: name for name, raw in self.ids.items()}
 
     def beat(self, fields: dict[str, Any], has: Has | None) -> dict[str, Any]:
-        """A heartbeat's answer."""
+        """Return the response to a heartbeat."""
         rows = None
         if has is not None:
             row = hb.ConsumerGroupHeartbeatRequestTopicPartitions
@@ -63,7 +63,7 @@ class RandomTestBroker:
         return {"told": told, "given": given}
 
     def tasks(self, fields: dict[str, Any], has: Has | None) -> dict[str, Any]:
-        """The answer to a heartbeat of a streams group's member."""
+        """Return the response to a heartbeat of a streams group member."""
         request = sth.StreamsGroupHeartbeatRequest(**fields)
         if fields["member_epoch"] == JOINING:
             parts = [sth.Subtopology(part, [topic]) for topic, part in PARTS.items()]
@@ -82,7 +82,7 @@ class RandomTestBroker:
         return {"told": told, "given": given, "status": status}
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
-        """Any other answer, as it can be compared."""
+        """Return any other response, as it can be compared."""
         return normalize_order(self._without_ids(to_json_value(self.stage["walker"].call(key, version, request))))
 
     def _without_ids(self, value: Any) -> Any:
@@ -94,7 +94,7 @@ class RandomTestBroker:
 
 
 class ConsumerGroupRandomTest:
-    """Random test of a consumer group, with the assignments that its members believe in."""
+    """Random test of a consumer group, with the assignments that its members have."""
 
     settings: ClassVar = {"consumer.assignment.interval.ms": "0"}
     describe: ClassVar[tuple[ApiKey, int, Any]] = (
@@ -107,14 +107,14 @@ class ConsumerGroupRandomTest:
         self._rng = random.Random(seed)
         self._sides = sides
         self.group = f"{type(self).__name__}-{seed}"
-        # The uniform assignor looks at topics in the order of their ids.
+        # The uniform assignor processes topics in the order of their ids.
         self._assignor = self._rng.choice(["uniform", "range"])
         self._epochs: dict[str, int] = {}
         self._has: dict[str, Has] = {}
         self.steps: list[str] = []
 
     def go(self) -> list[str]:
-        """Walk; gives how the two differ, with what led there."""
+        """Run the test; return the differences of the two brokers with the steps before them."""
         for side in self._sides:
             for name, value in self.settings.items():
                 side.stage.alter_configs("a setting", 32, self.group, (name, 0, value))
@@ -171,7 +171,7 @@ class ConsumerGroupRandomTest:
         return self._said(member, kind, fields, told)
 
     def _said(self, member: str, kind: str, fields: dict[str, Any], told: Has | None) -> tuple[Any, Any]:
-        """A heartbeat to both, and what the member makes of the answer."""
+        """Send a heartbeat to both and apply the response to the member."""
         self.steps.append(f"{fields} has {told}")
         ours, theirs = (self._ask(side, fields, told) for side in self._sides)
         error, _, _, epoch = ours["told"]
@@ -189,7 +189,7 @@ class ConsumerGroupRandomTest:
 
 
 class StreamsGroupRandomTest(ConsumerGroupRandomTest):
-    """The same of a streams group: tasks of two subtopologies, threads of three processes."""
+    """Random test of a streams group: tasks of two subtopologies, threads of three processes."""
 
     settings: ClassVar = {"streams.assignment.interval.ms": "0", "streams.initial.rebalance.delay.ms": "0"}
     describe: ClassVar[tuple[ApiKey, int, Any]] = (ApiKey.STREAMS_GROUP_DESCRIBE, 0, sd.StreamsGroupDescribeRequest)
@@ -222,7 +222,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RandomTest
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("kind", [ConsumerGroupRandomTest, StreamsGroupRandomTest])
-def test_members_at_random_are_told_what_kafka_tells_them(
+def test_heartbeat_responses_to_random_members_equal_kafka(
     sides: tuple[RandomTestBroker, RandomTestBroker], kind: type[ConsumerGroupRandomTest]
 ) -> None:
     for seed in range(WALKS):

@@ -20,7 +20,7 @@ def topic_id(number: int) -> bytes:
 
 
 class RandomShareGroup:
-    """A group that changes between rounds."""
+    """Share group that changes between rounds."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -37,7 +37,7 @@ class RandomShareGroup:
         return tuple(n for n in self.counts if self.rng.random() < 0.7) or (1,)
 
     def change(self) -> None:
-        """Members come and go; sometimes everybody wants something else."""
+        """Let members join and leave; sometimes change all subscriptions."""
         rng = self.rng
         for name in [name for name in self.wants if rng.random() < 0.25]:
             del self.wants[name]
@@ -85,7 +85,7 @@ class RandomShareGroup:
         return " ".join(rows)
 
 
-def test_groups_are_shared_out_as_in_kafka() -> None:
+def test_share_assignor_on_random_groups_equals_kafka() -> None:
     lines, ours = [], []
     for seed in range(GROUPS // 4):
         group = RandomShareGroup(seed)
@@ -96,7 +96,7 @@ def test_groups_are_shared_out_as_in_kafka() -> None:
     wrong = 0
     for line, mine, theirs in zip(lines, ours, run_kafka_rules("Simple.java", lines), strict=True):
         if theirs == "nobody left":
-            wrong += 1  # Kafka's class fails there, and the heartbeat with it
+            wrong += 1  # Kafka's class fails with this group, and the heartbeat with it
         else:
             assert mine == theirs, line
     assert wrong < len(lines) / 20

@@ -1,4 +1,4 @@
-"""A share group on three nodes, each of which is killed once: what was accepted stays so, what was not comes again."""
+"""Share group on three nodes, each of which is killed once: accepted records stay accepted, others are redelivered."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RECORDS = 100
 GROUP = "shared"
 
 
-def from_the_beginning(bootstrap: str) -> None:
-    """The group reads from its beginning."""
+def reset_to_earliest(bootstrap: str) -> None:
+    """Let the group read from the start of the log."""
     host = bootstrap.split(",", maxsplit=1)[0]
     client = RawClient(int(host.rsplit(":", 1)[1]))
     value = ic.AlterableConfig("share.auto.offset.reset", 0, "earliest")
@@ -37,7 +37,7 @@ def send(bootstrap: str, first: int) -> None:
 
 
 def take(reader: ShareConsumer, wanted: set[int], accepted: list[int]) -> None:
-    """Accept until each of them was; an acknowledgement that was not taken does not count."""
+    """Accept until each record was accepted; a failed acknowledgement does not count."""
     deadline = time.monotonic() + WITHIN_S
     while not wanted <= set(accepted) and time.monotonic() < deadline:
         held: list[tuple[tuple[str, int], int]] = []
@@ -54,11 +54,11 @@ def take(reader: ShareConsumer, wanted: set[int], accepted: list[int]) -> None:
     assert wanted <= set(accepted), sorted(wanted - set(accepted))
 
 
-def test_each_node_is_killed_once_under_a_share_group_and_nothing_accepted_comes_again() -> None:
+def test_share_group_with_each_node_killed_redelivers_no_accepted_record() -> None:
     with ottla.Cluster(3) as cluster:
         bootstrap = cluster.bootstrap_servers
         make_topic(bootstrap, "work")
-        from_the_beginning(bootstrap)
+        reset_to_earliest(bootstrap)
         accepted: list[int] = []
         with ShareConsumer(
             {"bootstrap.servers": bootstrap, "group.id": GROUP, "share.acknowledgement.mode": "explicit"}

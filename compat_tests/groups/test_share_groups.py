@@ -26,7 +26,7 @@ def send(node: OttlaProcess, topic: str, count: int) -> None:
 
 
 def begin(node: OttlaProcess, topic: str, **settings: str) -> str:
-    """A topic of three partitions, and a group that reads it from its beginning."""
+    """Create a topic of three partitions, and a group that reads it from the start."""
     at, group = ["--bootstrap-server", node.bootstrap], f"share-{topic}"
     java_tool("TopicCommand", *at, "--create", "--topic", topic, "--partitions", "3")
     own = {"share.auto.offset.reset": "earliest", **{k.replace("_", "."): v for k, v in settings.items()}}
@@ -46,7 +46,7 @@ def consumer(node: OttlaProcess, group: str, topic: str) -> ShareConsumer:
 
 
 def take(count: int, *readers: ShareConsumer) -> list[Message]:
-    """So many records at least, each accepted by one of them: not each is assigned every partition."""
+    """Accept at least so many records with several consumers: not each is assigned every partition."""
     out: list[Message] = []
     until = time.monotonic() + WITHIN_S
     while len(out) < count and time.monotonic() < until:
@@ -59,8 +59,8 @@ def take(count: int, *readers: ShareConsumer) -> list[Message]:
     return out
 
 
-def standing(node: OttlaProcess, group: str) -> dict[str, str]:
-    """How much lies before a group, by partition, as Kafka's tool tells it."""
+def group_lag(node: OttlaProcess, group: str) -> dict[str, str]:
+    """Return the lag of a group by partition, as Kafka's tool prints it."""
     at = ["--bootstrap-server", node.bootstrap]
     told = java_tool("consumer.group.ShareGroupCommand", *at, "--describe", "--group", group, "--offsets")
     rows = [line.split() for line in told.splitlines()]
@@ -72,7 +72,7 @@ def numbers(messages: list[Message]) -> list[int]:
     return sorted(int(message.value()) for message in messages)
 
 
-def test_each_record_goes_to_one_member_and_accepted_ones_never_again(node: OttlaProcess, topic: str) -> None:
+def test_share_group_delivers_each_accepted_record_to_one_member_once(node: OttlaProcess, topic: str) -> None:
     group = begin(node, topic)
     send(node, topic, 60)
     with consumer(node, group, topic) as one, consumer(node, group, topic) as other:
@@ -83,7 +83,7 @@ def test_each_record_goes_to_one_member_and_accepted_ones_never_again(node: Ottl
     assert [line.split() for line in text.splitlines() if group in line] == [[group, "Empty"]]
 
 
-def test_released_records_come_again_counted_and_rejected_ones_never(node: OttlaProcess, topic: str) -> None:
+def test_share_group_redelivers_released_but_not_rejected_records(node: OttlaProcess, topic: str) -> None:
     group = begin(node, topic)
     send(node, topic, 30)
     deliveries: Counter[int] = Counter()
@@ -106,7 +106,7 @@ def test_released_records_come_again_counted_and_rejected_ones_never(node: Ottla
     assert {number % 3: count for number, count in deliveries.items()} == {0: 1, 1: 3, 2: 1}
 
 
-def test_what_was_accepted_and_what_was_not_is_known_after_a_kill(node: OttlaProcess, topic: str) -> None:
+def test_share_group_after_node_kill_redelivers_unaccepted_records_only(node: OttlaProcess, topic: str) -> None:
     group = begin(node, topic)
     send(node, topic, 30)
     first = consumer(node, group, topic)
@@ -128,23 +128,23 @@ def test_what_was_accepted_and_what_was_not_is_known_after_a_kill(node: OttlaPro
     assert sorted([*numbers(done), *numbers(rest)]) == list(range(30))
 
 
-def test_the_java_console_reads_a_group_and_the_tool_describes_and_resets_it(node: OttlaProcess, topic: str) -> None:
+def test_share_group_command_describes_and_resets_group_of_console_consumer(node: OttlaProcess, topic: str) -> None:
     group = begin(node, topic)
     send(node, topic, 9)
     at = ["--bootstrap-server", node.bootstrap]
     text = java_tool("consumer.ConsoleShareConsumer", *at, "--topic", topic, "--group", group, "--max-messages", "9")
     assert sorted(text.split()[:9], key=int) == [str(number) for number in range(9)]
-    assert standing(node, group) == {"0": "0", "1": "0", "2": "0"}
+    assert group_lag(node, group) == {"0": "0", "1": "0", "2": "0"}
     reset = ["--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"]
     java_tool("consumer.group.ShareGroupCommand", *at, *reset)
-    assert standing(node, group) == {"0": "3", "1": "3", "2": "3"}
+    assert group_lag(node, group) == {"0": "3", "1": "3", "2": "3"}
     java_tool("consumer.group.ShareGroupCommand", *at, "--delete-offsets", "--group", group, "--topic", topic)
     java_tool("consumer.group.ShareGroupCommand", *at, "--delete", "--group", group)
     assert group not in java_tool("consumer.group.ShareGroupCommand", *at, "--list")
 
 
 def begin_small(node: OttlaProcess, topic: str, **settings: str) -> str:
-    """A topic of one partition, and a group that reads it from its beginning."""
+    """Create a topic of one partition, and a group that reads it from the start."""
     stage = ScenarioSession(node.port)
     stage.topic(topic, 1)
     group = f"share-{topic}"
@@ -155,7 +155,7 @@ def begin_small(node: OttlaProcess, topic: str, **settings: str) -> str:
     return group
 
 
-def test_records_of_aborted_transactions_are_nobodys(node: OttlaProcess, topic: str) -> None:
+def test_share_group_with_read_committed_skips_aborted_records(node: OttlaProcess, topic: str) -> None:
     group = begin_small(node, topic, share_isolation_level="read_committed")
     producer = confluent(node.bootstrap, f"writes-{topic}")
     for first, commits in ((0, True), (10, False), (20, True), (30, False)):
@@ -167,7 +167,7 @@ def test_records_of_aborted_transactions_are_nobodys(node: OttlaProcess, topic: 
     with consumer(node, group, topic) as reader:
         assert numbers(take(21, reader)) == [*range(10), *range(20, 30), 40]
         until = time.monotonic() + WITHIN_S
-        while standing(node, group) != {"0": "0"}:  # what was aborted at the end is passed over by the next fetch
+        while group_lag(node, group) != {"0": "0"}:  # the next fetch skips the aborted records at the end
             assert time.monotonic() < until
             take(0, reader)
 
@@ -179,7 +179,7 @@ def send_to_one(node: OttlaProcess, topic: str, number: int) -> None:
 
 
 def next_of(reader: ShareConsumer, within_s: float) -> list[int]:
-    """How often the record it gets was given out; nothing where it gets none."""
+    """Return the delivery count of the record that a consumer gets; an empty list if it gets none."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         found = [message.delivery_count() for message in reader.poll(0.2) if message.error() is None]
@@ -188,9 +188,7 @@ def next_of(reader: ShareConsumer, within_s: float) -> list[int]:
     return []
 
 
-def test_a_record_that_nobody_answers_for_goes_to_others_when_its_lock_is_over_and_is_given_up(
-    tmp_path: Path, topic: str
-) -> None:
+def test_share_group_after_lock_timeout_redelivers_up_to_delivery_count_limit(tmp_path: Path, topic: str) -> None:
     with (
         OttlaProcess(tmp_path / "data", group_share_min_record_lock_duration_ms="1000") as node,
         ExitStack() as open_ones,
@@ -201,4 +199,4 @@ def test_a_record_that_nobody_answers_for_goes_to_others_when_its_lock_is_over_a
         assert next_of(one, WITHIN_S) == [1]
         assert next_of(other, WITHIN_S) == [2]
         assert next_of(third, 4.0) == []
-        assert standing(node, group) == {"0": "0"}
+        assert group_lag(node, group) == {"0": "0"}

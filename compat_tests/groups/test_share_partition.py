@@ -1,4 +1,4 @@
-"""Comparison of share partitions with Kafka's own class: the same scenarios, and the state after each step."""
+"""Comparison of share partitions with Kafka's class: the same scenarios, and the state after each step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS = 40
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Kafka's class, ready to be driven."""
+    """Compile a driver of Kafka's class."""
     jars("kafka")
     out = tmp_path_factory.mktemp("share")
     source = Path(__file__).parent.parent / "java" / "share" / "Shared.java"
@@ -53,7 +53,7 @@ def kafka(program: Path, lines: list[str]) -> list[str]:
 
 
 class SharePartitionDriver:
-    """The same machine in our words."""
+    """Driver of our share partition with the same commands."""
 
     def __init__(self, words: list[str]) -> None:
         self.now, self.writes = 0, "now"
@@ -66,7 +66,7 @@ class SharePartitionDriver:
         """The start lies behind a batch whose records went their own ways: Kafka's class fails there."""
 
     def step(self, line: str) -> str:
-        """What came of a line, as Kafka's side says it."""
+        """Return the result of a command, in the form of Kafka's driver."""
         words, self.written = line.split(" "), ""
         answer = "" if words[0] == "new" else getattr(self, words[0])(*words[1:])
         floor = self.share.last_batch_at_or_before(self.share.start_offset)
@@ -116,7 +116,8 @@ class SharePartitionDriver:
     def write(self, changes: RecordStateChanges) -> bool:
         if not changes.changes:
             return True
-        rows = "".join(map(self.told, changes.changes))  # Kafka joins neighbours as it keeps them, we as we send
+        # Kafka joins adjacent batches in its state, Ottla joins them when it sends them
+        rows = "".join(map(self.told, changes.changes))
         self.written = f" {self.share.start_offset}/{self.share.delivery_complete_count}:{rows}"
         if self.writes == "later":
             self.held.append(changes)
@@ -177,7 +178,7 @@ def some_log(rng: random.Random) -> list[tuple[int, int]]:
 
 
 class SharePartitionRandomTest:
-    """Steps made up while they are taken, so that what is acknowledged was mostly acquired."""
+    """Random steps drawn while the test runs, so that most acknowledged records were acquired."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -249,11 +250,11 @@ class SharePartitionRandomTest:
 
 
 def is_kafkas_failure(answer: str) -> bool:
-    """Kafka's class trips over itself: a lock it forgot to take back, an offset that is not there."""
+    """Return True for failures of Kafka's class: a lock that was not released, a missing offset."""
     return answer.startswith(("XNullPointer", "XIllegalArgument"))
 
 
-def test_stories_of_share_partitions_go_as_in_kafka(program: Path) -> None:
+def test_share_partition_in_random_scenarios_equals_kafka(program: Path) -> None:
     stories = [SharePartitionRandomTest(seed) for seed in range(STORIES)]
     for story in stories:
         for _ in story.told():
@@ -270,7 +271,7 @@ def test_stories_of_share_partitions_go_as_in_kafka(program: Path) -> None:
     assert steps > STORIES * STEPS * 0.7
 
 
-def test_states_are_combined_as_in_kafka(program: Path) -> None:
+def test_combine_state_batches_on_random_states_equals_kafka(program: Path) -> None:
     rng = random.Random(5)
 
     def some(*, in_order: bool) -> list[PersisterStateBatch]:

@@ -28,7 +28,7 @@ def written(tasks: TasksBySubtopology) -> str:
 
 
 class RandomStreamsGroup:
-    """An application that changes between rounds."""
+    """Streams application that changes between rounds."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -67,8 +67,8 @@ class RandomStreamsGroup:
         return " ".join(f"{name}={told(self.had[name].active)}={told(self.had[name].standby)}" for name in members)
 
 
-def test_tasks_are_shared_out_as_in_kafka() -> None:
-    """Facts 205 to 207."""
+def test_streams_assignor_on_random_groups_equals_kafka() -> None:
+    """Sticky task assignor (facts 205 to 207)."""
     lines, ours = [], []
     for seed in range(GROUPS // 4):
         group = RandomStreamsGroup(seed)

@@ -1,6 +1,4 @@
-"""Streams groups with Kafka's own classes: their records, and an application that counts words while one of its
-processes is killed.
-"""
+"""Streams groups with Kafka's classes: their records, and an application that counts words during a kill."""
 
 from __future__ import annotations
 
@@ -38,21 +36,21 @@ WITHIN_S = 120
 
 
 def story() -> StreamsGroupShard:
-    """All kinds of records, with all that can stand in them."""
+    """Return all kinds of records with all optional parts."""
     stage = StreamsGroupShard({"t": 4, "log": 4}, num_standby_replicas=1)
     app = topology(subtopology("0", "t", changelogs=("log",), together=(([0], []),)))
     app.subtopologies[0].state_changelog_topics[0].topic_configs.append(hb.KeyValue("cleanup.policy", "compact"))
     more = {"user_endpoint": hb.StreamsGroupHeartbeatRequestEndpoint("h\u00e9", 65535), "rack_id": "r", "topology": app}
     more["client_tags"] = [hb.KeyValue("zone", "b"), hb.KeyValue("a", "")]
     a, b = StreamsThreadClient(stage, "a", **more), StreamsThreadClient(stage, "b", topology=app)
-    for thread in (a, b, a):  # a has something to give up
+    for thread in (a, b, a):  # a has tasks to revoke
         thread.beat()
     reconcile_threads(a, b)
     stage.beat("a", -1)
     return stage
 
 
-def test_records_are_the_bytes_that_kafka_writes() -> None:
+def test_streams_group_records_are_parsed_and_written_equally_by_kafka() -> None:
     lines = [f"{key.hex()} {'-' if value is None else value.hex()}" for key, value in story().log]
     names = set()
     for line, theirs in zip(lines, run_kafka_rules("Serde.java", lines), strict=True):
@@ -70,10 +68,10 @@ def test_records_are_the_bytes_that_kafka_writes() -> None:
 
 
 class WordCountProcess:
-    """A process of the application: two threads, its state in a directory of its own."""
+    """Process of the application: two threads, its state in a directory of its own."""
 
     def __init__(self, bootstrap: str, directory: Path, *more: str) -> None:
-        """``more``: a file of more settings."""
+        """Start a process; ``more`` is a file of more settings."""
         directory.mkdir()
         self.log = directory / "log"
         program = Path(__file__).parent.parent / "java" / "Words.java"
@@ -86,7 +84,7 @@ class WordCountProcess:
         return bool(states) and states[-1] == "STATE RUNNING"
 
     def kill(self) -> None:
-        """``kill -9``: nobody leaves the group, and a transaction may be open."""
+        """``kill -9``: its members stay in the group, and a transaction may be open."""
         self._process.kill()
         self._process.wait()
 
@@ -109,7 +107,7 @@ def write(bootstrap: str) -> None:
 
 
 def until_counted(bootstrap: str, wanted: dict[str, int]) -> dict[str, int]:
-    """The counts, once they are as wanted, or those there are when the time is over."""
+    """Return the counts once they are as wanted, or those at the end of the time limit."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -138,9 +136,7 @@ def until_running(process: WordCountProcess) -> None:
         time.sleep(0.1)
 
 
-def test_an_application_counts_every_word_once_though_one_of_its_processes_was_killed(
-    data_dir: Path, tmp_path: Path
-) -> None:
+def test_streams_application_after_kill_of_process_counts_each_word_once(data_dir: Path, tmp_path: Path) -> None:
     jars("streams")
     once = Counter(word for line in LINES for word in line.split())
     with OttlaProcess(data_dir, **SETTINGS) as node:

@@ -25,17 +25,17 @@ GENERATE_S = SECONDS or 12
 KILL_EVERY_S = 10
 KEYS, PER_KEY = (20, 1000) if SECONDS else (10, 300)
 WITHIN_S = GENERATE_S + (600 if SECONDS else 250)
-"""A slow machine's: it ends as soon as the test has its verdict."""
+"""Time limit for a slow machine: the test ends as soon as it has its verdict."""
 TOO_SOON = "is larger than topic endOffset"
-"""What Kafka's own test says where a marker was written between its question for the ends and its last look."""
+"""Message of Kafka's test when a marker was written between its request for end offsets and its verification."""
 PROTOCOLS = {
     "classic": "group.protocol=classic\nsession.timeout.ms=6000\nheartbeat.interval.ms=1000\n",
-    "streams": "group.protocol=streams\n",  # how long a silent one is waited for is the group's setting there
+    "streams": "group.protocol=streams\n",  # the session timeout is a setting of the group there
 }
 
 
 class StreamsProcessor:
-    """One process of the application; each has its state in a directory of its own, as on a machine of its own."""
+    """Process of the application, with its state in a directory of its own, as on a machine of its own."""
 
     def __init__(self, bootstrap: str, directory: Path, protocol: str) -> None:
         directory.mkdir()
@@ -53,7 +53,7 @@ class StreamsProcessor:
             self._process = subprocess.Popen([*command, str(self._config), "process"], stdout=log, stderr=log)
 
     def kill(self) -> None:
-        """``kill -9``: its transaction stays open, and nobody leaves the group."""
+        """``kill -9``: its transaction stays open, and its members stay in the group."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -72,7 +72,7 @@ def processors(bootstrap: str, directory: Path, protocol: str, count: int) -> It
 
 
 def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> str:
-    """Write, kill a processor now and then, and start it again; gives what the test says in the end."""
+    """Write records, kill and restart a processor now and then; return the output of the test."""
     jars("streams")
     program = Path(__file__).parent.parent / "java" / "Smoke.java"
     numbers = [str(number) for number in (KEYS, PER_KEY, GENERATE_S, replicas)]
@@ -104,9 +104,7 @@ def smoke(bootstrap: str, directory: Path, protocol: str, replicas: int = 1) -> 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_streams_makes_of_its_input_is_whole_though_a_processor_was_killed(
-    data_dir: Path, tmp_path: Path, protocol: str
-) -> None:
+def test_streams_smoke_test_with_killed_processor_passes(data_dir: Path, tmp_path: Path, protocol: str) -> None:
     for turn in range(3):
         (tmp_path / str(turn)).mkdir()
         with OttlaProcess(data_dir.with_name(f"data{turn}"), **SETTINGS) as node:
@@ -118,7 +116,7 @@ def test_what_streams_makes_of_its_input_is_whole_though_a_processor_was_killed(
 
 @pytest.mark.skipif(not SECONDS, reason="minutes: only where OTTLA_STREAMS says for how long")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_so_it_is_on_three_nodes(tmp_path: Path, protocol: str) -> None:
+def test_streams_smoke_test_on_three_nodes_passes(tmp_path: Path, protocol: str) -> None:
     settings = {name.replace("_", "."): value for name, value in SETTINGS.items()}
     with ottla.Cluster(3, settings=settings) as cluster:
         said = smoke(cluster.bootstrap_servers, tmp_path, protocol, replicas=3)

@@ -1,4 +1,4 @@
-"""A node that runs out of descriptors says so to those who need one, and goes on as soon as there are some again."""
+"""Node that runs out of file descriptors: requests that need one get an error, until descriptors are free again."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PATIENCE_S = 60.0
 
 
 def produce(peer: RawClient, partition: int) -> tuple[int, int]:
-    """Error code and offset."""
+    """Return error code and offset."""
     raw = records.build_batch([records.NewRecord(b"k", b"v" * 100, time.time_ns() // 10**6)])
     row = peer.produce("t", partition, raw)
     return row.error_code, row.base_offset
 
 
-def test_without_descriptors_a_request_is_refused_and_no_directory_is_given_up(data_dir: Path) -> None:
+def test_produce_without_free_descriptors_returns_error_and_keeps_log_dir_online(data_dir: Path) -> None:
     with OttlaProcess(data_dir) as node:
         body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
         assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
@@ -59,8 +59,8 @@ def test_without_descriptors_a_request_is_refused_and_no_directory_is_given_up(d
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_crowd_that_only_opens_connections_ends_no_node_and_is_outlived(nodes: int) -> None:
-    """A node keeps descriptors for its own files, and closes idle connections for new ones."""
+def test_connection_flood_without_free_descriptors_ends_no_node(nodes: int) -> None:
+    """Descriptors reserved for the node's own files; idle connections closed for new ones."""
     settings = {"metadata.log.max.snapshot.interval.ms": "500"}
     with Cluster(nodes, settings=settings) as cluster:
         ports = [node.port for node in cluster.nodes]

@@ -1,4 +1,4 @@
-"""Requests with nothing in their lists, with no lists, and with one thing twice: each API of both kinds of listener."""
+"""Requests with empty arrays, null arrays and duplicate elements: each API of both kinds of listener."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 
 class CombinedNode(OttlaProcess):
-    """A node that is broker and controller, with a listener for each."""
+    """Node that is broker and controller, with a listener for each."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
@@ -57,7 +57,7 @@ def _hints(cls: type[Struct]) -> dict[str, Any]:
 
 
 def _listed(hint: Any) -> Any:
-    """What a list has in it, and None for what is no list."""
+    """Return the element type of an array; None for other types."""
     for one in (hint, *typing.get_args(hint)):
         if typing.get_origin(one) is list:
             return typing.get_args(one)[0]
@@ -65,7 +65,7 @@ def _listed(hint: Any) -> Any:
 
 
 def without(cls: type[Struct]) -> Any:
-    """No lists at all, where that may be said: it is refused before it is sent where not."""
+    """Return a message with null arrays where the version permits them; otherwise encoding fails."""
     out = cls()
     for field, hint in _hints(cls).items():
         if type(None) in typing.get_args(hint) and _listed(hint) is not None:
@@ -74,7 +74,7 @@ def without(cls: type[Struct]) -> Any:
 
 
 def twice(cls: type[Struct]) -> Any:
-    """Everything that is listed is there twice, and within it too."""
+    """Return a message with each element of each array twice, nested arrays included."""
     out = cls()
     for field, hint in _hints(cls).items():
         one = _listed(hint)
@@ -88,7 +88,7 @@ ROUTED = {"PLAINTEXT": BROKER_APIS, "CONTROLLER": CONTROLLER_APIS}
 
 
 def served(listener: str) -> Iterator[tuple[ApiKey, int]]:
-    """The oldest and the newest version of everything."""
+    """Return the oldest and the newest version of each API."""
     for key, route in ROUTED[listener].items():
         low = max(route.min_version, request_spec(key).versions.low)  # Produce is advertised from 0, as Kafka does
         yield from ((key, version) for version in sorted({low, route.max_version}))
@@ -96,21 +96,21 @@ def served(listener: str) -> Iterator[tuple[ApiKey, int]]:
 
 @pytest.mark.parametrize("how", MAKERS)
 @pytest.mark.parametrize("listener", ROUTED)
-def test_a_request_about_nothing_is_answered_or_hung_up_on_and_ends_no_node(
+def test_request_with_empty_or_duplicate_arrays_ends_no_node(
     both: CombinedNode, listener: str, how: str, topic: str
 ) -> None:
-    """CVE-2026-83525: FetchSnapshot without a topic ended the controller."""
+    """Empty requests (CVE-2026-83525: FetchSnapshot without a topic ended the controller)."""
     asked, hung_up = 0, set[str]()
     for key, version in served(listener):
         peer = RawClient(both.ports[listener])
         try:
             body = MAKERS[how](request_class(key))
             if key is ApiKey.PRODUCE:
-                body.acks = 1  # by itself it wants no answer
+                body.acks = 1  # the default, 0, wants no response
             peer.send(key, version, body)
         except (TypeError, AttributeError, WireError):
             peer.close()
-            continue  # this version cannot say so
+            continue  # this version has no such value
         asked += 1
         try:
             peer.receive(key, version)

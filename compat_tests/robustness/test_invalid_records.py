@@ -1,7 +1,7 @@
-"""Records that no coordinator writes, written by a client into every internal topic of a real node, which lives on.
+"""Records that no coordinator writes, produced into every internal topic of a real node, which stays alive.
 
-``OTTLA_INVALID_NODES`` says how many nodes (10 in the campaign): each begins with an empty directory. Partitions 0 and
-1 of each internal topic get the records, partition 2 gets none and must go on being served.
+``OTTLA_INVALID_NODES`` is the number of nodes (10 in the campaign), each with an empty directory. Partitions 0 and 1 of
+each internal topic get the records; partition 2 gets none and must stay available.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ WORDS = ("Traceback", "unexpected error", "Coordinator of")
 
 
 class AdminClient(RawClient):
-    """A client that may write internal topics."""
+    """Client that may write to internal topics."""
 
     client_id = "__admin_client"
 
 
 def named(partition: int) -> str:
-    """Return an id that a partition of three holds."""
+    """Return an id that one partition of three holds."""
     return next(name for name in (f"sound-{number}" for number in count()) if partition_for_key(name, 3) == partition)
 
 
 def serves(port: int) -> bool:
-    """Whether partition 2 of `__consumer_offsets` and of `__transaction_state` is served."""
+    """Return True when partition 2 of `__consumer_offsets` and of `__transaction_state` is served."""
     with closing(RawClient(port)) as client:
         group = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(named(2), topics=None)])
         fetched = client.call(ApiKey.OFFSET_FETCH, 8, group).groups[0].error_code
@@ -64,7 +64,7 @@ def serves(port: int) -> bool:
 
 
 def write(port: int, seed: int) -> int:
-    """Write drawn records into the first two partitions of each internal topic; return how many were taken."""
+    """Write drawn records into the first two partitions of each internal topic; return the count of accepted ones."""
     taken = 0
     with closing(AdminClient(port)) as client:
         for topic, of_topic in TOPICS.items():
@@ -77,7 +77,7 @@ def write(port: int, seed: int) -> int:
 
 
 def ask(port: int, seed: int) -> None:
-    """Ask for anything that coordinators answer; an answer that comes late is not waited for."""
+    """Send requests to coordinators; late responses are not waited for."""
     odd, client = RandomRecordGenerator(seed, GROUPS).odd, RawClient(port, PATIENCE_S)
     for _ in range(REQUESTS):
         key = odd.rng.choice(APIS)
@@ -94,7 +94,7 @@ def ask(port: int, seed: int) -> None:
 
 
 def prepare(port: int) -> None:
-    """Have the internal topics and two others made, and see that the metadata log is nobody's to write."""
+    """Create the internal topics and two others, and verify that the metadata log cannot be written by clients."""
     with closing(AdminClient(port)) as client:
         topics = [CreatableTopic(name, 3, 1) for name in ("t", "u", "__share_group_state")]
         client.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics, 5_000))
@@ -114,7 +114,7 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Ottla
         yield out, request.param
 
 
-def test_node_whose_internal_topics_hold_invalid_records_lives_and_starts_again(
+def test_node_with_invalid_records_in_internal_topics_stays_alive_and_restarts(
     node: tuple[OttlaProcess, int], tmp_path: Path
 ) -> None:
     process, seed = node

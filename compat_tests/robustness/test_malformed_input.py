@@ -1,4 +1,4 @@
-"""Bytes no client would send: the connection ends, the node goes on, memory stays bounded."""
+"""Malformed input: the connection ends, the node goes on, memory stays bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rss_bytes(pid: int) -> int:
 
 
 def closed_after(node: OttlaProcess, raw: bytes) -> bytes:
-    """Send; gives what came before the node closed the connection."""
+    """Send bytes; return what was received until the node closed the connection."""
     with socket.create_connection(("127.0.0.1", node.port), 10) as sock:
         sock.settimeout(10)
         sock.sendall(raw)
@@ -58,21 +58,21 @@ def alive(node: OttlaProcess | ClusterNode) -> bool:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(60),
     ],
 )
-def test_a_frame_that_cannot_be_ends_the_connection_and_nothing_else(node: OttlaProcess, raw: bytes) -> None:
+def test_malformed_frame_closes_only_its_connection(node: OttlaProcess, raw: bytes) -> None:
     assert closed_after(node, raw) == b""
     assert alive(node)
 
 
 @pytest.mark.behaviour("P-1")
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_an_unknown_api_versions_version_is_answered_in_v0(node: OttlaProcess, version: int) -> None:
+def test_api_versions_with_unknown_version_returns_v0_response(node: OttlaProcess, version: int) -> None:
     with socket.create_connection(("127.0.0.1", node.port), 10) as sock:
         sock.sendall(struct.pack(">ihhihb", 11, 18, version, 7, -1, 0))
         raw = sock.recv(1000)
     assert raw == struct.pack(">iihihhh", 16, 7, 35, 1, 18, 0, 4)
 
 
-def test_huge_sizes_cost_nothing_until_the_bytes_come(node: OttlaProcess) -> None:
+def test_frame_with_large_size_allocates_no_memory_before_its_bytes_arrive(node: OttlaProcess) -> None:
     before = rss_bytes(node.pid)
     socks = []
     for _ in range(300):
@@ -86,7 +86,7 @@ def test_huge_sizes_cost_nothing_until_the_bytes_come(node: OttlaProcess) -> Non
         sock.close()
 
 
-def test_2000_idle_connections_leave_room_for_others(node: OttlaProcess) -> None:
+def test_node_with_2000_idle_connections_serves_others(node: OttlaProcess) -> None:
     before = rss_bytes(node.pid)
     socks = [socket.create_connection(("127.0.0.1", node.port), 10) for _ in range(2000)]
     assert alive(node)
@@ -95,7 +95,7 @@ def test_2000_idle_connections_leave_room_for_others(node: OttlaProcess) -> None
         sock.close()
 
 
-def test_one_byte_at_a_time_is_served_and_harms_nobody(node: OttlaProcess) -> None:
+def test_request_sent_byte_by_byte_is_served_and_delays_no_other(node: OttlaProcess) -> None:
     with socket.create_connection(("127.0.0.1", node.port), 10) as slow:
         for byte in struct.pack(">ihhih", 10, 18, 0, 3, -1):
             slow.sendall(bytes([byte]))
@@ -103,7 +103,7 @@ def test_one_byte_at_a_time_is_served_and_harms_nobody(node: OttlaProcess) -> No
         assert slow.recv(8)[4:8] == struct.pack(">i", 3)
 
 
-def test_unread_answers_are_bounded(node: OttlaProcess) -> None:
+def test_responses_unread_by_client_use_bounded_memory(node: OttlaProcess) -> None:
     peer = RawClient(node.port)
     frame = struct.pack(">ihhih", 14, 3, 1, 9, -1) + b"\xff\xff\xff\xff"
     before = rss_bytes(node.pid)
@@ -122,7 +122,7 @@ def test_unread_answers_are_bounded(node: OttlaProcess) -> None:
 
 
 @pytest.mark.behaviour("P-6")
-def test_pipelined_requests_are_answered_in_order(node: OttlaProcess) -> None:
+def test_pipelined_requests_get_responses_in_order(node: OttlaProcess) -> None:
     from ottla.wire.framing import encode_request
 
     peer = RawClient(node.port)
@@ -139,7 +139,7 @@ def run_ottla(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_wrong_use_is_one_clear_line_and_status_2(node: OttlaProcess, tmp_path: Path) -> None:
+def test_serve_with_invalid_arguments_prints_one_line_and_exits_with_2(node: OttlaProcess, tmp_path: Path) -> None:
     data = tmp_path / "fresh"
     cases = {
         "port taken": ["--data-dir", str(data), "--listen", node.bootstrap],
@@ -163,16 +163,16 @@ def test_wrong_use_is_one_clear_line_and_status_2(node: OttlaProcess, tmp_path: 
 
 
 @pytest.mark.behaviour("P-7")
-def test_a_connection_that_says_nothing_is_closed_and_one_that_talks_is_not(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path / "data", connections_max_idle_ms="4000") as node:  # longer than a machine stands still
+def test_connection_idle_beyond_max_idle_ms_is_closed_and_active_one_is_not(tmp_path: Path) -> None:
+    with OttlaProcess(tmp_path / "data", connections_max_idle_ms="4000") as node:  # longer than a busy machine pauses
         silent, talking = RawClient(node.port, 0.1), RawClient(node.port)
 
-        def is_hung_up_on() -> bool:
+        def is_closed() -> bool:
             talking.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
             try:
                 return silent.sock.recv(1) == b""
             except TimeoutError:
                 return False
 
-        wait_until(is_hung_up_on)
+        wait_until(is_closed)
         talking.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())

@@ -1,6 +1,6 @@
-"""Well-formed requests nobody means, to brokers and controllers: every node lives on, answers, and starts again.
+"""Random well-formed requests to brokers and controllers: every node stays alive, responds, and restarts.
 
-``OTTLA_ODD`` says for how many seconds (600 in the campaign); ``OTTLA_ODD_SEED`` which seed.
+``OTTLA_ODD`` is the duration in seconds (600 in the campaign); ``OTTLA_ODD_SEED`` is the seed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 SECONDS = float(os.environ.get("OTTLA_ODD", "6"))
 SEED = int(os.environ.get("OTTLA_ODD_SEED", "1"))
 PATIENCE_S = 0.3
-"""Some answers come late, and are not waited for: then the client is gone by the time they come."""
+"""Wait for a response. Some responses are late, and their client is closed when they arrive."""
 BELIEVED = ApiKey.UPDATE_RAFT_VOTER
-"""Whoever says where a voter listens is believed: with its right ids, the others would look for it there."""
+"""API left out: with valid ids, the quorum would use the address in the request for that voter."""
 GROWTH_BYTES = 64 << 20
 WORDS = (b"Traceback", b"unexpected error")
-"""What a node's log never says: every request has an answer, or is a reason to hang up that was thought of."""
+"""Texts that must not occur in the log of a node: each request gets a response or a deliberate close."""
 
 
 class RandomRequestSender:
@@ -43,7 +43,7 @@ class RandomRequestSender:
         self.last = ""
 
     def ask(self) -> None:
-        """Once: any API in any version, of any node."""
+        """Send one request: any API in any version, to any node."""
         rng = self._odd.rng
         node = rng.choice(self._nodes)
         port, routes = rng.choice(
@@ -67,8 +67,8 @@ class RandomRequestSender:
             self._odd.learn_from(body)
 
 
-def unforeseen(node: ClusterNode, told: int) -> tuple[str, int]:
-    """What a node's log says from that byte on that it should not, and where it ends."""
+def unexpected_lines(node: ClusterNode, told: int) -> tuple[str, int]:
+    """Return unexpected log lines of a node from a byte position on, and the end position."""
     with Path(node.log).open("rb") as log:
         log.seek(told)
         text = log.read()
@@ -89,7 +89,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[ottla.Cluster]:
         yield out
 
 
-def test_requests_nobody_means_stop_no_node_and_each_starts_again(cluster: ottla.Cluster) -> None:
+def test_random_requests_end_no_node_and_each_restarts(cluster: ottla.Cluster) -> None:
     nodes = cluster.nodes
     line = RawClient(nodes[0].port)
     topics = [CreatableTopic(name, 3, len(nodes)) for name in ("t", "u")]
@@ -101,7 +101,7 @@ def test_requests_nobody_means_stop_no_node_and_each_starts_again(cluster: ottla
     while time.monotonic() < until_s:
         asking.ask()
         for node in nodes:
-            words, told[node] = unforeseen(node, told[node])
+            words, told[node] = unexpected_lines(node, told[node])
             assert not words, f"{asking.last}\n{words}"
             assert node.status is None, f"{asking.last}\n{Path(node.log).read_text(errors='replace')[-4000:]}"
     assert asking.answered > 5 * SECONDS
@@ -113,4 +113,4 @@ def test_requests_nobody_means_stop_no_node_and_each_starts_again(cluster: ottla
         cluster.restart(node.id)
     for node in nodes:
         wait_until(lambda node=node: answers(node))  # type: ignore[misc]
-        assert not unforeseen(node, told[node])[0]
+        assert not unexpected_lines(node, told[node])[0]

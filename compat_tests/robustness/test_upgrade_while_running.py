@@ -1,4 +1,4 @@
-"""A node whose package is replaced while it runs goes on with the code it was started with."""
+"""Node whose package is replaced while it runs: it goes on with the code it was started with."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ottla.wire.record_batch import records
 
 
 class CopiedOttla(OttlaProcess):
-    """A node whose code is in ``where``."""
+    """Node with its code in ``where``."""
 
     def __init__(self, where: Path, data_dir: Path) -> None:
         super().__init__(data_dir, transaction_state_log_num_partitions="1")
         self._where = where
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         code = (
             f"import sys; sys.path.insert(0, {str(self._where)!r}); from ottla.cli.main import main; sys.exit(main())"
         )
@@ -40,7 +40,7 @@ class CopiedOttla(OttlaProcess):
 
 
 def kept_bytes(pid: int) -> int:
-    """Return how much code a node has kept."""
+    """Return the number of bytes of code a node has in memory files."""
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
             if os.readlink(fd).startswith("/memfd:ottla-modules"):
@@ -49,13 +49,13 @@ def kept_bytes(pid: int) -> int:
 
 
 def has_kept_all(pid: int) -> bool:
-    """Whether a node keeps code, and no more than a moment ago."""
+    """Return True when a node has its code in memory files, and no more than a moment ago."""
     before = kept_bytes(pid)
     time.sleep(1)
     return 0 < before == kept_bytes(pid)
 
 
-def test_node_whose_package_was_replaced_serves_apis_it_had_not_loaded_and_stops(tmp_path: Path) -> None:
+def test_node_with_replaced_package_serves_apis_not_yet_loaded_and_stops(tmp_path: Path) -> None:
     package = tmp_path / "code" / "ottla"
     shutil.copytree(Path(ottla.__file__).parent, package, ignore=shutil.ignore_patterns("tests", "__pycache__"))
     with CopiedOttla(package.parent, tmp_path / "data") as node:

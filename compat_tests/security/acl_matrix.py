@@ -1,7 +1,7 @@
-"""Requests, and what somebody may who sends them: each of them asked under many sets of access rules.
+"""Requests of a client under many sets of ACLs.
 
-Who asks is User:ANONYMOUS at 127.0.0.2; the one at 127.0.0.1 may everything and sets the rules. What is told of an
-answer is what rules decide: names, error codes, bits of authorized operations.
+The client is User:ANONYMOUS at 127.0.0.2; the owner at 127.0.0.1 has all permissions and sets the ACLs. Compared are
+the parts of a response that ACLs decide: names, error codes, bits of authorized operations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.wire.messages import describe_acls as ds
 O, R = AclOperation, ResourceType  # noqa: E741 - rows are short
 OWNER, ASKER = "127.0.0.1", "127.0.0.2"
 HOSTS = (OWNER, "0:0:0:0:0:0:0:1")
-"""Of who may everything: Kafka's own processes speak to each other by either."""
+"""Hosts of the owner: Kafka's processes connect to each other by either address."""
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
 AclEntry = tuple[int, AclOperation, tuple[ResourceType, str], int, str, str]
@@ -35,7 +35,7 @@ IMPLIED = {
 
 
 def acl_sets_for(asked: AclRequest) -> Iterator[tuple[str, list[AclEntry]]]:
-    """Sets of rules a request is sent under, by name."""
+    """Return the sets of ACLs that a request is sent under, by name."""
     for number, (operation, at) in enumerate(asked.required_rights):
         others = [_rule(ALLOW, o, r) for n, (o, r) in enumerate(asked.required_rights) if n != number]
         allow = _rule(ALLOW, operation, at)
@@ -77,7 +77,7 @@ def _rule(
 
 
 class AclMatrixClient:
-    """A node, who owns it and who asks."""
+    """Node with the connections of its owner and of its client."""
 
     def __init__(self, port: int) -> None:
         self._owner = RawClient(port)
@@ -85,7 +85,7 @@ class AclMatrixClient:
         self._asker = RawClient(port, source=ASKER)
 
     def prepare(self) -> None:
-        """Take the node over, and make what is asked about."""
+        """Take the node over, and create the resources of the requests."""
         self._add([_rule(ALLOW, O.ALL, (r, _any(r)), host=h) for r in EVERYTHING for h in HOSTS])
         new = [ct.CreatableTopic(name, 1, 1) for name in ("walk", "other")]
         made = self._owner.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest(new, 9000))
@@ -125,14 +125,14 @@ class AclMatrixClient:
         self._wait_for_acls(0)
 
     def _wait_for_acls(self, count: int) -> None:
-        """Wait until the broker knows what the controller decided."""
+        """Wait until the broker has the ACLs of the controller."""
         everything = ds.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
 
-        def is_so() -> bool:
+        def has_acls() -> bool:
             answer = self._owner.call(ApiKey.DESCRIBE_ACLS, 2, everything)
             return sum(a.host not in HOSTS for r in answer.resources for a in r.acls) == count
 
-        wait_until(is_so, 0.003)
+        wait_until(has_acls, 0.003)
 
 
 def _any(resource: ResourceType) -> str:
@@ -157,7 +157,7 @@ COMPARED_FIELDS = (
 
 
 def authorization_outcome(answer: Any) -> Any:
-    """What rules decide of an answer."""
+    """Return the parts of a response that ACLs decide."""
     if isinstance(answer, dict):
         rows = {
             k: authorization_outcome(v)
@@ -171,7 +171,7 @@ def authorization_outcome(answer: Any) -> Any:
 
 
 def run_matrix(port: int, every: int = 1) -> dict[str, Any]:
-    """Every request under every set of rules: what was told, by name. ``every``: only one cell in so many."""
+    """Send every request under every set of ACLs; return outcomes by name. ``every``: only one cell in so many."""
     steps = AclMatrixClient(port)
     steps.prepare()
     cells = [
@@ -181,7 +181,7 @@ def run_matrix(port: int, every: int = 1) -> dict[str, Any]:
 
 
 def run_matrix_as_super_user(port: int) -> dict[str, Any]:
-    """Every request of somebody who may everything, with rules that deny it all."""
+    """Send every request as a super user, with ACLs that deny all."""
     steps = AclMatrixClient(port)
     steps.prepare()
     out = {}

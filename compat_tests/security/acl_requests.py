@@ -1,6 +1,6 @@
-"""The requests of the walk under access rules: each filled from its schema, and what it needs.
+"""Requests of the ACL tests: each filled from its schema, with the permissions it needs.
 
-Nothing of it changes anything that another request sees.
+No request changes what another request returns.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _hints(cls: type[Struct]) -> dict[str, Any]:
 
 
 def fill_message(cls: type[Struct], over: dict[str, Any]) -> Any:
-    """A message with one of everything it names; ``over``: fields that are otherwise, wherever they stand."""
+    """Return a message with one element in each array; ``over`` has values of fields, at any depth."""
     out = cls()
     for field, hint in _hints(cls).items():
         if field in over:
@@ -91,7 +91,7 @@ DRY = {"validate_only": True}
 
 
 def acl_requests() -> list[AclRequest]:
-    """Everything that is asked."""
+    """Return all requests."""
     return [
         *_of_topics(),
         *_of_groups(),
@@ -104,7 +104,7 @@ def acl_requests() -> list[AclRequest]:
 
 
 def _of_topics() -> list[AclRequest]:
-    """About topics and their records."""
+    """Return requests for topics and their records."""
     return [
         _row("topic", "METADATA", 12, SEE, **BITS),
         _row("all topics", "METADATA", 12, SEE, topics=None, **BITS),
@@ -134,7 +134,7 @@ def _of_topics() -> list[AclRequest]:
 
 
 def _of_groups() -> list[AclRequest]:
-    """About groups."""
+    """Return requests for groups."""
     return [
         _row("find group", "FIND_COORDINATOR", 4, SEE_GROUP, coordinator_keys=["walkers"]),
         _row("find transaction", "FIND_COORDINATOR", 4, (O.DESCRIBE, X), key_type=1, coordinator_keys=["walking"]),
@@ -162,7 +162,7 @@ def _of_groups() -> list[AclRequest]:
 
 
 def _of_producers() -> list[AclRequest]:
-    """About producers and transactions."""
+    """Return requests for producers and transactions."""
     return [
         _row("an id", "INIT_PRODUCER_ID", 4, (O.IDEMPOTENT_WRITE, CLUSTER), transactional_id=None),
         _row("an id to write with", "INIT_PRODUCER_ID", 4, (O.WRITE, T), transactional_id=None),
@@ -176,7 +176,7 @@ def _of_producers() -> list[AclRequest]:
 
 
 def _of_rules_and_settings() -> list[AclRequest]:
-    """About rules and settings."""
+    """Return requests for ACLs and configs."""
     return [
         _row("rules", "DESCRIBE_ACLS", 2, LOOK, **_filter(7)),
         _row("no rule", "DELETE_ACLS", 2, ALTER, **_filter(7)),
@@ -214,7 +214,7 @@ def _of_rules_and_settings() -> list[AclRequest]:
 
 
 def _of_the_cluster() -> list[AclRequest]:
-    """About what there is, and about users."""
+    """Return requests for the cluster and for users."""
     return [
         _row("make", "CREATE_TOPICS", 7, (O.CREATE, NEW_TOPIC), **_new(), **DRY),
         _row(
@@ -239,7 +239,7 @@ def _of_the_cluster() -> list[AclRequest]:
 
 
 def _of_transactions() -> list[AclRequest]:
-    """About what is done within a transaction."""
+    """Return requests within a transaction."""
     return [
         _row("write in a transaction", "PRODUCE", 9, WRITE_AS, (O.WRITE, T), acks=-1, index=99, records=b""),
         _row("add partitions", "ADD_PARTITIONS_TO_TXN", 3, WRITE_AS, (O.WRITE, T), **_v3(), **_batch([])),
@@ -251,7 +251,7 @@ def _of_transactions() -> list[AclRequest]:
 
 
 def _of_sharing() -> list[AclRequest]:
-    """About share groups."""
+    """Return requests for share groups."""
     return [
         _row(
             "share heartbeat", "SHARE_GROUP_HEARTBEAT", 1, (O.READ, NEW_GROUP), SEE, group_id="walkers new", **_gone()
@@ -295,14 +295,14 @@ def _positions(*, all_of_them: bool) -> dict[str, Any]:
 
 
 def _v3() -> dict[str, Any]:
-    """AddPartitionsToTxn as clients send it."""
+    """Return AddPartitionsToTxn as clients send it."""
     module = import_module("ottla.wire.messages.add_partitions_to_txn")
     topics = [module.AddPartitionsToTxnTopic("walk", [0])]
     return {"v3_and_below_producer_id": 1, "v3_and_below_topics": topics}
 
 
 def _batch(transactions: list[Any] | None) -> dict[str, Any]:
-    """What brokers send with it: several transactions."""
+    """Return AddPartitionsToTxn as brokers send it: several transactions."""
     if transactions is not None:
         return {"transactions": transactions}
     module = import_module("ottla.wire.messages.add_partitions_to_txn")
@@ -312,7 +312,7 @@ def _batch(transactions: list[Any] | None) -> dict[str, Any]:
 
 
 def _gone() -> dict[str, Any]:
-    """Of a member that is none."""
+    """Return an unknown member."""
     return {"member_id": "AAAAAAAAAAAAAAAAAAAAAQ", "member_epoch": 5}
 
 

@@ -1,4 +1,4 @@
-"""Kafka's Java client at listeners that ask who comes: what it is told, with many settings in one process."""
+"""Kafka's Java client at listeners that authenticate: the results of many settings in one process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from compat_tests.support.jars import classpath
 
 LoginCells = Mapping[str, Mapping[str, str]]
-"""By name: a client's settings."""
+"""Settings of a client by name."""
 
 
 def log_in_by_java(cells: LoginCells, where: Path, *options: str) -> dict[str, str]:
-    """What the client is told, cell by cell; a machine that is busy makes it give up: then it is asked again, twice."""
+    """Return the result of each cell; a timeout on a busy machine is tried again, twice."""
     said = _run_client(cells, where, options)
     for turn in range(2):
         late = {name: values for name, values in cells.items() if said[name].startswith("TimeoutException")}

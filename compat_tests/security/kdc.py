@@ -1,4 +1,4 @@
-"""A Kerberos realm for a test: MIT's KDC out of Debian's packages, in a directory and at a port of its own."""
+"""Kerberos realm for a test: MIT's KDC out of Debian's packages, in a directory and at a port of its own."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MISSING_PROGRAMS = [x for x in REQUIRED_PROGRAMS if shutil.which(x, path=PATH) i
 MISSING_PROGRAMS += ["gssapi"] if find_spec("gssapi") is None else []
 """Commands and packages this machine has not."""
 SKEW_S = 6
-"""How far a client's clock may be off, at servers."""
+"""Limit of the clock skew of clients, at servers."""
 
 
 class KerberosRealm:
-    """A KDC, and the keys it knows."""
+    """KDC and the keys in its database."""
 
     name = "OTTLA.TEST"
 
@@ -62,7 +62,7 @@ class KerberosRealm:
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
 
     def add_principals(self, keytab: str, *principals: str) -> str:
-        """Make principals, with their keys in a file; gives its path."""
+        """Add principals with their keys in a file; return its path."""
         path = str(self.where / keytab)
         for principal in principals:
             self._run("kadmin.local", "-q", f"addprinc -randkey {principal}@{self.name}")
@@ -70,7 +70,7 @@ class KerberosRealm:
         return path
 
     def change_key(self, principal: str) -> None:
-        """Give it another key, which no file has."""
+        """Change the key of a principal to one that no file has."""
         self._run("kadmin.local", "-q", f"cpw -randkey {principal}@{self.name}")
 
     def __enter__(self) -> KerberosRealm:

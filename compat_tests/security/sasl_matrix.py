@@ -1,7 +1,7 @@
-"""Ways in, for every stock client: mechanisms in plain text and on TLS, rightly and wrongly; ``OTTLA_MECHANISMS=all``.
+"""Login matrix of stock clients: mechanisms in plain text and on TLS, right and wrong; ``OTTLA_MECHANISMS=all``.
 
-A client's program under ``clients/`` gets a list of ways in and says of each whether it leads in, or the class of the
-error it was told. What a client's library does not have stands in `UNSUPPORTED`, with the reason.
+A client's program under ``clients/`` gets a list of logins and prints the result of each, or the class of its error.
+Mechanisms that a client's library lacks stand in `UNSUPPORTED`, with the reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROTOCOLS = {
     "MUTUAL": "SSL",
     "CONTROLLER": "PLAINTEXT",
 }
-"""The listeners; two of them take PLAIN and nothing else."""
+"""Listeners; two of them accept only PLAIN."""
 LoginCell = dict[str, Any]
 
 
@@ -52,7 +52,7 @@ class SaslFixture(ListenerCertificates):
         self.keys.write_bytes(published)
 
     def settings(self, ports: Mapping[str, int]) -> dict[str, str]:
-        """A broker's: the same for both kinds of node."""
+        """Return the settings of a broker: the same for both kinds of node."""
         handler = "oauthbearer.sasl.server.callback.handler.class"
         out = {
             **listener_settings(ports, PROTOCOLS),
@@ -76,7 +76,7 @@ class SaslFixture(ListenerCertificates):
         return out
 
     def cells(self) -> Iterator[LoginCell]:
-        """All ways in; ``listener`` is to become an address."""
+        """Return all logins; ``listener`` is replaced by an address."""
         for listener, less, how in (("IN", "LESS", "in plain text"), ("BOTH", "LESSTLS", "on TLS")):
             for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
                 yield self._login(f"{mechanism} {how}", listener, mechanism)
@@ -119,11 +119,11 @@ SAMPLE = (
     "SCRAM-SHA-512 in plain text: not enabled",
     "TLS: wrong host name",
 )
-"""Of each client, in each run of the tests."""
+"""Mechanisms of each client in each run of the tests."""
 
 
 def with_ports(cells: list[LoginCell], ports: Mapping[str, int]) -> list[LoginCell]:
-    """The cells with the addresses of a node's listeners."""
+    """Return the cells with the addresses of a node's listeners."""
     out = []
     for cell in cells:
         own = dict(cell)
@@ -136,12 +136,12 @@ def with_ports(cells: list[LoginCell], ports: Mapping[str, int]) -> list[LoginCe
 
 
 class SaslClientProgram(NamedTuple):
-    """A client library, its version, and how to run its program."""
+    """Client library, its version, and the command of its program."""
 
     name: str
     version: str
     command: Callable[[], list[str]] | None
-    """None: it is Kafka's own, whose program takes settings."""
+    """Command of the program; None for Kafka's client, whose program takes settings."""
     is_sampled: bool = True
 
 
@@ -180,14 +180,14 @@ CLIENTS = (
 UNSUPPORTED = {
     ("kcat", "OAUTHBEARER"): "it makes unsigned tokens, and asks a provider for others; none can be handed to it"
 }
-"""By client and mechanism: why it has none."""
+"""Reasons for missing support, by client and mechanism."""
 _OLD = "its librdkafka 2.0.2 shows a nonce twice, which no Kafka takes since CVE-2024-56128"
 EXPECTED_REFUSALS = {("kcat", "SCRAM-SHA-256"): _OLD, ("kcat", "SCRAM-SHA-512"): _OLD}
-"""By client and mechanism: why even the right password is refused, by Kafka too."""
+"""Reasons why the right password is refused, by Kafka too; by client and mechanism."""
 
 
 def is_supported(client: SaslClientProgram, cell: LoginCell) -> bool:
-    """Whether a client can come this way."""
+    """Return True when a client supports this login."""
     return (client.name, cell.get("mechanism", "")) not in UNSUPPORTED
 
 
@@ -219,10 +219,10 @@ def _java(cells: list[LoginCell], where: Path) -> dict[str, str]:
 
 
 def run_client(client: SaslClientProgram, cells: list[LoginCell], where: Path) -> dict[str, str]:
-    """What a client is told, cell by cell.
+    """Return the result of each cell for a client.
 
     Raises:
-        ToolchainMissing: its toolchain is not there.
+        ToolchainMissing: The toolchain of the client is not installed.
     """
     if client.command is None:
         return _java(cells, where)

@@ -1,4 +1,4 @@
-"""A broker of several listeners, and the certificates at its doors: the same settings for both kinds of node."""
+"""Broker with several listeners and their certificates: the same settings for both kinds of node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.runtime.tests.certificate_authority import CertificateAuthority
 def listener_settings(
     ports: Mapping[str, int], protocols: Mapping[str, str], host: str = "localhost"
 ) -> dict[str, str]:
-    """The settings of listeners by their names; brokers reach each other at the one called PLAINTEXT."""
+    """Return the settings of listeners by their names; brokers connect to each other at the one called PLAINTEXT."""
     at = {name: f"{name}://{host}:{port}" for name, port in ports.items()}
     return {
         "listeners": ",".join(at.values()),
@@ -24,7 +24,7 @@ def listener_settings(
 
 
 class ListenerCertificates:
-    """A server's and a client's of one authority, a stranger's, and those whom each side trusts: files."""
+    """Files of certificates: a server's and a client's of one authority, one of another authority, and truststores."""
 
     def __init__(self, where: Path) -> None:
         self.where = where
@@ -36,7 +36,7 @@ class ListenerCertificates:
         self.untrusted = CertificateAuthority(where / "third").issue("mallory", "/CN=mallory").location
 
     def store_settings(self) -> dict[str, str]:
-        """A broker's settings of them."""
+        """Return the settings of a broker with these stores."""
         return {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self.server,
@@ -46,11 +46,11 @@ class ListenerCertificates:
 
 
 SettingsFactory = Callable[[Mapping[str, int]], Mapping[str, str]]
-"""By the ports of a broker's listeners: all it is told."""
+"""Function from the ports of a broker's listeners to all its settings."""
 
 
 def assign_ports(protocols: Mapping[str, str], **known: int) -> dict[str, int]:
-    """A port for each listener."""
+    """Return a free port for each listener."""
     free = [name for name in protocols if name not in known]
     return {**known, **dict(zip(free, free_ports(len(free)), strict=True))}
 
@@ -69,7 +69,7 @@ class OttlaWithListeners(OttlaProcess):
 
 
 class KafkaWithListeners(KafkaProcess):
-    """Apache Kafka with the same."""
+    """Apache Kafka with the same file."""
 
     def __init__(self, data_dir: Path, protocols: Mapping[str, str], settings: SettingsFactory) -> None:
         super().__init__(data_dir)

@@ -1,4 +1,4 @@
-"""A rule made or removed at one of three nodes: each decides by it soon; how soon is printed (`pytest -s`)."""
+"""ACL created or deleted at one of three nodes: time until each node applies it (printed with `pytest -s`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ allow.everyone.if.no.acl.found=true
 
 
 def change(port: int, *, deny: bool) -> None:
-    """Forbid whoever sits elsewhere to see topic t, or forbid it no longer."""
+    """Deny clients at other hosts the description of topic t, or delete the ACL."""
     client = RawClient(port)
     if deny:
         rule = ca.AclCreation(TOPIC, "t", LITERAL, "User:ANONYMOUS", OTHER, DESCRIBE, DENY)
@@ -47,7 +47,7 @@ def seen(client: RawClient) -> int:
 
 
 def seen_everywhere_s(nodes: Sequence[NodeProcess], at: int, *, deny: bool) -> list[float]:
-    """Change it at one node: how long each takes to decide so, from the moment it is asked for."""
+    """Change the ACL at one node; return the time until each applies it, from the request on."""
     clients = [RawClient(node.port, source=OTHER) for node in nodes]
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if deny else 0
 
@@ -65,7 +65,7 @@ def seen_everywhere_s(nodes: Sequence[NodeProcess], at: int, *, deny: bool) -> l
     return out
 
 
-def test_a_rule_made_or_removed_at_one_node_holds_at_all_of_them(tmp_path: Path) -> None:
+def test_acl_changed_at_one_node_is_applied_by_all_nodes(tmp_path: Path) -> None:
     nodes = combined_nodes(tmp_path)
     for node in nodes:
         node.file.write_text(node.file.read_text() + SETTINGS)

@@ -1,4 +1,4 @@
-"""Access rules by Kafka's own tool, and what they do to clients: who asks is told from others by where it sits."""
+"""ACLs by Kafka's own tool and their effect on clients, which are distinguished by their host."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ottla_acl(node: OttlaProcess, *arguments: str) -> list[dict[str, str]]:
     return rows
 
 
-def test_our_own_command_sees_what_kafkas_tool_made_and_the_reverse(node: OttlaProcess) -> None:
+def test_ottla_acl_and_kafka_acls_tool_list_acls_of_each_other(node: OttlaProcess) -> None:
     acl(node, "--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "a", "--allow-host", "10.0.0.1")
     ottla_acl(node, "add", "--deny", "User:b", "--operation", "write", "--group", "g", "--prefixed")
     ottla_acl(node, "add", "--allow", "User:ANONYMOUS", "--operation", "all", "--cluster")
@@ -62,13 +62,13 @@ def test_our_own_command_sees_what_kafkas_tool_made_and_the_reverse(node: OttlaP
     assert [r["resource"] for r in ottla_acl(node, "list")] == ["group", "cluster"]
 
 
-def test_rules_are_added_listed_obeyed_kept_and_removed(node: OttlaProcess) -> None:
+def test_acls_are_added_listed_applied_persisted_and_removed(node: OttlaProcess) -> None:
     me = RawClient(node.port)
     me.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic(n, 1, 1) for n in ("a", "b")], 9_000))
     other = RawClient(node.port, source=OTHER)
-    assert seen(other) == [("a", 0), ("b", 0)]  # nobody has said anything yet
-    everybody = ["--allow-principal", "User:ANONYMOUS", "--operation", "all", "--topic", "*"]
-    acl(node, "--add", *everybody, "--allow-host", ME, "--cluster")
+    assert seen(other) == [("a", 0), ("b", 0)]  # no ACL exists yet
+    anonymous = ["--allow-principal", "User:ANONYMOUS", "--operation", "all", "--topic", "*"]
+    acl(node, "--add", *anonymous, "--allow-host", ME, "--cluster")
     acl(node, "--add", "--allow-principal", "User:*", "--operation", "Read", "--topic", "a")
     listed = acl(node, "--list")
     assert listed.count("permissionType=ALLOW") == 3

@@ -1,6 +1,6 @@
-"""Every request under every set of access rules, of a node and of Apache Kafka 4.3.1: equal decisions.
+"""Every request under every set of ACLs, of a node and of Apache Kafka 4.3.1: equal decisions.
 
-``OTTLA_ACL_CELLS=all`` asks all of them, some five minutes; else a sample of each tenth.
+``OTTLA_ACL_CELLS=all`` sends all of them, some five minutes; else a sample of each tenth.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def compare(where: Path, asked: Callable[[int], dict[str, Any]], **more: str) -> int:
-    """Ask the same of both; gives how many cells that were."""
+    """Send the same requests to both; return the number of cells."""
     with OttlaProcess(where / "ottla", **SETTINGS, **more) as node:
         ours = asked(node.port)
     with KafkaProcess(where / "kafka", **SETTINGS, **more) as kafka:
@@ -36,12 +36,12 @@ def compare(where: Path, asked: Callable[[int], dict[str, Any]], **more: str) ->
 
 
 @pytest.mark.xdist_group(__name__)
-def test_rules_decide_as_kafkas_do(tmp_path: Path) -> None:
+def test_authorization_under_acls_equals_kafka(tmp_path: Path) -> None:
     cells = compare(tmp_path, lambda port: run_matrix(port, 1 if ALL else 10))
     assert cells >= (1600 if ALL else 160)
 
 
 @pytest.mark.skipif(not ALL, reason="one more start of both: OTTLA_ACL_CELLS=all")
 @pytest.mark.xdist_group(__name__)
-def test_rules_say_nothing_to_super_users(tmp_path: Path) -> None:
+def test_authorization_of_super_user_with_denying_acls_equals_kafka(tmp_path: Path) -> None:
     assert compare(tmp_path, run_matrix_as_super_user, super_users="User:ANONYMOUS") >= 80

@@ -1,8 +1,8 @@
-"""Kafka Streams and Kafka Connect where each may do only what Kafka's documentation says it needs.
+"""Kafka Streams and Kafka Connect with exactly the ACLs that Kafka's documentation lists.
 
-Both log in and both transact: words are counted under exactly_once_v2, and a file's lines are carried with exactly-once
-source support. Without its rules each is refused, and told so. Half a minute for a node: so it is done where
-``OTTLA_APPS=all`` asks for it, for Apache Kafka too.
+Both authenticate and use transactions: words are counted under exactly_once_v2, and the lines of a file are copied with
+exactly-once source support. Without the ACLs each fails with an authorization error. Each node takes half a minute, so
+the tests run only with ``OTTLA_APPS=all``, which includes Apache Kafka.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COUNTING: list[AclRule] = [
     (ResourceType.TOPIC, "lines", PatternType.LITERAL, AclOperation.READ),
     (ResourceType.TOPIC, "counts", PatternType.LITERAL, AclOperation.WRITE),
 ]
-"""What an application named words needs."""
+"""ACLs of an application named words."""
 WORKING: list[AclRule] = [
     *(
         (ResourceType.TOPIC, "connect-", PatternType.PREFIXED, o)
@@ -52,17 +52,17 @@ WORKING: list[AclRule] = [
     (ResourceType.TRANSACTIONAL_ID, "connect-cluster-connect", PatternType.LITERAL, AclOperation.WRITE),
     (ResourceType.TRANSACTIONAL_ID, f"connect-{NAME}-", PatternType.PREFIXED, AclOperation.WRITE),
 ]
-"""What a worker of the group connect needs for itself."""
+"""ACLs of a worker of the group connect."""
 CARRYING: list[AclRule] = [(ResourceType.TOPIC, TOPIC, PatternType.LITERAL, AclOperation.WRITE)]
-"""What its connector needs."""
+"""ACLs of its connector."""
 CARRIED = [f"line {number}" for number in range(3)]
-"""Few: a producer that may not write tries a second for each."""
+"""Few lines: a producer without permission retries for a second for each."""
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "APPS": "SASL_PLAINTEXT"}
 
 
 def settings(ports: Mapping[str, int]) -> dict[str, str]:
-    """A node's: who does not log in may do everything, applications may do what rules say."""
+    """Return the settings of a node: anonymous clients are super users, applications need ACLs."""
     return {
         **listener_settings(ports, PROTOCOLS, "127.0.0.1"),
         "listener.name.apps.sasl.enabled.mechanisms": "PLAIN",
@@ -77,14 +77,14 @@ def settings(ports: Mapping[str, int]) -> dict[str, str]:
 
 
 class GuardedOttla(OttlaWithListeners):
-    """``ottla serve`` with these."""
+    """``ottla serve`` with these settings."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, settings)
 
 
 class GuardedKafka(KafkaWithListeners):
-    """Apache Kafka with the same."""
+    """Apache Kafka with the same settings."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, settings)
@@ -94,7 +94,7 @@ KINDS: dict[str, Any] = {"ottla": GuardedOttla, "kafka": GuardedKafka}
 
 
 def allow(node: NodeProcess, who: str, rules: list[AclRule]) -> None:
-    """Let somebody do something."""
+    """Add ACLs for a principal."""
     made = [AclCreation(r, name, p, f"User:{who}", "*", o, AclPermissionType.ALLOW) for r, name, p, o in rules]
     client = RawClient(node.port)
     answer = client.call(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(made))
@@ -103,7 +103,7 @@ def allow(node: NodeProcess, who: str, rules: list[AclRule]) -> None:
 
 
 def logged_in(who: str) -> dict[str, str]:
-    """A Java client's settings."""
+    """Return the settings of a Java client."""
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -126,7 +126,7 @@ def make(node: NodeProcess, *topics: str) -> None:
         made.result(30)
 
 
-def test_streams_counts_words_with_the_rules_its_documentation_asks_for(node: Any, tmp_path: Path) -> None:
+def test_streams_with_documented_acls_counts_words(node: Any, tmp_path: Path) -> None:
     jars("streams")
     make(node, "lines", "counts")
     write(node.bootstrap)
@@ -150,7 +150,7 @@ def test_streams_counts_words_with_the_rules_its_documentation_asks_for(node: An
     assert "AuthorizationException" not in application.log.read_text()
 
 
-def test_connect_carries_a_file_with_the_rules_its_documentation_asks_for(node: Any, tmp_path: Path) -> None:
+def test_connect_with_documented_acls_copies_file(node: Any, tmp_path: Path) -> None:
     jars("connect")
     make(node, TOPIC)
     allow(node, "worker", WORKING)
@@ -168,15 +168,15 @@ def test_connect_carries_a_file_with_the_rules_its_documentation_asks_for(node: 
     more = "".join(f"{prefix}{key}={value}\n" for prefix in prefixes for key, value in logged_in("worker").items())
     tail = CommittedReader(node.bootstrap, TOPIC)
     with worker(tmp_path, f"127.0.0.1:{node.ports['APPS']}", 1, more) as connect:
-        wait_for(lambda: connect.ask("PUT", f"/connectors/{NAME}/config", connector), 90)
+        wait_for(lambda: connect.request("PUT", f"/connectors/{NAME}/config", connector), 90)
 
         def failed() -> Any:
-            said = connect.ask("GET", f"/connectors/{NAME}/status") or {"tasks": []}
+            said = connect.request("GET", f"/connectors/{NAME}/status") or {"tasks": []}
             return next((task["trace"] for task in said["tasks"] if task["state"] == "FAILED"), None)
 
         assert "TopicAuthorizationException" in wait_for(failed, 60)
         allow(node, "worker", CARRYING)
-        connect.ask("POST", f"/connectors/{NAME}/restart?includeTasks=true&onlyFailed=true")
+        connect.request("POST", f"/connectors/{NAME}/restart?includeTasks=true&onlyFailed=true")
         wait_for(lambda: tail.read() >= len(CARRIED), 60)
     tail.close()
     assert [value.decode() for _, value in tail.seen if value is not None] == CARRIED

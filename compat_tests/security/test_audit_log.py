@@ -1,6 +1,6 @@
-"""The audit log: the lines a node writes of what access rules decide, and those of Apache Kafka 4.3.1 beside it.
+"""Audit log: the authorization lines of a node compared with those of Apache Kafka 4.3.1.
 
-``OTTLA_ACL_CELLS=all`` asks all requests there are, else each fifth.
+``OTTLA_ACL_CELLS=all`` sends all requests, else each fifth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAYOUT = Path(__file__).parent.parent / "java" / "logging" / "log4j2.properties"
 
 
 class AuditedKafka(KafkaProcess):
-    """Apache Kafka, whose authorizer tells everything."""
+    """Apache Kafka with an authorizer that logs all decisions."""
 
     def command(self) -> list[str]:
         file = self.data_dir.parent / "log4j2.properties"
@@ -32,10 +32,10 @@ class AuditedKafka(KafkaProcess):
         return [java, f"-Dlog4j2.configurationFile={file}", *rest]
 
 
-def told(node: OttlaProcess | KafkaProcess) -> dict[str, str]:
-    """Every line there is of the one who asks, and at what it came first; how many references there were is left out.
+def audit_lines(node: OttlaProcess | KafkaProcess) -> dict[str, str]:
+    """Return each line about the client with its first request; the number of references is left out.
 
-    Which of them come again says nothing: a node tells a line once a minute.
+    Repetitions are not compared: a node logs a line once a minute.
     """
     steps, out, seen = AclMatrixClient(node.port), dict[str, str](), 0
     steps.prepare()
@@ -54,11 +54,11 @@ def told(node: OttlaProcess | KafkaProcess) -> dict[str, str]:
 
 
 @pytest.mark.xdist_group(__name__)
-def test_decisions_are_told_as_kafka_tells_them(tmp_path: Path) -> None:
+def test_audit_log_of_acl_decisions_equals_kafka(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "ottla", ottla_audit_log="DEBUG", **SETTINGS) as node:
-        ours = told(node)
+        ours = audit_lines(node)
     with AuditedKafka(tmp_path / "kafka", **SETTINGS) as kafka:
-        theirs = told(kafka)
+        theirs = audit_lines(kafka)
     different = [f"only ours, {what}: {line}" for line, what in ours.items() if line not in theirs]
     different += [f"only Kafka's, {what}: {line}" for line, what in theirs.items() if line not in ours]
     assert not different, f"{len(different)}\n" + "\n".join(different)

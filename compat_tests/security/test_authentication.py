@@ -42,7 +42,7 @@ class SecurityFiles(ListenerCertificates):
     """Certificates, and the settings that name them."""
 
     def settings(self, ports: Mapping[str, int], **more: str) -> dict[str, str]:
-        """A broker's: the same for both kinds of node."""
+        """Return the settings of a broker: the same for both kinds of node."""
         out = {
             **listener_settings(ports, PROTOCOLS),
             **self.store_settings(),
@@ -65,21 +65,21 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> SecurityFiles:
 
 
 class SecuredOttla(OttlaWithListeners):
-    """``ottla serve`` with these."""
+    """``ottla serve`` with these settings."""
 
     def __init__(self, files: SecurityFiles, data_dir: Path, **more: str) -> None:
         super().__init__(data_dir, PROTOCOLS, partial(files.settings, **more))
 
 
 class SecuredKafka(KafkaWithListeners):
-    """Apache Kafka with the same."""
+    """Apache Kafka with the same settings."""
 
     def __init__(self, files: SecurityFiles, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, files.settings)
 
 
 def add_alice(bootstrap: str) -> None:
-    """By Kafka's own tool."""
+    """Add the user by Kafka's own tool."""
     for mechanism in MECHANISMS[1:]:
         command = ["java", "-cp", classpath(), "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, "--alter"]
         config = f"{mechanism}=[iterations=8192,password=alice-secret]"
@@ -101,7 +101,7 @@ def secured(files: SecurityFiles, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def client(files: SecurityFiles, listener: str, host: str = "localhost", **more: str) -> dict[str, str]:
-    """A Java client's settings, but for the port."""
+    """Return the settings of a Java client without the port."""
     out = {"security.protocol": PROTOCOLS[listener], "listener": listener, "host": host}
     if PROTOCOLS[listener].endswith("SSL"):
         out.update({"ssl.truststore.type": "PEM", "ssl.truststore.location": files.truststore})
@@ -117,7 +117,7 @@ def login(
 
 
 def cells(files: SecurityFiles) -> dict[str, dict[str, str]]:
-    """Who comes how."""
+    """Return the logins by name."""
     out = {}
     for mechanism in MECHANISMS:
         out[f"{mechanism} with TLS"] = login(files, "BOTH", mechanism)
@@ -139,7 +139,7 @@ def cells(files: SecurityFiles) -> dict[str, dict[str, str]]:
 
 
 def placed(files: SecurityFiles, ports: dict[str, int]) -> dict[str, dict[str, str]]:
-    """The cells, with the addresses of a node's listeners."""
+    """Return the cells with the addresses of a node's listeners."""
     out = {}
     for name, values in cells(files).items():
         own = dict(values)
@@ -148,14 +148,12 @@ def placed(files: SecurityFiles, ports: dict[str, int]) -> dict[str, dict[str, s
 
 
 def error_class(said: str) -> str:
-    """The class of an error; and its words where Kafka's come from the broker."""
+    """Return the class of an error, with its message where Kafka's comes from the broker."""
     kind, _, _ = said.partition(": ")
     return said if kind == "SaslAuthenticationException" else kind
 
 
-def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(
-    files: SecurityFiles, secured: SecuredOttla, tmp_path: Path
-) -> None:
+def test_java_client_login_results_equal_kafka(files: SecurityFiles, secured: SecuredOttla, tmp_path: Path) -> None:
     ours = log_in_by_java(placed(files, secured.ports), tmp_path / "ours")
     with SecuredKafka(files, tmp_path / "kafka") as kafka:
         add_alice(kafka.bootstrap)
@@ -175,7 +173,7 @@ def librdkafka(files: SecurityFiles, secured: SecuredOttla, listener: str, **mor
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka_logs_in_and_produces(
+def test_confluent_kafka_with_right_password_logs_in_and_produces(
     files: SecurityFiles, secured: SecuredOttla, mechanism: str, topic: str
 ) -> None:
     conf = librdkafka(
@@ -189,7 +187,9 @@ def test_confluent_kafka_logs_in_and_produces(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka_is_told_what_is_wrong(files: SecurityFiles, secured: SecuredOttla, mechanism: str) -> None:
+def test_confluent_kafka_with_wrong_password_gets_authentication_error(
+    files: SecurityFiles, secured: SecuredOttla, mechanism: str
+) -> None:
     told: list[str] = []
     conf = librdkafka(files, secured, "BOTH", sasl_mechanism=mechanism, sasl_username="alice", sasl_password="x")
     producer = Producer(conf | {"error_cb": lambda error: told.append(error.name())})
@@ -197,7 +197,7 @@ def test_confluent_kafka_is_told_what_is_wrong(files: SecurityFiles, secured: Se
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_logs_in_and_produces(
+def test_kafka_python_with_right_password_logs_in_and_produces(
     files: SecurityFiles, secured: SecuredOttla, mechanism: str, topic: str
 ) -> None:
     conf = {
@@ -214,7 +214,7 @@ def test_kafka_python_logs_in_and_produces(
         KafkaProducer(**conf, sasl_plain_password="wrong", bootstrap_timeout_ms=3000)
 
 
-def test_users_kafkas_tool_made_are_described(secured: SecuredOttla) -> None:
+def test_describe_user_scram_credentials_returns_users_of_kafka_configs_tool(secured: SecuredOttla) -> None:
     admin = AdminClient({"bootstrap.servers": secured.bootstrap})
     found = admin.describe_user_scram_credentials(["alice"])["alice"].result()
     assert [(str(x.mechanism), x.iterations) for x in found.scram_credential_infos] == [
@@ -223,7 +223,7 @@ def test_users_kafkas_tool_made_are_described(secured: SecuredOttla) -> None:
     ]
 
 
-def test_users_are_set_and_removed_from_the_command_line(
+def test_ottla_user_sets_lists_and_removes_scram_users(
     secured: SecuredOttla, files: SecurityFiles, tmp_path: Path
 ) -> None:
     def user(*arguments: str, said: str = "", **more: str) -> subprocess.CompletedProcess[str]:
@@ -244,7 +244,7 @@ def test_users_are_set_and_removed_from_the_command_line(
     assert "bob-secret" not in refused.stderr
 
 
-def test_a_jks_store_made_by_keytool_serves(files: SecurityFiles, tmp_path: Path) -> None:
+def test_listener_with_jks_keystore_of_keytool_serves_tls(files: SecurityFiles, tmp_path: Path) -> None:
     store = tmp_path / "server.jks"
     make = ["keytool", "-genkeypair", "-alias", "a", "-keyalg", "EC", "-dname", "CN=localhost", "-storetype", "JKS"]
     make += [
@@ -268,10 +268,10 @@ def test_a_jks_store_made_by_keytool_serves(files: SecurityFiles, tmp_path: Path
     assert "secret" not in process.log.read_text()
 
 
-def test_a_node_secures_itself_and_says_where_clients_find_their_settings(tmp_path: Path) -> None:
+def test_serve_secure_creates_certificates_and_client_configurations(tmp_path: Path) -> None:
     data, command = tmp_path / "data", [OTTLA, "serve", "--secure", "--listen", "127.0.0.1:0"]
     told: list[Any] = []
-    for times in (1, 2):  # the second time it finds what it made
+    for times in (1, 2):  # the second start finds the files of the first
         with subprocess.Popen([*command, "--data-dir", str(data)], stdout=subprocess.PIPE, text=True) as node:
             assert node.stdout is not None
             said = [node.stdout.readline() for _ in range(6)]
@@ -287,7 +287,7 @@ def test_a_node_secures_itself_and_says_where_clients_find_their_settings(tmp_pa
 
 
 @pytest.mark.parametrize("asks", [{"tls": True}, {"sasl": "PLAIN"}, {"tls": True, "sasl": "SCRAM-SHA-256"}])
-def test_an_embedded_node_says_how_it_is_reached(asks: dict[str, Any]) -> None:
+def test_embedded_broker_client_config_of_secured_listener_connects(asks: dict[str, Any]) -> None:
     with ottla.Broker(**asks) as broker:
         assert AdminClient(broker.client_config("confluent")).list_topics(timeout=30).brokers
         producer = KafkaProducer(**broker.client_config("kafka-python"))
@@ -297,9 +297,9 @@ def test_an_embedded_node_says_how_it_is_reached(asks: dict[str, Any]) -> None:
             AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}).list_topics(timeout=1)
 
 
-def test_plain_text_at_a_tls_listener_is_hung_up_on_at_once(secured: SecuredOttla) -> None:
+def test_tls_listener_on_plain_text_request_closes_connection(secured: SecuredOttla) -> None:
     with socket.create_connection(("localhost", secured.ports["TLS"]), 5) as sock:
-        sock.settimeout(20)  # who waits for more of it waits for longer
+        sock.settimeout(20)  # a node that waits for more bytes waits for longer
         sock.sendall(bytes.fromhex("0000000a0012000000000001ffff"))
         with suppress(ConnectionError):
             assert sock.recv(100)[:1] in (b"", b"\x15"), "nothing, or a TLS alert"

@@ -1,4 +1,4 @@
-"""Delegation tokens on a node and on Apache Kafka 4.3.1: equal answers, Kafka's own tool, stock clients that log in."""
+"""Delegation tokens on a node and on Apache Kafka 4.3.1: equal responses, Kafka's tool, logins of stock clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "IN": "SASL_PL
 
 
 def settings(ports: Mapping[str, int], **more: str) -> dict[str, str]:
-    """A node's: the same for both kinds."""
+    """Return the settings of a node: the same for both kinds."""
     out = {
         **listener_settings(ports, PROTOCOLS, "127.0.0.1"),
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
@@ -46,21 +46,21 @@ def settings(ports: Mapping[str, int], **more: str) -> dict[str, str]:
 
 
 class TokenIssuingOttla(OttlaWithListeners):
-    """``ottla serve`` with tokens."""
+    """``ottla serve`` with delegation tokens."""
 
     def __init__(self, data_dir: Path, **more: str) -> None:
         super().__init__(data_dir, PROTOCOLS, partial(settings, **more))
 
 
 class TokenIssuingKafka(KafkaWithListeners):
-    """Apache Kafka with the same."""
+    """Apache Kafka with the same settings."""
 
     def __init__(self, data_dir: Path, **more: str) -> None:
         super().__init__(data_dir, PROTOCOLS, partial(settings, **more))
 
 
 def add_users(node: Any) -> None:
-    """Those of the story."""
+    """Add the users of the scenario."""
     for name, password in USERS.items():
         command = [OTTLA, "user", "set", name, "--password-file", "-", "--bootstrap", node.bootstrap]
         subprocess.run(command, input=password + "\n", text=True, check=True, capture_output=True)
@@ -77,18 +77,18 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenIssuingOttla
 
 
 def asking(where: Path, who: str, password: str = "", more: str = "") -> Path:
-    """A client's settings."""
+    """Return a file with the settings of a client."""
     jaas = f'{SCRAM} required username="{who}" password="{password or USERS[who]}"{more};'
     where.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n")
     return where
 
 
 def settings_in(file: Path) -> dict[str, str]:
-    """Of a client."""
+    """Return the settings in a file."""
     return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 
-def test_kafkas_tool_and_kafkas_client(node: TokenIssuingOttla, tmp_path: Path) -> None:
+def test_delegation_tokens_tool_and_java_client_use_tokens(node: TokenIssuingOttla, tmp_path: Path) -> None:
     """Create, describe, renew and expire by ``kafka-delegation-tokens.sh``; the Java client logs in between."""
     alice, there = asking(tmp_path / "alice", "alice"), f"127.0.0.1:{node.ports['IN']}"
 
@@ -118,12 +118,12 @@ def test_kafkas_tool_and_kafkas_client(node: TokenIssuingOttla, tmp_path: Path) 
 
 
 def ottla(node: TokenIssuingOttla, *arguments: str, config: Path, said: str = "") -> subprocess.CompletedProcess[str]:
-    """A command at the listener that asks who comes."""
+    """Run a command at the listener that authenticates."""
     command = [OTTLA, *arguments, "--bootstrap", f"127.0.0.1:{node.ports['IN']}", "--command-config", str(config)]
     return subprocess.run(command, input=said, capture_output=True, text=True, check=False)
 
 
-def test_from_the_command_line(node: TokenIssuingOttla, tmp_path: Path) -> None:
+def test_ottla_token_commands_manage_tokens(node: TokenIssuingOttla, tmp_path: Path) -> None:
     admin, carol, token = asking(tmp_path / "admin", "admin"), asking(tmp_path / "carol", "carol"), tmp_path / "token"
     for_carol = ["--owner", "User:carol", "--renewer", "User:bob", "--lifetime-ms", "3600000"]
     made = ottla(node, "token", "create", *for_carol, "-o", "json", "--config-out", str(token), config=admin)
@@ -157,14 +157,14 @@ def test_from_the_command_line(node: TokenIssuingOttla, tmp_path: Path) -> None:
     assert ottla(node, "token", "expire", config=carol).returncode == 2
 
 
-def test_tokens_outlast_a_restart_and_those_that_are_over_are_swept(tmp_path: Path) -> None:
+def test_delegation_tokens_survive_restart_and_expired_ones_are_removed(tmp_path: Path) -> None:
     often = {"delegation.token.expiry.check.interval.ms": "200"}
     admin = asking(tmp_path / "admin", "admin")
 
     def ids() -> list[str]:
         return [x["id"] for x in json.loads(ottla(process, "token", "list", "-o", "json", config=admin).stdout)]
 
-    with TokenIssuingOttla(tmp_path / "data") as process:  # it looks once an hour
+    with TokenIssuingOttla(tmp_path / "data") as process:  # the check runs once an hour
         add_users(process)
         for lifetime_ms in ("1", "-1"):
             token = tmp_path / lifetime_ms
@@ -181,7 +181,7 @@ def test_tokens_outlast_a_restart_and_those_that_are_over_are_swept(tmp_path: Pa
 
 
 class DelegationTokenCluster(SecureCluster):
-    """Three nodes that speak TLS and log in at each other, and make tokens."""
+    """Three nodes with TLS and SASL between them that issue tokens."""
 
     def settings(self, node: int) -> dict[str, str]:
         return super().settings(node) | {"delegation.token.secret.key": SECRET}
@@ -189,8 +189,8 @@ class DelegationTokenCluster(SecureCluster):
 
 @pytest.mark.behaviour("S-333")
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
-def test_tokens_are_made_over_any_node_and_good_at_every_one(tmp_path: Path) -> None:
-    """Two of the three pass the request on, over an encrypted connection at which they log in as themselves."""
+def test_delegation_token_created_at_any_node_is_valid_at_each_node(tmp_path: Path) -> None:
+    """Requests forwarded by two of the three nodes, over a connection that is authenticated as the broker."""
     cluster = DelegationTokenCluster(tmp_path)
     cluster.format()
     files = {}
@@ -215,7 +215,7 @@ def test_tokens_are_made_over_any_node_and_good_at_every_one(tmp_path: Path) -> 
             wait_until(lambda there=there, token=token: not at(there, "topic", "list", config=token).returncode)  # type: ignore[misc]
             refused = at(there, "token", "create", config=token).stderr
             assert refused == "ottla: token: Delegation token request not allowed\n"
-            # Who passes it on is not who asks: the brokers' own user does not own the token.
+            # The owner is the client, not the broker that forwards: the user of the brokers does not own the token.
             hmac = tmp_path / "hmac"
             hmac.write_text(token.read_text().partition(' password="')[2].partition('"')[0])
             renew = ["token", "renew", "--hmac-file", str(hmac)]
@@ -229,7 +229,7 @@ def test_tokens_are_made_over_any_node_and_good_at_every_one(tmp_path: Path) -> 
 
 
 @pytest.mark.xdist_group(__name__)
-def test_the_same_is_told_as_by_kafka(tmp_path: Path) -> None:
+def test_delegation_token_session_equals_kafka(tmp_path: Path) -> None:
     with TokenIssuingOttla(tmp_path / "ottla") as process:
         add_users(process)
         ours = trio.run(run_session, process.ports["IN"])

@@ -24,7 +24,7 @@ CONTENT = "what-the-file-holds"
 
 
 class DecoyServer:
-    """An address that is named in settings: who connects is counted, and told nothing."""
+    """Server at an address that is named in settings: it counts connections and sends no response."""
 
     def __init__(self) -> None:
         self._door = socket.create_server(("127.0.0.1", 0))
@@ -53,7 +53,7 @@ def decoy() -> Iterator[DecoyServer]:
 
 
 def named(port: int, file: Path) -> dict[str, str]:
-    """Settings that name a class, an address or a file."""
+    """Return settings that name a class, an address or a file."""
     web, module = f"http://127.0.0.1:{port}/keys", "com.sun.security.auth.module"
     tokens = "org.apache.kafka.common.security.oauthbearer"
     return {
@@ -85,8 +85,8 @@ def named(port: int, file: Path) -> dict[str, str]:
     }
 
 
-def logs_in(port: int, user: str, password: str) -> bool:
-    """By PLAIN."""
+def can_log_in(port: int, user: str, password: str) -> bool:
+    """Log in by PLAIN; return True on success."""
     peer = RawClient(port)
     try:
         peer.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
@@ -97,7 +97,7 @@ def logs_in(port: int, user: str, password: str) -> bool:
 
 
 def offers(port: int) -> list[str]:
-    """The mechanisms of a listener."""
+    """Return the mechanisms of a listener."""
     peer = RawClient(port)
     try:
         return sorted(peer.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("none")).mechanisms)
@@ -105,8 +105,8 @@ def offers(port: int) -> list[str]:
         peer.close()
 
 
-def hears(files: SecurityFiles, port: int, certificate: str | None) -> bool:
-    """Whether a listener with TLS answers who shows this certificate, or none."""
+def accepts_certificate(files: SecurityFiles, port: int, certificate: str | None) -> bool:
+    """Return True when a TLS listener accepts a client with this certificate, or without one."""
     context = ssl.create_default_context(cafile=files.truststore)
     if certificate is not None:
         context.load_cert_chain(certificate)
@@ -121,13 +121,13 @@ def hears(files: SecurityFiles, port: int, certificate: str | None) -> bool:
         return False
 
 
-def test_settings_by_wire_read_nothing_ask_nobody_and_let_nobody_in(
+def test_dynamic_security_settings_read_no_file_and_connect_to_no_host(
     files: SecurityFiles, secured: SecuredOttla, decoy: DecoyServer, tmp_path: Path
 ) -> None:
-    """CVE-2023-25194, CVE-2024-31141, CVE-2025-27817, CVE-2025-27818, CVE-2025-27819.
+    """Settings of CVE-2023-25194, CVE-2024-31141, CVE-2025-27817, CVE-2025-27818 and CVE-2025-27819.
 
-    Login modules, providers of settings and addresses of tokens that were set by wire had a node or a worker read files
-    and ask hosts, and run what those answered.
+    Login modules, config providers and token URLs that were set remotely had a node or a worker read files and connect
+    to hosts, and execute the responses.
     """
     file = tmp_path / "secret.properties"
     file.write_text(f"password={CONTENT}\n")
@@ -138,7 +138,7 @@ def test_settings_by_wire_read_nothing_ask_nobody_and_let_nobody_in(
             answer = admin.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([row]))
             told.append((answer.responses[0].error_code, answer.responses[0].error_message or ""))
     assert {code for code, _ in told} == {0, 42}, "some are kept, some refused"
-    # A change of the stores has the listener read all of its settings again.
+    # A change of the stores lets the listener load all of its settings again.
     again = [ia.AlterableConfig("listener.name.mutual.ssl.keystore.location", 0, files.server)]
     again.append(ia.AlterableConfig("listener.name.mutual.ssl.truststore.location", 0, files.truststore))
     admin.call(
@@ -146,11 +146,11 @@ def test_settings_by_wire_read_nothing_ask_nobody_and_let_nobody_in(
     )
     wait_until_brokers_current(admin)
     assert offers(secured.ports["LOGIN"]) == mechanisms
-    assert logs_in(secured.ports["LOGIN"], "alice", "alice-secret")
-    assert not logs_in(secured.ports["LOGIN"], "mallory", "mallory-secret")
-    wait_until(lambda: hears(files, secured.ports["MUTUAL"], files.client))
-    assert not hears(files, secured.ports["MUTUAL"], None)
-    assert not hears(files, secured.ports["MUTUAL"], files.untrusted)
+    assert can_log_in(secured.ports["LOGIN"], "alice", "alice-secret")
+    assert not can_log_in(secured.ports["LOGIN"], "mallory", "mallory-secret")
+    wait_until(lambda: accepts_certificate(files, secured.ports["MUTUAL"], files.client))
+    assert not accepts_certificate(files, secured.ports["MUTUAL"], None)
+    assert not accepts_certificate(files, secured.ports["MUTUAL"], files.untrusted)
     shown = [
         admin.call(ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([dc.DescribeConfigsResource(4, x)], True))
         for x in ("1", "")
@@ -160,7 +160,7 @@ def test_settings_by_wire_read_nothing_ask_nobody_and_let_nobody_in(
     assert "mallory-secret" not in f"{told}{shown}{log}"
     assert decoy.came == 0
     socket.create_connection(("127.0.0.1", decoy.port)).close()
-    wait_until(lambda: decoy.came == 1)  # it would have been seen
+    wait_until(lambda: decoy.came == 1)  # a connection would have been counted
 
 
 @pytest.fixture(scope="module")

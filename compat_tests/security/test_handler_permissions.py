@@ -1,7 +1,8 @@
-"""Permissions of the rows in the registry of APIs: exactly those that a node asks its authorizer about.
+"""Permissions of the rows in the registry of APIs: exactly those that a node passes to its authorizer.
 
-A node in this process answers the requests of `acl_requests`, and others that reach the rest, while every question to
-its authorizer is recorded and answered as the test wants: all allowed, all denied, one allowed, one denied.
+A node in this process serves the requests of `acl_requests`, and others that reach the remaining permissions, while
+each call of its authorizer is recorded and answered as the test wants: all allowed, all denied, one allowed, one
+denied.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Question = tuple[AclOperation, ResourceType]
 
 
 class PermissionRecorder:
-    """The questions of each API to the authorizer of this process, and the answers to them."""
+    """Calls of the authorizer of this process by API, and their results."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.questions: dict[ApiKey, set[Question]] = defaultdict(set)
@@ -70,7 +71,7 @@ class PermissionRecorder:
 
         monkeypatch.setattr(RequestContext, "may", may)
         monkeypatch.setattr(RequestContext, "may_any", may)
-        # What is allowed is otherwise kept with the connection, and not asked again.
+        # Otherwise an allowed result is cached with the connection and not requested again.
         monkeypatch.setattr(Authorizer, "may_read", lambda self, asking, topic: may(asking, *READ_TOPIC, topic))
         monkeypatch.setattr(Authorizer, "may_write", lambda self, asking, topic: may(asking, *WRITE_TOPIC, topic))
 
@@ -80,7 +81,7 @@ WRITE_TOPIC = AclOperation.WRITE, ResourceType.TOPIC
 
 
 def expected_questions(spec: ApiSpec) -> set[Question]:
-    """Return the permissions of a row that a broker asks about; at a controller, handlers of the broker are unused."""
+    """Return the permissions of a row that a broker checks; at a controller, handlers of the broker are unused."""
     assert spec.broker is not None
     rules = list(spec.broker.authorization)
     if spec.forwarding is not None and spec.controller is not None:
@@ -89,9 +90,9 @@ def expected_questions(spec: ApiSpec) -> set[Question]:
 
 
 def policies(spec: ApiSpec) -> Iterator[Callable[[Question], bool]]:
-    """Yield answers of an authorizer."""
+    """Yield results of an authorizer."""
     yield lambda question: False
-    # Descending: with CREATE on the cluster denied first, CREATE on a topic is asked about while the topic is missing.
+    # Descending: with CREATE on the cluster denied first, CREATE on a topic is checked while the topic is missing.
     for permission in sorted(expected_questions(spec), reverse=True):
         yield lambda question, only=permission: question == only  # type: ignore[misc]
         yield lambda question, but=permission: question != but  # type: ignore[misc]
@@ -99,14 +100,14 @@ def policies(spec: ApiSpec) -> Iterator[Callable[[Question], bool]]:
 
 
 class RecordedNode:
-    """A node in this process with topics, groups, a transaction and a delegation token."""
+    """Node in this process with topics, groups, a transaction and a delegation token."""
 
     def __init__(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self._port = port
         self.recorder = PermissionRecorder(monkeypatch)
         for module in (delegation_tokens, describe_delegation_token):
             monkeypatch.setattr(module, "may_use_tokens", lambda context: True)
-        # A token of the client itself is shown without a question.
+        # A token of the client itself is returned without a check.
         monkeypatch.setattr(describe_delegation_token, "_owners_and_renewers", lambda token: set())
         self.topic_id = bytes(16)
 
@@ -245,5 +246,5 @@ def questions() -> Iterator[dict[ApiKey, set[Question]]]:
 
 
 @pytest.mark.parametrize("key", sorted(BROKER_APIS), ids=lambda key: str(key.name))
-def test_handler_asks_about_the_permissions_of_its_row(questions: dict[ApiKey, set[Question]], key: ApiKey) -> None:
+def test_handler_checks_the_permissions_of_its_row(questions: dict[ApiKey, set[Question]], key: ApiKey) -> None:
     assert questions[key] == expected_questions(BROKER_APIS[key])

@@ -1,8 +1,8 @@
-"""Kerberos: the same keytab and clients on Ottla and on Apache Kafka beside it; tickets are a real KDC's.
+"""Kerberos: the same keytab and clients on Ottla and on Apache Kafka; the tickets come from a real KDC.
 
 Needs Debian's ``krb5-kdc krb5-admin-server krb5-user kcat libsasl2-modules-gssapi-mit`` and the package ``gssapi``;
-skipped where something is missing. ``OTTLA_KERBEROS=all`` asks every cell of the Java client, else each second one, and
-shows a ticket late.
+skipped where something is missing. ``OTTLA_KERBEROS=all`` runs every cell of the Java client, else each second one, and
+presents an expired ticket.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PROTOCOLS = {
 
 
 class KerberosFixture:
-    """A realm, keys of services and clients, and the settings that name them."""
+    """Realm, keys of services and clients, and the settings that name them."""
 
     def __init__(self, realm: KerberosRealm) -> None:
         self.realm = realm
@@ -57,7 +57,7 @@ class KerberosFixture:
         self.certificate = authority.issue("server", "/CN=localhost", alt="DNS:localhost").location
 
     def settings(self, ports: Mapping[str, int]) -> dict[str, str]:
-        """A broker's: the same for both kinds of node."""
+        """Return the settings of a broker: the same for both kinds of node."""
         out = {
             **listener_settings(ports, PROTOCOLS),
             "sasl.enabled.mechanisms": "GSSAPI",
@@ -73,7 +73,7 @@ class KerberosFixture:
         return out
 
     def client(self, listener: str, principal: str = "alice", service: str = "kafka") -> dict[str, str]:
-        """A Java client's settings, but for the port."""
+        """Return the settings of a Java client without the port."""
         own = f'keyTab="{self.clients}" principal="{principal}@{self.realm.name}"'
         return {
             "listener": listener,
@@ -86,7 +86,7 @@ class KerberosFixture:
         }
 
     def cells(self) -> dict[str, dict[str, str]]:
-        """Who comes how."""
+        """Return the logins by name."""
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
         out = {
             "a ticket": self.client("TICKETS"),
@@ -102,12 +102,12 @@ class KerberosFixture:
         return dict(list(out.items())[:: 1 if ALL else 2])
 
     def java(self) -> str:
-        """Where Java finds the realm."""
+        """Return the options of Java that name the realm."""
         return f"-Djava.security.krb5.conf={self.realm.config}"
 
 
 class KerberosOttla(OttlaWithListeners):
-    """``ottla serve`` with listeners that take tickets."""
+    """``ottla serve`` with listeners that accept tickets."""
 
     def __init__(self, place: KerberosFixture, data_dir: Path) -> None:
         self.place = place
@@ -119,7 +119,7 @@ class KerberosOttla(OttlaWithListeners):
 
 
 class KerberosKafka(KafkaWithListeners):
-    """Apache Kafka with the same."""
+    """Apache Kafka with the same settings."""
 
     def __init__(self, place: KerberosFixture, data_dir: Path) -> None:
         self.place = place
@@ -146,10 +146,10 @@ def taking(place: KerberosFixture, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 class GssapiClient:
-    """A client of GSS-API that may say what it should not."""
+    """Client of GSS-API that may send wrong tokens."""
 
     def __init__(self, place: KerberosFixture, port: int, *, both: bool = True) -> None:
-        """``both``: the server proves who it is, too."""
+        """Connect; ``both`` requests mutual authentication."""
         import gssapi
 
         keys = {"client_keytab": place.clients, "ccache": f"FILE:{place.realm.where}/raw"}
@@ -164,7 +164,11 @@ class GssapiClient:
         self.peer.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("GSSAPI"))
 
     def say(self, token: bytes) -> bytes:
-        """A token; gives what is answered. Raises LoginRefused."""
+        """Send a token and return the response.
+
+        Raises:
+            LoginRefused: The server refused the token.
+        """
         try:
             answer = self.peer.call(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(token))
         except ConnectionError:
@@ -174,7 +178,7 @@ class GssapiClient:
         return bytes(answer.auth_bytes)
 
     def offered(self) -> bytes:
-        """What the server would do, once it has taken the ticket."""
+        """Return the security layers that the server offers after the ticket."""
         told = self.say(self.first)
         if not self.context.complete:
             self.context.step(told)
@@ -182,7 +186,7 @@ class GssapiClient:
         return bytes(self.context.unwrap(told).message)
 
     def choose(self, chosen: bytes) -> str:
-        """The last word, and whether it is let in."""
+        """Send the chosen layer; return the result of the login."""
         told = self.say(self.context.wrap(chosen, encrypt=False).message)
         try:
             self.peer.call(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("a", "1"))
@@ -192,11 +196,11 @@ class GssapiClient:
 
 
 class LoginRefused(Exception):
-    """Not let in."""
+    """Error: the login was refused."""
 
 
 def raw_cells(place: KerberosFixture, ports: dict[str, int]) -> dict[str, Callable[[], str]]:
-    """What a client says that knows GSS-API."""
+    """Return the scenarios of the GSS-API client."""
     port = ports["TICKETS"]
 
     def chosen(chosen: bytes, *, both: bool = True, listener: str = "TICKETS") -> Callable[[], str]:
@@ -251,7 +255,7 @@ def raw_cells(place: KerberosFixture, ports: dict[str, int]) -> dict[str, Callab
 
 
 def by_raw(place: KerberosFixture, ports: dict[str, int]) -> dict[str, str]:
-    """What is answered, cell by cell."""
+    """Return the response to each cell."""
     out = {}
     for name, cell in raw_cells(place, ports).items():
         try:
@@ -262,7 +266,7 @@ def by_raw(place: KerberosFixture, ports: dict[str, int]) -> dict[str, str]:
 
 
 def by_name(cells: dict[str, dict[str, str]], ports: dict[str, int]) -> dict[str, dict[str, str]]:
-    """The cells, with the addresses of a node's listeners."""
+    """Return the cells with the addresses of a node's listeners."""
     return {
         name: {"bootstrap.servers": f"localhost:{ports[values['listener']]}", **values}
         for name, values in cells.items()
@@ -270,7 +274,7 @@ def by_name(cells: dict[str, dict[str, str]], ports: dict[str, int]) -> dict[str
 
 
 @with_a_kdc
-def test_clients_get_in_exactly_where_kafka_lets_them_in(
+def test_kerberos_login_results_equal_kafka(
     place: KerberosFixture, taking: KerberosOttla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KRB5_CONFIG", place.realm.config)
@@ -286,7 +290,7 @@ def test_clients_get_in_exactly_where_kafka_lets_them_in(
     assert ours_raw["no protection"].startswith("01010000 in")
 
 
-def test_names_are_made_of_principals_as_kafkas_own_class_makes_them(tmp_path: Path) -> None:
+def test_kerberos_name_rules_equal_kafka(tmp_path: Path) -> None:
     from ottla.broker.security.authn.tests.test_kerberos_name_rules import made
 
     jars("kafka")
@@ -317,7 +321,9 @@ def kcat(place: KerberosFixture, taking: KerberosOttla, listener: str, *argument
 
 @with_a_kdc
 @pytest.mark.parametrize("listener", ["TICKETS", "BOTH"])
-def test_kcat_produces_and_consumes(place: KerberosFixture, taking: KerberosOttla, topic: str, listener: str) -> None:
+def test_kcat_with_kerberos_produces_and_consumes(
+    place: KerberosFixture, taking: KerberosOttla, topic: str, listener: str
+) -> None:
     done = kcat(place, taking, listener, "-P", "-t", topic, said="one\ntwo\n")
     assert done.returncode == 0, done.stderr
     done = kcat(place, taking, listener, "-C", "-t", topic, "-e", "-q")

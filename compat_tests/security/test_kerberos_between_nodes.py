@@ -1,5 +1,7 @@
-"""Nodes that show each other tickets: a broker registers at a controller elsewhere and follows a leader. And the
-commands of ``ottla``, which show them to a node of either kind. The KDC is a real one; skipped as `test_kerberos` is.
+"""Kerberos between nodes and in the commands of ``ottla``.
+
+A broker registers at a remote controller and follows a leader. The commands present tickets to a node of either kind.
+The KDC is a real one; skipped as `test_kerberos` is.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosRealm]:
 
 
 class KerberosNodePair:
-    """Addresses and settings of a controller that is a broker, too, and of a broker."""
+    """Addresses and settings of a node with both roles and of a broker."""
 
     def __init__(self, realm: KerberosRealm, where: Path) -> None:
         self.realm, self.where = realm, where
@@ -47,11 +49,11 @@ class KerberosNodePair:
             subprocess.run(command, check=True, capture_output=True)
 
     def file(self, node: int) -> Path:
-        """Where a node's settings are."""
+        """Return the path of a node's settings."""
         return self.where / f"{node}.properties"
 
     def settings(self, node: int) -> dict[str, str]:
-        """A node's."""
+        """Return the settings of a node."""
         at = {name: self.ports[f"{name}{node}"] for name in ("CLIENT", "INTERNAL")}
         if node == 1:
             at["CONTROLLER"] = self.ports["CONTROLLER"]
@@ -83,7 +85,7 @@ class KerberosNode(OttlaProcess):
         return ["env", *world, OTTLA, "serve", "--config", str(self._pair.file(self._node))]
 
 
-def test_a_broker_registers_and_follows_where_nodes_show_tickets(realm: KerberosRealm, tmp_path: Path) -> None:
+def test_broker_with_kerberos_between_nodes_registers_and_follows(realm: KerberosRealm, tmp_path: Path) -> None:
     pair = KerberosNodePair(realm, tmp_path)
     with ExitStack() as stack:
         nodes = [stack.enter_context(KerberosNode(pair, node)) for node in (1, 2)]
@@ -105,7 +107,7 @@ def test_a_broker_registers_and_follows_where_nodes_show_tickets(realm: Kerberos
 
 
 def by_ottla(place: KerberosFixture, ports: dict[str, int], where: Path) -> dict[str, Any]:
-    """What the command's status is, way by way."""
+    """Return the exit status of the command for each login."""
     where.mkdir()
     cached = {"sasl.jaas.config": f"{MODULE.split()[0]} required useTicketCache=true;"}
     ways = {
@@ -134,7 +136,7 @@ def by_ottla(place: KerberosFixture, ports: dict[str, int], where: Path) -> dict
     return out
 
 
-def test_ottlas_commands_get_in_with_a_ticket_at_both(realm: KerberosRealm, tmp_path: Path) -> None:
+def test_ottla_commands_with_ticket_log_in_at_ottla_and_kafka(realm: KerberosRealm, tmp_path: Path) -> None:
     place = KerberosFixture(realm)
     command = ["kinit", "-k", "-t", place.clients, f"alice@{realm.name}"]
     subprocess.run(command, env=realm.environ, check=True, capture_output=True)

@@ -1,6 +1,6 @@
-"""OAUTHBEARER: the same tokens, keys and settings on Ottla and on Apache Kafka beside it; stock clients log in.
+"""OAUTHBEARER: the same tokens, keys and settings on Ottla and on Apache Kafka; stock clients log in.
 
-``OTTLA_TOKENS=all`` shows every kind of token by the Java client, else each second one.
+``OTTLA_TOKENS=all`` tests every kind of token by the Java client, else each second one.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "TOKENS": "SAS
 
 
 def token(key: Any = RSA, algorithm: str = "RS256", kid: str | None = "rsa", lasts_s: float = 3600, **more: Any) -> str:
-    """One that is good, but for what is said."""
+    """Return a token that is valid except for the given arguments."""
     now = int(time.time())
     claims = {"sub": "alice", "iss": "https://idp", "aud": "kafka", "iat": now - 60, "exp": now + lasts_s, **more}
     return sign_token({k: v for k, v in claims.items() if v is not None}, key, algorithm, kid)
 
 
 def cells() -> dict[str, str]:
-    """Tokens by what is the matter with them."""
+    """Return tokens by their defect."""
     now = int(time.time())
     out = {
         "good": token(),
@@ -66,7 +66,7 @@ def cells() -> dict[str, str]:
 
 
 def settings(where: Path, ports: Mapping[str, int]) -> dict[str, str]:
-    """A broker's: the same for both kinds of node."""
+    """Return the settings of a broker: the same for both kinds of node."""
     return {
         **listener_settings(ports, PROTOCOLS),
         "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -75,19 +75,19 @@ def settings(where: Path, ports: Mapping[str, int]) -> dict[str, str]:
         "sasl.oauthbearer.jwks.endpoint.url": f"file://{where}/keys.json",
         "sasl.oauthbearer.expected.audience": "kafka",
         "sasl.oauthbearer.expected.issuer": "https://idp",
-        "sasl.oauthbearer.clock.skew.seconds": "600",  # so that what is a little late does not expire on its way
+        "sasl.oauthbearer.clock.skew.seconds": "600",  # so that a token that expires soon is still valid on arrival
     }
 
 
 class OauthbearerOttla(OttlaWithListeners):
-    """``ottla serve`` with a listener that takes tokens."""
+    """``ottla serve`` with a listener that accepts tokens."""
 
     def __init__(self, where: Path, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, partial(settings, where))
 
 
 class OauthbearerKafka(KafkaWithListeners):
-    """Apache Kafka with the same."""
+    """Apache Kafka with the same settings."""
 
     def __init__(self, where: Path, data_dir: Path) -> None:
         self.where = where
@@ -115,8 +115,8 @@ def taking(where: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oa
     assert "eyJ" not in log, "a token in the log"
 
 
-def told_java(port: int, where: Path) -> dict[str, str]:
-    """What the Java client is told, cell by cell: it reads its token from a file."""
+def run_java_client(port: int, where: Path) -> dict[str, str]:
+    """Return the result of each cell for the Java client, which reads its token from a file."""
     files = where.with_suffix(".tokens")
     files.mkdir()
     all_settings, urls = {}, []
@@ -136,13 +136,11 @@ def told_java(port: int, where: Path) -> dict[str, str]:
 
 
 @pytest.mark.xdist_group(__name__)
-def test_a_java_client_gets_in_exactly_where_kafka_lets_it_in(
-    where: Path, taking: OauthbearerOttla, tmp_path: Path
-) -> None:
+def test_java_client_token_results_equal_kafka(where: Path, taking: OauthbearerOttla, tmp_path: Path) -> None:
     jars("kafka")
-    ours = told_java(taking.ports["TOKENS"], tmp_path / "ours")
+    ours = run_java_client(taking.ports["TOKENS"], tmp_path / "ours")
     with OauthbearerKafka(where, tmp_path / "kafka") as kafka:
-        theirs = told_java(kafka.ports["TOKENS"], tmp_path / "theirs")
+        theirs = run_java_client(kafka.ports["TOKENS"], tmp_path / "theirs")
     assert ours == theirs
     assert sum(x == "in" for x in ours.values()) >= 3, ours
 
@@ -157,7 +155,7 @@ def librdkafka(taking: OauthbearerOttla, made: str, lasts_s: float = 3600) -> di
     }
 
 
-def test_confluent_kafka_logs_in_and_produces(taking: OauthbearerOttla, topic: str) -> None:
+def test_confluent_kafka_with_valid_token_logs_in_and_produces(taking: OauthbearerOttla, topic: str) -> None:
     producer, told = Producer(librdkafka(taking, token())), []
     for number in range(100):
         producer.produce(topic, str(number).encode(), on_delivery=lambda error, message: told.append(error))
@@ -165,13 +163,15 @@ def test_confluent_kafka_logs_in_and_produces(taking: OauthbearerOttla, topic: s
     assert told == [None] * 100
 
 
-def test_confluent_kafka_is_told_that_its_token_is_bad(taking: OauthbearerOttla) -> None:
+def test_confluent_kafka_with_invalid_token_gets_authentication_error(taking: OauthbearerOttla) -> None:
     told: list[str] = []
     producer = Producer(librdkafka(taking, token(OTHER)) | {"error_cb": lambda error: told.append(error.name())})
     wait_until(lambda: producer.poll(0.1) or "_AUTHENTICATION" in told)
 
 
-def test_confluent_kafka_goes_on_with_a_new_token_when_the_old_one_ends(taking: OauthbearerOttla, topic: str) -> None:
+def test_confluent_kafka_with_expiring_tokens_reauthenticates_and_continues(
+    taking: OauthbearerOttla, topic: str
+) -> None:
     """Re-authentication (KIP-368): tokens of five seconds, and records for twelve."""
     made: list[float] = []
 
@@ -191,7 +191,7 @@ def test_confluent_kafka_goes_on_with_a_new_token_when_the_old_one_ends(taking: 
 
 
 class StaticTokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """As kafka-python wants one."""
+    """Token provider with the interface that kafka-python expects."""
 
     def __init__(self, made: str) -> None:
         self._made = made
@@ -200,7 +200,7 @@ class StaticTokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         return self._made
 
 
-def test_kafka_python_logs_in_and_produces(taking: OauthbearerOttla, topic: str) -> None:
+def test_kafka_python_with_valid_token_logs_in_and_produces(taking: OauthbearerOttla, topic: str) -> None:
     conf = {
         "bootstrap_servers": f"localhost:{taking.ports['TOKENS']}",
         "security_protocol": "SASL_PLAINTEXT",
@@ -214,7 +214,7 @@ def test_kafka_python_logs_in_and_produces(taking: OauthbearerOttla, topic: str)
         bad(sasl_oauth_token_provider=StaticTokenProvider(token(OTHER)))
 
 
-def test_keys_that_are_replaced_hold_at_once(where: Path, taking: OauthbearerOttla) -> None:
+def test_oauthbearer_with_replaced_jwks_file_accepts_new_key(where: Path, taking: OauthbearerOttla) -> None:
     late = token(OTHER, kid="late")
     with pytest.raises(Exception, match="Local"):
         AdminClient(librdkafka(taking, late)).list_topics(timeout=2)

@@ -1,4 +1,4 @@
-"""Three nodes that show one another tokens which end after seconds, and a command that asks for one."""
+"""Three nodes that authenticate to each other with short-lived tokens, and a command that fetches a token."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ CREDENTIALS = "sasl.oauthbearer.client.credentials.client."
 
 
 def token(name: str) -> str:
-    """One that nobody signed."""
+    """Return an unsigned token."""
     now = int(time.time())
     parts = ({"alg": "none"}, {"sub": name, "iat": now, "exp": now + LASTS_S})
     return ".".join(urlsafe_b64encode(json.dumps(x).encode()).decode().rstrip("=") for x in parts) + "."
 
 
 class OauthbearerCluster(SecureCluster):
-    """Brokers and controllers take tokens from one another; clients have a password."""
+    """Cluster whose brokers and controllers use tokens between them; clients use a password."""
 
     def settings(self, node: int) -> dict[str, str]:
         out = super().settings(node)
@@ -57,7 +57,7 @@ class OauthbearerCluster(SecureCluster):
         return {**out, **own, TOKEN_ENDPOINT_KEY: f"file://{self.where}/token"}
 
     def refresh(self) -> None:
-        """Put a fresh token where the nodes find it, all at once."""
+        """Replace the token file of the nodes atomically."""
         (self.where / "token.new").write_text(token("node"))
         (self.where / "token.new").rename(self.where / "token")
 
@@ -86,15 +86,15 @@ def cluster(tmp_path: Path) -> Iterator[OauthbearerCluster]:
     for node in nodes:
         log = node.log.read_text()
         assert "Traceback" not in log, log
-        assert "eyJhbGciOiAibm9uZSJ9" not in log  # how each token begins
+        assert "eyJhbGciOiAibm9uZSJ9" not in log  # the first characters of each token
 
 
-def test_nodes_go_on_while_their_tokens_end(cluster: OauthbearerCluster) -> None:
+def test_nodes_with_expiring_tokens_stay_in_sync(cluster: OauthbearerCluster) -> None:
     admin = AdminClient(cluster.client)
     admin.create_topics([NewTopic("t", 6, 3)])["t"].result()
     producer, acknowledged, failed = Producer(cluster.client | {"acks": "all"}), [0], list[Any]()
 
-    def told(error: Any, message: Any) -> None:
+    def on_delivery(error: Any, message: Any) -> None:
         if error:
             failed.append(error)
         acknowledged[0] += 1
@@ -102,7 +102,7 @@ def test_nodes_go_on_while_their_tokens_end(cluster: OauthbearerCluster) -> None
     ends = time.monotonic() + 2.5 * LASTS_S
     count = 0
     while time.monotonic() < ends:
-        producer.produce("t", b"x", on_delivery=told)
+        producer.produce("t", b"x", on_delivery=on_delivery)
         count += 1
         producer.poll(0.02)
     assert producer.flush(30) == 0
@@ -116,7 +116,7 @@ def test_nodes_go_on_while_their_tokens_end(cluster: OauthbearerCluster) -> None
 
 
 class TokenEndpointHandler(BaseHTTPRequestHandler):
-    """Gives tokens to who knows the secret."""
+    """Token endpoint that checks the client secret."""
 
     def do_POST(self) -> None:
         form = self.rfile.read(int(self.headers["Content-Length"]))
@@ -128,10 +128,10 @@ class TokenEndpointHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
-        """Nothing is told."""
+        """Log no request."""
 
 
-def test_a_command_asks_for_a_token_and_shows_it(cluster: OauthbearerCluster, tmp_path: Path) -> None:
+def test_ottla_command_fetches_token_from_endpoint_and_logs_in(cluster: OauthbearerCluster, tmp_path: Path) -> None:
     server = HTTPServer(("127.0.0.1", 0), TokenEndpointHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     said = {}

@@ -1,6 +1,6 @@
-"""Every stock client by every mechanism, in plain text and on TLS: it gets in exactly where the real Kafka lets it in.
+"""Stock clients by every mechanism, in plain text and on TLS: the results equal those of Kafka.
 
-A sample in each run; ``OTTLA_MECHANISMS=all`` asks all ways of all clients.
+A sample in each run; ``OTTLA_MECHANISMS=all`` runs all logins of all clients.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ ClientOutcomes = dict[str, dict[str, str] | str]
 
 
 class SaslOttla(OttlaWithListeners):
-    """``ottla serve`` with a listener for each way in."""
+    """``ottla serve`` with a listener for each kind of login."""
 
     def __init__(self, place: SaslFixture, data_dir: Path) -> None:
         super().__init__(data_dir, PROTOCOLS, place.settings)
 
 
 class SaslKafka(KafkaWithListeners):
-    """Apache Kafka with the same."""
+    """Apache Kafka with the same settings."""
 
     def __init__(self, place: SaslFixture, data_dir: Path) -> None:
         self.keys = place.keys
@@ -75,8 +75,8 @@ def add_alice(bootstrap: str) -> None:
         admin.alter_user_scram_credentials([change])["alice"].result(30)
 
 
-def told(place: SaslFixture, node: SaslOttla | SaslKafka, where: Path) -> ClientOutcomes:
-    """What each client is told, or why it is left out; three at a time, since most of it is waiting."""
+def client_outcomes(place: SaslFixture, node: SaslOttla | SaslKafka, where: Path) -> ClientOutcomes:
+    """Return the results of each client, or the reason why it was left out; three run at a time, mostly waiting."""
     add_alice(node.bootstrap)
     cells = [cell for cell in with_ports(list(place.cells()), node.ports) if ALL or cell["name"] in SAMPLE]
 
@@ -98,7 +98,7 @@ def ours(place: SaslFixture, tmp_path_factory: pytest.TempPathFactory) -> Client
     where = tmp_path_factory.mktemp("ours")
     node = SaslOttla(place, where / "data")
     with node:
-        said = told(place, node, where / "clients")
+        said = client_outcomes(place, node, where / "clients")
     log = node.log.read_text()
     assert "Traceback" not in log, log
     assert PASSWORD not in log
@@ -110,11 +110,11 @@ def ours(place: SaslFixture, tmp_path_factory: pytest.TempPathFactory) -> Client
 def theirs(place: SaslFixture, tmp_path_factory: pytest.TempPathFactory) -> ClientOutcomes:
     where = tmp_path_factory.mktemp("theirs")
     with SaslKafka(place, where / "data") as node:
-        return told(place, node, where / "clients")
+        return client_outcomes(place, node, where / "clients")
 
 
 @pytest.mark.parametrize("client", ASKED, ids=lambda client: client.name)
-def test_a_client_gets_in_exactly_where_kafka_lets_it_in(
+def test_sasl_login_results_of_client_equal_kafka(
     client: SaslClientProgram, ours: ClientOutcomes, theirs: ClientOutcomes
 ) -> None:
     here, there = ours[client.name], theirs[client.name]
@@ -128,14 +128,14 @@ def test_a_client_gets_in_exactly_where_kafka_lets_it_in(
     assert "nothing in time" not in here.values()
 
 
-def test_the_table_in_the_docs_is_this_one() -> None:
+def test_sasl_table_in_documentation_equals_measured_table() -> None:
     documented = DOCS.read_text()
     for line in table().splitlines():
         assert line in documented, line
 
 
 def table() -> str:
-    """Clients by mechanisms, in Markdown."""
+    """Return the table of clients by mechanisms, in Markdown."""
     mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     lines = [f"| client | version | {' | '.join(mechanisms)} | TLS |", "|---" * (len(mechanisms) + 3) + "|"]
     for client in CLIENTS:

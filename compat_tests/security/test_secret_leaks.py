@@ -1,8 +1,8 @@
-"""Marked secrets of every kind go through a node; afterwards they stand nowhere but where they must.
+"""Marked secrets of every kind go through a node; afterwards they occur only where they must.
 
-Every secret is looked for as it is, in base64, in hexadecimal and percent-encoded: in the log (the audit log tells
-everything), in what clients and commands were told, in settings as they are described, in the page of metrics, in the
-list of processes, and in the data directory, files and all, as the tools show it and as its bytes are.
+Every secret is searched for as it is, in base64, in hexadecimal and percent-encoded: in the log (with a detailed audit
+log), in responses and output of commands, in described settings, in the metrics, in the list of processes, and in the
+data directory, as the tools print it and as its bytes are.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MARK = "pl4nted"
-"""In every secret, so that one nobody thought of is found as well."""
+"""Part of every secret, so that a secret without a search of its own is found as well."""
 PASSWORD, WRONG, SCRAMMED, KEY, OTHER_KEY, ISSUING, BEARER, DYNAMIC = (
     f"{MARK}-{name}-7f3a" for name in ("plain", "wrong", "scram", "key", "otherkey", "issuing", "bearer", "dynamic")
 )
 
 
 def forms(secret: bytes) -> set[bytes]:
-    """How a secret may be written."""
+    """Return the encodings of a secret."""
     out = {secret, secret.hex().encode(), secret.hex().upper().encode(), quote(secret).encode()}
-    for lead in range(3):  # base64 of something it stands in: without what its neighbours decide
+    for lead in range(3):  # base64 inside a longer text: without the characters that depend on its neighbours
         text = b64encode(b"\0" * lead + secret)
         out.add(text[4 if lead else 0 : len(text) - 4])
     return {x for x in out if len(x) >= 8}
 
 
 class SecretWatcher:
-    """Secrets, and whether any of them shows in anything."""
+    """Secrets, and the places where any of them occurs."""
 
     def __init__(self) -> None:
         self.secrets: list[bytes] = [x.encode() for x in (PASSWORD, WRONG, SCRAMMED, KEY, OTHER_KEY, ISSUING, BEARER)]
@@ -55,7 +55,7 @@ class SecretWatcher:
         self._thread = threading.Thread(target=self._watch_processes)
 
     def look(self, where: str, text: bytes | str, *allowed: str) -> None:
-        """Note what shows in a text; ``allowed``: what has to stand there."""
+        """Record the secrets in a text; ``allowed`` has the expected ones."""
         raw = text.encode() if isinstance(text, str) else text
         for secret in self.secrets:
             if secret.decode("latin-1") not in allowed and any(x in raw for x in forms(secret)):
@@ -79,7 +79,7 @@ class SecretWatcher:
 
 
 class OttlaWithMarkedSecrets(OttlaProcess):
-    """A node that knows secrets of every kind."""
+    """Node with secrets of every kind in its settings."""
 
     def __init__(self, where: Path, **more: str) -> None:
         super().__init__(where / "data")
@@ -115,7 +115,7 @@ class OttlaWithMarkedSecrets(OttlaProcess):
         self.file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
     def _encrypted(self, both: Path) -> str:
-        """The key behind a password, which openssl reads from its standard input."""
+        """Encrypt the key with a password, which openssl reads from its standard input."""
         out = both.with_suffix(".pem8")
         make = ["openssl", "pkcs8", "-topk8", "-in", str(both), "-passout", "stdin", "-v2", "aes-256-cbc"]
         made = subprocess.run(make, input=KEY + "\n", capture_output=True, text=True, check=True)
@@ -128,14 +128,14 @@ class OttlaWithMarkedSecrets(OttlaProcess):
 
 
 def run(watched: SecretWatcher, *arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
-    """A command, and whether what it says shows anything."""
+    """Run a command and search its output."""
     done = subprocess.run([OTTLA, *arguments], input=said, capture_output=True, text=True, check=False)
     watched.look(f"what ottla {arguments[0]} says", done.stdout + done.stderr)
     return done
 
 
 def asking(where: Path, mechanism: str, user: str, password: str, more: str = "") -> Path:
-    """A client's settings."""
+    """Return a file with the settings of a client."""
     module = PLAIN if mechanism == "PLAIN" else SCRAM
     jaas = f'{module} required username="{user}" password="{password}"{more};'
     where.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas}\n")
@@ -143,7 +143,7 @@ def asking(where: Path, mechanism: str, user: str, password: str, more: str = ""
 
 
 def log_in(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) -> None:
-    """Rightly and wrongly, by everything there is."""
+    """Log in with right and wrong secrets by every mechanism."""
     there = f"127.0.0.1:{node.ports['IN']}"
     add = ["user", "set", "scram", "--password-file", "-", "--bootstrap", node.bootstrap]
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
@@ -171,7 +171,7 @@ def log_in(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) ->
 
 
 def tokens(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) -> None:
-    """A delegation token's hmac is a secret from the moment there is one."""
+    """Create and use a delegation token; its hmac is a secret from its creation on."""
     there = ["--bootstrap", f"127.0.0.1:{node.ports['IN']}", "--command-config"]
     scram, token = asking(where / "scram", "SCRAM-SHA-512", "scram", SCRAMMED), where / "token"
     assert run(watched, "token", "create", "--config-out", str(token), *there, str(scram)).returncode == 0
@@ -185,13 +185,13 @@ def tokens(node: OttlaWithMarkedSecrets, watched: SecretWatcher, where: Path) ->
 
 
 def look_at_settings(node: OttlaWithMarkedSecrets, watched: SecretWatcher) -> None:
-    """Those set at start and those set while it runs, by their listeners' names and without."""
+    """Search the described settings, static and dynamic, with and without listener prefix."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
     names = ("listener.name.both.ssl.key.password", "listener.name.both.ssl.keystore.password")
     change = AlterConfigOpType.SET
     entries = [ConfigEntry(x, DYNAMIC, incremental_operation=change) for x in names[1:]]
     resource = ConfigResource("broker", "1", incremental_configs=entries)
-    with suppress(Exception):  # whether it may be: it is told, and not shown
+    with suppress(Exception):  # allowed or not: a value must not be returned
         admin.incremental_alter_configs([resource])[resource].result(20)
     for broker in ("1", ""):
         asked = ConfigResource("broker", broker)
@@ -206,7 +206,7 @@ def look_at_settings(node: OttlaWithMarkedSecrets, watched: SecretWatcher) -> No
 
 
 def look_at_files(node: OttlaWithMarkedSecrets, watched: SecretWatcher) -> None:
-    """The data directory, as it is and as the tools show it. What was set while it ran must be in it, as in Kafka."""
+    """Search the data directory and the output of the tools. Dynamic settings must be in it, as in Kafka."""
     for file in node.data_dir.rglob("*"):
         if file.is_file():
             watched.look(f"{file.name}", file.read_bytes().replace(DYNAMIC.encode(), b""))
@@ -215,8 +215,8 @@ def look_at_files(node: OttlaWithMarkedSecrets, watched: SecretWatcher) -> None:
     run(watched, "log", "verify", str(node.data_dir))
 
 
-def test_no_secret_shows_anywhere(tmp_path: Path) -> None:
-    """CVE-2026-33558: secrets stood in the log where it told much."""
+def test_secrets_occur_in_no_log_response_or_output(tmp_path: Path) -> None:
+    """Secrets in the log (CVE-2026-33558: a verbose log contained secrets)."""
     with SecretWatcher() as watched:
         with OttlaWithMarkedSecrets(tmp_path) as node:
             log_in(node, watched, tmp_path)
@@ -226,7 +226,7 @@ def test_no_secret_shows_anywhere(tmp_path: Path) -> None:
         log = node.log.read_bytes()
         watched.look("the log", log)
     assert watched.found == []
-    assert b"Principal = User:scram is Authenticated" in log  # it did tell everything
+    assert b"Principal = User:scram is Authenticated" in log  # the log was verbose
     assert b"by a delegation token" in log
     assert b"is Allowed operation" in log
 
@@ -243,7 +243,7 @@ def test_no_secret_shows_anywhere(tmp_path: Path) -> None:
     ],
     ids=["key", "a listener's key", "half a line", "no line", "another setting", "a name misspelt"],
 )
-def test_a_start_that_fails_shows_none(tmp_path: Path, wrong: dict[str, str]) -> None:
+def test_failed_start_logs_no_secret(tmp_path: Path, wrong: dict[str, str]) -> None:
     watched = SecretWatcher()
     node = OttlaWithMarkedSecrets(tmp_path)
     later = [f"{key}={value}\n" for key, value in wrong.items()]
@@ -258,8 +258,8 @@ def test_a_start_that_fails_shows_none(tmp_path: Path, wrong: dict[str, str]) ->
     assert watched.found == []
 
 
-def test_what_is_planted_would_be_found() -> None:
-    """The look itself: each way of writing a secret is one that is seen."""
+def test_secret_watcher_finds_each_encoding_of_a_secret() -> None:
+    """Search itself: each encoding of a secret is found."""
     for text in (
         f"password={PASSWORD}",
         PASSWORD.encode().hex(),
@@ -277,8 +277,8 @@ def test_what_is_planted_would_be_found() -> None:
 
 
 @pytest.mark.parametrize("secret", [PASSWORD, KEY, ISSUING])
-def test_each_node_of_the_suite_is_looked_at_when_it_ends(tmp_path: Path, secret: str) -> None:
-    """CVE-2026-33558: whatever a test has a node do, the secrets of its settings are not in its log."""
+def test_node_process_at_exit_searches_its_log_for_secrets(tmp_path: Path, secret: str) -> None:
+    """Node of any test (CVE-2026-33558): the secrets of its settings are not in its log."""
     node = OttlaWithMarkedSecrets(tmp_path)
     node.log.write_text("2026-11-23 INFO ottla.server started\n")
     node.__exit__()

@@ -1,4 +1,4 @@
-"""Three nodes that speak TLS and log in at each other, as certificates are replaced and as share groups are read."""
+"""Three nodes with TLS and SASL between them: replacement of certificates, and share groups."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class SecureCluster:
             (where / f"{node}.properties").write_text("".join(f"{k}={v}\n" for k, v in self.settings(node).items()))
 
     def keys(self, node: int) -> Path:
-        """Where a node's key and certificate are."""
+        """Return the path of a node's key and certificate."""
         return self.where / f"{node}.pem"
 
     def issue(self, node: int, subject: str) -> None:
-        """A new certificate where the old one was."""
+        """Replace the certificate of a node."""
         made = self.authority.issue(f"node{node}", subject, alt="DNS:localhost")
         self.keys(node).write_bytes(Path(made.location).read_bytes())
 
     def settings(self, node: int) -> dict[str, str]:
-        """A node's."""
+        """Return the settings of a node."""
         at = node - 1
         return {
             "process.roles": "broker,controller",
@@ -76,7 +76,7 @@ class SecureCluster:
         }
 
     def format(self) -> None:
-        """Make each node's directory, with two users."""
+        """Format the directory of each node, with two users."""
         voters = ",".join(f"{n}@localhost:{p}:{i}" for n, p, i in zip(NODES, self.controllers, self.ids, strict=True))
         cluster_id = uuid_to_string(SystemEnv().uuid())
         for node in NODES:
@@ -87,7 +87,7 @@ class SecureCluster:
 
     @property
     def client(self) -> dict[str, Any]:
-        """How a client comes in."""
+        """Return the settings of a client."""
         return {
             "bootstrap.servers": f"localhost:{self.clients[0]}",
             "security.protocol": "SASL_SSL",
@@ -99,7 +99,7 @@ class SecureCluster:
         }
 
     def certificate_subject_at(self, port: int) -> str:
-        """The name in the certificate that is shown at a port."""
+        """Return the subject of the certificate at a port."""
         context = ssl.create_default_context(cafile=self.authority.truststore.location)
         with (
             socket.create_connection(("localhost", port), 5) as sock,
@@ -143,7 +143,7 @@ def cluster(tmp_path: Path) -> Iterator[SecureCluster]:
         assert "secret" not in log
 
 
-def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: SecureCluster) -> None:
+def test_certificate_replacement_on_all_nodes_under_load_loses_no_record(cluster: SecureCluster) -> None:
     admin = AdminClient(cluster.client)
     admin.create_topics([NewTopic("t", 6, 3)])["t"].result()
     with NumberWriter(cluster.client["bootstrap.servers"], "t", partitioned(6), config=cluster.client) as writer:
@@ -165,7 +165,7 @@ def test_certificates_are_replaced_everywhere_while_a_client_writes(cluster: Sec
     assert sorted(map(int, read(cluster, len(writer.acknowledged)))) == sorted(writer.acknowledged)
 
 
-def test_share_groups_keep_their_state_at_brokers_that_ask_who_comes(cluster: SecureCluster) -> None:
+def test_share_group_on_brokers_with_sasl_persists_its_state(cluster: SecureCluster) -> None:
     admin = AdminClient(cluster.client)
     admin.create_topics([NewTopic("t", 6, 3)])["t"].result()
     producer = Producer(cluster.client)
@@ -184,7 +184,7 @@ def test_share_groups_keep_their_state_at_brokers_that_ask_who_comes(cluster: Se
 
 
 def read(cluster: SecureCluster, count: int) -> list[bytes]:
-    """What lies in the topic."""
+    """Return the records of the topic."""
     consumer = Consumer(cluster.client | {"group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
     out: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A small real file system in a file: one that gets full, breaks, or is copied as a power cut would leave it."""
+"""Small ext4 file system in a file, which can be filled, broken, or copied as after a power cut."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _fill(directory: Path) -> None:
 
 
 class Ext4Image:
-    """An ext4 image, mounted at ``path``. The image itself lies in memory, in a file system that can be filled too."""
+    """Mounted ext4 image at ``path``. The image itself lies in memory, in a file system that can be filled too."""
 
     def __init__(self, where: Path, name: str, size_mib: int, image: Path | None = None) -> None:
         self.size_mib = size_mib
@@ -64,24 +64,24 @@ class Ext4Image:
         self.mount()
 
     def mount(self) -> None:
-        """Mount it; an unclean image is repaired by its journal."""
+        """Mount the image; an unclean one is repaired by its journal."""
         _run("mount", "-o", "loop", str(self.image), str(self.path))
 
     def unmount(self) -> None:
-        """Take it off, even while it is in use."""
+        """Unmount the image, even while it is in use."""
         subprocess.run(["umount", "-l", str(self.path)], check=False, capture_output=True)
 
     def remove(self) -> None:
-        """Take everything off."""
+        """Unmount all and remove the files."""
         self.unmount()
         subprocess.run(["umount", "-l", str(self.under)], check=False, capture_output=True)
 
     def fill(self) -> None:
-        """Leave no room: ENOSPC for whoever writes."""
+        """Fill the file system: writes fail with ENOSPC."""
         _fill(self.path)
 
     def free_space(self) -> None:
-        """Give the room back."""
+        """Free the space again."""
         (self.path / "filler").unlink()
 
     def fail_writes(self) -> None:
@@ -89,14 +89,14 @@ class Ext4Image:
         _fill(self.under)
 
     def repair(self) -> None:
-        """The disk works again, and is mounted anew."""
+        """End the failures and mount the image again."""
         self.unmount()
         (self.under / "filler").unlink()
         self.mount()
 
     def copy_as_after_power_cut(self, where: Path, name: str) -> Ext4Image:
-        """What a power cut would leave, mounted: the image's bytes without what the page cache still holds.
+        """Mount a copy of the image as after a power cut: its bytes without the page cache.
 
-        Whoever writes must stand still meanwhile: the copy has to be of one instant.
+        Writers must be paused meanwhile: the copy has to be of one instant.
         """
         return Ext4Image(where, name, self.size_mib, self.image)

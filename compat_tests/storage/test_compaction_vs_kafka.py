@@ -1,4 +1,4 @@
-"""Compaction beside a real Kafka given the same batches: the same records survive, and each reads the other's files."""
+"""Compaction compared with Kafka after the same batches: the same records survive, and Kafka reads our files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SETTINGS = {
     "delete.retention.ms": "1500",
     "min.compaction.lag.ms": "3600000",
 }
-"""While it is filled nothing is cleaned: how many passes there are then, and how old tombstones, would be chance."""
+"""Settings that prevent cleaning while the topic is filled, so that the number of passes is the same."""
 CompactedRecords = list[tuple[int, int, bytes | None, bytes | None]]
 
 
 def batches(seed: int, count: int) -> list[bytes]:
-    """Keys that come again, tombstones, codecs, idempotent producers: the same for every cluster."""
+    """Yield batches with repeated keys, tombstones, codecs and idempotent producers, the same for every cluster."""
     chance = random.Random(seed)
     now = time.time_ns() // 10**6
     out, sequence = [], 0
@@ -55,7 +55,7 @@ def batches(seed: int, count: int) -> list[bytes]:
 
 
 class CompactionBroker:
-    """A cluster of either kind with the topic on it."""
+    """Broker of either kind with the topic."""
 
     def __init__(self, process: Any) -> None:
         self.peer = RawClient(process.port)
@@ -77,7 +77,7 @@ class CompactionBroker:
         assert self.peer.produce(TOPIC, 0, raw).error_code == 0
 
     def read(self) -> CompactedRecords:
-        """Every record with its offset, time, key and value; every batch's checksum is right."""
+        """Return every record with its offset, time, key and value, after verifying each checksum."""
         at, end = self.end(-2), self.end(-1)
         out: CompactedRecords = []
         while at < end:
@@ -98,27 +98,27 @@ class CompactionBroker:
         return out
 
     def clean_all(self) -> None:
-        """From now on what is new is cleaned as well."""
+        """Alter the settings so that new records are cleaned."""
         change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.compaction.lag.ms", 0, "0")])
         answer = self.peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
         assert answer.responses[0].error_code == 0
 
     def cleaned(self) -> CompactedRecords:
-        """What is left once all is cleaned but the segment that is written to: then no pass has anything to do."""
+        """Return the records once all segments but the active one are clean, when no pass has work left."""
         wait_until(
             lambda: self._clean_below() == max(int(x.stem) for x in (self._data_dir / f"{TOPIC}-0").glob("*.log"))
         )
         return self.read()
 
     def _clean_below(self) -> int:
-        """Up to where it is clean, as the node writes down."""
+        """Return the first dirty offset of the cleaner's checkpoint."""
         points = self._data_dir / "cleaner-offset-checkpoint"
         rows = [line.split() for line in points.read_text().splitlines()] if points.exists() else []
         return next((int(row[2]) for row in rows if row[:2] == [TOPIC, "0"]), -1)
 
 
 @pytest.mark.xdist_group(__name__)
-def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -> None:
+def test_compaction_keeps_the_same_records_as_kafka(tmp_path: Path) -> None:
     first, second = batches(1, 900), batches(2, 500)
     quick = {"log_cleaner_backoff_ms": "300"}
     results: dict[str, list[CompactedRecords]] = {}
@@ -138,7 +138,7 @@ def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -
             assert len(results[name][0]) < written == node.end(-1)
             for raw in second:
                 node.produce(raw)
-            time.sleep(2)  # the first pass's tombstones are due now
+            time.sleep(2)  # the tombstones of the first pass are due now
             for raw in batches(3, 150):
                 node.produce(raw)
             results[name].append(node.cleaned())
@@ -151,6 +151,6 @@ def test_the_same_records_survive_in_both_and_kafka_reads_ours(tmp_path: Path) -
 
 
 def last(seen: CompactedRecords) -> dict[bytes | None, tuple[int, bytes | None]]:
-    """Each key's last value; one that was deleted has none, whether its tombstone is still there or not."""
+    """Return the last value of each key; a deleted key has none, with or without tombstone."""
     found = {key: (offset, value) for offset, _, key, value in seen}
     return {key: row for key, row in found.items() if row[1] is not None}

@@ -1,4 +1,4 @@
-"""Data directories with symbolic links and foreign directories, and paths that can be none."""
+"""Data directories with symbolic links and foreign directories, and invalid paths."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ FOREIGN = ("lost+found", "my-backup.2024-delete", "my-future", "old-stray", "bac
 
 
 def produce(peer: RawClient, topic: str) -> tuple[int, int]:
-    """Error code and offset."""
+    """Return error code and offset."""
     row = peer.produce(topic, 0, records.build_batch([records.NewRecord(b"k", b"v", time.time_ns() // 10**6)]))
     return row.error_code, row.base_offset
 
 
 def move_behind_link(path: Path, to: Path) -> None:
-    """Move a directory elsewhere and put a symbolic link to it in its place."""
+    """Move a directory and put a symbolic link to it in its place."""
     shutil.move(path, to)
     path.symlink_to(to)
 
 
-def test_node_with_symbolic_links_serves_deletes_topics_and_starts_again(tmp_path: Path) -> None:
+def test_node_with_symbolic_links_in_log_dir_serves_deletes_and_restarts(tmp_path: Path) -> None:
     data, other = tmp_path / "link", tmp_path / "other"
     (tmp_path / "real").mkdir()
     data.symlink_to("real")
@@ -66,7 +66,7 @@ def test_node_with_symbolic_links_serves_deletes_topics_and_starts_again(tmp_pat
 
 
 @pytest.mark.parametrize("where", ["file", "file/below", "broken-link"])
-def test_data_dir_that_is_no_directory_is_refused_in_a_sentence(tmp_path: Path, where: str) -> None:
+def test_serve_with_data_dir_that_is_no_directory_prints_one_line(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "broken-link").symlink_to("nowhere")
     path = str(tmp_path / where)
@@ -79,7 +79,7 @@ def test_data_dir_that_is_no_directory_is_refused_in_a_sentence(tmp_path: Path, 
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_node_whose_quorum_state_is_a_fifo_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_serve_with_quorum_state_as_fifo_prints_one_line(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data"):
         pass
     path = tmp_path / "data" / "__cluster_metadata-0" / "quorum-state"

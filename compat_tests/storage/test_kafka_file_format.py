@@ -1,4 +1,4 @@
-"""The disk is Kafka's disk: its dump tool reads our files, its node starts on our directory, and we on its."""
+"""Files of Kafka and Ottla: Kafka's dump tool reads our files, and each node starts on the directory of the other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 def patiently(work: Callable[[], Any]) -> Any:
-    """Try again for a while: a Kafka that has just started leads and coordinates nothing yet."""
+    """Try again for a while: a Kafka that has just started is not leader and coordinator yet."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -35,7 +35,7 @@ def patiently(work: Callable[[], Any]) -> Any:
 
 
 def fill(bootstrap: str) -> None:
-    """Two topics, every codec, headers, a group with positions."""
+    """Create two topics with every codec, headers, and a group with offsets."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [
         NewTopic("plain", 2, 1),
@@ -56,7 +56,7 @@ def fill(bootstrap: str) -> None:
 
 
 def contents(bootstrap: str) -> dict[str, Any]:
-    """Everything a client can see of what `fill` wrote."""
+    """Return all that a client can read of what `fill` wrote."""
     out: dict[str, Any] = {}
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "readers", "check.crcs": True, "enable.auto.commit": False}
@@ -65,7 +65,7 @@ def contents(bootstrap: str) -> dict[str, Any]:
         at = TopicPartition(topic, partition, 0)
         deadline = time.monotonic() + 60
         low, high = patiently(lambda at=at: consumer.get_watermark_offsets(at, 30))
-        while high == low and time.monotonic() < deadline:  # a Kafka that has just started may answer so once
+        while high == low and time.monotonic() < deadline:  # a Kafka that has just started may respond so once
             low, high = consumer.get_watermark_offsets(at, 30)
         consumer.assign([at])
         rows = []
@@ -97,7 +97,7 @@ def run_and_see(process: NodeProcess, *, fresh: bool) -> dict[str, Any]:
 
 
 @pytest.mark.xdist_group(__name__)
-def test_a_real_kafka_starts_on_our_directory_and_we_on_it_again(data_dir: Path) -> None:
+def test_kafka_on_directory_of_ottla_and_ottla_again_read_the_same(data_dir: Path) -> None:
     first = run_and_see(OttlaProcess(data_dir), fresh=True)
     assert len(first["plain-0"]) == len(first["plain-1"]) == 500
     assert first["positions"] == [123, 45]
@@ -106,7 +106,7 @@ def test_a_real_kafka_starts_on_our_directory_and_we_on_it_again(data_dir: Path)
 
 
 @pytest.mark.xdist_group(__name__)
-def test_we_start_on_a_real_kafkas_directory_and_it_again_on_ours(data_dir: Path) -> None:
+def test_ottla_on_directory_of_kafka_and_kafka_again_read_the_same(data_dir: Path) -> None:
     first = run_and_see(KafkaProcess(data_dir), fresh=True)
     assert len(first["packed-0"]) == 1000
     assert run_and_see(OttlaProcess(data_dir), fresh=False) == first
@@ -114,7 +114,7 @@ def test_we_start_on_a_real_kafkas_directory_and_it_again_on_ours(data_dir: Path
 
 
 def transact(bootstrap: str) -> None:
-    """Committed, aborted, committed: with a real transaction coordinator."""
+    """Write a committed, an aborted and a committed transaction by a real transaction coordinator."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "tx"})
     patiently(lambda: producer.init_transactions(30))
     for name, commits in (("first", True), ("lost", False), ("second", True)):
@@ -150,7 +150,7 @@ def read_committed(bootstrap: str) -> list[bytes]:
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-def test_transactions_a_real_kafka_aborted_stay_unseen(data_dir: Path, ending: str) -> None:
+def test_ottla_on_directory_of_kafka_hides_aborted_transactions(data_dir: Path, ending: str) -> None:
     with KafkaProcess(data_dir) as kafka:
         transact(kafka.bootstrap)
         seen = read_committed(kafka.bootstrap)
@@ -209,7 +209,7 @@ def dumped_by_us(path: Path) -> list[tuple[str, ...]]:
     return out
 
 
-def test_kafkas_dump_tool_reads_every_file_and_sees_what_ottla_dump_sees(data_dir: Path) -> None:
+def test_kafka_dump_log_tool_output_equals_ottla_dump(data_dir: Path) -> None:
     with OttlaProcess(data_dir) as node:
         fill(node.bootstrap)
     compared = 0

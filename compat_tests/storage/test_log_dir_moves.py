@@ -1,4 +1,4 @@
-"""Partitions move between directories of a node: by Kafka's own tools under load, and begun here and ended there."""
+"""Partitions that move between log directories: by Kafka's tools under load, and across a change of the broker."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make(node: NodeProcess, topic: str = "t") -> None:
 
 
 def lying(node: NodeProcess) -> Rows:
-    """Directory and partition -> whether each log of it there is a copy on its way."""
+    """Return, by directory and partition, the future flag of each replica there."""
     out: Rows = {}
     body = dl.DescribeLogDirsRequest([dl.DescribableLogDirTopic("t", list(range(PARTITIONS)))])
     for row in RawClient(node.port).call(ApiKey.DESCRIBE_LOG_DIRS, 4, body).results:
@@ -73,7 +73,7 @@ def change(node: NodeProcess, key: str, value: str) -> None:
     wait_until_brokers_current(client)
 
 
-def everything(node: NodeProcess, count: int) -> dict[tuple[int, int], bytes]:
+def read_all(node: NodeProcess, count: int) -> dict[tuple[int, int], bytes]:
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "all", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", n, 0) for n in range(PARTITIONS)])
     out: dict[tuple[int, int], bytes] = {}
@@ -86,7 +86,7 @@ def everything(node: NodeProcess, count: int) -> dict[tuple[int, int], bytes]:
     return out
 
 
-def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_path: Path) -> None:
+def test_log_dir_move_by_kafka_tools_under_load_keeps_all_records(tmp_path: Path) -> None:
     with kind(OttlaProcess, tmp_path) as node:
         make(node)
         load = NumberWriter(node.bootstrap, "t", partitioned(PARTITIONS, 50), pause_s=0.001)
@@ -112,7 +112,7 @@ def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_pat
         assert load.refused == []
         assert sorted(load.acknowledged) == list(range(load.sent))
         written = {(n % PARTITIONS, n // PARTITIONS): b"%d" % n * 50 for n in range(load.sent)}
-        assert everything(node, load.sent) == written
+        assert read_all(node, load.sent) == written
         said = java_tool("LogDirsCommand", "--bootstrap-server", node.bootstrap, "--describe", "--topic-list", "t")
         told = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
         found = {
@@ -125,7 +125,9 @@ def test_kafkas_own_tools_move_partitions_between_directories_under_load(tmp_pat
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
-def test_what_is_refused_and_what_is_not(tmp_path: Path, node_class: type[NodeProcess]) -> None:
+def test_alter_replica_log_dirs_with_valid_and_invalid_targets_returns_kafka_errors(
+    tmp_path: Path, node_class: type[NodeProcess]
+) -> None:
     with kind(node_class, tmp_path) as node:
         make(node)
         here = until(lambda: next((name for name, n in lying(node) if n == 0), None))
@@ -153,8 +155,10 @@ def filled(node: NodeProcess, count: int) -> None:
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("first", [OttlaProcess, KafkaProcess])
-def test_a_move_that_is_begun_here_is_ended_there(tmp_path: Path, first: type[NodeProcess]) -> None:
-    """Killed in the middle of it; the other kind of node finds the copy, and brings it to its end."""
+def test_log_dir_move_interrupted_by_kill_is_completed_by_other_broker(
+    tmp_path: Path, first: type[NodeProcess]
+) -> None:
+    """Kill during a move; the other kind of node finds the future replica and completes the move."""
     second = KafkaProcess if first is OttlaProcess else OttlaProcess
     node = kind(first, tmp_path)
     node.start()
@@ -174,5 +178,5 @@ def test_a_move_that_is_begun_here_is_ended_there(tmp_path: Path, first: type[No
         until(lambda: lying(node).get((here, 0)) == [False])
         change(node, RATE, "100000000")
         until(lambda: lying(node).get((there, 0)) == [False] and (here, 0) not in lying(node))
-        assert len(everything(node, 60)) == 60
+        assert len(read_all(node, 60)) == 60
         assert not list((tmp_path / there).glob("*-future"))

@@ -1,4 +1,4 @@
-"""Failure of one of several data directories: it goes offline alone, and both clusters report it alike."""
+"""Failure of one of several log directories: only this one goes offline, and both brokers report it alike."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def partitions(node: NodeProcess) -> list[md.MetadataResponsePartition]:
     return sorted(answer.topics[0].partitions, key=lambda x: x.partition_index)
 
 
-def in_the_end(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
-    """An answer that is not "not yet": a node that has just started leads a moment after it says so."""
+def retry(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
+    """Repeat a request until its error is not retriable: a node that has just started leads a moment later."""
     deadline = time.monotonic() + 30
     while code_of(row := ask()) in NOT_YET and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -61,7 +61,7 @@ def produce(node: NodeProcess, partition: int, size: int) -> int:
     def ask() -> Any:
         return RawClient(node.port).produce("t", partition, raw)
 
-    return int(in_the_end(ask, lambda row: row.error_code).error_code)
+    return int(retry(ask, lambda row: row.error_code).error_code)
 
 
 def fetch_code(node: NodeProcess, partition: int) -> int:
@@ -71,7 +71,7 @@ def fetch_code(node: NodeProcess, partition: int) -> int:
     def ask() -> Any:
         return RawClient(node.port).call(ApiKey.FETCH, 12, body).responses[0].partitions[0]
 
-    return int(in_the_end(ask, lambda row: row.error_code).error_code)
+    return int(retry(ask, lambda row: row.error_code).error_code)
 
 
 def offset(node: NodeProcess, partition: int) -> tuple[int, int]:
@@ -80,12 +80,12 @@ def offset(node: NodeProcess, partition: int) -> tuple[int, int]:
     def ask() -> Any:
         return RawClient(node.port).call(ApiKey.LIST_OFFSETS, 5, body).topics[0].partitions[0]
 
-    row = in_the_end(ask, lambda row: row.error_code)
+    row = retry(ask, lambda row: row.error_code)
     return row.error_code, row.offset
 
 
 def ends(node: NodeProcess, numbers: list[int], expected: int) -> list[int]:
-    """High watermarks, once they are as expected: a restart syncs what it found before anybody sees it."""
+    """Return high watermarks once they are as expected: a restarted node syncs its log before it serves it."""
     deadline = time.monotonic() + 30
     while (found := [offset(node, n)[1] for n in numbers]) != [expected] * len(numbers) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -107,7 +107,7 @@ def kind(node_class: type[NodeProcess], tmp_path: Path) -> NodeProcess:
 
 
 def start_with_topic(node: NodeProcess) -> list[int]:
-    """Start, make the topic, put a record into each partition; gives the partitions of the second directory."""
+    """Start, create the topic, write a record into each partition; return the partitions of the second directory."""
     node.start()
     body = ct.CreateTopicsRequest([ct.CreatableTopic("t", PARTITIONS, 1)], 30_000)
     assert RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0
@@ -125,7 +125,7 @@ def start_with_topic(node: NodeProcess) -> list[int]:
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
 @pytest.mark.parametrize("fault", ["full", "broken"])
-def test_a_directory_fails_alone_and_comes_back_with_everything(
+def test_failed_log_dir_goes_offline_alone_and_recovers_after_repair(
     tmp_path: Path, disk: Ext4Image, fault: str, node_class: type[NodeProcess]
 ) -> None:
     node = kind(node_class, tmp_path)
@@ -171,7 +171,7 @@ def test_a_directory_fails_alone_and_comes_back_with_everything(
 
 
 @pytest.mark.xdist_group(__name__)
-def test_a_real_kafka_starts_on_our_directories_and_we_on_its(tmp_path: Path) -> None:
+def test_kafka_on_log_dirs_of_ottla_and_ottla_again_read_the_same(tmp_path: Path) -> None:
     first = kind(OttlaProcess, tmp_path)
     in_second = start_with_topic(first)
     assert first.stop() == 0
@@ -190,7 +190,7 @@ def test_a_real_kafka_starts_on_our_directories_and_we_on_its(tmp_path: Path) ->
 
 
 def cordon(node: NodeProcess, *paths: Path) -> None:
-    """Set it while the node runs, and wait until it is so."""
+    """Alter the setting at run time, and wait until the node applies it."""
     config = ia.AlterableConfig("cordoned.log.dirs", 0, ",".join(map(str, paths)))
     body = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(4, "1", [config])])
     assert RawClient(node.port).call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body).responses[0].error_code == 0
@@ -205,14 +205,14 @@ def cordoned(answer: dl.DescribeLogDirsResponse) -> set[str]:
 
 
 def new_topic(node: NodeProcess, name: str) -> int:
-    """The error code of making it, as soon as the controller has heard of what was cordoned."""
+    """Return the error code of creating a topic, once the controller knows the cordoned directories."""
     body = ct.CreateTopicsRequest([ct.CreatableTopic(name, PARTITIONS, 1)], 30_000)
     return int(RawClient(node.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code)
 
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("node_class", [OttlaProcess, KafkaProcess])
-def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path, node_class: type[NodeProcess]) -> None:
+def test_cordoned_log_dir_gets_no_new_partitions(tmp_path: Path, node_class: type[NodeProcess]) -> None:
     with kind(node_class, tmp_path) as node:
         first, second = tmp_path / "a", tmp_path / "b" / "data"
         cordon(node, first)

@@ -1,6 +1,6 @@
-"""Power cuts on a real file system: the image is copied while a node writes to it, and a node is started on the copy.
+"""Power cuts on a real file system: the image is copied under load, and a node is started on the copy.
 
-With a sync before each acknowledgement nothing that was acknowledged may be missing. ``OTTLA_POWER_CUTS=200 pytest
+With a sync before each acknowledgement no acknowledged record may be missing. ``OTTLA_POWER_CUTS=200 pytest
 compat_tests/storage/test_power_cuts.py`` for the long run (`make soak`).
 """
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(unavailable_reason() is not None, reason=unavail
 
 
 class PowerCutWriter(threading.Thread):
-    """Writes numbered records, some small and some large, and remembers what was acknowledged."""
+    """Writer of numbered records, small and large ones, that records the acknowledgements."""
 
     def __init__(self, port: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -57,12 +57,12 @@ class PowerCutWriter(threading.Thread):
 
 
 def read_all(port: int) -> dict[tuple[int, int], bytes]:
-    """Every record that is there, its checksum verified."""
+    """Return every record after verifying its checksum."""
     peer = RawClient(port)
     out: dict[tuple[int, int], bytes] = {}
     for partition in range(PARTITIONS):
         at = 0
-        # What a restart found unsynced is readable once it is synced, and so is what comes behind it: then it is so.
+        # A restarted node serves unsynced records, and those behind them, once it has synced them.
         last = build_batch([NewRecord(b"k", b"last", time.time_ns() // 10**6)])
         wait_until(lambda partition=partition, last=last: not peer.produce("t", partition, last).error_code)  # type: ignore[misc]
         while True:
@@ -80,7 +80,7 @@ def read_all(port: int) -> dict[tuple[int, int], bytes]:
 
 
 def cut(tmp_path: Path, seed: int, *, synced: bool) -> tuple[int, int]:
-    """One cut; gives how many records were acknowledged before it, and how many of them are missing."""
+    """Cut once; return the number of acknowledged records before it, and how many of them are missing."""
     rng = random.Random(seed)
     disk = Ext4Image(tmp_path, f"disk-{seed}", 96)
     copy: Ext4Image | None = None
@@ -111,7 +111,7 @@ def cut(tmp_path: Path, seed: int, *, synced: bool) -> tuple[int, int]:
                 shutil.rmtree(one.under, ignore_errors=True)
 
 
-def test_nothing_acknowledged_after_a_sync_is_lost_in_a_power_cut(tmp_path: Path) -> None:
+def test_power_cut_with_sync_before_acknowledgement_loses_no_record(tmp_path: Path) -> None:
     acknowledged = 0
     for seed in range(CUTS):
         count, lost = cut(tmp_path, seed, synced=True)
@@ -120,5 +120,5 @@ def test_nothing_acknowledged_after_a_sync_is_lost_in_a_power_cut(tmp_path: Path
     assert acknowledged > CUTS * 10
 
 
-def test_the_check_can_fail_without_the_sync_records_are_lost(tmp_path: Path) -> None:
+def test_power_cut_without_sync_loses_records(tmp_path: Path) -> None:
     assert any(cut(tmp_path, seed, synced=False)[1] for seed in range(3))

@@ -1,4 +1,4 @@
-"""Retention in a running node: the log start moves, clients see it, a kill does not bring records back."""
+"""Retention in a running node: the log start offset advances, clients see it, and a kill restores no record."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def low_and_high(bootstrap: str) -> tuple[int, int]:
 
 
 def size_of(data_dir: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+    with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
         return sum(p.stat().st_size for p in (data_dir / "t-0").glob("*.log"))
     return -1
 
 
-def test_old_records_go_and_stay_gone(data_dir: Path) -> None:
+def test_retention_bytes_deletes_segments_for_good(data_dir: Path) -> None:
     settings = {"log_retention_check_interval_ms": "200"}
     node = OttlaProcess(data_dir, **settings).start()
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
@@ -42,6 +42,6 @@ def test_old_records_go_and_stay_gone(data_dir: Path) -> None:
     node.kill()
     node = OttlaProcess(data_dir, node.port, **settings).start()
     assert low_and_high(node.bootstrap)[0] == low
-    # what was found unsynced is shown once it is synced
+    # unsynced records are visible once they are synced
     wait_until(lambda: low_and_high(node.bootstrap) == (low, high))
     assert node.stop() == 0

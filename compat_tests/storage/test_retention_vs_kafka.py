@@ -1,4 +1,4 @@
-"""Retention beside a real Kafka given the same batches and settings: both logs begin at the same offsets."""
+"""Retention compared with Kafka after the same batches and settings: both logs start at the same offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUIET_S = 3
 
 
 def batches() -> list[bytes]:
-    """About 9 MB whose records are two hours old at first and new at last; some say a time out of order."""
+    """Yield about 9 MB, from two hours old to new; some records have a timestamp out of order."""
     chance, now = random.Random(5), time.time_ns() // 10**6
     out = []
     for number in range(BATCHES):
@@ -46,13 +46,13 @@ def batches() -> list[bytes]:
 
 
 class RetentionBroker:
-    """A cluster of either kind."""
+    """Broker of either kind."""
 
     def __init__(self, port: int) -> None:
         self.peer = RawClient(port)
 
     def fill(self, topic: str, raw: list[bytes]) -> None:
-        """While it is filled nothing goes: what is rolled because all of it is too old would depend on the moment."""
+        """Fill a topic without retention: the segments deleted meanwhile would depend on the moment."""
         settings = {"segment.bytes": "1048576", "retention.ms": "-1"}
         configs = [ct.CreatableTopicConfig(k, v) for k, v in settings.items()]
         request = ct.CreateTopicsRequest([ct.CreatableTopic(topic, 1, 1, configs=configs)], 10_000)
@@ -62,13 +62,13 @@ class RetentionBroker:
                 time.sleep(0.05)
 
     def ends(self, topic: str) -> tuple[int, int]:
-        """First and next offset."""
+        """Return log start and log end offset."""
         found = []
         for when in (-2, -1):
             ask = lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(0, -1, when)])
             request = lo.ListOffsetsRequest(-1, 0, [ask])
             deadline = time.monotonic() + WAIT_S
-            while True:  # a node that has just started may not lead yet
+            while True:  # a node that has just started may not be leader yet
                 row = self.peer.call(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions[0]
                 if row.error_code == 0 or time.monotonic() > deadline:
                     break
@@ -78,7 +78,7 @@ class RetentionBroker:
         return found[0], found[1]
 
     def wait_for_start_offsets(self, beyond: dict[str, int]) -> dict[str, tuple[int, int]]:
-        """Where every log begins, once those that must move have gone beyond an offset, and nothing moves any more."""
+        """Return the log start offsets once the expected ones have passed an offset and all are stable."""
         deadline = time.monotonic() + WAIT_S
         before: dict[str, tuple[int, int]] = {}
         since = time.monotonic()
@@ -105,7 +105,7 @@ class RetentionBroker:
 
 
 def play(process: Any) -> list[Any]:
-    """The same story for each cluster; gives what was seen."""
+    """Run the scenario, the same for each broker; return the observed offsets."""
     with process:
         node = RetentionBroker(process.port)
         raw = batches()
@@ -126,7 +126,7 @@ def play(process: Any) -> list[Any]:
 
 
 @pytest.mark.xdist_group(__name__)
-def test_both_logs_begin_at_the_same_offsets(tmp_path: Path) -> None:
+def test_retention_by_time_size_and_start_offset_equals_kafka(tmp_path: Path) -> None:
     quick = {"log_retention_check_interval_ms": "500"}
     kafka = play(KafkaProcess(tmp_path / "kafka", log_initial_task_delay_ms="500", **quick))
     ottla = play(OttlaProcess(tmp_path / "ottla", **quick))

@@ -1,4 +1,4 @@
-"""``ottla`` whose nodes check their responses (`sim.checkers.response_checks`): what `OttlaProcess` runs in tests.
+"""``ottla`` with checks of its responses (`sim.checkers.response_checks`): the command of `OttlaProcess` in tests.
 
 ``python compat_tests/support/checked_ottla.py serve ...``. A response that breaks a property ends the node with a
 traceback in its log. No setting of the product turns this on, and benchmarks run ``ottla`` itself.

@@ -18,16 +18,16 @@ from ottla.wire.messages import describe_quorum as dq
 
 CLIENTS = 20
 DESCRIPTORS = 200
-"""Of each node; the crowd wants more than that from each."""
+"""Limit of descriptors of each node; the clients open more connections than that to each."""
 CONNECTIONS_PER_CLIENT = 4 * DESCRIPTORS // CLIENTS
 """Connections that a client of the crowd holds to each node at most."""
 
 PAUSE_S = 0.01
-"""Between two rounds of a client, so that the crowd takes descriptors and not the processor."""
+"""Pause between two rounds of a client, so that the flood uses descriptors and not the processor."""
 
 
 def set_descriptor_limit(pid: int, most: int = DESCRIPTORS) -> None:
-    """Let a running process have so many descriptors."""
+    """Set the descriptor limit of a running process."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, hard))
 
@@ -92,6 +92,6 @@ def leader_epoch(port: int) -> tuple[int, int]:
 
 
 def create_topic(port: int, nodes: int) -> None:
-    """Create the topic that is written to."""
+    """Create the topic of the producer."""
     body = ct.CreateTopicsRequest([ct.CreatableTopic("t", 3, nodes)], 30_000)
     assert RawClient(port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].error_code == 0

@@ -1,7 +1,7 @@
-"""The Java parts the proofs need: Apache Kafka 4.3.1, tools, shell, Streams, a connector, and Spark's Kafka connector.
+"""Jars for the tests: Apache Kafka 4.3.1, tools, shell, Streams, a connector, and Spark's Kafka connector.
 
-Fetched once, by the Ivy that pyspark brings along, into the tree's ignored ``.cache/``; so a JDK is all it takes.
-``python -m compat_tests.support.jars`` fetches them ahead of a test run.
+Fetched once, by the Ivy of pyspark, into the tree's ignored ``.cache/``; so only a JDK is needed. ``python -m
+compat_tests.support.jars`` fetches them ahead of a test run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ CACHE = (
     if (ROOT / "pyproject.toml").exists()
     else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ottla-compat").expanduser()
 )
-"""The folder of the source tree, or the user's where the suite is installed."""
+"""Folder of the source tree, or the user's cache where the suite is installed."""
 JARS = CACHE / "jars"
 KAFKA_VERSION = "4.3.1"
 _TRIES = 3
 
 
 class SparkMissing(Exception):
-    """pyspark, which brings Ivy along, is not installed."""
+    """Error: pyspark, which contains Ivy, is not installed."""
 
 
 def _ivy() -> Path:
@@ -62,7 +62,10 @@ def _fetch(conf: str) -> None:
 
 @cache
 def jars(conf: str) -> list[Path]:
-    """The jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``), fetched on first use."""
+    """Return the jars of a configuration (``kafka``, ``streams``, ``connect``, ``shell``, ``spark``).
+
+    They are fetched on first use.
+    """
     JARS.mkdir(parents=True, exist_ok=True)
     with (CACHE / "jars.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -77,7 +80,7 @@ def kafka_jar(stem: str) -> Path:
 
 
 def classpath(conf: str = "kafka") -> str:
-    """Kafka, or Kafka Streams, with all it needs, for ``java -cp``; the first entry quiets its logging."""
+    """Return the class path of Kafka or Kafka Streams for ``java -cp``; the first entry quiets its logging."""
     return ":".join([str(ROOT / "compat_tests" / "java" / "logging"), str(JARS / conf / "*")])
 
 

@@ -40,7 +40,7 @@ FIXED_VALUES: dict[str, Any] = {
     "operation": 3,
     "resource_type": 2,
 }
-"""Values that let a request pass the first checks and do nothing that cannot be undone, by field name."""
+"""Values, by field name, that let a request pass the first checks and change no state for good."""
 
 
 class RequestArray(NamedTuple):
@@ -84,7 +84,7 @@ def find_arrays(apis: Mapping[ApiKey, ApiSpec], key: ApiKey) -> list[RequestArra
 def long_request(array: RequestArray, count: int, kind: str, known: Mapping[str, Any] = NO_VALUES) -> Message:
     """Return a request whose array has ``count`` elements; every other array on the way has one.
 
-    ``known``: values of fields outside the long array, as the node has them: the epoch of a broker, say.
+    ``known``: values of fields outside the long array that a node checks, such as the epoch of a broker.
     """
     return _struct(request_class(array.key), array.version, array.path, count, kind, None, known)
 

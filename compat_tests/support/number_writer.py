@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 MAX_UNACKNOWLEDGED = 10_000
-"""Limit of the client's queue: a broker that is away for long stops the writer instead of filling the memory."""
+"""Limit of the client's queue: it stops the writer during a long absence of the broker."""
 FLUSH_S = 120.0
 PROGRESS_S = 90.0
 _FULL_QUEUE_POLL_S = 0.1

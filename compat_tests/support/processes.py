@@ -1,4 +1,4 @@
-"""Nodes as real processes: Ottla through its command line, and Apache Kafka 4.3.1 beside it."""
+"""Nodes as real processes: Ottla through its command line, and Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ PORTS = range(15_000, 32_000)
 MAX_CONCURRENT_KAFKAS = 2
 """Slots for Kafka processes, one for each test worker of CI: a process takes up to 1 GiB."""
 READY_TIMEOUT_S = 180.0
-"""Three Kafkas beside a full test run take a minute; one that ends is not waited for."""
+"""Time limit of a start: three Kafkas beside a full test run take a minute; a process that ended is not waited for."""
 
 
 def free_port() -> int:
-    """A port nobody listens at, and none the system gives to who dials: some seconds pass before a JVM takes it."""
+    """Return a free port outside the ephemeral range: a JVM binds it only some seconds later."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """So many of them, all different."""
+    """Return so many free ports, all different."""
     return cluster.free_ports("127.0.0.1", count, PORTS)
 
 
 class NodeProcess:
-    """A node in a process of its own."""
+    """Node in a process of its own."""
 
     def __init__(self, data_dir: Path, port: int | None = None) -> None:
         self.data_dir = data_dir
@@ -54,7 +54,7 @@ class NodeProcess:
         raise AssertionError("each kind of node has its own")
 
     def start(self) -> Any:
-        """Start, and wait until it answers ApiVersions."""
+        """Start, and wait until ApiVersions gets a response."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=log, stderr=log)
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -75,7 +75,7 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         assert self._process is not None
         return self._process.pid
 
@@ -91,7 +91,7 @@ class NodeProcess:
         self._process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; gives the exit status."""
+        """Send SIGTERM and return the exit status."""
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -109,14 +109,14 @@ class OttlaProcess(NodeProcess):
     """``ottla serve``."""
 
     program: Sequence[str] = (OTTLA,)
-    """The command in front of ``serve``: `CHECKED_OTTLA_COMMAND` in tests."""
+    """Command in front of ``serve``: `CHECKED_OTTLA_COMMAND` in tests."""
 
     def __init__(self, data_dir: Path, port: int | None = None, **settings: str) -> None:
         super().__init__(data_dir, port)
         self.settings = settings
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         out = [*self.program, "serve", "--listen", self.bootstrap]
         if "log_dirs" not in self.settings:
             out += ["--data-dir", str(self.data_dir)]
@@ -131,7 +131,7 @@ class OttlaProcess(NodeProcess):
 
 
 def _wait_for_slot() -> IO[str]:
-    """Return an open file whose lock is one of ``MAX_CONCURRENT_KAFKAS`` slots; closing it frees the slot."""
+    """Return an open file whose lock is one of the ``MAX_CONCURRENT_KAFKAS`` slots; closing it frees the slot."""
     CACHE.mkdir(exist_ok=True)
     while True:
         for number in range(MAX_CONCURRENT_KAFKAS):
@@ -158,7 +158,7 @@ class KafkaProcess(NodeProcess):
         jars("kafka")
         self.controller_port = free_port()
         """Its own: directories made elsewhere name others, and who holds them runs beside."""
-        # Records of stories are old: half a minute after its start retention would take them, however far the story is.
+        # Records of scenarios have old timestamps: retention would delete them half a minute after the start.
         settings = {"log_initial_task_delay_ms": "3600000", **settings}
         more = "".join(f"{key.replace('_', '.')}={_escaped(value)}\n" for key, value in settings.items())
         self.config = data_dir.parent / f"{data_dir.name}.properties"
@@ -184,7 +184,7 @@ class KafkaProcess(NodeProcess):
             )
 
     def start(self) -> Any:
-        """Start, once fewer than ``MAX_CONCURRENT_KAFKAS`` such processes of this checkout run."""
+        """Start once fewer than ``MAX_CONCURRENT_KAFKAS`` such processes of this checkout run."""
         self._slot = _wait_for_slot()
         try:
             return super().start()
@@ -198,7 +198,7 @@ class KafkaProcess(NodeProcess):
         self._slot.close()
 
     def stop(self) -> int:
-        """SIGTERM; gives the exit status."""
+        """Send SIGTERM and return the exit status."""
         try:
             return super().stop()
         finally:
@@ -208,7 +208,7 @@ class KafkaProcess(NodeProcess):
         subprocess.run(["java", "-cp", classpath(), *arguments], check=True, capture_output=True)
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return ["java", "-Xmx512m", "-cp", classpath(), "kafka.Kafka", str(self.config)]
 
 
@@ -230,10 +230,10 @@ def run_java_tool(
 
 
 def java_tool(name: str, *arguments: str, stdin: str = "", timeout_s: float = 180) -> str:
-    """Run one of Kafka's command-line classes; gives what it printed.
+    """Run one of Kafka's command-line classes and return its output.
 
     Raises:
-        AssertionError: it failed.
+        AssertionError: The tool failed.
     """
     done = run_java_tool(name, *arguments, stdin=stdin, timeout_s=timeout_s)
     assert done.returncode == 0, f"{name} {arguments}: {done.stdout[-3000:]}{done.stderr[-3000:]}"

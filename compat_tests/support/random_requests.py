@@ -1,8 +1,8 @@
-"""Well-formed requests with values that nobody means: of every API, in every version, learnt from what is answered.
+"""Well-formed requests with random values, of every API in every version, which learn from responses.
 
-`RandomRequestGenerator` makes them. Names, ids and epochs that stand in answers are put into later requests, so that
-some of them get past the first look: a member's id beside another group's epoch, a topic's id with a partition it does
-not have.
+`RandomRequestGenerator` makes them. Names, ids and epochs in responses are put into later requests, so that some pass
+the first checks: the id of a member with the epoch of another group, or the id of a topic with a partition it does not
+have.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ consumer_byte_rate producer_byte_rate request_percentage controller_mutation_rat
 """
 TEXTS = (*UNUSUAL_TEXTS, *NAMES.split())
 NEAR_NUMBERS = ("#", " #", "# ", "#,#", "+#", "0#", "-#", "#0", "#.0", "#_0", "0", "1", "2", "-2")
-"""Near the value a setting has by itself."""
+"""Values near the default of a setting."""
 CORRUPTIBLE_FIELDS = (
     ("last_offset_delta", "int32"),
     ("records_count", "int32"),
@@ -66,7 +66,7 @@ CORRUPTIBLE_FIELDS = (
 )
 """Invalid values of fields of a batch's header."""
 GROUPS = {"Consumer": "h", "Share": "s", "Streams": "w"}
-"""Each kind of group has its own; whatever belongs to none of these is of the classic one."""
+"""Group ids by kind of group; an API without one of these words gets a classic group."""
 LIKELY_VALUES: dict[str, tuple[Any, ...]] = {
     "name": ("t", "u"),
     "topic": ("t", "u"),
@@ -150,7 +150,7 @@ SETTINGS = (
     *OWN_BROKER_KEYS,
 )
 EXCLUDED_SETTINGS = ("listener", "connection", "ssl.", "sasl.", "principal", "advertised")
-"""Words in settings that may, rightly, keep everybody out of the node."""
+"""Parts of setting names that may, by design, make the node unreachable for all clients."""
 SETTING_NAMES = tuple(name for name in SETTINGS if not any(word in name for word in EXCLUDED_SETTINGS))
 OF_BROKERS = tuple(name for name in SETTING_NAMES if name in BROKER_KEYS or name in OWN_BROKER_KEYS)
 RESOURCES: tuple[tuple[int, str, Collection[str]], ...] = (
@@ -163,14 +163,14 @@ RESOURCES: tuple[tuple[int, str, Collection[str]], ...] = (
 )
 """Resources with settings: type, name, and settings."""
 ODD_SHARE = 0.05
-"""Of the values of a request that is mostly meant."""
+"""Share of random values in a request that is mostly valid."""
 MAX_LEARNT_VALUES = 300
-"""Of each kind, so many of the last are remembered."""
+"""Limit of learnt values of each kind; the latest are kept."""
 TIMES = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms", "transaction_timeout_ms")
 
 
 class RandomRequestGenerator:
-    """Makes requests."""
+    """Generator of random requests."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -182,13 +182,13 @@ class RandomRequestGenerator:
         self._group = ""
 
     def generate(self, cls: type[Message], version: int) -> Message:
-        """One: nothing of some is meant, of others all but a few values."""
+        """Return a request: some have random values only, others all but a few valid ones."""
         self._oddness = self.rng.choice(self.shares)
         self._group = next((group for word, group in GROUPS.items() if word in cls.__name__), "g")
         return self._struct(cls, version, flexible=version in spec_of(cls).flexible)
 
     def learn_from(self, message: Message) -> None:
-        """Remember what stands in an answer."""
+        """Remember the values in a response."""
         for spec in fields_of(type(message)):
             value = getattr(message, spec.name)
             for each in value if isinstance(value, list) else (value,):
@@ -201,7 +201,7 @@ class RandomRequestGenerator:
                         del known[:-MAX_LEARNT_VALUES]
 
     def _likely_value(self, spec: FieldSpec) -> Any:
-        """A value that is likely to be right: learnt, or such as clients say, or the field's own default."""
+        """Return a value that is likely to be valid: learnt, typical of clients, or the default of the field."""
         rng, kind = self.rng, spec.element if spec.is_array else spec.kind
         known = [value for value in self._learnt.get(spec.name, ())[-6:] if _is(kind, value)]
         if spec.name.startswith("group") and "instance" not in spec.name:
@@ -232,7 +232,7 @@ class RandomRequestGenerator:
             if _is(kind, value):
                 return value
         if kind in RANGES:
-            bits, low = RANGES[kind], 0 if kind.startswith("u") else -1  # what is below the least there is
+            bits, low = RANGES[kind], 0 if kind.startswith("u") else -1  # less than the minimum
             if name in TIMES:
                 return rng.choice((-1, 0, 1, 50, 2**31 - 1))
             limit = 2**bits - 1
@@ -313,7 +313,7 @@ class RandomRequestGenerator:
         return made  # type: ignore[no-any-return]
 
     def _setting(self, among: Collection[str]) -> tuple[str, str | None]:
-        """A setting's name, and a value near the one it has by itself, or far from it."""
+        """Return a setting's name, and a value near its default or far from it."""
         rng = self.rng
         name = rng.choice(tuple(among))
         key = TOPIC_KEYS.get(name) or GROUP_KEYS.get(name) or broker_key(name)
@@ -323,7 +323,7 @@ class RandomRequestGenerator:
 
 
 def _is(kind: str, value: Any) -> bool:
-    """Whether what stood in a field of that name fits one of this kind."""
+    """Return True when a value of a field of that name fits a field of this kind."""
     match value:
         case bool():
             return kind == "bool"

@@ -24,10 +24,10 @@ _values = itertools.count()
 
 
 def wait_until(done: Callable[[], bool], every_s: float = 0.05) -> None:
-    """Ask again until it is so, each ``every_s``; a node may take three times a connection's patience.
+    """Repeat a call until it is true, each ``every_s``; the limit is three connection timeouts.
 
     Raises:
-        TimeoutError: it never was.
+        TimeoutError: The call was never true.
     """
     deadline = time.monotonic() + 3 * RawClient.timeout_s
     while not done():
@@ -43,7 +43,7 @@ class RawClient:
     client_id = "peer"
 
     def __init__(self, port: int, timeout_s: float | None = None, source: str = "127.0.0.1") -> None:
-        """``source``: the host it seems to sit at; all of 127.0.0.0/8 are this machine's."""
+        """Connect; ``source`` is the local address: all of 127.0.0.0/8 belong to this machine."""
         self.sock = socket.create_connection(("127.0.0.1", port), 10, (source, 0))
         self.sock.settimeout(self.timeout_s if timeout_s is None else timeout_s)
         self.number = 0
@@ -51,25 +51,25 @@ class RawClient:
         """Which requests it has sent, in which versions."""
 
     def call(self, key: ApiKey, version: int, body: Message) -> Any:
-        """Send and decode; every byte of the answer must be used."""
+        """Send a request and decode the response; every byte of it must be used."""
         self.send(key, version, body)
         return self.receive(key, version)
 
     def produce(self, topic: str, partition: int, raw: bytes) -> p.PartitionProduceResponse:
-        """Send a batch with acks=all; gives the partition's row."""
+        """Send a batch with acks=all and return the partition's response."""
         data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(partition, raw)])
         answer = self.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
         row: p.PartitionProduceResponse = answer.responses[0].partition_responses[0]
         return row
 
     def send(self, key: ApiKey, version: int, body: Message) -> None:
-        """Send, and leave the answer for later."""
+        """Send a request; its response is read later."""
         self.number += 1
         self.pending_requests.add((key, version))
         self.sock.sendall(encode_request(key, version, self.number, self.client_id, body))
 
     def receive(self, key: ApiKey, version: int) -> Any:
-        """The answer to the last request."""
+        """Return the response to the last request."""
         raw = self.read()
         header, pos = compiler.decode(ResponseHeader, response_header_version(key, version), raw)
         assert header.correlation_id == self.number
@@ -93,18 +93,18 @@ class RawClient:
         return bytes(out)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.sock.close()
 
 
 def wait_until_brokers_current(*peers: RawClient) -> None:
-    """Wait until brokers act by everything that was decided so far: Kafka's learn of it after it was answered.
+    """Wait until brokers have applied all changes: Kafka's brokers learn of them after the response.
 
-    A setting of a group that is nobody's is changed through the first of them until all show it, and once more: a
-    broker shows the first while it may still be at work with what came along with it, and the second afterwards.
+    A config of an unused group is changed at the first broker until all return it, and then once more: a broker may
+    return the first value while it still applies other changes of the same batch, but not the second.
 
     Raises:
-        TimeoutError: one of them does not learn of it.
+        TimeoutError: A broker does not return the value.
     """
     for _ in range(2):
         value = str(45_000 + next(_values) % 15_000)

@@ -13,7 +13,7 @@ MIN_SECRET_CHARS = 8
 
 
 def find_secrets(settings: str) -> dict[str, str]:
-    """Secrets in the text of a properties file, by where they stand."""
+    """Return the secrets in the text of a properties file, by setting."""
     out = {}
     for line in settings.splitlines():
         name, _, value = line.partition("=")

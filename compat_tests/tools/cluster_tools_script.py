@@ -1,4 +1,4 @@
-"""Calls of Kafka's own tools for clusters, made one after the other beside three nodes."""
+"""Calls of Kafka's tools for clusters, one after the other, against three nodes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def features(t: KafkaTools) -> None:
 
 
 def topics(t: KafkaTools) -> None:
-    """Topics made, grown, shown and taken away."""
+    """Create, extend, describe and delete topics."""
 
     def topic(*words: str) -> None:
         t.record(TOPIC, *t.brokers, *words)
@@ -103,7 +103,7 @@ def topics(t: KafkaTools) -> None:
 
 
 def record_topic_lists(t: KafkaTools) -> None:
-    """Every list of topics there is."""
+    """Record every list of topics."""
     for what in (
         "--list",
         "--describe --exclude-internal --topic [abce].*",
@@ -119,14 +119,14 @@ def record_topic_lists(t: KafkaTools) -> None:
 def write_plan(
     t: KafkaTools, name: str, moves: dict[tuple[str, int], list[int]], log_dirs: list[str] | None = None
 ) -> str:
-    """A file that says where replicas shall be."""
+    """Write a file with the wanted replicas."""
     more = {} if log_dirs is None else {"log_dirs": log_dirs}
     rows = [{"topic": topic, "partition": number, "replicas": to, **more} for (topic, number), to in moves.items()]
     return t.write_json(name, {"version": 1, "partitions": rows})
 
 
 def moves(t: KafkaTools) -> None:
-    """Replicas moved, and moves that cannot be."""
+    """Move replicas, validly and invalidly."""
     to_move = t.write_json("topics.json", {"topics": [{"topic": "a"}], "version": 1})
     t.record(MOVE, *t.brokers, "--generate", "--topics-to-move-json-file", to_move, "--broker-list", "1,9")
     nowhere = t.write_json("nowhere-topics.json", {"topics": [{"topic": "nowhere"}], "version": 1})
@@ -150,7 +150,7 @@ def moves(t: KafkaTools) -> None:
         ("nobody.json", {("a", 0): []}),
     ):
         for what in ("--execute", "--verify", "--cancel"):
-            # Without it broker 9 would be asked to forget its throttles, for a minute.
+            # Without it broker 9 would be asked to delete its throttles, for a minute.
             more = [] if what == "--execute" else ["--preserve-throttles"]
             t.record(MOVE, *t.brokers, what, "--reassignment-json-file", write_plan(t, name, to), *more)
     own = write_plan(t, "dirs.json", {("b", 0): [1]}, [str(t.cluster.nodes[0].data_dir)])
@@ -164,7 +164,7 @@ def moves(t: KafkaTools) -> None:
 
 
 def elections(t: KafkaTools) -> None:
-    """Leaders elected, and elections that cannot be."""
+    """Elect leaders, validly and invalidly."""
     t.record(TOPIC, *t.brokers, "--describe", "--topic", "a|e")
     preferred, unclean = ["--election-type", "preferred"], ["--election-type", "unclean"]
     t.record(ELECT, *t.brokers, *preferred, "--topic", "a", "--partition", "0")
@@ -207,7 +207,7 @@ def is_behind(said: str) -> bool:
 
 
 def controllers(t: KafkaTools) -> None:
-    """A controller taken out of the quorum and put back, and changes that cannot be."""
+    """Remove a controller from the quorum and add it again; try invalid changes."""
     settings = ["--command-config", str(t.cluster.nodes[2].file)]
 
     def out(controller: int, directory: str, *more: str) -> None:
@@ -232,7 +232,7 @@ def controllers(t: KafkaTools) -> None:
 
 
 def broker_removal(t: KafkaTools) -> None:
-    """The third node is stopped, and then struck off."""
+    """Stop the third node, and unregister it."""
     t.stop_third_node()
     t.wait_until_current()
     for at in (t.brokers, t.controllers):
@@ -287,7 +287,7 @@ def run_script(folder: Path, *, kafka: bool) -> list[str]:
         start_together(three.nodes)
         return _played(three, folder)
     finally:
-        for node in three.nodes:  # the last of Kafka's would wait for a controller that is gone
+        for node in three.nodes:  # the last Kafka node would wait for a controller that is gone
             node.kill()
 
 

@@ -1,4 +1,4 @@
-"""Three nodes of ours or of Kafka's for Kafka's own tools, and what those print there but for what chance decides."""
+"""Three nodes of Ottla or of Kafka for Kafka's tools, and the output of the tools without its random parts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from compat_tests.support.processes import free_ports
 from compat_tests.support.raw_client import RawClient, wait_until_brokers_current
 
 SLOW_TIMEOUTS = "controller.quorum.fetch.timeout.ms=20000\nbroker.session.timeout.ms=60000\n"
-"""Nobody is elected anew, or fenced, because three of them are slow on one machine."""
+"""Timeouts that prevent elections and fencing when three nodes are slow on one machine."""
 DIRECTORIES = ["JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A", "07R5amHmR32VDA6jHkGbTA"]
 
 
 class ToolsCluster:
-    """Three nodes of both roles, with voters that are records, so that they can be added and removed."""
+    """Three nodes of both roles, with dynamic voters, so that they can be added and removed."""
 
     def __init__(self, folder: Path, *, kafka: bool) -> None:
         ports = free_ports(6)
@@ -46,7 +46,7 @@ class ToolsCluster:
         ]
 
     def names(self) -> dict[str, str]:
-        """What stands for each of its own ports and paths; a port's is as long as a port."""
+        """Return the placeholders of ports and paths; that of a port is as long as a port."""
         out = {str(node.data_dir): f"<data of {i}>" for i, node in enumerate(self.nodes, 1)}
         for kind, ports in (("brk", self.brokers), ("ctl", self.controllers)):
             out |= {str(port): f"{kind}-{i}" for i, port in enumerate(ports, 1)}
@@ -54,7 +54,7 @@ class ToolsCluster:
 
 
 def _kafkas(folder: Path, node_id: int, port: int, text: str, *options: str) -> OttlaFromFile:
-    """A node of Kafka's, formatted by its own tool."""
+    """Return a Kafka node, formatted by Kafka's tool."""
     jars("kafka")
     file, data = folder / f"{node_id}.properties", folder / f"data-{node_id}"
     file.write_text(f"{text}node.id={node_id}\nlog.dirs={data}\n{SAMPLE}")
@@ -64,7 +64,7 @@ def _kafkas(folder: Path, node_id: int, port: int, text: str, *options: str) -> 
 
 
 class KafkaTools:
-    """Kafka's tools in one machine, beside three nodes; keeps what each call printed."""
+    """Kafka's tools in one JVM, for three nodes; records the output of each call."""
 
     def __init__(self, three: ToolsCluster, folder: Path) -> None:
         jars("kafka")
@@ -80,7 +80,7 @@ class KafkaTools:
         )
 
     def close(self) -> None:
-        """The end."""
+        """End the JVM."""
         for peer in self._peers:
             peer.close()
         self._process.kill()
@@ -99,13 +99,13 @@ class KafkaTools:
         return "--bootstrap-controller", ",".join(f"127.0.0.1:{port}" for port in living)
 
     def write_json(self, name: str, content: Any) -> str:
-        """A file of JSON; gives its path."""
+        """Write a file of JSON and return its path."""
         where = self._folder / name
         where.write_text(json.dumps(content))
         return str(where)
 
     def run(self, tool: str, *words: str) -> list[str]:
-        """A call's lines and its exit status, as they are."""
+        """Return the lines and the exit status of a call, unchanged."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\t".join((tool, *words)) + "\n")
@@ -118,7 +118,7 @@ class KafkaTools:
         return lines
 
     def record(self, tool: str, *words: str, until_it: Callable[[str], Any] | None = None) -> None:
-        """A call whose output is kept; where it may have to be waited for, that of the call that says so."""
+        """Record the output of a call; ``until`` repeats the call until its output meets a condition."""
         lines = self.run(tool, *words)
         if until_it is not None and not until_it("\n".join(lines)):
             lines = wait_for(lambda: self._once(until_it, tool, *words))
@@ -133,18 +133,18 @@ class KafkaTools:
         return lines if it("\n".join(lines)) else None
 
     def wait_until_current(self) -> None:
-        """Wait until every broker knows of every change."""
+        """Wait until every broker has applied every change."""
         wait_until_brokers_current(*self._peers)
 
     def stop_third_node(self) -> None:
-        """The third node is stopped as it should be, and its broker fenced."""
+        """Stop the third node cleanly, and wait until its broker is fenced."""
         self._peers.pop().close()
         self.cluster.nodes[2].stop()
         wait_for(lambda: any(" fenced " in x for x in self.run("ClusterTool", "list-endpoints", *self.fenced)))
 
     @property
     def fenced(self) -> tuple[str, ...]:
-        """The option that shows them, and where."""
+        """Return the option that lists fenced brokers, and its address."""
         return (*self.brokers, "--include-fenced-brokers")
 
     def _replace_names(self, line: str) -> str:
@@ -160,7 +160,10 @@ _STACK = re.compile(r"^[12] (\tat |\t\.\.\. |$)")
 
 
 def _without_chance(lines: Sequence[str]) -> list[str]:
-    """Lines without ids, times, offsets and the places in Java's code; the quorum's nodes apart from their roles."""
+    """Return lines without ids, times, offsets and Java stack traces.
+
+    The nodes of the quorum are separated from their roles.
+    """
     out, nodes = [], []
     for line in lines:
         if _STACK.match(line):
@@ -184,7 +187,7 @@ def _without_chance(lines: Sequence[str]) -> list[str]:
 
 
 def _in_order(voters: re.Match[str]) -> str:
-    """A set of voters, which Java shows in the order of hashes."""
+    """Return a set of voters in order; Java prints it in the order of hashes."""
     return f"set of voters {sorted(re.findall(r'ReplicaKey[^)]+.', voters[1]))}"
 
 

@@ -1,6 +1,6 @@
-"""Recorded output of Kafka's tools against three Kafka nodes, with which that against ours is compared.
+"""Recorded output of Kafka's tools against three Kafka nodes, which that against ours is compared with.
 
-``python -m compat_tests.tools.golden_tools`` starts three real Kafkas, lets the tools talk to them and writes it anew.
+``python -m compat_tests.tools.golden_tools`` starts three Kafka nodes, runs the tools and writes the recording again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ RECORDING_FILE = Path(__file__).parent / "golden" / "tools.txt"
 
 
 def load_recording() -> str:
-    """The recording."""
+    """Return the recording."""
     return RECORDING_FILE.read_text(encoding="utf-8")
 
 
 def main() -> None:
-    """Ask three real Kafkas, and write."""
+    """Run the tools against three Kafka nodes, and write the recording."""
     with tempfile.TemporaryDirectory() as folder:
         said = run_script(Path(folder), kafka=True)
     RECORDING_FILE.write_text("\n".join(said), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`ottla cluster` and `ottla.Cluster`: nodes as processes, from nothing to a clean stop."""
+"""`ottla cluster` and `ottla.Cluster`: nodes as processes, from the first start to a clean stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.cluster import ClusterFailed
 
 @contextlib.contextmanager
 def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """The command, and what it says until it is ready."""
+    """Start the command; yield it with its output up to readiness."""
     process = subprocess.Popen([OTTLA, "cluster", "start", *arguments], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -48,7 +48,7 @@ def is_alive(pid: int) -> bool:
     return False
 
 
-def test_a_started_cluster_says_where_its_nodes_are_and_takes_them_along_when_it_stops(tmp_path: Path) -> None:
+def test_cluster_start_prints_nodes_and_stops_them_on_sigterm(tmp_path: Path) -> None:
     port = free_port()
     with started("--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(port)) as (process, said):
         assert said[0].startswith(f"node 1: 127.0.0.1:{port}, data in {tmp_path / 'd'}/node-1, process ")
@@ -64,13 +64,13 @@ def test_a_started_cluster_says_where_its_nodes_are_and_takes_them_along_when_it
         assert not is_alive(node)
 
 
-def test_a_cluster_whose_last_node_is_gone_ends(tmp_path: Path) -> None:
+def test_cluster_start_with_all_nodes_killed_exits_with_1(tmp_path: Path) -> None:
     with started("--nodes", "1", "--data-dir", str(tmp_path / "d"), "--port", str(free_port())) as (process, said):
         os.kill(int(said[0].rsplit(" ", 1)[1]), signal.SIGKILL)
         assert process.wait(30) == 1
 
 
-def test_a_node_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:
+def test_cluster_start_with_used_port_names_node_and_its_error(tmp_path: Path) -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         sock.listen()
@@ -93,7 +93,7 @@ def test_a_node_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -
     assert done.stderr.count("\n") == 1
 
 
-def test_a_node_that_was_killed_comes_back_with_what_it_had() -> None:
+def test_cluster_restart_of_killed_node_keeps_records_and_groups() -> None:
     with ottla.Cluster(1) as cluster:
         assert round_trip(cluster.bootstrap_servers, "t") == b"hello"
         cluster.kill(1)
@@ -121,19 +121,19 @@ def test_three(kafka_cluster):
 """
 
 
-def test_the_fixture_gives_three_nodes(tmp_path: Path) -> None:
+def test_cluster_fixture_starts_three_nodes(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(PLUGIN_TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_cluster_started_with_more_nodes_than_before_has_them_as_brokers(tmp_path: Path) -> None:
+def test_cluster_start_with_more_nodes_than_before_adds_brokers(tmp_path: Path) -> None:
     with ottla.Cluster(1, data_dir=str(tmp_path / "d")) as cluster:
         assert round_trip(cluster.bootstrap_servers, "t") == b"hello"
     with ottla.Cluster(2, data_dir=str(tmp_path / "d")) as cluster:
         client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        deadline = time.monotonic() + 60  # each serves, and hears of the other a moment later
+        deadline = time.monotonic() + 60  # each node serves at once and knows the other a moment later
         while len(client.list_topics(timeout=30).brokers) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert sorted(client.list_topics(timeout=30).brokers) == [1, 2]
@@ -142,23 +142,23 @@ def test_a_cluster_started_with_more_nodes_than_before_has_them_as_brokers(tmp_p
 
 
 def cluster_verb(bootstrap: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run ``ottla cluster``, with what it prints as JSON."""
+    """Run ``ottla cluster`` with JSON output."""
     command = [OTTLA, "cluster", *words, "-b", bootstrap, "-o", "json"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_a_node_is_removed_for_good_and_what_it_had_lies_elsewhere() -> None:
+def test_cluster_remove_moves_replicas_and_unregisters_node() -> None:
     with ottla.Cluster(3) as cluster:
-        everybody = cluster.bootstrap_servers
+        bootstrap = cluster.bootstrap_servers
         last = cluster.nodes[2]
-        client = AdminClient({"bootstrap.servers": everybody})
+        client = AdminClient({"bootstrap.servers": bootstrap})
         client.create_topics([NewTopic("t", 4, 2)])["t"].result(30)
-        assert round_trip(everybody, "t") == b"hello"
-        refused = cluster_verb(everybody, "remove", "7")
+        assert round_trip(bootstrap, "t") == b"hello"
+        refused = cluster_verb(bootstrap, "remove", "7")
         assert (refused.returncode, refused.stderr) == (1, "ottla: no node 7 in this cluster\n")
-        plan = json.loads(cluster_verb(everybody, "remove", "3", "--fewer-copies", "--dry-run").stdout)
+        plan = json.loads(cluster_verb(bootstrap, "remove", "3", "--fewer-copies", "--dry-run").stdout)
         assert [row["step"] for row in plan[-3:]] == ["stop", "take the vote of", "strike off"]
-        # Asked over the very node that goes.
+        # Through the node that is removed.
         command = [OTTLA, "cluster", "remove", "3", "-b", last.bootstrap_servers, "-o", "json", "--fewer-copies"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as removing:
             assert removing.stderr is not None
@@ -167,15 +167,15 @@ def test_a_node_is_removed_for_good_and_what_it_had_lies_elsewhere() -> None:
             out, err = removing.communicate(timeout=180)
         assert (removing.returncode, err) == (0, "")
         assert json.loads(out) == [{"removed": 3}]
-        rows = json.loads(cluster_verb(everybody, "status").stdout)
+        rows = json.loads(cluster_verb(bootstrap, "status").stdout)
         assert [(row["node"], row["broker"]) for row in rows if row["broker"] != "-"] == [(1, "alive"), (2, "alive")]
         assert all(row["quorum"] == "observer" for row in rows if row["node"] == 3), "remembered for a while"
         assert all(row["not in sync"] == 0 for row in rows)
         assert sum(row["replicas"] for row in rows) >= 8
-        assert round_trip(everybody, "t", b"more") == b"more"
+        assert round_trip(bootstrap, "t", b"more") == b"more"
 
 
-def test_one_controller_that_is_left_goes_on_alone_and_takes_others_in_again(tmp_path: Path) -> None:
+def test_cluster_recover_of_last_controller_serves_alone_and_removes_others(tmp_path: Path) -> None:
     with ottla.Cluster(3, data_dir=str(tmp_path / "d")) as cluster:
         client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         client.create_topics([NewTopic("t", 2, 3)])["t"].result(30)

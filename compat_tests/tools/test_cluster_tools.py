@@ -1,4 +1,4 @@
-"""Kafka's own administrative tools against three nodes of ours, at brokers and at controllers."""
+"""Kafka's administrative tools against three nodes of Ottla, at brokers and at controllers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def at_controller(cluster: ottla.Cluster) -> tuple[str, str]:
 
 
 def leaders(at: tuple[str, str], topic: str) -> list[tuple[int, list[int], list[int]]]:
-    """(leader, replicas, ISR) of each partition as kafka-topics describes it; none where it is not known yet."""
+    """Return (leader, replicas, ISR) of each partition as kafka-topics describes it; empty for an unknown topic."""
     try:
         text = java_tool("TopicCommand", *at, "--describe", "--topic", topic)
     except AssertionError:
@@ -43,7 +43,7 @@ def leaders(at: tuple[str, str], topic: str) -> list[tuple[int, list[int], list[
     ]
 
 
-def test_a_topic_is_made_moved_and_led_by_whom_it_should(at: tuple[str, str], tmp_path: Path) -> None:
+def test_kafka_tools_create_reassign_and_elect_leaders_of_topic(at: tuple[str, str], tmp_path: Path) -> None:
     java_tool("TopicCommand", *at, "--create", "--topic", "t", "--partitions", "3", "--replication-factor", "2")
     wait_for(lambda: [len(replicas) for _, replicas, _ in leaders(at, "t")] == [2, 2, 2])
     wanted = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
@@ -63,12 +63,12 @@ def test_a_topic_is_made_moved_and_led_by_whom_it_should(at: tuple[str, str], tm
 
 
 def endpoints(at: tuple[str, str]) -> list[tuple[int, int, str]]:
-    """(node, port, kind) of each, as who is asked knows them."""
+    """Return (node, port, kind) of each node in the answer of a node."""
     lines = java_tool("ClusterTool", "list-endpoints", *at).strip().splitlines()[1:]
     return [(int(x.split()[0]), int(x.split()[2]), x.split()[-1]) for x in lines]
 
 
-def test_brokers_and_controllers_say_who_is_in_the_cluster(
+def test_kafka_tools_at_brokers_and_controllers_list_cluster_nodes(
     cluster: ottla.Cluster, at: tuple[str, str], at_controller: tuple[str, str]
 ) -> None:
     ids = {java_tool("ClusterTool", "cluster-id", *where).strip() for where in (at, at_controller)}
@@ -84,16 +84,16 @@ def test_brokers_and_controllers_say_who_is_in_the_cluster(
         status = java_tool("MetadataQuorumCommand", *where, "describe", "--status")
         assert status.count("CONTROLLER://127.0.0.1:") == 3
     entity = ["--entity-type", "brokers", "--entity-name", "2", "--describe"]
-    java_tool("kafka.admin.ConfigCommand", *at_controller, *entity)  # it fails where this is not answered
+    java_tool("kafka.admin.ConfigCommand", *at_controller, *entity)  # fails without a response
 
 
 def roles(at: tuple[str, str]) -> dict[int, str]:
-    """What each node is to the quorum."""
+    """Return the role of each node in the quorum."""
     text = java_tool("MetadataQuorumCommand", *at, "describe", "--replication")
     return {int(line.split()[0]): line.split()[-1] for line in text.strip().splitlines()[1:]}
 
 
-def test_a_controller_is_taken_out_of_the_quorum_and_put_back(
+def test_metadata_quorum_tool_removes_and_adds_controller(
     cluster: ottla.Cluster, at: tuple[str, str], tmp_path: Path
 ) -> None:
     wait_for(lambda: sorted(roles(at).values()) == ["Follower", "Follower", "Leader"])

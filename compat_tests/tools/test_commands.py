@@ -1,4 +1,4 @@
-"""The command line against a node and against a real Kafka: the same words, the same rows."""
+"""Command line against a node and against Kafka: the same output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(*arguments: str) -> Any:
     return json.loads(ottla(*arguments, "-o", "json"))
 
 
-def test_topics_records_and_groups_are_worked_on_from_the_command_line(bootstrap: str) -> None:
+def test_ottla_commands_manage_topics_records_and_groups(bootstrap: str) -> None:
     at = ["-b", bootstrap]
     ottla("topic", "create", "events", "--partitions", "2", "--config", "retention.ms=86400000", *at)
     assert [r["topic"] for r in rows("topic", "list", *at)] == ["events"]
@@ -59,7 +59,7 @@ def test_topics_records_and_groups_are_worked_on_from_the_command_line(bootstrap
     consumer.close()
     deadline = time.monotonic() + 20
     (group,) = rows("group", "describe", "billing", *at)
-    while group["state"] != "Empty":  # that it leaves need not have arrived
+    while group["state"] != "Empty":  # the leave of the member may still be on its way
         assert time.monotonic() < deadline, group
         (group,) = rows("group", "describe", "billing", *at)
     assert [p["lag"] for p in group["positions"]] == [0, 0]
@@ -71,7 +71,9 @@ def test_topics_records_and_groups_are_worked_on_from_the_command_line(bootstrap
 
 
 @pytest.mark.parametrize("mode", [[], ["--bytes"]])
-def test_trace_shows_a_client_that_follows_the_cluster(bootstrap: str, mode: list[str], tmp_path: Path) -> None:
+def test_ottla_trace_prints_requests_of_client_and_rewrites_addresses(
+    bootstrap: str, mode: list[str], tmp_path: Path
+) -> None:
     seen = tmp_path / "seen"
     with seen.open("w") as out:
         proxy = subprocess.Popen([OTTLA, "trace", "--listen", "0", "--to", bootstrap, *mode], stdout=out)
@@ -93,6 +95,6 @@ def test_trace_shows_a_client_that_follows_the_cluster(bootstrap: str, mode: lis
     assert ("magic = 2" in text) if mode else ("(1 records, none)" in text)
 
 
-def test_nobody_there_is_one_line_and_status_1() -> None:
+def test_ottla_command_with_unreachable_broker_prints_one_line_and_exits_with_1() -> None:
     text = ottla("topic", "list", "-b", "127.0.0.1:1", status=1)
     assert len(text.splitlines()) == 1

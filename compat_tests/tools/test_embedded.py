@@ -1,4 +1,4 @@
-"""The embedded broker and its fixtures: starts every time, leaves nothing behind."""
+"""Embedded broker and its fixtures: starts, stops and resources."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.messages import create_topics as ct
 
 CYCLES = int(os.environ.get("OTTLA_CYCLES", "300"))
-"""``make soak`` asks for more."""
+"""Number of starts; ``make soak`` sets more."""
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-def test_a_client_talks_to_an_embedded_broker(isolate: bool) -> None:
+def test_embedded_broker_serves_a_client(isolate: bool) -> None:
     with ottla.Broker(isolate=isolate) as broker:
         assert round_trip(broker.bootstrap_servers, "t") == b"hello"
 
 
-def test_settings_of_an_isolated_broker_are_no_arguments_and_win_over_the_environment(
+def test_isolated_broker_settings_override_environment_and_are_no_arguments(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "2")
@@ -44,7 +44,7 @@ def test_settings_of_an_isolated_broker_are_no_arguments_and_win_over_the_enviro
         assert RawClient(broker.port).call(ApiKey.CREATE_TOPICS, 7, body).topics[0].num_partitions == 3
 
 
-def test_data_is_kept_where_it_was_asked_to_be(tmp_path: Path) -> None:
+def test_embedded_broker_with_data_dir_keeps_topics(tmp_path: Path) -> None:
     with ottla.Broker(data_dir=str(tmp_path / "d")) as broker:
         assert round_trip(broker.bootstrap_servers, "t") == b"hello"
     with ottla.Broker(data_dir=str(tmp_path / "d")) as broker:
@@ -53,7 +53,7 @@ def test_data_is_kept_where_it_was_asked_to_be(tmp_path: Path) -> None:
         consumer.close()
 
 
-def test_async_with_works_under_trio() -> None:
+def test_embedded_broker_in_async_with_serves_under_trio() -> None:
     async def main() -> bytes:
         async with ottla.Broker() as broker:
             return await trio.to_thread.run_sync(round_trip, broker.bootstrap_servers, "t")
@@ -61,7 +61,7 @@ def test_async_with_works_under_trio() -> None:
     assert trio.run(main) == b"hello"
 
 
-def test_a_broker_that_cannot_start_says_why_and_leaves_nothing() -> None:
+def test_embedded_broker_with_used_port_raises_and_leaves_no_thread() -> None:
     threads = threading.active_count()
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
@@ -71,7 +71,7 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_nothing() -> None:
     wait_until(lambda: threading.active_count() <= threads + 1)
 
 
-def test_hundreds_of_cycles_leak_no_thread_descriptor_or_port() -> None:
+def test_embedded_broker_in_300_cycles_leaks_no_thread_descriptor_or_port() -> None:
     with ottla.Broker():
         pass
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
@@ -104,7 +104,7 @@ def test_two(kafka_broker, kafka_topic):
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize("external", [False, True])
-def test_the_fixtures_work_alone_under_xdist_and_on_another_cluster(
+def test_pytest_fixtures_work_under_xdist_and_with_external_cluster(
     tmp_path: Path,
     workers: str,
     external: bool,

@@ -1,4 +1,4 @@
-"""`ottla format` writes what Kafka's storage tool writes, byte for byte but for times and fresh ids."""
+"""`ottla format` writes the same bytes as Kafka's storage tool except for times and new ids."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ def by_kafka(arguments: list[str]) -> list[str]:
 
 
 def without_times(raw: bytes) -> list[bytes]:
-    """The batches of a checkpoint with their times and checksums out; a snapshot's header tells a time too."""
+    """Return the batches of a checkpoint without times and checksums; the header of a snapshot contains a time, too."""
     out = []
     for pos, header in batch_header.iterate_batches(raw):
         batch = bytearray(raw[pos : pos + header.size_bytes])
         batch[17:21] = bytes(4)
         batch[27:43] = bytes(16)
         if header.is_control and pos == 0:
-            # the header record's own time
+            # timestamp of the header record
             batch[batch_header.HEADER_BYTES + 12 : batch_header.HEADER_BYTES + 20] = bytes(8)
         out.append(bytes(batch))
     return out
 
 
 def formatted(folder: Path, config: str, options: list[str], command: Callable[[list[str]], list[str]]) -> object:
-    """Exit status, and every file made with what is in it."""
+    """Return the exit status, and every file with its content."""
     folder.mkdir()
     dirs = [folder / "a", folder / "b"]
     (folder / "server.properties").write_text(f"{config}log.dirs={dirs[0]},{dirs[1]}\nmetadata.log.dir={dirs[1]}\n")
@@ -99,14 +99,14 @@ def formatted(folder: Path, config: str, options: list[str], command: Callable[[
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_written_is_what_kafkas_tool_writes(case: str, tmp_path: Path) -> None:
+def test_format_writes_the_same_files_as_kafka_storage_tool(case: str, tmp_path: Path) -> None:
     jars("kafka")
     config, options = CASES[case]
     ours = formatted(tmp_path / "x", config, options, by_ottla)
     assert ours == formatted(tmp_path / "y", config, options, by_kafka)
 
 
-def test_a_second_time_is_refused_unless_it_is_to_be_ignored(tmp_path: Path) -> None:
+def test_format_of_formatted_directory_fails_without_ignore_formatted(tmp_path: Path) -> None:
     jars("kafka")
     for folder, command in ((tmp_path / "x", by_ottla), (tmp_path / "y", by_kafka)):
         folder.mkdir()

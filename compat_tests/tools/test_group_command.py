@@ -1,4 +1,4 @@
-"""``ottla group`` against a node and against a real Kafka, and beside Kafka's own tools for groups."""
+"""``ottla group`` against a node and against Kafka, compared with Kafka's tools for groups."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fill(node: Any, topic: str) -> None:
 
 
 def theirs(node: Any, *commands: str) -> list[set[tuple[str, int, int]]]:
-    """What Kafka's tools would set: topic, partition, new offset."""
+    """Return the offsets that Kafka's tools would set: topic, partition, new offset."""
     jars("kafka")
     source = Path(__file__).parent.parent / "java" / "Groups.java"
     text = "".join(f"{command} --bootstrap-server {node.bootstrap}\n" for command in commands)
@@ -98,7 +98,7 @@ MODES = [
 ]
 
 
-def test_a_consumer_group_is_described_reset_and_deleted(node: Any, tmp_path: Path) -> None:
+def test_ottla_group_describes_resets_and_deletes_consumer_group(node: Any, tmp_path: Path) -> None:
     at = ["-b", node.bootstrap]
     make(node, "events")
     fill(node, "events")
@@ -144,7 +144,7 @@ def test_a_consumer_group_is_described_reset_and_deleted(node: Any, tmp_path: Pa
     assert "billing" in ottla("group", "describe", "billing", *at, status=1)
 
 
-def test_a_classic_group_is_described_with_what_its_members_have(node: Any) -> None:
+def test_ottla_group_describe_of_classic_group_lists_assignments(node: Any) -> None:
     make(node, "older")
     fill(node, "older")
     config = {"bootstrap.servers": node.bootstrap, "group.id": "ledger", "auto.offset.reset": "earliest"}
@@ -158,8 +158,8 @@ def test_a_classic_group_is_described_with_what_its_members_have(node: Any) -> N
     consumer.close()
 
 
-def seen_while_it_takes_part(node: Any, consumer: ShareConsumer) -> None:
-    """It takes four records and gives three back: what is told of them."""
+def consume_and_describe(node: Any, consumer: ShareConsumer) -> None:
+    """Accept four records and release three; verify the description of the group."""
     got: list[Any] = []
 
     def has_all() -> bool:
@@ -180,7 +180,7 @@ def seen_while_it_takes_part(node: Any, consumer: ShareConsumer) -> None:
     assert "is Stable" in ottla("group", "reset", "kitchen", "--to-latest", "-b", node.bootstrap, status=1)
 
 
-def test_a_share_group_shows_what_became_of_deliveries_and_is_reset(node: Any) -> None:
+def test_ottla_group_describes_resets_and_deletes_share_group(node: Any) -> None:
     at = ["-b", node.bootstrap]
     make(node, "orders")
     earliest = ia.AlterableConfig("share.auto.offset.reset", 0, "earliest")
@@ -190,7 +190,7 @@ def test_a_share_group_shows_what_became_of_deliveries_and_is_reset(node: Any) -
     config: dict[str, Any] = {"bootstrap.servers": node.bootstrap, "group.id": "kitchen"}
     with ShareConsumer({**config, "share.acknowledgement.mode": "explicit"}) as consumer:
         consumer.subscribe(["orders"])
-        seen_while_it_takes_part(node, consumer)
+        consume_and_describe(node, consumer)
     until(lambda: described(node, "kitchen")["state"] == "Empty")
     assert "share group" in ottla("group", "reset", "kitchen", "--shift-by", "1", *at, status=1)
     tool = "consumer.group.ShareGroupCommand --reset-offsets --dry-run --group kitchen --topic orders"
@@ -210,7 +210,7 @@ def test_a_share_group_shows_what_became_of_deliveries_and_is_reset(node: Any) -
     assert [(row["partition"], row["start"]) for row in seen["positions"]] == [(1, 0)]
 
 
-def test_a_streams_group_shows_topology_and_tasks_and_is_reset(node: Any) -> None:
+def test_ottla_group_describes_and_deletes_streams_group(node: Any) -> None:
     at = ["-b", node.bootstrap]
     make(node, "lines")
     fill(node, "lines")

@@ -1,4 +1,4 @@
-"""Kafka's own console tools against a node."""
+"""Kafka's console tools against a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from compat_tests.support.processes import OttlaProcess, java_tool
 
 
-def test_topics_are_made_described_and_deleted(node: OttlaProcess, topic: str) -> None:
+def test_topic_command_creates_describes_and_deletes_topic(node: OttlaProcess, topic: str) -> None:
     at = ["--bootstrap-server", node.bootstrap]
     java_tool("TopicCommand", *at, "--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=5000")
     text = java_tool("TopicCommand", *at, "--describe", "--topic", topic)
@@ -24,7 +24,7 @@ def test_topics_are_made_described_and_deleted(node: OttlaProcess, topic: str) -
     assert topic not in java_tool("TopicCommand", *at, "--list").split()
 
 
-def test_console_producer_and_consumer_with_every_codec(node: OttlaProcess, topic: str) -> None:
+def test_console_producer_and_consumer_with_every_codec_transfer_all_records(node: OttlaProcess, topic: str) -> None:
     sent = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         lines = [f"{codec}-{i}:value of {i}" for i in range(20)]
@@ -50,7 +50,7 @@ def test_console_producer_and_consumer_with_every_codec(node: OttlaProcess, topi
     assert row[3:6] == ["100", "100", "0"]
 
 
-def test_offsets_and_versions_are_told(node: OttlaProcess, topic: str) -> None:
+def test_offset_and_api_version_tools_print_offsets_and_versions(node: OttlaProcess, topic: str) -> None:
     at = ["--bootstrap-server", node.bootstrap]
     java_tool("ConsoleProducer", *at, "--topic", topic, stdin="a\nb\nc\n")
     assert java_tool("GetOffsetShell", *at, "--topic", topic).strip() == f"{topic}:0:3"
@@ -59,7 +59,7 @@ def test_offsets_and_versions_are_told(node: OttlaProcess, topic: str) -> None:
     assert "Fetch(1): 4 to 18 [usable: 18]" in versions
 
 
-def test_the_load_tools_run(node: OttlaProcess, topic: str) -> None:
+def test_performance_tools_produce_and_consume_all_records(node: OttlaProcess, topic: str) -> None:
     java_tool(
         "ProducerPerformance",
         *("--bootstrap-server", node.bootstrap, "--topic", topic),
@@ -71,7 +71,7 @@ def test_the_load_tools_run(node: OttlaProcess, topic: str) -> None:
     assert ", 20000, " in text
 
 
-def test_positions_are_reset_and_groups_deleted(node: OttlaProcess, topic: str) -> None:
+def test_consumer_group_command_resets_offsets_and_deletes_group(node: OttlaProcess, topic: str) -> None:
     at = ["--bootstrap-server", node.bootstrap]
     group = f"java-{topic}"
     java_tool("ConsoleProducer", *at, "--topic", topic, stdin="a\nb\nc\n")
@@ -88,7 +88,7 @@ def test_positions_are_reset_and_groups_deleted(node: OttlaProcess, topic: str) 
     assert group not in java_tool("consumer.group.ConsumerGroupCommand", *at, "--list").split()
 
 
-def test_records_are_deleted_and_stay_deleted(node: OttlaProcess, topic: str, tmp_path: Path) -> None:
+def test_delete_records_command_moves_log_start_offset(node: OttlaProcess, topic: str, tmp_path: Path) -> None:
     at = ["--bootstrap-server", node.bootstrap]
     java_tool("ConsoleProducer", *at, "--topic", topic, stdin="a\nb\nc\n")
     plan = tmp_path / "plan.json"
@@ -105,13 +105,15 @@ def test_records_are_deleted_and_stay_deleted(node: OttlaProcess, topic: str, tm
 
 
 def offsets_after(command: list[str], *options: str) -> list[int]:
-    """Reset the positions of a group; gives the new ones by partition."""
+    """Reset the offsets of a group; return the new ones by partition."""
     text = java_tool(*command, "--reset-offsets", *options, "--execute")
     rows = [line.split() for line in text.split("\n")]
     return [int(row[3]) for row in rows if len(row) == 4 and row[2].isdigit()]
 
 
-def test_positions_are_reset_in_every_way(node: OttlaProcess, topic: str, tmp_path: Path) -> None:
+def test_consumer_group_command_with_each_reset_option_sets_offset(
+    node: OttlaProcess, topic: str, tmp_path: Path
+) -> None:
     base = time.time_ns() // 10**9 * 1000 - 3_600_000
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for i in range(10):
@@ -143,7 +145,7 @@ def test_positions_are_reset_in_every_way(node: OttlaProcess, topic: str, tmp_pa
     assert group in java_tool("consumer.group.ConsumerGroupCommand", *at, "--list", "--state")
 
 
-def test_the_cluster_its_quorum_and_features_are_told(node: OttlaProcess) -> None:
+def test_cluster_quorum_and_feature_tools_print_state(node: OttlaProcess) -> None:
     at = ["--bootstrap-server", node.bootstrap]
     assert java_tool("ClusterTool", "cluster-id", *at).startswith("Cluster ID: ")
     assert "127.0.0.1" in java_tool("ClusterTool", "list-endpoints", *at)
@@ -162,7 +164,7 @@ def test_the_cluster_its_quorum_and_features_are_told(node: OttlaProcess) -> Non
     java_tool("FeatureCommand", *at, "upgrade", "--feature", "transaction.version=2")
 
 
-def test_settings_are_changed_while_the_node_runs(node: OttlaProcess, topic: str) -> None:
+def test_config_command_alters_topic_and_broker_configs_at_run_time(node: OttlaProcess, topic: str) -> None:
     at = ["--bootstrap-server", node.bootstrap]
     java_tool("TopicCommand", *at, "--create", "--topic", topic)
 
@@ -186,7 +188,7 @@ def test_settings_are_changed_while_the_node_runs(node: OttlaProcess, topic: str
     assert errors[1:] == ["None"]
 
 
-def test_the_verifiable_clients_agree(node: OttlaProcess, topic: str) -> None:
+def test_verifiable_clients_consume_all_produced_records(node: OttlaProcess, topic: str) -> None:
     at = ["--bootstrap-server", node.bootstrap, "--topic", topic]
     produced = [json.loads(x) for x in java_tool("VerifiableProducer", *at, "--max-messages", "200").splitlines()]
     assert produced[-1]["acked"] == 200
@@ -203,7 +205,7 @@ def test_the_verifiable_clients_agree(node: OttlaProcess, topic: str) -> None:
         assert sum(c["count"] for c in counts) == 200, (tool, more)
 
 
-def test_levels_of_loggers_are_described_set_and_unset(node: OttlaProcess) -> None:
+def test_config_command_describes_sets_and_deletes_logger_levels(node: OttlaProcess) -> None:
     at = ["--bootstrap-server", node.bootstrap, "--entity-type", "broker-loggers", "--entity-name", "1"]
     java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--add-config", "ottla.txn=TRACE,ottla.isr=ERROR")
     java_tool("kafka.admin.ConfigCommand", *at, "--alter", "--delete-config", "ottla.isr")

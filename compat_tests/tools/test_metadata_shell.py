@@ -1,4 +1,4 @@
-"""Kafka's metadata shell on our metadata log and a snapshot of the same: all there is, and the same of both."""
+"""Kafka's metadata shell on our metadata log and on a snapshot of it: the same complete tree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = {
     "super_users": "User:ANONYMOUS",
 }
 _IGNORED = re.compile(r"SnapshotFileReader Ignoring control record with type (KRAFT_|SNAPSHOT_)\w+ at offset \d+$")
-"""Said of Kafka's own files too: of control records the reader knows the change of a leader only."""
+"""Lines that are ignored, for Kafka's files too: of control records the reader knows only leader changes."""
 _OF_A_START = re.compile(
     r"\s+(Broker|Controller|Partition)Registration\(|\s+offset \d+, epoch|\s+nextProducerId|\s+-?\d+$"
 )
@@ -45,11 +45,11 @@ SHOWN = (
     r"clientQuotas: .*alice.* producer_byte_rate: 54321\.0",
     r"SCRAM-SHA-256: alice: ",
 )
-"""Patterns of what is shown of all that ``fill`` made and a start brings, in whatever order."""
+"""Patterns of all paths that ``fill`` and a start create, in any order."""
 
 
 def fill(node: OttlaProcess) -> None:
-    """A topic with a setting, a rule, a user with a password, a quota."""
+    """Create a topic with a config, an ACL, a user with a password, and a quota."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     admin.create_topics([NewTopic("t", 2, 1, config={"segment.ms": "7777777"})])["t"].result(30)
     allows = (AclOperation.READ, AclPermissionType.ALLOW)
@@ -62,7 +62,7 @@ def fill(node: OttlaProcess) -> None:
 
 
 def tree(path: Path) -> list[str]:
-    """All the shell shows of a file; it must end well and complain of nothing."""
+    """Return the tree that the shell prints of a file; the shell must end successfully without warnings."""
     jars("kafka")
     jars("shell")
     where = ["-cp", f"{classpath()}:{JARS / 'shell' / '*'}", "org.apache.kafka.shell.MetadataShell"]
@@ -78,9 +78,10 @@ def newest(data_dir: Path) -> Path:
 
 
 def whole(path: Path) -> list[str]:
-    """What the shell shows of a file with all of ``SHOWN`` in it.
+    """Return the tree of a file with all of ``SHOWN`` in it.
 
-    The shell reads beside its answer: on a busy machine it shows a part, or nothing yet, and is asked again.
+    The shell loads the file in the background: on a busy machine its first output may be incomplete or empty, so it
+    runs again.
     """
     for _ in range(8):
         lines = tree(path)
@@ -91,7 +92,7 @@ def whole(path: Path) -> list[str]:
     raise AssertionError(missing, said)
 
 
-def test_kafkas_shell_shows_the_same_of_our_log_and_of_our_snapshot(data_dir: Path) -> None:
+def test_metadata_shell_tree_of_log_equals_tree_of_snapshot(data_dir: Path) -> None:
     with OttlaProcess(data_dir, **SETTINGS) as node:
         fill(node)
     segment = data_dir / "__cluster_metadata-0" / f"{0:020}.log"

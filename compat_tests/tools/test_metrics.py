@@ -1,4 +1,4 @@
-"""The node's numbers, read as Prometheus reads them."""
+"""Metrics of a node in the Prometheus format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_metrics(port: int) -> dict[tuple[str, str], float]:
     }
 
 
-def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
+def test_metrics_after_produce_equal_log_and_request_counts(data_dir: Path) -> None:
     port = free_port()
     with OttlaProcess(data_dir, ottla_metrics_listener=f"127.0.0.1:{port}") as node:
         before = read_metrics(port)
@@ -63,12 +63,12 @@ def test_what_lies_in_the_log_stands_in_the_numbers(data_dir: Path) -> None:
             assert int(response.headers["Content-Length"]) > 1000
 
 
-def test_without_the_setting_nothing_listens_and_a_taken_port_is_told_in_one_line(data_dir: Path) -> None:
+def test_metrics_listener_with_used_port_fails_start_with_one_line(data_dir: Path) -> None:
     with OttlaProcess(data_dir) as node, pytest.raises(RuntimeError, match="Address already in use"):
         OttlaProcess(data_dir.parent / "other", ottla_metrics_listener=f"127.0.0.1:{node.port}").start()
 
 
-def test_a_node_that_only_decides_tells_how_the_quorum_does(tmp_path: Path) -> None:
+def test_metrics_of_controller_contain_quorum_and_no_log(tmp_path: Path) -> None:
     controller, port = free_port(), free_port()
     text = (
         f"process.roles=controller\nlisteners=CONTROLLER://127.0.0.1:{controller}\n"

@@ -1,4 +1,4 @@
-"""Values of the metrics page beside what a stock client and the files of the node say."""
+"""Values of the metrics page compared with those of a stock client and with the files of the node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def value(found: dict[str, float], name: str, **labels: str) -> float:
     return found[f"{name}{sorted(labels.items())}"]
 
 
-def test_traffic_lag_and_errors_equal_what_a_client_has_done(data_dir: Path) -> None:
+def test_metrics_of_traffic_lag_and_errors_equal_client_actions(data_dir: Path) -> None:
     port = free_port()
     with OttlaProcess(data_dir, ottla_metrics_listener=f"127.0.0.1:{port}") as node:
         servers = {"bootstrap.servers": node.bootstrap}

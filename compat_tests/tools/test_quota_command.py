@@ -1,4 +1,4 @@
-"""``ottla quota`` against a node: what it sets is what Kafka's own tool tells."""
+"""``ottla quota`` against a node, compared with the output of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from compat_tests.support.processes import OTTLA, OttlaProcess, java_tool
 
 
-def test_quotas_are_set_told_and_removed(data_dir: Path) -> None:
+def test_ottla_quota_sets_lists_and_removes_quotas(data_dir: Path) -> None:
     with OttlaProcess(data_dir) as node:
 
         def quota(*arguments: str, status: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Commands that look at transactions, and end them: ours, and Kafka's own tool."""
+"""Commands that describe and abort transactions: ours, and Kafka's tool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from compat_tests.transactions.test_transactions import (
 )
 
 
-def test_our_command_says_the_same(node: OttlaProcess, topic: str) -> None:
+def test_ottla_txn_lists_describes_and_aborts_transaction(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     at = ["-b", node.bootstrap, "-o", "json"]
     producer = confluent(node.bootstrap, topic, **{"transaction.timeout.ms": 600_000})
@@ -37,7 +37,7 @@ def test_our_command_says_the_same(node: OttlaProcess, topic: str) -> None:
     assert "id nobody does not exist" in command("txn", "describe", "nobody", "-b", node.bootstrap, status=1)
 
 
-def test_our_command_prints_what_is_committed_or_all_there_is(node: OttlaProcess, topic: str) -> None:
+def test_ottla_consume_with_read_committed_skips_aborted_and_open_records(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     producer = confluent(node.bootstrap, topic)
     commit_a_abort_b(producer, topic)
@@ -53,7 +53,7 @@ def test_our_command_prints_what_is_committed_or_all_there_is(node: OttlaProcess
     producer.abort_transaction(WAIT_S)
 
 
-def test_trace_shows_a_transaction(node: OttlaProcess, topic: str, tmp_path: Path) -> None:
+def test_ottla_trace_prints_requests_of_transaction(node: OttlaProcess, topic: str, tmp_path: Path) -> None:
     make(node.bootstrap, topic)
     seen = tmp_path / "seen"
     with seen.open("w") as out:
@@ -70,7 +70,7 @@ def test_trace_shows_a_transaction(node: OttlaProcess, topic: str, tmp_path: Pat
         assert f" <- {api} v" in seen.read_text()
 
 
-def test_kafkas_tool_lists_describes_and_finds_what_hangs(node: OttlaProcess, topic: str) -> None:
+def test_transactions_command_lists_describes_and_aborts_transaction(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     at = ["--bootstrap-server", node.bootstrap]
     producer = confluent(node.bootstrap, topic, **{"transaction.timeout.ms": 600_000})

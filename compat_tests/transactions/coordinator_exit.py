@@ -1,7 +1,7 @@
-"""Ottla's command line, in a process that kills itself.
+"""Ottla's command line in a process that kills itself.
 
-``python -m compat_tests.transactions.coordinator_exit STEP ID FILE serve ...``. The one that coordinates
-the transaction of ``ID`` does so at that step, without a word, if ``FILE`` is not there yet.
+``python -m compat_tests.transactions.coordinator_exit STEP ID FILE serve ...``. The coordinator of the transaction of
+``ID`` kills itself at that step if ``FILE`` does not exist yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sim.faults.transaction_steps import TransactionStep, observe_steps
 
 
 def run_until_step(step: TransactionStep, transactional_id: str, mark: str, arguments: list[str]) -> int:
-    """The exit status of a process that lives."""
+    """Run the command line; return the exit status of a process that survives."""
 
     def told(_node: int, name: str, taken: TransactionStep) -> None:
         if name == transactional_id and taken is step and not os.path.exists(mark):

@@ -1,8 +1,8 @@
 """Blocking of transaction markers, which keeps decided transactions incomplete.
 
-Of a real Kafka they go through a `ClosableProxy` that is shut: it sends them to the listener of brokers, its own ones
-too. ``python -m compat_tests.transactions.marker_blocking FILE serve ...`` is Ottla's command line in a process that
-tells no partition how a transaction has ended while there is ``FILE``.
+Kafka sends markers to the inter-broker listener, its own ones too, here through a `ClosableProxy` that gets closed.
+``python -m compat_tests.transactions.marker_blocking FILE serve ...`` is Ottla's command line in a process that sends
+no markers while ``FILE`` exists.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ottla.cli.main import main
 
 
 class ClosableProxy:
-    """A port that leads to another one of this machine, until it is shut."""
+    """Port that forwards to another one of this machine, until it is closed."""
 
     def __init__(self, to: int) -> None:
-        """``to``: somebody listens there later."""
+        """Open the port; the server at ``to`` may start later."""
         self._to = to
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -35,7 +35,7 @@ class ClosableProxy:
                 came, _ = self._listener.accept()
                 try:
                     on = socket.create_connection(("127.0.0.1", self._to))
-                except OSError:  # nobody is there yet: who came tries again
+                except OSError:  # the server has not started: the client tries again
                     came.close()
                     continue
                 self._open += [came, on]
@@ -58,7 +58,7 @@ class ClosableProxy:
 
 
 def run(mark: str, arguments: list[str]) -> int:
-    """The exit status of the command line."""
+    """Run the command line and return its exit status."""
     give = TxnMarkerSender.deliver
 
     def held(self: TxnMarkerSender, due: Any) -> None:

@@ -1,9 +1,9 @@
-"""Transactions of every stock client that has them, told to a node and to a real Kafka: the same comes of it.
+"""Transactions of stock clients with a node and with Kafka: the results are equal.
 
 Each program writes to both partitions of a topic: ``a`` is committed, ``b`` aborted; ``c`` is committed with a group's
-position, 1, and ``x`` aborted with another, 9; while ``d`` is open a second producer takes the id over and commits
-``e``, and the first cannot commit any more. Then it reads with both isolations up to ``e``. franz-go commits positions
-of what it has polled: those behind ``a``, in both partitions.
+offset, 1, and ``x`` aborted with another, 9; while ``d`` is open a second producer initializes the id and commits
+``e``, and the first is fenced. Then it reads with both isolation levels up to ``e``. franz-go commits offsets of its
+polled records: those behind ``a``, in both partitions.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ PROGRAMS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def told(node: NodeProcess, client: str) -> dict[str, Any] | str:
-    """What a client says, and where its group is then; or why it was left out."""
+def run_client(node: NodeProcess, client: str) -> dict[str, Any] | str:
+    """Return the results of a client and the offsets of its group, or the reason why it was left out."""
     row = client_matrix.MatrixClient(client, "", PROGRAMS[client])
     try:
         command = client_matrix.client_command(row)
@@ -73,18 +73,18 @@ def told(node: NodeProcess, client: str) -> dict[str, Any] | str:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Any] | str]]:
-    """What everybody is told by Kafka, and by us; three at a time."""
+    """Return the results of all clients with Kafka and with Ottla; three run at a time."""
     out = []
     for kind in (KafkaProcess, OttlaProcess):
         where: Path = tmp_path_factory.mktemp("transactions") / "data"
         with kind(where) as node, ThreadPoolExecutor(3) as pool:
-            rows = [pool.submit(told, node, client) for client in PROGRAMS]
+            rows = [pool.submit(run_client, node, client) for client in PROGRAMS]
             out.append({client: row.result() for client, row in zip(PROGRAMS, rows, strict=True)})
     return out
 
 
 @pytest.mark.parametrize("client", PROGRAMS)
-def test_transactions_of_a_stock_client_are_what_they_are_with_kafka(client: str, both: Any) -> None:
+def test_transactions_of_stock_client_equal_kafka(client: str, both: Any) -> None:
     kafkas, ours = (rows[client] for rows in both)
     if isinstance(kafkas, str):
         pytest.skip(kafkas)

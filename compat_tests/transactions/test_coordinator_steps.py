@@ -1,6 +1,6 @@
-"""A coordinator kills itself at a step of a transaction, for real: the others go on from what stands in its log.
+"""Coordinator that kills itself at a step of a transaction: the next one continues from the log.
 
-Two of the steps by default; ``OTTLA_STEPS=all`` takes each.
+Two of the steps by default; ``OTTLA_STEPS=all`` runs each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sim.faults.transaction_steps import TransactionStep
 ID, TOPIC = "dies", "t"
 TIMEOUT_MS = 10_000
 LONGEST_S = TIMEOUT_MS / 1000 + 40
-"""10 s less half a minute for a machine that is busy: the simulator counts exactly."""
+"""Time limit: 10 s, and half a minute for a busy machine; the simulator measures exactly."""
 STEPS = (
     list(TransactionStep)
     if os.environ.get("OTTLA_STEPS")
@@ -37,23 +37,23 @@ STEPS = (
 
 
 class OttlaExitingAtStep(OttlaFromFile):
-    """A node that dies when it has taken a step with a transaction, unless another has died of it before."""
+    """Node that dies after a step of a transaction, unless another node has died already."""
 
     def __init__(self, node: OttlaFromFile, step: TransactionStep, mark: Path) -> None:
         super().__init__(node.file, node.data_dir, node.port)
         self._dying = [sys.executable, "-m", "compat_tests.transactions.coordinator_exit", step.value, ID, str(mark)]
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return [*self._dying, "serve", "--config", str(self.file)]
 
     def is_alive(self) -> bool:
-        """Whether its process runs."""
+        """Return True while the process runs."""
         return self._process is not None and self._process.poll() is None
 
 
 def transact(producer: Producer) -> bool:
-    """One transaction, until it is known how it has ended: whether it was committed."""
+    """Run one transaction until its result is known; return True if it was committed."""
     try:
         producer.begin_transaction()
         write(producer, TOPIC, "a")
@@ -67,7 +67,7 @@ def transact(producer: Producer) -> bool:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.value)
-def test_a_coordinator_dies_at_a_step_and_readers_of_committed_records_go_on(
+def test_coordinator_death_at_step_lets_read_committed_consumers_continue(
     tmp_path: Path, step: TransactionStep
 ) -> None:
     mark = tmp_path / "dead"

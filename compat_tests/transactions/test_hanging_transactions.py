@@ -1,4 +1,4 @@
-"""A transaction that hangs: no coordinator knows of it. Our command and Kafka's tool both find it, and end it."""
+"""Hanging transactions, which no coordinator has: our command and Kafka's tool both find and abort them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ottla.wire.record_batch import batch_header, records
 TOPIC = "hangs"
 HOUR_MS = 3_600_000
 OFF = {"transaction_partition_verification_enable": "false"}
-"""As brokers before Kafka 3.6 are: nobody asks whether a partition is part of the transaction."""
+"""Setting of brokers before Kafka 3.6: a partition of a transactional batch is not verified with its coordinator."""
 
 
 @pytest.fixture(params=["ottla", "kafka"])
 def node(request: pytest.FixtureRequest, data_dir: Path) -> Iterator[NodeProcess]:
-    """One that verifies nothing."""
+    """Start a node that verifies no partition."""
     made = OttlaProcess(data_dir, **OFF) if request.param == "ottla" else KafkaProcess(data_dir, **OFF)
     with made as process:
         yield process
 
 
 def hang(node: NodeProcess, name: str, partition: int) -> None:
-    """Write a record of a transaction that its coordinator never heard of, an hour ago."""
+    """Write a record of a transaction, an hour old, that its coordinator does not have."""
     peer = RawClient(node.port)
     given = None
     deadline = time.monotonic() + peer.timeout_s
-    while given is None or given.error_code:  # Kafka makes the coordinator's partitions first
+    while given is None or given.error_code:  # Kafka creates the partitions of the coordinator first
         assert time.monotonic() < deadline, given
         given = peer.call(ApiKey.INIT_PRODUCER_ID, 4, ip.InitProducerIdRequest(name, 60_000))
         time.sleep(0.1)
@@ -60,7 +60,7 @@ def found_by_us(node: NodeProcess, *options: str) -> list[tuple[str, int, int]]:
 
 
 def found_by_kafkas(node: NodeProcess) -> list[tuple[str, int, int]]:
-    """Topic, partition, first offset."""
+    """Return topic, partition, first offset."""
     lines = java_tool(
         "TransactionsCommand", "--bootstrap-server", node.bootstrap, "find-hanging", "--broker-id", "1"
     ).splitlines()
@@ -68,7 +68,7 @@ def found_by_kafkas(node: NodeProcess) -> list[tuple[str, int, int]]:
     return sorted((row[0], int(row[1]), int(row[5])) for row in rows)
 
 
-def test_what_hangs_is_found_and_ended_by_our_command_and_by_kafkas_tool(node: NodeProcess) -> None:
+def test_hanging_transactions_are_found_and_aborted_by_ottla_txn_and_kafka_tool(node: NodeProcess) -> None:
     make(node.bootstrap, TOPIC)
     confluent(node.bootstrap, "first")  # so that there are coordinators
     open_one = confluent(node.bootstrap, "open", **{"transaction.timeout.ms": 600_000})

@@ -1,4 +1,4 @@
-"""Transactions in a cluster of both kinds: coordinators on a Kafka broker with leaders of ours, and the other way."""
+"""Transactions in a cluster of both kinds: coordinators on a Kafka broker with leaders of Ottla, and the reverse."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from ottla.broker.groups.coordinator import partition_for_key
 
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 COUNTS = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}
-"""Of internal topics, on every node: half of the names belong to each of the two kinds."""
+"""Partition counts of internal topics on every node: half of the names belong to each kind of broker."""
 NODE = "".join(f"{key}={value}\n" for key, value in COUNTS.items())
 
 
 class MixedCluster(NamedTuple):
-    """A cluster whose partitions 0 are led by Kafka, and 1 by Ottla: of the topic and of both internal ones."""
+    """Cluster with partitions 0 led by Kafka and 1 by Ottla, of the topic and of both internal topics."""
 
     bootstrap: str
     kill: dict[int, Callable[[], None]]
-    """By partition: the end of who leads it."""
+    """Functions that kill the leader, by partition."""
     start: dict[int, Callable[[], Any]]
 
 
 def create_topics(bootstrap: str, kafka: int, ours: int, third: int) -> None:
-    """Make the topics: of each the first partition is led by Kafka and the second by us, and the other is next."""
+    """Create the topics: the first partition of each is led by Kafka, the second by Ottla, the other is a replica."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     assignment = [[kafka, ours, third], [ours, kafka, third]]
     plain = {"min.insync.replicas": "2"}
@@ -58,18 +58,18 @@ def create_topics(bootstrap: str, kafka: int, ours: int, third: int) -> None:
 
 
 def leaders(bootstrap: str, topic: str) -> list[int]:
-    """Who leads each partition."""
+    """Return the leader of each partition."""
     return [leader for _, (leader, _) in sorted(partitions(bootstrap, topic).items())]
 
 
 def name_for(partition: int, words: str) -> str:
-    """A transactional id, or a group, that belongs to a partition of two."""
+    """Return a transactional id, or a group, that belongs to a partition of two."""
     names = (f"{words}-{number}" for number in itertools.count())
     return next(name for name in names if partition_for_key(name, 2) == partition)
 
 
 def ends(bootstrap: str, coordinator: int) -> list[str]:
-    """Commits and aborts over both leaders, with one coordinator; what a reader of committed records must see."""
+    """Commit and abort over both leaders with one coordinator; return the records of a read_committed consumer."""
     words = f"ends-{coordinator}"
     producer = confluent(bootstrap, name_for(coordinator, words))
     for value, end in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
@@ -77,7 +77,7 @@ def ends(bootstrap: str, coordinator: int) -> list[str]:
         write(producer, "m", f"{words}-{value}")
         end(WAIT_S)
     producer.begin_transaction()
-    producer.commit_transaction(WAIT_S)  # an empty one
+    producer.commit_transaction(WAIT_S)  # an empty transaction
     producer.begin_transaction()
     write(producer, "m", f"{words}-c")
     producer.commit_transaction(WAIT_S)
@@ -85,7 +85,7 @@ def ends(bootstrap: str, coordinator: int) -> list[str]:
 
 
 def fenced(bootstrap: str, coordinator: int) -> list[str]:
-    """Whoever comes second has the id: the first is told so, and what it had begun is aborted."""
+    """Initialize an id twice: the first producer is fenced, and its open transaction is aborted."""
     words = f"fenced-{coordinator}"
     name = name_for(coordinator, words)
     first = confluent(bootstrap, name)
@@ -102,7 +102,7 @@ def fenced(bootstrap: str, coordinator: int) -> list[str]:
 
 
 def positions(bootstrap: str, coordinator: int, group_coordinator: int) -> list[str]:
-    """Positions of a group that another coordinator has are part of the transaction: once aborted, once committed."""
+    """Send offsets of a group with another coordinator to a transaction, once aborted and once committed."""
     words = f"positions-{coordinator}-{group_coordinator}"
     group = name_for(group_coordinator, words)
     own = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
@@ -126,8 +126,8 @@ def positions(bootstrap: str, coordinator: int, group_coordinator: int) -> list[
     return [f"{words}-b0", f"{words}-b1"]
 
 
-def outlived(cluster: MixedCluster, coordinator: int) -> list[str]:
-    """Who coordinates dies in the middle of a transaction, and the other kind goes on from its log."""
+def fail_over(cluster: MixedCluster, coordinator: int) -> list[str]:
+    """Kill the coordinator in a transaction; the other kind of broker continues from its log."""
     words = f"outlived-{coordinator}"
     producer = confluent(cluster.bootstrap, name_for(coordinator, words), **{"transaction.timeout.ms": 60_000})
     producer.begin_transaction()
@@ -144,11 +144,11 @@ def outlived(cluster: MixedCluster, coordinator: int) -> list[str]:
 
 
 JAVA = ("java-0", name_for(0, "java"), "java-1", name_for(1, "java"))
-"""Topics and ids for Kafka's own producer, for each kind of coordinator: version 2 of transactions. librdkafka: 1."""
+"""Topics and ids for Kafka's producer, for each kind of coordinator, with transaction version 2; librdkafka has 1."""
 
 
-def told(cluster: MixedCluster, kills: tuple[int, ...]) -> None:
-    """All of it, by each kind of coordinator; then what readers see."""
+def run_scenarios(cluster: MixedCluster, kills: tuple[int, ...]) -> None:
+    """Run all scenarios with each kind of coordinator; then verify the records."""
     bootstrap = cluster.bootstrap
     expected = []
     for coordinator in (0, 1):
@@ -157,20 +157,20 @@ def told(cluster: MixedCluster, kills: tuple[int, ...]) -> None:
         for group_coordinator in (0, 1):
             expected += positions(bootstrap, coordinator, group_coordinator)
     for coordinator in kills:
-        expected += outlived(cluster, coordinator)
+        expected += fail_over(cluster, coordinator)
         expected += ends_again(bootstrap, coordinator)
     wait_until_committed(bootstrap, "m", sorted(expected))
     wait_for(lambda: states(bootstrap) <= {"CompleteCommit", "CompleteAbort"})
 
 
 def states(bootstrap: str) -> set[str]:
-    """Those of all transactional ids, as Kafka's tool lists them."""
+    """Return the states of all transactional ids, as Kafka's tool lists them."""
     listed = java_tool("TransactionsCommand", "--bootstrap-server", bootstrap, "list")
     return {line.split()[3] for line in listed.splitlines()[1:]}
 
 
 def ends_again(bootstrap: str, coordinator: int) -> list[str]:
-    """The same producer's name, used before by another coordinator."""
+    """Reuse the transactional id of a producer that had another coordinator."""
     words = f"outlived-{coordinator}"
     producer = confluent(bootstrap, name_for(coordinator, words))
     producer.begin_transaction()
@@ -179,21 +179,21 @@ def ends_again(bootstrap: str, coordinator: int) -> list[str]:
     return [f"{words}-c0", f"{words}-c1"]
 
 
-def test_transactions_of_both_kinds_of_coordinators_under_our_controllers(tmp_path: Path) -> None:
+def test_transactions_with_kafka_and_ottla_coordinators_on_ottla_controllers(tmp_path: Path) -> None:
     with ottla.Cluster(3, settings=COUNTS) as cluster, kafka_under_ours(cluster, tmp_path, NODE) as kafka:
         bootstrap = cluster.bootstrap_servers
         create_topics(bootstrap, 9, 1, 2)
         in_java(bootstrap, *JAVA)
         kills = {0: kafka.kill, 1: lambda: cluster.kill(1)}
-        told(MixedCluster(bootstrap, kills, {0: kafka.start, 1: lambda: cluster.restart(1)}), (0, 1))
+        run_scenarios(MixedCluster(bootstrap, kills, {0: kafka.start, 1: lambda: cluster.restart(1)}), (0, 1))
         assert kafka.complaints() == []
 
 
-def test_transactions_of_both_kinds_of_coordinators_under_a_kafka_controller(tmp_path: Path) -> None:
+def test_transactions_with_kafka_and_ottla_coordinators_on_kafka_controller(tmp_path: Path) -> None:
     with ours_under_kafka(tmp_path, NODE) as (kafka, (seven, eight)):
         bootstrap = ",".join(node.bootstrap for node in (kafka, seven, eight))
         wait_for(lambda: brokers(bootstrap) == {1, 7, 8})
         create_topics(bootstrap, 1, 7, 8)
         in_java(bootstrap, *JAVA)
-        told(MixedCluster(bootstrap, {1: seven.kill}, {1: seven.start}), (1,))
+        run_scenarios(MixedCluster(bootstrap, {1: seven.kill}, {1: seven.start}), (1,))
         assert kafka.complaints() == []

@@ -1,7 +1,7 @@
 """Comparison of one partition under transactions with Kafka: the same raw batches and markers.
 
-What is compared: each answer (P-75 to P-78, C-144, C-145, C-149), what read_committed shows and skips, what
-DescribeProducers tells, and the files: the transaction index byte for byte, the producer snapshot but for the time of
+Compared are each response (P-75 to P-78, C-144, C-145, C-149), the records and gaps of read_committed, the result of
+DescribeProducers, and the files: the transaction index byte for byte, the producer snapshot without the time of
 markers.
 """
 
@@ -30,23 +30,23 @@ from ottla.wire.record_batch import batch_header, records
 TOPIC = "t"
 TOP = 32767
 Step = tuple[Any, ...]
-# ("data", producer, epoch, first sequence, records, transactional),
-# ("mark", producer, epoch, commits, coordinator epoch, version of transactions).
+# ("data", producer, epoch, first sequence, records, transactional), ("mark", producer, epoch, commits, coordinator
+# epoch, transaction version).
 BY_HAND: list[Step] = [
-    ("mark", 1, 3, True, 0, 2),  # nobody knows this one
+    ("mark", 1, 3, True, 0, 2),  # unknown producer
     ("data", 1, 3, 0, 2, True),
-    ("data", 1, 3, 0, 2, True),  # again
-    ("data", 1, 3, 2, 1, False),  # outside, while one is open
-    ("data", 1, 3, 3, 1, True),  # a gap
+    ("data", 1, 3, 0, 2, True),  # duplicate
+    ("data", 1, 3, 2, 1, False),  # not transactional, while a transaction is open
+    ("data", 1, 3, 3, 1, True),  # gap in sequence numbers
     ("data", 1, 3, 2, 3, True),
-    ("mark", 1, 3, True, 0, 2),  # the epoch of what is open
+    ("mark", 1, 3, True, 0, 2),  # epoch of the open transaction
     ("mark", 1, 2, True, 0, 1),
     ("mark", 1, 4, False, 5, 2),
-    ("mark", 1, 4, False, 5, 2),  # once more
-    ("mark", 1, 4, True, 4, 2),  # an older coordinator
+    ("mark", 1, 4, False, 5, 2),  # duplicate marker
+    ("mark", 1, 4, True, 4, 2),  # older coordinator epoch
     ("mark", 1, 3, True, 6, 1),
-    ("data", 1, 3, 5, 1, True),  # an older epoch
-    ("data", 1, 4, 5, 1, True),  # a new epoch must begin at 0
+    ("data", 1, 3, 5, 1, True),  # older producer epoch
+    ("data", 1, 4, 5, 1, True),  # a new epoch must start at 0
     ("data", 1, 4, 0, 1, True),
     ("data", 2, 0, 0, 4, True),
     ("data", 3, 0, 7, 1, True),
@@ -76,17 +76,17 @@ STEPS = [*BY_HAND, *by_chance(1), *by_chance(2)]
 
 
 class ComparedPartition:
-    """Partition of one of both brokers."""
+    """Partition on one of both brokers."""
 
     def __init__(self, port: int, began_ms: int) -> None:
         self.client = RawClient(port)
         self._began_ms = began_ms
         request = c.CreateTopicsRequest([c.CreatableTopic(TOPIC, 1, 1)], 10_000)
         wait_until(lambda: self.client.call(ApiKey.CREATE_TOPICS, 5, request).topics[0].error_code in (0, 36))
-        wait_until(lambda: not self.told(("data", 99, 0, 0, 1, False))[0])
+        wait_until(lambda: not self.run_step(("data", 99, 0, 0, 1, False))[0])
 
-    def told(self, step: Step) -> tuple[int, int]:
-        """What a step is answered: an error, and the offset where it is told."""
+    def run_step(self, step: Step) -> tuple[int, int]:
+        """Return the response to a step: an error, and the offset where the response has one."""
         kind, pid, epoch, *rest = step
         if kind == "mark":
             commits, coordinator_epoch, version = rest
@@ -109,7 +109,7 @@ class ComparedPartition:
         return row.error_code, row.base_offset
 
     def read(self, offset: int, max_bytes: int) -> tuple[Any, ...]:
-        """What a read_committed fetch says."""
+        """Return the response to a read_committed fetch."""
         part = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = f.FetchRequest(max_wait_ms=0, isolation_level=1, topics=[f.FetchTopic(TOPIC, partitions=[part])])
         row = self.client.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
@@ -117,7 +117,7 @@ class ComparedPartition:
         return row.error_code, row.last_stable_offset, row.high_watermark, len(row.records or b""), aborted
 
     def rest(self) -> list[Any]:
-        """What else it knows: the end for both kinds of readers, and its producers."""
+        """Return the end offsets of both isolation levels, and the producers."""
         out: list[Any] = []
         for isolation in (0, 1):
             wanted = lo.ListOffsetsTopic(TOPIC, [lo.ListOffsetsPartition(0, timestamp=-1)])
@@ -133,21 +133,21 @@ class ComparedPartition:
 
 
 def rows_of(path: Path) -> list[tuple[int, ...]]:
-    """A snapshot's producers; the time of the last batch may be a marker's, which each writes by its own clock."""
+    """Return the producers of a snapshot; the time of the last batch may be that of a marker, which differs."""
     raw = path.read_bytes()[10:]
     rows = [ENTRY.unpack_from(raw, at) for at in range(0, len(raw), ENTRY_BYTES)]
     return sorted((*row[:5], *row[6:]) for row in rows)
 
 
 @pytest.mark.xdist_group(__name__)
-def test_a_partition_under_transactions_is_what_it_is_in_kafka(tmp_path: Path) -> None:
+def test_partition_under_transactions_equals_kafka(tmp_path: Path) -> None:
     off = {"transaction_partition_verification_enable": "false"}
     began_ms = int(time.time() * 1000)
     ours, theirs = OttlaProcess(tmp_path / "ours", **off), KafkaProcess(tmp_path / "theirs", **off)
     with ours, theirs:
         both = ComparedPartition(ours.port, began_ms), ComparedPartition(theirs.port, began_ms)
         for number, step in enumerate(STEPS):
-            mine, kafkas = (x.told(step) for x in both)
+            mine, kafkas = (x.run_step(step) for x in both)
             assert mine == kafkas, f"step {number}: {step}"
             if number % 5 == 0:
                 at = number * 3 % 60

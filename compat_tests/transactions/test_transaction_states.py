@@ -1,7 +1,7 @@
-"""A node is killed with transactions in every state, and a node of the other kind opens its directory: Kafka and Ottla.
+"""Kill of a node with transactions in every state; a node of the other kind starts on its directory: Kafka and Ottla.
 
-Each of them ends there as the log says: what was decided is carried on with, what was open goes on or is aborted, and
-positions with it. Producers speak version 1 of the protocol, and version 2.
+Each transaction ends as its log requires: a decided one is completed, an open one continues or is aborted, with its
+offsets. Producers use version 1 of the protocol, and version 2.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ LATER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What a producer answers by asking again."""
+"""Retriable errors of a producer."""
 COMMITS = {"committed": True, "aborted": False, "committing": True, "aborting": False, "half": True}
-"""How each ends; of ``half`` one partition knows already. The rest is not ended: of ``empty`` nothing is written."""
+"""Result of each transaction; one partition of ``half`` has the marker already.
+
+The others are not ended; ``empty`` has no records.
+"""
 LEFT_AT = {
     "empty": "Empty",
     "open": "Ongoing",
@@ -62,7 +65,7 @@ COMES_TO = {name: state.replace("Prepare", "Complete") for name, state in LEFT_A
 
 
 class ScriptedTransaction:
-    """A producer with a transactional id, and a group of the same name whose positions it commits."""
+    """Producer with a transactional id, and a group of the same name whose offsets it commits."""
 
     def __init__(self, port: int, name: str, version: int) -> None:
         self.name, self.version = f"{name}-{version}", version
@@ -72,17 +75,17 @@ class ScriptedTransaction:
         self.move(port)
 
     def move(self, port: int) -> None:
-        """Its node is another one from now on."""
+        """Connect to another node from now on."""
         self.close()
         self._peer = RawClient(port)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         if self._peer is not None:
             self._peer.close()
 
     def _ask(self, key: ApiKey, version: int, body: Any, code_of: Callable[[Any], int]) -> Any:
-        """An answer that means something."""
+        """Send a request until its error is not retriable."""
         found: list[Any] = []
 
         def is_told() -> bool:
@@ -93,8 +96,8 @@ class ScriptedTransaction:
         return found[0]
 
     def init(self) -> None:
-        """Take the id over."""
-        for kind in (0, 1):  # of a group, and of transactions: they are made by being asked for
+        """Initialize the id."""
+        for kind in (0, 1):  # coordinators of groups and of transactions: FindCoordinator creates their topics
             ask = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[self.name])
             self._ask(ApiKey.FIND_COORDINATOR, 4, ask, lambda x: x.coordinators[0].error_code)
         told = self._ask(
@@ -104,7 +107,7 @@ class ScriptedTransaction:
         self.who, self._sequence = (told.producer_id, told.producer_epoch), 0
 
     def write(self) -> None:
-        """A record to each partition."""
+        """Write a record to each partition."""
         if self.version < 2:
             topics = [ap.AddPartitionsToTxnTopic(TOPIC, [0, 1])]
             asked = ap.AddPartitionsToTxnRequest([], self.name, *self.who, topics)
@@ -126,11 +129,11 @@ class ScriptedTransaction:
         self._sequence += 1
 
     def values(self) -> list[str]:
-        """What it has written."""
+        """Return the written values."""
         return [f"{self.name}:{sequence}:{number}" for sequence in range(self._sequence) for number in (0, 1)]
 
     def commit_position(self) -> None:
-        """The group has read up to 7."""
+        """Commit offset 7 of the group in the transaction."""
         if self.version < 2:
             asked = ao.AddOffsetsToTxnRequest(self.name, *self.who, self.name)
             assert self._ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, asked, lambda x: x.error_code).error_code == 0
@@ -140,20 +143,20 @@ class ScriptedTransaction:
         assert code(self._ask(ApiKey.TXN_OFFSET_COMMIT, 5 if self.version == 2 else 3, request, code)) == 0
 
     def position(self) -> tuple[int, int]:
-        """What a reader is told who wants positions that are decided: an error, and where the group is."""
+        """Return the response to an OffsetFetch with stable offsets: an error, and the offset."""
         ask = of.OffsetFetchRequest(self.name, [of.OffsetFetchRequestTopic(TOPIC, [0])], require_stable=True)
         told = self._ask(ApiKey.OFFSET_FETCH, 7, ask, lambda x: x.error_code)
         row = told.topics[0].partitions[0]
         return row.error_code or told.error_code, row.committed_offset
 
     def end(self, *, commits: bool) -> int:
-        """Ask for the end, as the producer it was; the error."""
+        """End the transaction as the producer; return the error."""
         request = et.EndTxnRequest(self.name, *self.who, commits)
         found = self._ask(ApiKey.END_TXN, 5 if self.version == 2 else 3, request, lambda x: x.error_code)
         return int(found.error_code)
 
     def mark(self) -> None:
-        """The first partition hears of the commit, as its coordinator would tell it."""
+        """Write the commit marker to the first partition, as its coordinator would."""
         topics = [w.WritableTxnMarkerTopic(TOPIC, [0])]
         epoch = self.who[1] + (self.version == 2)
         marker = w.WritableTxnMarker(self.who[0], epoch, True, topics, 0, self.version if self.version == 2 else 0)
@@ -161,17 +164,17 @@ class ScriptedTransaction:
         assert answer.markers[0].topics[0].partitions[0].error_code == 0
 
     def state(self) -> str:
-        """What its coordinator says of it."""
+        """Return the state of the transaction at its coordinator."""
         ask = dt.DescribeTransactionsRequest([self.name])
         told = self._ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, ask, lambda x: x.transaction_states[0].error_code)
         return str(told.transaction_states[0].transaction_state)
 
 
 class OttlaWithBlockedMarkers(OttlaProcess):
-    """Ottla; `shut`: no marker is sent any more."""
+    """Ottla; after `shut` no marker is sent."""
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         self._mark = self.data_dir.parent / "shut"
         usual = super().command()
         return [
@@ -187,7 +190,7 @@ class OttlaWithBlockedMarkers(OttlaProcess):
 
 
 class KafkaWithBlockedMarkers(KafkaProcess):
-    """Apache Kafka; `shut`: it does not reach itself any more."""
+    """Apache Kafka; after `shut` its inter-broker listener is unreachable."""
 
     def __init__(self, data_dir: Path) -> None:
         port, inside, controller = free_ports(3)
@@ -208,7 +211,7 @@ class KafkaWithBlockedMarkers(KafkaProcess):
 
 
 def start_transactions(node: Any) -> dict[str, ScriptedTransaction]:
-    """Transactions in every state, of both versions, of a node that is killed then."""
+    """Start transactions in every state, of both versions, at a node that is killed then."""
     out: dict[str, ScriptedTransaction] = {}
     with node:
         make(node.bootstrap, TOPIC)
@@ -235,12 +238,12 @@ def start_transactions(node: Any) -> dict[str, ScriptedTransaction]:
 
 
 def both(states: dict[str, str]) -> dict[str, str]:
-    """The states of both versions."""
+    """Return the states of both versions."""
     return {f"{name}-{version}": state for version in (1, 2) for name, state in states.items()}
 
 
 def verify_completion(node: NodeProcess, txns: dict[str, ScriptedTransaction]) -> None:
-    """All of it comes to its end."""
+    """Verify that all transactions complete."""
     for one in txns.values():
         one.move(node.port)
     wait_until(lambda: {name: one.state() for name, one in txns.items()} == both(COMES_TO))
@@ -266,13 +269,13 @@ def verify_completion(node: NodeProcess, txns: dict[str, ScriptedTransaction]) -
 
 @pytest.mark.xdist_group(__name__)
 @pytest.mark.parametrize("kind", [OttlaWithBlockedMarkers, KafkaWithBlockedMarkers], ids=["ottla", "kafka"])
-def test_each_transaction_ends_as_the_log_says_whoever_opens_the_directory_after_a_kill(
+def test_transactions_after_takeover_of_directory_complete_as_logged(
     data_dir: Path, kind: type[OttlaWithBlockedMarkers] | type[KafkaWithBlockedMarkers]
 ) -> None:
     dead = kind(data_dir)
     txns = start_transactions(dead)
-    # A real Kafka takes a partition without a leader for one that was deleted, and writes no marker there. While it
-    # starts its own have none: so who was there before does not refuse it, but says nothing, until all are led again.
+    # Kafka takes a partition without a leader for a deleted one, and writes no marker there. While it starts, its own
+    # partitions have no leader: so the former port accepts connections without a response, until all are led again.
     with socket.create_server(("127.0.0.1", dead.port)):
         other = (
             KafkaProcess(data_dir, request_timeout_ms="10000")

@@ -1,6 +1,6 @@
-"""Kafka's own TransactionalMessageCopier on three nodes, brokers and copiers killed: the output is the input, in order.
+"""Kafka's TransactionalMessageCopier on three nodes with killed brokers and copiers: the output equals the input.
 
-``OTTLA_COPIES`` says how many brokers and how many copiers are killed (20 in the campaign, over 100,000 records).
+``OTTLA_COPIES`` is the number of brokers and of copiers that are killed (20 in the campaign, over 100,000 records).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from compat_tests.transactions.test_transactions import is_stable
 
 KILLS = int(os.environ.get("OTTLA_COPIES", "0"))
 RECORDS = 50_000 if KILLS else 1_000
-"""In each partition."""
+"""Records in each partition."""
 AT_ONCE = 25 if KILLS else 10
-"""Records in a transaction: so many that there is something to kill for a while."""
+"""Records in a transaction, enough to leave time for a kill."""
 ENDS_WITHIN_S = 1800.0 if KILLS else 300.0
 PARTITIONS = (0, 1)
 INPUT, OUTPUT, GROUP = "input", "output", "copiers"
 
 
 class CopierProcess:
-    """Copies one partition, under one transactional id however often it is started."""
+    """Copier of one partition, with one transactional id over all its starts."""
 
     def __init__(self, bootstrap: str, partition: int, log: Path) -> None:
         jars("kafka")
@@ -63,7 +63,7 @@ class CopierProcess:
         self._process.wait()
 
     def has_copied_all(self) -> bool:
-        """Whether it has ended, all being copied. One that gave up starts again, as it would under a supervisor."""
+        """Return True when it has ended with all records copied; restart it after a failure, as a supervisor would."""
         assert self._process is not None
         status = self._process.poll()
         if status == 0:
@@ -96,7 +96,7 @@ def write(bootstrap: str) -> None:
 
 
 def committed(bootstrap: str) -> dict[int, list[str]]:
-    """What a reader of committed records sees in each partition of the output, in order."""
+    """Return the committed records of each partition of the output, in order."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.partition.eof": True})
     consumer.assign([TopicPartition(OUTPUT, number, 0) for number in PARTITIONS])
@@ -114,7 +114,7 @@ def committed(bootstrap: str) -> dict[int, list[str]]:
 
 
 def copied(bootstrap: str) -> int:
-    """How far copying has got: the positions that are committed; -1 where who coordinates has not heard of it yet."""
+    """Return the sum of committed offsets; -1 while the coordinator is loading."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
     try:
         found = consumer.committed([TopicPartition(INPUT, number) for number in PARTITIONS], WITHIN_S)
@@ -125,7 +125,7 @@ def copied(bootstrap: str) -> int:
     return sum(max(at.offset, 0) for at in found)
 
 
-def test_the_output_of_transactional_copiers_is_their_input_though_they_and_brokers_are_killed(tmp_path: Path) -> None:
+def test_transactional_copiers_under_kills_copy_each_record_once_in_order(tmp_path: Path) -> None:
     kills = max(KILLS, 1)
     with ottla.Cluster(3) as cluster:
         bootstrap = cluster.bootstrap_servers

@@ -1,4 +1,4 @@
-"""Transactions of stock producers, fenced, aborted, killed and moved."""
+"""Transactions of stock producers: committed, aborted, fenced, and with kills and moves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write(producer: Producer, topic: str, value: str) -> None:
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
-    """What a reader sees up to where it may read now."""
+    """Return the records up to the last stable offset or the high watermark."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": isolation}
     consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, number, 0) for number in (0, 1)])
@@ -76,7 +76,7 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[
 
 
 def wait_until_committed(bootstrap: str, topic: str, wanted: list[str]) -> None:
-    """Readers of committed records see this, once markers are written: an end is answered before they are."""
+    """Wait until read_committed consumers get these records: EndTxn returns before the markers are written."""
     deadline = time.monotonic() + WAIT_S
     while (found := read(bootstrap, topic)) != wanted and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -84,7 +84,7 @@ def wait_until_committed(bootstrap: str, topic: str, wanted: list[str]) -> None:
 
 
 def committed_end(bootstrap: str, topic: str, partitions: int = 2) -> list[tuple[int, int]]:
-    """Of each partition: up to where readers of committed records may read, and all there is."""
+    """Return the last stable offset and the high watermark of each partition."""
     out: list[list[int]] = []
     for isolation in ("read_committed", "read_uncommitted"):
         reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": isolation})
@@ -95,7 +95,7 @@ def committed_end(bootstrap: str, topic: str, partitions: int = 2) -> list[tuple
 
 
 def commit_a_abort_b(producer: Producer, topic: str) -> None:
-    """Two transactions."""
+    """Commit one transaction and abort one."""
     for value, ends in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
         producer.begin_transaction()
         write(producer, topic, value)
@@ -103,7 +103,7 @@ def commit_a_abort_b(producer: Producer, topic: str) -> None:
 
 
 def is_stable(bootstrap: str, topic: str, partitions: int = 2) -> bool:
-    """Whether no transaction is open: that one has ended is answered before its markers are written."""
+    """Return True when no transaction is open: EndTxn returns before the markers are written."""
     try:
         return all(stable == end >= 0 for stable, end in committed_end(bootstrap, topic, partitions))
     except KafkaException:
@@ -113,7 +113,7 @@ def is_stable(bootstrap: str, topic: str, partitions: int = 2) -> bool:
 # ---------------------------------------------------------------------- one node
 
 
-def test_confluent_kafka_commits_and_aborts(node: OttlaProcess, topic: str) -> None:
+def test_confluent_kafka_with_commit_and_abort_shows_committed_records_only(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     producer = confluent(node.bootstrap, topic)
     commit_a_abort_b(producer, topic)
@@ -125,7 +125,7 @@ def test_confluent_kafka_commits_and_aborts(node: OttlaProcess, topic: str) -> N
     wait_until_committed(node.bootstrap, topic, ["a0", "a1", "c0", "c1"])
 
 
-def test_confluent_kafka_is_fenced_by_who_comes_after_it(node: OttlaProcess, topic: str) -> None:
+def test_confluent_kafka_with_id_initialized_again_is_fenced(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     first = confluent(node.bootstrap, topic)
     first.begin_transaction()
@@ -140,7 +140,7 @@ def test_confluent_kafka_is_fenced_by_who_comes_after_it(node: OttlaProcess, top
     wait_until_committed(node.bootstrap, topic, ["b0", "b1"])
 
 
-def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None:
+def test_kafka_python_with_commit_and_abort_shows_committed_records_only(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     producer = KafkaProducer(bootstrap_servers=node.bootstrap, transactional_id=topic, transaction_timeout_ms=60_000)
     producer.init_transactions()
@@ -155,7 +155,10 @@ def test_kafka_python_commits_and_aborts(node: OttlaProcess, topic: str) -> None
 
 
 def in_java(bootstrap: str, *names: str) -> None:
-    """Commits, aborts and a fence of Kafka's own producer, over a topic of two partitions: topics, each with an id."""
+    """Run commits, aborts and a fencing of Kafka's producer, over a topic of two partitions.
+
+    ``pairs`` are topics, each followed by its transactional id.
+    """
     program = Path(__file__).parent.parent / "java" / "Transact.java"
     done = subprocess.run(
         ["java", "-cp", classpath(), str(program), bootstrap, *names],
@@ -176,12 +179,12 @@ def in_java(bootstrap: str, *names: str) -> None:
         assert int(lines[7].split()[1]) == 48, "what was aborted stands in the log; what came after the fence does not"
 
 
-def test_kafkas_own_producer_does_all_of_it(node: OttlaProcess, topic: str) -> None:
+def test_java_producer_commits_aborts_and_is_fenced(node: OttlaProcess, topic: str) -> None:
     make(node.bootstrap, topic)
     in_java(node.bootstrap, topic, topic)
 
 
-def test_a_transaction_goes_on_over_a_kill_of_its_only_node(data_dir: Path, topic: str) -> None:
+def test_transaction_over_restart_of_single_node_is_committed(data_dir: Path, topic: str) -> None:
     with OttlaProcess(data_dir) as node:
         make(node.bootstrap, topic)
         producer = confluent(node.bootstrap, topic)
@@ -194,7 +197,7 @@ def test_a_transaction_goes_on_over_a_kill_of_its_only_node(data_dir: Path, topi
         wait_until_committed(node.bootstrap, topic, ["a0", "a1", "b0", "b1"])
 
 
-def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str) -> None:
+def test_transaction_beyond_timeout_is_aborted(data_dir: Path, topic: str) -> None:
     every = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
     with OttlaProcess(data_dir, **every) as node:
         make(node.bootstrap, topic)
@@ -209,12 +212,12 @@ def test_a_transaction_nobody_ends_is_aborted_in_time(data_dir: Path, topic: str
 
 
 def committed(bootstrap: str, group: str, topic: str) -> list[int]:
-    # One that reads committed records waits here for the end of an open transaction.
+    # A read_committed consumer waits here for the end of an open transaction.
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted"})
     places = [TopicPartition(topic, number) for number in (0, 1)]
 
     def found() -> list[TopicPartition] | None:
-        with contextlib.suppress(KafkaException):  # who coordinates has not heard of it yet
+        with contextlib.suppress(KafkaException):  # the coordinator is still loading
             return list(reader.committed(places, WAIT_S))
         return None
 
@@ -223,8 +226,8 @@ def committed(bootstrap: str, group: str, topic: str) -> list[int]:
     return offsets
 
 
-def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, group: str) -> None:
-    """Read, write, and say how far was read: once as a whole, once not at all."""
+def test_offsets_sent_to_transaction_are_stored_on_commit_only(node: OttlaProcess, topic: str, group: str) -> None:
+    """Consume, transform, produce, and send offsets: once committed, once aborted."""
     target = f"{topic}-copied"
     for name in (topic, target):
         make(node.bootstrap, name)
@@ -255,7 +258,7 @@ def test_positions_are_part_of_a_transaction(node: OttlaProcess, topic: str, gro
 
 
 class TransactionalWriter:
-    """Writes each number in a transaction of its own, and again where that was aborted."""
+    """Producer that writes each number in a transaction of its own, and repeats aborted ones."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap, self._topic = bootstrap, topic
@@ -268,7 +271,10 @@ class TransactionalWriter:
             self._producer.produce(self._topic, f"{value}{partition}".encode(), partition=partition)
 
     def write(self, number: int, between: Callable[[], None] = lambda: None) -> None:
-        """One number; ``between`` happens while its transaction is open. Before every third one is aborted."""
+        """Write one number; ``between`` is called while its transaction is open.
+
+        An aborted one precedes every third.
+        """
         deadline = time.monotonic() + 2 * WAIT_S
         if number % 3 == 0:
             self._begin(f"never-{number}-")
@@ -294,7 +300,7 @@ class TransactionalWriter:
         self.committed += [f"{number}-0", f"{number}-1"]
 
 
-def test_a_coordinator_is_killed_in_the_middle_of_a_transaction() -> None:
+def test_transactions_over_coordinator_kills_are_completed() -> None:
     with ottla.Cluster(3) as cluster:
         bootstrap = cluster.bootstrap_servers
         make_topic(bootstrap, "t", 2)
@@ -310,8 +316,8 @@ def test_a_coordinator_is_killed_in_the_middle_of_a_transaction() -> None:
         wait_until_committed(bootstrap, "t", sorted(ledger.committed))
 
 
-def test_what_was_born_on_one_node_outlives_it_once_it_has_grown(tmp_path: Path) -> None:
-    """The topics of transactions and groups get a replica more with each broker, up to three."""
+def test_internal_topics_of_grown_cluster_survive_loss_of_first_node(tmp_path: Path) -> None:
+    """Replication factor of the internal topics: it grows with each broker, up to three."""
     ports = free_ports(3)
     processes: list[subprocess.Popen[str]] = []
     with stopped_together(processes):

@@ -13,7 +13,7 @@ from compat_tests.vs_kafka.scenarios.scenario_session import ScenarioSession
 from compat_tests.vs_kafka.scenarios.transaction_scenarios import SCENARIOS
 
 
-def told(port: int) -> ScenarioAnswers:
+def collect_answers(port: int) -> ScenarioAnswers:
     out = {}
     for name, story in SCENARIOS.items():
         stage = ScenarioSession(port)
@@ -25,10 +25,10 @@ def told(port: int) -> ScenarioAnswers:
 
 
 @pytest.mark.xdist_group(__name__)
-def test_every_answer_is_kafkas(tmp_path: Path) -> None:
+def test_transaction_scenarios_at_each_version_equal_kafka(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
-        ours = told(node.port)
+        ours = collect_answers(node.port)
     with KafkaProcess(tmp_path / "kafka") as kafka:
-        theirs = told(kafka.port)
+        theirs = collect_answers(kafka.port)
     assert sum(len(steps) for steps in theirs.values()) > 350
     assert not compare_scenarios(ours, theirs)

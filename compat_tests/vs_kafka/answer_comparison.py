@@ -13,7 +13,7 @@ from ottla.tools.dump import to_json_value
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec.schema import Message
 
-# What may differ between any two clusters: ids, ports, how far the metadata log has come.
+# Fields that may differ between any two clusters: ids, ports, offsets of the metadata log.
 MAY_DIFFER = ("topic_id", "port", "cluster_id", "member_id", "producer_id", "finalized_features_epoch")
 MAY_DIFFER += ("log_dir", "usable_bytes", "replica_directory_id", "log_end_offset", "last_fetch_timestamp")
 MAY_DIFFER += ("last_caught_up_timestamp",)
@@ -21,7 +21,7 @@ NAMES = ("name", "group_id", "member_id", "api_key", "partition_index", "topic",
 
 
 def normalize_order(value: Any) -> Any:
-    """Lists of things with names, by name: their order means nothing."""
+    """Sort lists of elements with names by name: their order has no meaning."""
     if isinstance(value, dict):
         return {k: normalize_order(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -45,7 +45,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 
 def comparable(key: ApiKey, answer: Any) -> Any:
-    """An answer as it must be on any node."""
+    """Return the part of a response that is equal on any node."""
     out = normalize_order(to_json_value(answer))
     if key is ApiKey.API_VERSIONS:
         # Kafka serves more APIs; each of ours must be there, with Kafka's range.
@@ -54,14 +54,14 @@ def comparable(key: ApiKey, answer: Any) -> Any:
         for row in out["results"]:
             row["total_bytes"] = row["total_bytes"] > 0
     if key in (ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER):
-        del out["error_message"]  # Kafka's shows Java's objects
+        del out["error_message"]  # Kafka's message contains Java's objects
     if key is ApiKey.DESCRIBE_QUORUM:
         for topic in out["topics"]:
             for row in topic["partitions"]:
                 row["high_watermark"] = row["high_watermark"] > 0
         for node in out.get("nodes", ()):
             for listener in node["listeners"]:
-                del listener["host"]  # each is configured with its own
+                del listener["host"]  # differs by configuration
     return out
 
 
@@ -83,7 +83,7 @@ class AllAnswers(NamedTuple):
 
 
 def collect_all_answers(port: int) -> AllAnswers:
-    """The whole script: bytes that are no request first, while the node knows no topic."""
+    """Run the whole script; invalid bytes are sent first, while the node has no topic."""
     abuse = {sent.name: exchange(port, sent) for sent in malformed_frames()}
     return AllAnswers(list(run_session(port)), abuse, run_scenarios(port))
 
@@ -106,5 +106,5 @@ def compare_api_answers(ours: ApiAnswers, theirs: ApiAnswers) -> list[str]:
 
 
 def without_api_list(answers: MalformedAnswers) -> MalformedAnswers:
-    """ApiVersions answers list what is served: of those only the shape is compared here."""
+    """Return answers with the list of ApiVersions responses removed: only the shape is compared here."""
     return {name: ["versions" if len(a) > 200 else a for a in got] for name, got in answers.items()}

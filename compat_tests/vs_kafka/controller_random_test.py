@@ -1,8 +1,8 @@
-"""A random life of a cluster, told step by step to our controller's rules and to Kafka's own classes.
+"""Random test of a cluster: the same steps for our controller's rules and for Kafka's classes.
 
-Every step must make the same records and the same answer on both sides. What is known to differ is put right between
-two steps: a broker that may stop holds its lease on, as Kafka's does; which of several stale brokers goes first is
-Kafka's to say; who is fenced already is fenced again by Kafka when its lease ends.
+Every step must create the same records and the same response on both sides. Known differences are corrected between two
+steps: a broker in controlled shutdown keeps its session, as in Kafka; the order of fencing stale brokers is Kafka's;
+Kafka fences a fenced broker again when its session ends.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def directory(broker: int, number: int = 0) -> bytes:
 
 
 def normalize_records(records: Sequence[Message]) -> list[Message]:
-    """Records with each run of partition changes sorted: their order means nothing. Eligible leaders likewise."""
+    """Return records with each run of partition changes and the eligible leaders sorted: their order has no meaning."""
     out: list[Message] = []
     run: list[m.PartitionChangeRecord] = []
     for record in [*records, None]:
@@ -76,7 +76,7 @@ def normalize_records(records: Sequence[Message]) -> list[Message]:
 
 
 class KafkaSideFailed(Exception):
-    """Kafka's side wrote what it cannot bear to read: no step after it can be compared."""
+    """Error: Kafka wrote a record that it cannot replay, so no later step can be compared."""
 
 
 class ControllerRandomTest:
@@ -111,13 +111,13 @@ class ControllerRandomTest:
         run_to_end(self.machine.publish())
 
     def replay(self, *records: Message) -> None:
-        """Both sides are told a record that is not theirs to decide."""
+        """Replay a record on both sides that is outside their decisions."""
         for record in records:
             self.kafka.step(REPLAY, 0, encode_record(record))
         self._apply(records)
 
     def pass_time(self, ms: int) -> None:
-        """Time goes by."""
+        """Advance the clock."""
         self.kafka.step(ADVANCE, 0, struct.pack(">q", ms))
         self.now_ms += ms
 
@@ -143,7 +143,7 @@ class ControllerRandomTest:
         return "\n".join([*self.requests[-6:], last])
 
     def compare_request(self, request: Message) -> None:
-        """A request on both sides."""
+        """Send a request to both sides."""
         self.requests.append(repr(request))
         what, version = REQUEST_CODES[type(request)]
         said = self.kafka.step(what, version, compiler.encode(request, version))
@@ -165,7 +165,7 @@ class ControllerRandomTest:
             self.machine.heartbeat_tracker.touch(request.broker_id, request.broker_epoch, self.now_ms)
 
     def fence_stale(self) -> None:
-        """Brokers that were not heard for a session, until none is left."""
+        """Fence brokers whose sessions have expired, until none is left."""
         while True:
             said = self.kafka.step(FENCE_STALE)
             fenced = [r.broker_id for r in said.records if isinstance(r, m.BrokerRegistrationChangeRecord)]
@@ -186,7 +186,7 @@ class ControllerRandomTest:
         )
 
     def run_leader_task(self, what: int) -> None:
-        """Leaders are balanced, or elected uncleanly."""
+        """Run preferred or unclean leader election."""
         said = self.kafka.step(what)
         steps = (elect_leaders.balance_partition_leaders if what == BALANCE else elect_leaders.elect_unclean_leaders)(
             self.image, {}
@@ -195,10 +195,10 @@ class ControllerRandomTest:
         self._assert_same_records("sweep", decision.records, said.records)
         self._apply(decision.records)
 
-    # ------------------------------------------------------------------ what may happen
+    # ------------------------------------------------------------------ steps
 
     def run_steps(self, steps: int) -> None:
-        """So many steps."""
+        """Run so many steps."""
         happenings = [
             (14, self.send_heartbeat),
             (6, self.register),
@@ -382,7 +382,7 @@ class ControllerRandomTest:
 
 
 def _sorted(answer: Any) -> Any:
-    """An answer whose lists of topics and partitions are in order."""
+    """Return a response whose lists of topics and partitions are sorted."""
     if isinstance(answer, el.ElectLeadersResponse):
         answer.replica_election_results.sort(key=lambda t: t.topic)
         for topic in answer.replica_election_results:

@@ -1,8 +1,7 @@
-"""Kafka's answers to the whole script, kept: the fast suite holds a node to them where there is no Java.
+"""Recording of Kafka's responses to the whole script, for tests of a node without Java.
 
-``python -m compat_tests.vs_kafka.golden_answers`` asks a real Kafka and writes them anew; the Java suite compares them
-with a live one. What differs from node to node (ids, ports, times) is left out; which requests were asked is told by
-their digest.
+``python -m compat_tests.vs_kafka.golden_answers`` records them again from Kafka; the Java suite compares them with a
+running one. Fields that differ from node to node (ids, ports, times) are left out; requests are stored as digests.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def request_key(key: ApiKey, version: int, request: Message) -> str:
 
 
 def without_variable_fields(value: Any) -> Any:
-    """An answer without what may differ, as JSON gives it back."""
+    """Return a response without variable fields, as read back from JSON."""
     if isinstance(value, dict):
         return {name: without_variable_fields(v) for name, v in value.items() if name not in MAY_DIFFER}
     return [without_variable_fields(v) for v in value] if isinstance(value, list | tuple) else value
@@ -61,13 +60,13 @@ def build_recording(said: AllAnswers) -> dict[str, Any]:
 
 @cache
 def load_recording() -> dict[str, Any]:
-    """The recording."""
+    """Return the recording."""
     out: dict[str, Any] = json.loads(gzip.decompress(RECORDING_FILE.read_bytes()))
     return out
 
 
 def main() -> None:
-    """Ask a real Kafka, and write."""
+    """Run the script with Kafka, and write the recording."""
     from compat_tests.support.processes import KafkaProcess
 
     with tempfile.TemporaryDirectory() as folder, KafkaProcess(Path(folder) / "kafka") as kafka:

@@ -1,4 +1,4 @@
-"""Kafka's own controller classes in a process of their own, driven step by step.
+"""Kafka's controller classes in a process of their own, driven step by step.
 
 The Java side is ``java/controller/Controlled.java``.
 """
@@ -58,11 +58,11 @@ class KafkaControllerProcess:
         )
 
     def reset(self) -> None:
-        """A new cluster that knows nothing."""
+        """Start a new, empty cluster."""
         self._send(RESET, SESSION_MS, CLUSTER.encode())
 
     def step(self, what: int, version: int = 0, body: bytes = b"") -> ControllerStepResult:
-        """Take a step."""
+        """Run a step."""
         self._send(what, version, body)
         records = [decode_record(self._read(self._int())) for _ in range(self._int())]
         error = struct.unpack(">h", self._read(2))[0]
@@ -70,7 +70,7 @@ class KafkaControllerProcess:
         return ControllerStepResult(records, error, None if length < 0 else self._read(length))
 
     def close(self) -> None:
-        """The end."""
+        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)

@@ -1,4 +1,4 @@
-"""Frames no client would send, byte by byte: what a node does with them is part of how it is told apart."""
+"""Malformed frames, byte by byte, whose treatment by a node is compared with Kafka's."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class MalformedFrame(NamedTuple):
 
 
 def build_frame(key: int, version: int, body: bytes = b"", *, client: bytes = b"\x00\x01c", number: int = 7) -> bytes:
-    """A request with a v1 header."""
+    """Return a request with a v1 header."""
     inner = struct.pack(">hhi", key, version, number) + client + body
     return struct.pack(">i", len(inner)) + inner
 
 
 def _flexible(key: int, version: int, body: bytes = b"") -> bytes:
-    """A request with a v2 header: no tagged fields."""
+    """Return a request with a v2 header without tagged fields."""
     return build_frame(key, version, b"\x00" + body)
 
 
 def _frames_of_no_request() -> list[MalformedFrame]:
-    """Sizes and headers that hold no request, and the first bytes of other protocols."""
+    """Return sizes and headers that hold no request, and the first bytes of other protocols."""
     return [
         MalformedFrame("a size of 0", b"\x00\x00\x00\x00"),
         MalformedFrame("a size of -1", b"\xff\xff\xff\xff"),

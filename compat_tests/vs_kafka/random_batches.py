@@ -1,7 +1,7 @@
-"""Record batches with drawn compressed data: what clients write, what their formats allow, and what is damaged.
+"""Record batches with drawn compressed data: typical of clients, unusual but valid, or damaged.
 
-The frames are put together by hand, so that each field of each header is drawn. Every batch has a correct checksum and
-a correct record count: what is refused is refused for its compressed data.
+The frames are assembled by hand, so that each field of each header is drawn. Every batch has a correct checksum and
+record count: a refusal is caused by the compressed data.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 
 
 class RandomBatch(NamedTuple):
-    """A drawn batch, and in words how its data was made."""
+    """Drawn batch, and a description of how its data was made."""
 
     what: str
     batch: bytes
 
 
 class RandomBatchGenerator:
-    """Draws batches by a seed."""
+    """Generator of batches by a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -110,7 +110,7 @@ class RandomBatchGenerator:
         return data
 
     def _parts(self, data: bytes) -> list[bytes]:
-        """The data in one part, or several that are compressed on their own."""
+        """Return the data in one part, or several that are compressed on their own."""
         rng = self.rng
         if not self._chance(0.3, "several parts"):
             return [data]
@@ -307,7 +307,7 @@ class RandomBatchGenerator:
         field = {0: 1 if single else 0, 1: 2, 2: 4, 3: 8}[width]
         head += dictionary + (size & (1 << 8 * field) - 1).to_bytes(field, "little")
         out = [head]
-        # As large as a block may be: the window, or what a frame of one segment has
+        # As large as a block may be: the window, or the content of a single-segment frame
         most = min(128 * 1024, len(data) or 1 if single else 1 << min(10 + exponent, 17))
         step = rng.choice([most, 500])
         parts = [data[at : at + step] for at in range(0, len(data), step)] or [b""]

@@ -1,4 +1,4 @@
-"""Draws values of settings by seed: valid ones, those at the limits, and odd forms; one by one and in pairs."""
+"""Random values of settings by seed: valid ones, limits, and unusual forms; single settings and pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASE_SETTINGS: Settings = {
     "controller.quorum.voters": "1@127.0.0.1:9093",
     "log.dirs": "/tmp/kafka-logs",
 }
-"""A node that both Kafka and Ottla start with."""
+"""Settings with which both Kafka and Ottla start."""
 NUMBERS = (" {}", "{}\t", "\x01{}\x1f", "+{}", "0{}", "{}.0", "{}_0", "{}e0", "{}f", "0x{}", "{} 0", "", "-0", "--1")
 FOREIGN = ("\uff15", "\u0663\u0664", "\u0967\u0966", "\U0001d7d7", "\u00b2", "\u00a05", "5\u2003", "\u2212" + "5")
 DOUBLES = [
@@ -166,7 +166,7 @@ VALUES_BY_KEY: dict[str, tuple[str, ...]] = {
         for x in ("retention.ms", "retention.minutes", "retention.hours", "roll.ms", "roll.hours")
     },
 }
-"""Values that only one setting can have."""
+"""Values of individual settings."""
 RELATED = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours", "log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -199,7 +199,7 @@ RELATED = (
     ("group.share.max.size", "group.share.max.share.sessions"),
     *((f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms") for kind in ("consumer", "share", "streams")),
 )
-"""Settings between which there is a rule, or that say the same."""
+"""Settings that depend on each other, or that mean the same."""
 TABLES: dict[str, Mapping[str, object]] = {
     "broker": {**BROKER_KEYS, **INTERNAL_BROKER_KEYS},
     "topic": {**TOPIC_KEYS, **INTERNAL_TOPIC_KEYS},
@@ -242,7 +242,7 @@ NODE_VALUES: dict[str, tuple[str, ...]] = {
         for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers", "early.start.listeners")
     },
 }
-"""Roles, listeners and voters of a node: its rules are between more than two of them."""
+"""Roles, listeners and voters of a node: their rules concern more than two settings."""
 
 
 class RandomSettings(NamedTuple):
@@ -254,22 +254,22 @@ class RandomSettings(NamedTuple):
 
     @property
     def to_request_text(self) -> str:
-        """The question for ``Settings.java``."""
+        """Return the request for ``Settings.java``."""
         return f"{self.kind} {encode_settings(self.broker)} {encode_settings(self.settings)}"
 
 
 def encode_settings(settings: Mapping[str, str]) -> str:
-    """Settings in one word."""
+    """Encode settings in one word."""
     return "&".join(f"{quote_plus(k)}={quote_plus(v)}" for k, v in settings.items()) or "-"
 
 
 def decode_text(text: str) -> str | None:
-    """A text of ``Settings.java``."""
+    """Decode a text of ``Settings.java``."""
     return unquote_plus(text[1:]) if text.startswith("=") else None
 
 
 def config_key(kind: str, name: str) -> ConfigKey:
-    """The definition of a setting."""
+    """Return the definition of a setting."""
     key = broker_key(name) if kind == "broker" else {**TOPIC_KEYS, **INTERNAL_TOPIC_KEYS, **GROUP_KEYS}[name]
     assert key is not None
     return key
@@ -284,7 +284,7 @@ def _limits(key: ConfigKey) -> Iterator[str]:
 
 
 def candidate_values(key: ConfigKey) -> list[str]:
-    """All values there are to draw from for one setting."""
+    """Return all values that can be drawn for one setting."""
     own = "" if key.default is None or key.default == "<required>" else key.default
     out = [*(form.replace("#", own) for form in NEAR_NUMBERS), *VALUES_BY_KEY.get(key.name, ())]
     if key.type in (*INTEGER_BITS, "DOUBLE"):
@@ -306,7 +306,7 @@ def candidate_values(key: ConfigKey) -> list[str]:
 
 
 class RandomSettingsGenerator:
-    """Drawn settings, by seed."""
+    """Generator of settings by seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -323,7 +323,7 @@ class RandomSettingsGenerator:
         return out
 
     def pairs(self, count: int) -> list[RandomSettings]:
-        """Pairs of settings, most of them with a rule between them."""
+        """Yield pairs of settings, most of them with a rule between them."""
         return [self._pair() for _ in range(count)]
 
     def nodes(self, count: int) -> list[RandomSettings]:
@@ -359,7 +359,7 @@ class RandomSettingsGenerator:
         return self._single(kind, {name: self.likely_value(kind, name) for name in names})
 
     def likely_value(self, kind: str, name: str) -> str:
-        """A value that is valid by itself more often than not."""
+        """Return a value that is valid by itself in most cases."""
         key, rng = config_key(kind, name), self.rng
         if name in VALUES_BY_KEY and rng.random() < 0.8:
             return rng.choice(VALUES_BY_KEY[name])

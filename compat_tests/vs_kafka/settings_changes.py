@@ -1,4 +1,4 @@
-"""Changes the same settings of a running Kafka and a running Ottla, and compares what each answers and shows."""
+"""Changes of the same settings of a running Kafka and a running Ottla, with comparison of responses and values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ UNCHANGEABLE_PREFIXES = (
     "principal",
     "config.providers",
 )
-"""Words in settings that are not changed on the running brokers: some would keep the test out."""
+"""Parts of names of settings that are left alone on the running brokers: some would make the broker unreachable."""
 ELEMENTS = (
     "a",
     " a",
@@ -60,7 +60,7 @@ ELEMENTS = (
 
 
 def generate_changes(rng: random.Random, count: int) -> list[ConfigChange]:
-    """Drawn changes of settings of a topic, a group, a client-metrics subscription, this broker and all brokers."""
+    """Return drawn changes of settings of a topic, a group, a client-metrics subscription, this and all brokers."""
     dynamic = [
         n for n, k in BROKER_KEYS.items() if k.is_dynamic and not any(word in n for word in UNCHANGEABLE_PREFIXES)
     ]
@@ -102,7 +102,7 @@ def generate_changes(rng: random.Random, count: int) -> list[ConfigChange]:
 
 
 def generate_topic_configs(rng: random.Random, count: int) -> list[tuple[str, str]]:
-    """Drawn values of the LIST settings of a topic that is to be created."""
+    """Return drawn values of the LIST settings of a topic that is to be created."""
     lists = [name for name in TABLES["topic"] if config_key("topic", name).type == "LIST"]
     every = [(name, value) for name in lists for value in (*ELEMENTS, *candidate_values(config_key("topic", name)))]
     return rng.sample(every, min(count, len(every)))
@@ -118,7 +118,7 @@ class ConfigChangeClient:
         self._client.call(ApiKey.CREATE_TOPICS, 7, request)
 
     def _call(self, key: ApiKey, version: int, body: Message) -> Any:
-        """Ask, once more where the connection was closed: Kafka closes some when it has fewer network threads."""
+        """Call, and once more where the connection was closed: Kafka closes some when it has fewer network threads."""
         try:
             return self._client.call(key, version, body)
         except ConnectionError:
@@ -127,7 +127,7 @@ class ConfigChangeClient:
             return self._client.call(key, version, body)
 
     def create(self, topic: str, name: str, value: str) -> tuple[int, Any, Any]:
-        """Create a topic with a setting and delete it; return the error, the answered and the described value."""
+        """Create a topic with a setting and delete it; return the error, the returned and the described value."""
         row = CreatableTopic(topic, 1, 1, [], [CreatableTopicConfig(name, value)])
         (made,) = self._call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([row], 10_000)).topics
         if made.error_code:
@@ -162,7 +162,7 @@ class ConfigChangeClient:
 
 
 def find_difference(ours: ConfigChangeClient, kafka: ConfigChangeClient, step: ConfigChange) -> str | None:
-    """Change both; return what differs."""
+    """Change both; return the difference."""
     mine, theirs = ours.alter(step), kafka.alter(step)
     if mine[0] != theirs[0]:
         return f"{step}: {mine}, Kafka: {theirs}"

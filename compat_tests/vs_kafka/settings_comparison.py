@@ -1,4 +1,4 @@
-"""Comparison of random settings by Ottla and by Kafka's own classes."""
+"""Comparison of random settings by Ottla and by Kafka's classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTER_BROKER = ("inter.broker.listener.name", "security.inter.broker.protocol")
 
 
 def parse_with_ottla(drawn: RandomSettings) -> str | list[str]:
-    """The parsed values, or the message of the refusal."""
+    """Return the parsed values, or the message of the refusal."""
     try:
         if drawn.kind == "broker":
             values = {**drawn.broker, **drawn.settings}
@@ -50,10 +50,10 @@ def is_different(drawn: RandomSettings, mine: str | list[str], theirs: str) -> b
 
 
 def is_refused_by_ottla_alone(kind: str, name: str, value: str) -> bool:
-    """Return whether Kafka's classes accept a value that Ottla refuses, as the limitations have it.
+    """Return True if Kafka's classes accept a value that Ottla refuses, as documented in the limitations.
 
-    Most of them are resolved after ``KafkaConfig`` was made, so Kafka does not start with them, either: real starts
-    show that (`compat_tests.vs_kafka.startup_settings`).
+    Most of them are resolved after ``KafkaConfig`` was created, so Kafka does not start with them, either: real starts
+    prove that (`compat_tests.vs_kafka.startup_settings`).
     """
     key = config_key(kind, name)
     if name in (*STARTUP_CLASSES_BY_KEY, "metrics.recording.level"):
@@ -72,7 +72,7 @@ def is_refused_by_ottla_alone(kind: str, name: str, value: str) -> bool:
 
 
 def is_accepted_by_ottla_alone(kind: str, name: str, value: str) -> bool:
-    """Return whether Kafka refuses a value that Ottla accepts, as the limitations have it."""
+    """Return True if Kafka refuses a value that Ottla accepts, as documented in the limitations."""
     return (
         (name in ("listeners", "advertised.listeners") and "://" not in value)
         or (name == "controller.quorum.voters" and value.strip() == "")
@@ -81,7 +81,7 @@ def is_accepted_by_ottla_alone(kind: str, name: str, value: str) -> bool:
 
 
 def without_documented_differences(drawn: RandomSettings) -> RandomSettings:
-    """Return the settings without those whose values the limitations list."""
+    """Return the settings without those with values in the limitations."""
     rest = {
         name: value
         for name, value in drawn.settings.items()
@@ -97,7 +97,7 @@ def without_documented_differences(drawn: RandomSettings) -> RandomSettings:
 
 
 def is_documented_difference(drawn: RandomSettings, mine: str | list[str], theirs: str) -> bool:
-    """Return whether a difference is one of the documented ones; the other settings are compared by themselves."""
+    """Return True if a difference is documented; the other settings are compared by themselves."""
     alone = is_refused_by_ottla_alone if isinstance(mine, str) else is_accepted_by_ottla_alone
     if any(alone(drawn.kind, name, value) for name, value in drawn.settings.items()):
         return True

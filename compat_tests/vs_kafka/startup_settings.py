@@ -205,7 +205,7 @@ RULES: dict[str, tuple[StartupCase, ...]] = {
 broken without breaking the one before it.
 """
 EXCLUDED_TEXTS = ("log.dirs=", "127.0.0.1:-1")
-"""Kafka needs directories of its own, and a connection from this host, to be seen starting."""
+"""Texts of settings that need directories of their own or a connection from this host, and so are left out."""
 OTHER_CASES = [
     StartupCase(text, message)
     for text, message in (
@@ -230,12 +230,12 @@ class OttlaWithKafkaConfig(NodeProcess):
         )
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return [*self.program, "serve", "--config", str(self.config)]
 
 
 def kafka_process(start: StartupCase, data_dir: Path) -> KafkaProcess:
-    """Return a Kafka that is to be started with some settings, its ports filled in."""
+    """Return a Kafka process with some settings, its ports filled in."""
     port, controller = free_ports(2)
     given = {name: x.format(port=port, controller=controller) for name, x in settings(start.text).items()}
     if "{controller}" in start.text:

@@ -1,4 +1,4 @@
-"""Byte rates by Kafka's own tool: who goes over waits as long as Kafka's formula says, and is not read meanwhile."""
+"""Byte rate quotas by Kafka's tool: a client above its quota is throttled by Kafka's formula, and muted meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.wire.record_batch import records
 RATE = 10_000
 
 
-def test_a_client_over_its_quota_waits(data_dir: Path) -> None:
+def test_produce_and_fetch_above_byte_rate_quota_are_throttled(data_dir: Path) -> None:
     with OttlaProcess(data_dir) as node:
         at = ("--bootstrap-server", node.bootstrap, "--entity-type", "clients", "--entity-name", "peer")
         rates = f"producer_byte_rate={RATE},consumer_byte_rate={RATE}"
@@ -29,7 +29,7 @@ def test_a_client_over_its_quota_waits(data_dir: Path) -> None:
         client.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([ct.CreatableTopic("t", 1, 1)], 9_000))
         raw = records.build_batch([records.NewRecord(None, bytes(120_000), int(time.time() * 1000))])
         data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, bytes(raw))])
-        asked_s = time.monotonic()  # the node counts from its answer: what is behind it may come to us late
+        asked_s = time.monotonic()  # before the request: the node counts from its response, which may arrive later
         answer = client.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 10_000, [data]))
         expected_ms = (120_000 / 10 / RATE - 1) * 10_000
         assert answer.throttle_time_ms == pytest.approx(expected_ms, rel=0.05)

@@ -64,7 +64,7 @@ def default_of(field: dict[str, Any], *, is_struct: bool) -> Any:
 
 
 def compare(name: str, cls: type[Message], fields: list[dict[str, Any]], common: dict[str, Any]) -> list[str]:
-    """Differences of one struct, its inner ones included."""
+    """Return the differences of one struct, its inner ones included."""
     out = []
     ours = fields_of(cls)
     if [s.name for s in ours] != [snake(f["name"]) for f in fields]:
@@ -99,7 +99,7 @@ def compare(name: str, cls: type[Message], fields: list[dict[str, Any]], common:
     return out
 
 
-def test_every_message_field_version_default_and_tag_is_kafkas() -> None:
+def test_message_classes_equal_schemas_of_kafka() -> None:
     theirs = {name: s for name, s in schemas().items() if s["validVersions"] != "none"}
     ours = all_messages()
     assert len(theirs) >= 270
@@ -123,7 +123,7 @@ def test_every_message_field_version_default_and_tag_is_kafkas() -> None:
 
 
 @pytest.mark.parametrize("change", ["kind", "tag", "default"])
-def test_the_comparison_sees_a_difference(change: str) -> None:
+def test_compare_with_changed_schema_returns_difference(change: str) -> None:
     schema = schemas()["FetchResponse"]
     field = schema["fields"][0]
     if change == "kind":

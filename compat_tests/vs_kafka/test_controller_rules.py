@@ -1,4 +1,4 @@
-"""Comparison of controller rules with Kafka's own classes on equal random numbers: placement, partition changes."""
+"""Comparison of controller rules with Kafka's classes on equal random numbers: placement, partition changes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CHANGES = 40_000
 
 
 JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Bounds of a short program's memory: by default its heap grows to a quarter of the machine's."""
+"""JVM options of a short program: by default its heap grows to a quarter of the machine's memory."""
 
 
 def run_kafka_rules(program: str, lines: list[str]) -> list[str]:
-    """What a Java program answers to each line."""
+    """Return the output of a Java program for each line."""
     jars("kafka")
     source = Path(__file__).parent.parent / "java" / program
     text = "".join(f"{line}\n" for line in lines)
@@ -45,7 +45,7 @@ def run_kafka_rules(program: str, lines: list[str]) -> list[str]:
 
 
 class RandomPlacementCluster(NamedTuple):
-    """Brokers as (id, rack, fenced), what is asked for, and the one number chance always gives."""
+    """Brokers as (id, rack, fenced), the request, and the constant result of the random generator."""
 
     chance: float
     partitions: int
@@ -79,8 +79,8 @@ def some_cluster(rng: random.Random) -> RandomPlacementCluster:
     )
 
 
-def test_replicas_go_where_kafka_puts_them() -> None:
-    """R-299."""
+def test_replica_placement_on_random_clusters_equals_kafka() -> None:
+    """Replica placement (R-299)."""
     rng = random.Random(1)
     clusters = [some_cluster(rng) for _ in range(CLUSTERS)]
     theirs = run_kafka_rules("Place.java", [c.to_request_text for c in clusters])
@@ -97,7 +97,7 @@ def test_replicas_go_where_kafka_puts_them() -> None:
 
 
 class PartitionChangeCase(NamedTuple):
-    """A partition, who lives, the rules, and what is asked for."""
+    """Partition, live brokers, rules, and requested change."""
 
     partition: PartitionRegistration
     alive: list[int]
@@ -190,7 +190,8 @@ def some_case(rng: random.Random) -> PartitionChangeCase:
         came = sorted(set(target) - set(replicas))
         stay = [i for i in replicas if i in target]
         keep = not stay or rng.random() < 0.7
-        wanted = wanted if keep else some_of(rng, stay, 1)  # as where a move is given up: somebody is in sync
+        # as in a cancelled reassignment: at least one replica is in sync
+        wanted = wanted if keep else some_of(rng, stay, 1)
         move = Reassignment((*target, *gone) if keep else tuple(target), tuple(came), tuple(gone) if keep else ())
     moved = {i: 500 + i for i in some_of(rng, replicas)} if rng.random() < 0.2 else {}
     return PartitionChangeCase(
@@ -206,8 +207,8 @@ def some_case(rng: random.Random) -> PartitionChangeCase:
     )
 
 
-def names_one_that_left(asked: str, theirs: str) -> bool:
-    """Whether Kafka keeps, as eligible or last known leader, one that is no replica any more: here it is forgotten."""
+def names_removed_replica(asked: str, theirs: str) -> bool:
+    """Return True if Kafka keeps a removed replica as eligible or last known leader, which is dropped here."""
     words, record = asked.split(), ["-"] * 9 if theirs == "none" else theirs.split()
     stay = {"_", "-1", *(words[0] if record[4] == "-" else record[4]).split(",")}
     last = words[3] if record[3] == "-" else record[3]
@@ -215,14 +216,14 @@ def names_one_that_left(asked: str, theirs: str) -> bool:
     return any(not stay.issuperset(ids.split(",")) for ids in told)
 
 
-def test_partitions_change_as_kafka_changes_them() -> None:
-    """R-284, R-285, R-287 to R-289, R-296."""
+def test_partition_change_on_random_partitions_equals_kafka() -> None:
+    """Partition changes (R-284, R-285, R-287 to R-289, R-296)."""
     rng = random.Random(2)
     cases = [some_case(rng) for _ in range(CHANGES)]
     theirs = run_kafka_rules("Change.java", [c.to_request_text for c in cases])
     wrong = [
         (c.to_request_text, c.change_text(), t) for c, t in zip(cases, theirs, strict=True) if c.change_text() != t
     ]
-    wrong = [row for row in wrong if not names_one_that_left(row[0], row[2])]
+    wrong = [row for row in wrong if not names_removed_replica(row[0], row[2])]
     assert not wrong, (len(wrong), wrong[:3])
     assert len(set(theirs)) > CHANGES / 10

@@ -1,4 +1,4 @@
-"""Drawn compressed batches beside Kafka's own LogValidator and the reader of its consumer."""
+"""Drawn compressed batches, compared with Kafka's LogValidator and its consumer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED = int(os.environ.get("OTTLA_SEED", "1"))
 
 
 def appended(raw: bytes, *, validate: bool) -> int:
-    """The error code of an append; with `validate` every record is looked at, as Kafka does."""
+    """Return the error code of an append; with `validate` every record is checked, as in Kafka."""
     log: PartitionLog = new_log(memory_disk().session(), LogConfig(validate_records=validate))
     try:
         log.append_as_leader(bytearray(raw), 0, NOW)
@@ -31,7 +31,7 @@ def appended(raw: bytes, *, validate: bool) -> int:
 
 
 def consumed(raw: bytes) -> str:
-    """What a reader gets, in the words of Validate.java."""
+    """Return the records of a consumer, in the format of Validate.java."""
     crc = count = 0
     try:
         for record in records.iterate_records(raw, batch_header.parse_header(raw)):
@@ -43,11 +43,11 @@ def consumed(raw: bytes) -> str:
 
 
 def difference(one: RandomBatch, answer: str) -> str | None:
-    """How one batch's acceptance differs from Kafka's.
+    """Return the difference between the acceptance of a batch here and by Kafka; empty if there is none.
 
-    Where bytes were changed, the records inside may be damaged, and Kafka's append does not look at all of them: there,
-    what is accepted must be readable by a consumer, and what its reader reads must not be refused by its first bytes.
-    Where data is cut off or followed by other bytes, two faults may meet, and either may be reported.
+    With changed bytes, the records inside may be damaged, and Kafka's append does not check all of them: then an
+    accepted batch must be readable by a consumer, and a readable batch must not be refused by its first bytes. With
+    data cut off or followed by other bytes, two errors may meet, and either may be reported.
     """
     kafkas, told = answer.split(" ", 1)
     told = "refused" if told.startswith("refused") else told
@@ -63,8 +63,8 @@ def difference(one: RandomBatch, answer: str) -> str | None:
     return None if good else f"{one.what}: {validated} {early} {read}, Kafka {answer}"
 
 
-def test_drawn_compressed_batches_are_accepted_and_read_as_by_kafka() -> None:
-    """What the first bytes show is refused without unpacking, and nothing is that Kafka accepts."""
+def test_compressed_batches_drawn_at_random_are_accepted_as_by_kafka() -> None:
+    """Refusal by the first bytes without decompression; no batch that Kafka accepts is refused."""
     drawer = RandomBatchGenerator(SEED)
     drawn = [drawer.generate() for _ in range(BATCHES)]
     answers = run_kafka_rules("Validate.java", [base64.b64encode(one.batch).decode() for one in drawn])
@@ -82,8 +82,8 @@ LEVELS: dict[CompressionType, tuple[int | None, ...]] = {
 }
 
 
-def test_batches_packed_by_the_broker_are_read_by_kafka() -> None:
-    """As a whole and in pieces, at every end of the levels, and in more than one block."""
+def test_batches_compressed_by_broker_are_read_by_kafka() -> None:
+    """Compression as a whole and in pieces, at both ends of the levels, and in more than one block."""
     rng = random.Random(SEED)
     value = rng.randbytes(90_000) + b"again and again " * 10_000
     plain = records.build_batch([records.NewRecord(b"k", value, NOW), records.NewRecord(None, b"v", NOW)])

@@ -1,4 +1,4 @@
-"""Every advertised (API, version) is asked of a node and of a real Kafka 4.3.1; answers are compared by field."""
+"""Responses of every advertised (API, version) of a node and of Kafka 4.3.1, compared by field."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kafkas(tmp_path_factory: pytest.TempPathFactory) -> AllAnswers:
 
 
 @pytest.mark.xdist_group(__name__)
-def test_every_answer_is_kafkas(tmp_path: Path, kafkas: AllAnswers) -> None:
+def test_responses_of_every_api_version_equal_kafka(tmp_path: Path, kafkas: AllAnswers) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
         ours = collect_all_answers(node.port)
     asked = {(key, version) for key, version, _, _ in ours.api_answers}
@@ -48,7 +48,7 @@ def test_every_answer_is_kafkas(tmp_path: Path, kafkas: AllAnswers) -> None:
 
 
 @pytest.mark.xdist_group(__name__)
-def test_the_same_script_finds_two_kafkas_alike(tmp_path: Path, kafkas: AllAnswers) -> None:
+def test_responses_of_two_kafka_nodes_are_equal(tmp_path: Path, kafkas: AllAnswers) -> None:
     with KafkaProcess(tmp_path / "kafka") as other:
         again = collect_all_answers(other.port)
     assert not compare_api_answers(again.api_answers, kafkas.api_answers)
@@ -57,11 +57,11 @@ def test_the_same_script_finds_two_kafkas_alike(tmp_path: Path, kafkas: AllAnswe
 
 
 @pytest.mark.xdist_group(__name__)
-def test_the_recorded_answers_are_what_this_kafka_says(kafkas: AllAnswers) -> None:
+def test_recorded_responses_equal_those_of_running_kafka(kafkas: AllAnswers) -> None:
     assert build_recording(kafkas) == load_recording(), "run python -m compat_tests.vs_kafka.golden_answers"
 
 
-def test_the_comparison_sees_a_difference() -> None:
+def test_differences_of_unequal_responses_are_found() -> None:
     ours = {"error_code": 0, "topics": [{"name": "a", "port": 1}]}
     assert not list(differences(ours, {"error_code": 0, "topics": [{"name": "a", "port": 2}]}))
     assert list(differences(ours, {"error_code": 0, "topics": [{"name": "b", "port": 1}]}))

@@ -1,4 +1,4 @@
-"""Java properties files: drawn files are read, and drawn properties written, as ``java.util.Properties`` does."""
+"""Java properties files: drawn files are read, and drawn properties written, as by ``java.util.Properties``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _loaded(raw: bytes) -> dict[str, str] | None:
 
 
 class RandomProperties(NamedTuple):
-    """Drawn files and properties, and what Java makes of each."""
+    """Drawn files and properties, and the results of Java."""
 
     files: list[bytes]
     loaded: list[dict[str, str] | None]
@@ -94,12 +94,12 @@ def drawn() -> RandomProperties:
     )
 
 
-def test_loads_of_drawn_files_reads_as_java(drawn: RandomProperties) -> None:
+def test_loads_of_drawn_files_equals_java(drawn: RandomProperties) -> None:
     for raw, expected in zip(drawn.files, drawn.loaded, strict=True):
         assert _loaded(raw) == expected, raw
     assert FILES / 10 < drawn.loaded.count(None) < FILES / 2
 
 
-def test_dumps_of_drawn_properties_writes_as_java(drawn: RandomProperties) -> None:
+def test_dumps_of_drawn_properties_equals_java(drawn: RandomProperties) -> None:
     for (key, value), expected in zip(drawn.properties, drawn.stored, strict=True):
         assert dumps({key: value}) == expected

@@ -1,4 +1,4 @@
-"""Our bytes through Kafka's own generated classes and back: equal bytes, equal instances, for every version."""
+"""Round trip of our bytes through Kafka's generated classes: equal bytes and instances, for every version."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def java_name(name: str, cls: type[Message]) -> str:
     return PACKAGES.get(module, "org.apache.kafka.common.message.") + name + suffix
 
 
-def test_kafkas_classes_read_what_we_write_and_write_the_same() -> None:
+def test_messages_decoded_and_encoded_by_kafka_keep_their_bytes() -> None:
     jars("kafka")
     rng = random.Random(7)
     sent: list[tuple[str, int, Message, bytes]] = []

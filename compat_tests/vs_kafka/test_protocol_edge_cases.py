@@ -1,7 +1,7 @@
-"""Kafka's small rules, by the numbers of the project's list of behaviours easily got wrong: what a raw connection sees.
+"""Edge cases of Kafka's protocol on a raw connection, by the numbers of the list of behaviours.
 
-Others of the list stand where their code is: log, groups, controller, wire. Rules of quotas (8, 9, 100), rights (14)
-and more than one node (38, 43, 46-56) have nothing to bind yet.
+Others of the list are tested beside their code: log, groups, controller, wire. Rules of quotas (8, 9, 100),
+authorization (14) and several nodes (38, 43, 46-56) are not covered here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ottla.wire.record_batch import records
 
 NOT_ASKED = -2147483648
 MISSING_ID = bytes(15) + b"\x63"
-BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000  # not so old that retention would take it
+BASE_MS = time.time_ns() // 10**9 * 1000 - 60_000  # recent enough to survive retention
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def names(peer: RawClient, version: int, topics: list[md.MetadataRequestTopic] |
 
 
 @pytest.mark.behaviour("P-4")
-def test_a_bad_software_name_is_an_invalid_request(peer: RawClient) -> None:
+def test_api_versions_with_invalid_software_name_returns_invalid_request(peer: RawClient) -> None:
     for name, version in (("-x", "1"), ("x", ""), ("a b", "1"), ("x", "1.")):
         assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest(name, version)).error_code == 42
     assert peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("a-b.c", "1")).error_code == 0
 
 
 @pytest.mark.behaviour("P-5")
-def test_below_v4_features_that_start_at_0_are_left_out(peer: RawClient) -> None:
+def test_api_versions_below_v4_omits_features_with_minimum_0(peer: RawClient) -> None:
     old = peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("x", "1"))
     new = peer.call(ApiKey.API_VERSIONS, 4, av.ApiVersionsRequest("x", "1"))
     assert [feature.name for feature in old.supported_features] == ["metadata.version"]
@@ -96,7 +96,7 @@ def test_below_v4_features_that_start_at_0_are_left_out(peer: RawClient) -> None
 
 
 @pytest.mark.behaviour("P-10")
-def test_no_topics_means_all_in_v0_and_none_from_v1(peer: RawClient, topic: str) -> None:
+def test_metadata_with_empty_topics_returns_all_in_v0_and_none_from_v1(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert topic in [t.name for t in names(peer, 0, []).topics]
     assert names(peer, 1, []).topics == []
@@ -104,7 +104,7 @@ def test_no_topics_means_all_in_v0_and_none_from_v1(peer: RawClient, topic: str)
 
 
 @pytest.mark.behaviour("P-11")
-def test_unknown_names_ids_and_illegal_names_differ(peer: RawClient) -> None:
+def test_metadata_with_unknown_or_invalid_topic_returns_distinct_errors(peer: RawClient) -> None:
     one = names(peer, 12, [md.MetadataRequestTopic(name="nowhere")], allow_auto_topic_creation=False).topics[0]
     assert (one.error_code, one.topic_id) == (3, ZERO_UUID)
     assert names(peer, 12, [md.MetadataRequestTopic(MISSING_ID, None)]).topics[0].error_code == 100
@@ -112,7 +112,7 @@ def test_unknown_names_ids_and_illegal_names_differ(peer: RawClient) -> None:
 
 
 @pytest.mark.behaviour("P-12")
-def test_the_answer_that_creates_a_topic_still_says_unknown(peer: RawClient, topic: str) -> None:
+def test_metadata_that_creates_topic_returns_unknown_topic_at_first(peer: RawClient, topic: str) -> None:
     assert names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code == 3
     deadline = time.monotonic() + 20
     while names(peer, 12, [md.MetadataRequestTopic(name=topic)]).topics[0].error_code:
@@ -121,14 +121,14 @@ def test_the_answer_that_creates_a_topic_still_says_unknown(peer: RawClient, top
 
 
 @pytest.mark.behaviour("P-13")
-def test_the_controller_that_is_told_is_a_broker(peer: RawClient) -> None:
+def test_metadata_controller_id_is_id_of_a_broker(peer: RawClient) -> None:
     answer = names(peer, 12, [])
     assert answer.controller_id in [b.node_id for b in answer.brokers]
     assert peer.call(ApiKey.DESCRIBE_CLUSTER, 0, dcl.DescribeClusterRequest()).controller_id == answer.controller_id
 
 
 @pytest.mark.behaviour("P-15")
-def test_rights_that_were_not_asked_for_are_the_least_number(peer: RawClient, topic: str) -> None:
+def test_metadata_authorized_operations_not_requested_are_int32_min(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     named = [md.MetadataRequestTopic(name=topic)]
     assert names(peer, 8, named).topics[0].topic_authorized_operations == NOT_ASKED
@@ -136,12 +136,12 @@ def test_rights_that_were_not_asked_for_are_the_least_number(peer: RawClient, to
 
 
 @pytest.mark.behaviour("P-16")
-def test_a_broker_is_no_controller_endpoint(peer: RawClient) -> None:
+def test_describe_cluster_of_controllers_at_broker_returns_error(peer: RawClient) -> None:
     assert peer.call(ApiKey.DESCRIBE_CLUSTER, 1, dcl.DescribeClusterRequest(endpoint_type=2)).error_code == 114
 
 
 @pytest.mark.behaviour("P-17")
-def test_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(peer: RawClient) -> None:
+def test_describe_groups_of_missing_group_is_dead_before_v6_then_error(peer: RawClient) -> None:
     old = peer.call(ApiKey.DESCRIBE_GROUPS, 5, dg.DescribeGroupsRequest(["nobody"])).groups[0]
     new = peer.call(ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest(["nobody"])).groups[0]
     while 15 in (old.error_code, new.error_code) or 16 in (old.error_code, new.error_code):  # no coordinator yet
@@ -154,14 +154,14 @@ def test_a_missing_group_is_dead_before_v6_and_an_error_from_then_on(peer: RawCl
 
 
 @pytest.mark.behaviour("P-18")
-def test_only_describe_cluster_v2_lists_fenced_brokers(peer: RawClient) -> None:
+def test_describe_cluster_v2_returns_fenced_flag_of_brokers(peer: RawClient) -> None:
     everyone = peer.call(ApiKey.DESCRIBE_CLUSTER, 2, dcl.DescribeClusterRequest(include_fenced_brokers=True))
     assert [(b.broker_id, b.is_fenced) for b in everyone.brokers] == [(1, False)]
     assert [b.node_id for b in names(peer, 12, []).brokers] == [1]
 
 
 @pytest.mark.behaviour("P-19")
-def test_shape_comes_first_then_the_topic_then_acks(peer: RawClient, topic: str) -> None:
+def test_produce_checks_batch_size_then_topic_then_acks(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, "nowhere", b"\x00" * 8 + b"\x00\x00\x00\x05" + b"xxxxx", acks=2).error_code == 2
     assert produce(peer, "nowhere", batch(), acks=2).error_code == 3
@@ -169,7 +169,7 @@ def test_shape_comes_first_then_the_topic_then_acks(peer: RawClient, topic: str)
 
 
 @pytest.mark.behaviour("P-20")
-def test_acks_0_has_no_answer_and_an_error_ends_the_connection(node: OttlaProcess, topic: str) -> None:
+def test_produce_with_acks_0_sends_no_response_and_closes_on_error(node: OttlaProcess, topic: str) -> None:
     peer = RawClient(node.port)
     create(peer, topic)
 
@@ -189,7 +189,7 @@ def _latest(topic: str, when: int = -1) -> lo.ListOffsetsTopic:
 
 
 @pytest.mark.behaviour("P-21")
-def test_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, topic: str) -> None:
+def test_produce_with_two_batches_old_magic_or_early_zstd_returns_error(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, topic, batch() + batch()).error_code == 87
     old = bytearray(batch())
@@ -201,13 +201,13 @@ def test_one_batch_of_format_2_and_zstd_only_from_v7(peer: RawClient, topic: str
 
 
 @pytest.mark.behaviour("P-22")
-def test_the_minimum_in_sync_is_never_more_than_there_are_copies(peer: RawClient, topic: str) -> None:
+def test_produce_with_min_insync_replicas_above_replicas_succeeds(peer: RawClient, topic: str) -> None:
     create(peer, topic, min_insync_replicas="3")
     assert produce(peer, topic, batch(), acks=-1).error_code == 0
 
 
 @pytest.mark.behaviour("P-23")
-def test_acks_all_is_answered_below_the_high_watermark(peer: RawClient, topic: str) -> None:
+def test_produce_with_acks_all_responds_once_high_watermark_includes_batch(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     assert produce(peer, topic, batch(3)).base_offset == 0
     got = peer.call(ApiKey.FETCH, 12, wanted(topic, at(0))).responses[0].partitions[0]
@@ -215,14 +215,14 @@ def test_acks_all_is_answered_below_the_high_watermark(peer: RawClient, topic: s
 
 
 @pytest.mark.behaviour("P-27")
-def test_v13_names_topics_by_id(peer: RawClient, topic: str) -> None:
+def test_produce_v13_identifies_topics_by_id(peer: RawClient, topic: str) -> None:
     ident = create(peer, topic)
     assert produce(peer, "", batch(), version=13, ident=ident).error_code == 0
     assert produce(peer, "", batch(), version=13, ident=MISSING_ID).error_code == 100
 
 
 @pytest.mark.behaviour("P-28")
-def test_times_and_offsets_that_are_none_are_minus_one(peer: RawClient, topic: str) -> None:
+def test_produce_without_append_time_or_offset_returns_minus_one(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     create(peer, f"{topic}-stamped", message_timestamp_type="LogAppendTime")
     assert produce(peer, topic, batch()).log_append_time_ms == -1
@@ -231,7 +231,7 @@ def test_times_and_offsets_that_are_none_are_minus_one(peer: RawClient, topic: s
 
 
 @pytest.mark.behaviour("P-29")
-def test_a_fetch_waits_only_for_what_may_come(peer: RawClient, topic: str) -> None:
+def test_fetch_with_data_or_error_responds_without_wait(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch())
     patient = {"max_wait_ms": 15_000, "min_bytes": 1}
@@ -244,7 +244,7 @@ def test_a_fetch_waits_only_for_what_may_come(peer: RawClient, topic: str) -> No
 
 
 @pytest.mark.behaviour("P-30")
-def test_a_waiting_fetch_ends_with_records_or_with_its_topic(node: OttlaProcess, topic: str) -> None:
+def test_fetch_in_long_poll_responds_on_produce(node: OttlaProcess, topic: str) -> None:
     waiting, other = RawClient(node.port), RawClient(node.port)
     create(other, topic)
     got: list[Any] = []
@@ -261,7 +261,7 @@ def test_a_waiting_fetch_ends_with_records_or_with_its_topic(node: OttlaProcess,
 
 
 @pytest.mark.behaviour("P-31", "P-32")
-def test_limits_are_hard_behind_the_first_batch(peer: RawClient, topic: str) -> None:
+def test_fetch_size_limits_apply_after_the_first_batch(peer: RawClient, topic: str) -> None:
     create(peer, topic, 2)
     size = len(batch(size=1000))
     for number in (0, 1) * 4:
@@ -281,7 +281,7 @@ def test_limits_are_hard_behind_the_first_batch(peer: RawClient, topic: str) -> 
 
 
 @pytest.mark.behaviour("P-36")
-def test_sessions_count_up_and_leave_out_what_is_unchanged(peer: RawClient, topic: str) -> None:
+def test_fetch_session_checks_epoch_and_omits_unchanged_partitions(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch())
     opened = peer.call(ApiKey.FETCH, 12, wanted(topic, at(1), session_id=0, session_epoch=0))
@@ -296,7 +296,7 @@ def test_sessions_count_up_and_leave_out_what_is_unchanged(peer: RawClient, topi
 
 
 @pytest.mark.behaviour("P-37")
-def test_without_room_for_a_session_fetches_go_on_without_one(tmp_path: Path) -> None:
+def test_fetch_with_full_session_cache_returns_session_id_0(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data", max_incremental_fetch_session_cache_slots="2") as node:
         peer = RawClient(node.port)
         create(peer, "t")
@@ -305,7 +305,7 @@ def test_without_room_for_a_session_fetches_go_on_without_one(tmp_path: Path) ->
 
 
 @pytest.mark.behaviour("P-39")
-def test_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: RawClient, topic: str) -> None:
+def test_fetch_with_newer_leader_epoch_returns_unknown_leader_epoch(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     epochs = {-1: 0, 0: 0, 5: 75}
     for epoch, code in epochs.items():
@@ -314,7 +314,7 @@ def test_a_leader_epoch_that_is_not_ours_is_fenced_or_unknown(peer: RawClient, t
 
 
 @pytest.mark.behaviour("P-40")
-def test_an_unknown_topic_id_fails_its_partitions_only(peer: RawClient, topic: str) -> None:
+def test_fetch_with_unknown_topic_id_fails_its_partitions_only(peer: RawClient, topic: str) -> None:
     ident = create(peer, topic)
     produce(peer, topic, batch())
     request = wanted("", at(0), ident=ident)
@@ -324,7 +324,7 @@ def test_an_unknown_topic_id_fails_its_partitions_only(peer: RawClient, topic: s
 
 
 @pytest.mark.behaviour("P-41")
-def test_special_times_need_their_version(peer: RawClient, topic: str) -> None:
+def test_list_offsets_with_special_timestamp_checks_version(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     produce(peer, topic, batch(3))
 
@@ -343,12 +343,12 @@ def test_special_times_need_their_version(peer: RawClient, topic: str) -> None:
 
 
 @pytest.mark.behaviour("P-45")
-def test_a_reader_whose_epoch_ended_earlier_is_told_where(tmp_path: Path) -> None:
+def test_fetch_with_diverging_epoch_returns_its_end_offset(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
         peer = RawClient(node.port)
         create(peer, "t")
         produce(peer, "t", batch(3))
-    with OttlaProcess(tmp_path / "data") as node:  # a restart begins a new leader epoch
+    with OttlaProcess(tmp_path / "data") as node:  # a restart starts a new leader epoch
         peer = RawClient(node.port)
         produce(peer, "t", batch(3))
 
@@ -366,7 +366,7 @@ def test_a_reader_whose_epoch_ended_earlier_is_told_where(tmp_path: Path) -> Non
 
 
 @pytest.mark.behaviour("P-90")
-def test_a_position_that_never_was_is_minus_one_without_an_error(peer: RawClient, topic: str) -> None:
+def test_offset_fetch_of_uncommitted_partition_returns_minus_one(peer: RawClient, topic: str) -> None:
     create(peer, topic)
     found = fc.FindCoordinatorRequest(coordinator_keys=["nobody"])
     while peer.call(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
@@ -383,7 +383,7 @@ def test_a_position_that_never_was_is_minus_one_without_an_error(peer: RawClient
 
 
 @pytest.mark.behaviour("P-93")
-def test_the_coordinator_is_not_available_while_its_topic_is_made(tmp_path: Path) -> None:
+def test_find_coordinator_while_topic_is_created_returns_not_available(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
         peer = RawClient(node.port)
         request = fc.FindCoordinatorRequest(coordinator_keys=["g"])
@@ -394,7 +394,7 @@ def test_the_coordinator_is_not_available_while_its_topic_is_made(tmp_path: Path
             time.sleep(0.02)
 
 
-def test_a_broker_that_is_forgotten_comes_back_and_leads_again(tmp_path: Path) -> None:
+def test_unregistered_broker_registers_again_and_leads(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "data") as node:
         peer = RawClient(node.port)
         create(peer, "t")
@@ -417,7 +417,7 @@ def test_a_broker_that_is_forgotten_comes_back_and_leads_again(tmp_path: Path) -
         assert group.topics[0].partitions[0].committed_offset == 1
 
 
-def test_a_peer_that_leaves_in_the_middle_of_a_long_poll_harms_nobody(node: OttlaProcess, topic: str) -> None:
+def test_fetch_long_poll_with_closed_connection_affects_no_other(node: OttlaProcess, topic: str) -> None:
     peer = RawClient(node.port)
     create(peer, topic)
     for _ in range(20):

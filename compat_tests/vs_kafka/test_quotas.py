@@ -1,7 +1,7 @@
-"""The same quotas and the same requests at a node and at Apache Kafka 4.3.1: equal refusals, waits within 10 %.
+"""Quotas with the same requests at a node and at Apache Kafka 4.3.1: equal errors, throttle times within 10 %.
 
-``OTTLA_QUOTAS=all`` also opens 260 connections under a limit of twenty a second, a minute more, and has clients try for
-as long to bring and take twice what they may: what they have is within 5 % of the bound.
+``OTTLA_QUOTAS=all`` also opens 260 connections under a limit of twenty a second, a minute more, and has clients produce
+and fetch for as long at twice their quota: the measured rate is within 5 % of the bound.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from ottla.wire.record_batch import records
 
 ALL = os.environ.get("OTTLA_QUOTAS") == "all"
 RecordedAnswers = tuple[str, Any, int]
-"""What was asked, what was answered, and how long to wait, in milliseconds."""
+"""Requests with their responses and the throttle time in milliseconds."""
 BOUND, STEP_BYTES, STEP_S = 50_000, 5_000, 0.05
-"""Bytes a second, and a client that would have twice as many."""
+"""Quota in bytes per second, and a client that tries twice as many."""
 WINDOWS_S = 55
-"""So many seconds: five times those a rate is taken over."""
+"""Duration in seconds: five times the window of a rate."""
 
 
 def limit(port: int, kind: str, name: str | None, key: str, value: float | None) -> None:
-    """Set a quota, or take it away, and wait until the node tells it."""
+    """Set or delete a quota, and wait until the node describes it."""
     op = ac.OpData(key, value or 0.0, value is None)
     entry = ac.AlterClientQuotasRequestEntryData([ac.AlterClientQuotasRequestEntityData(kind, name)], [op])
     client = RawClient(port)
@@ -56,17 +56,17 @@ def limit(port: int, kind: str, name: str | None, key: str, value: float | None)
 
 
 def changes(port: int) -> list[RecordedAnswers]:
-    """Partitions made and removed under a quota of one in two seconds: a bucket of five and a half."""
+    """Create and delete partitions under a quota of one in two seconds: a token bucket of five and a half."""
     limit(port, "client-id", "peer", "controller_mutation_rate", 0.5)
     out: list[RecordedAnswers] = []
     began_s = time.monotonic()
 
     def ask(what: str, key: ApiKey, version: int, body: Any, rows: str) -> None:
-        client = RawClient(port)  # who is over it is not read for a while
+        client = RawClient(port)  # a client above its quota is muted for a while
         answer = client.call(key, version, body)
         client.close()
         told = [(row.error_code, row.error_message) for row in getattr(answer, rows)]
-        passed_ms = round((time.monotonic() - began_s) * 1000)  # the later it is asked, the less is left to wait for
+        passed_ms = round((time.monotonic() - began_s) * 1000)  # a later request has a shorter wait
         out.append((what, told, answer.throttle_time_ms and answer.throttle_time_ms + passed_ms))
 
     def create(name: str, partitions: int, version: int) -> None:
@@ -102,7 +102,7 @@ def changes(port: int) -> list[RecordedAnswers]:
 
 
 def configure(port: int, **settings: str) -> Any:
-    """Change the node's settings; gives code and message."""
+    """Alter the node's settings; return code and message."""
     configs = [ia.AlterableConfig(key.replace("_", "."), 0, value) for key, value in settings.items()]
     client = RawClient(port)
     answer = client.call(
@@ -116,7 +116,7 @@ def configure(port: int, **settings: str) -> Any:
 
 
 class ConnectionAttempt:
-    """A connection that asks for the versions; nobody may answer."""
+    """Connection that requests the API versions; the response may be missing."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.came_s = time.monotonic()
@@ -124,7 +124,7 @@ class ConnectionAttempt:
         self._client.send(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("compat", "1"))
 
     def is_answered(self, timeout_s: float = RawClient.timeout_s) -> bool | None:
-        """None: it was hung up on."""
+        """Return True for a response; None if the connection was closed."""
         self._client.sock.settimeout(timeout_s)
         try:
             self._client.read()
@@ -139,7 +139,7 @@ class ConnectionAttempt:
 
 
 def connections(port: int) -> list[RecordedAnswers]:
-    """Numbers and rates of connections."""
+    """Return numbers and rates of connections."""
     out: list[RecordedAnswers] = []
     for name, value in (
         ("max_connections", "0"),
@@ -169,7 +169,7 @@ def connections(port: int) -> list[RecordedAnswers]:
     out.append(("is kept for a second", 0.9 < kept_s < 3, 0))
     if not ALL:
         return out
-    time.sleep(10)  # what came before counts no longer
+    time.sleep(10)  # the window of the rate is over
     began = time.monotonic()
     for number in range(260):
         caller = ConnectionAttempt(port)
@@ -181,8 +181,8 @@ def connections(port: int) -> list[RecordedAnswers]:
     return out
 
 
-def stories(port: int) -> list[RecordedAnswers]:
-    return connections(port) + changes(port)  # Kafka overlooks that somebody left whom it makes wait
+def run_scenarios(port: int) -> list[RecordedAnswers]:
+    return connections(port) + changes(port)  # Kafka keeps a throttled connection that the client has closed
 
 
 def both(where: Path, story: Any, **settings: str) -> tuple[list[RecordedAnswers], list[RecordedAnswers]]:
@@ -195,8 +195,8 @@ def both(where: Path, story: Any, **settings: str) -> tuple[list[RecordedAnswers
 
 
 @pytest.mark.xdist_group(__name__)
-def test_who_changes_or_comes_too_much_is_refused_and_waits_as_at_kafka(tmp_path: Path) -> None:
-    ours, theirs = both(tmp_path, stories, max_connection_creation_rate="20")
+def test_mutation_and_connection_quotas_equal_kafka(tmp_path: Path) -> None:
+    ours, theirs = both(tmp_path, run_scenarios, max_connection_creation_rate="20")
     assert [x[:2] for x in ours] == [x[:2] for x in theirs]
     for (what, _, wait_ms), (_, _, kafkas_ms) in zip(ours, theirs, strict=True):
         assert wait_ms == pytest.approx(kafkas_ms, rel=0.1), what
@@ -204,7 +204,7 @@ def test_who_changes_or_comes_too_much_is_refused_and_waits_as_at_kafka(tmp_path
 
 
 def had(port: int, ask: Callable[[RawClient], int]) -> float:
-    """What a second brings a client that asks every ``STEP_S``, while it is read: what it got, over the time."""
+    """Return the rate of a client that requests every ``STEP_S``: bytes over the time in which it was not muted."""
     client, began_s, size_bytes = RawClient(port, WINDOWS_S), time.monotonic(), 0
     while (asked_s := time.monotonic()) < began_s + WINDOWS_S:
         size_bytes += ask(client)
@@ -214,7 +214,7 @@ def had(port: int, ask: Callable[[RawClient], int]) -> float:
 
 
 def rates(port: int) -> dict[str, float]:
-    """What a client may bring and take, and what it has of each."""
+    """Return the measured rates of a client with produce and fetch quotas."""
     for key in ("producer_byte_rate", "consumer_byte_rate"):
         limit(port, "client-id", "peer", key, BOUND)
     client = RawClient(port)
@@ -242,7 +242,7 @@ def rates(port: int) -> dict[str, float]:
 
 @pytest.mark.skipif(not ALL, reason="takes a minute: OTTLA_QUOTAS=all")
 @pytest.mark.xdist_group(__name__)
-def test_who_would_have_twice_as_much_has_its_quota_here_and_at_kafka(tmp_path: Path) -> None:
+def test_byte_rates_at_twice_the_quota_are_limited_as_by_kafka(tmp_path: Path) -> None:
     nodes = OttlaProcess(tmp_path / "ottla"), KafkaProcess(tmp_path / "kafka")
     with nodes[0], nodes[1], ThreadPoolExecutor() as both:
         ours, theirs = both.map(rates, [node.port for node in nodes])

@@ -1,6 +1,6 @@
-"""Settings beside Kafka: drawn values and pairs, real starts, and changes of a running broker.
+"""Settings compared with Kafka: drawn values and pairs, real starts, and changes of a running broker.
 
-How many: ``OTTLA_SETTINGS`` values of each setting, and pairs (``9,1000`` in the campaign), ``OTTLA_SETTINGS_STARTS``
+Numbers: ``OTTLA_SETTINGS`` values of each setting, and pairs (``9,1000`` in the campaign), ``OTTLA_SETTINGS_STARTS``
 starts of each broker (``all`` in the campaign), ``OTTLA_SETTINGS_CHANGES`` changes; ``OTTLA_SETTINGS_SEED``: the seed.
 """
 
@@ -40,7 +40,7 @@ CHOSEN = (
 CHANGES = int(os.environ.get("OTTLA_SETTINGS_CHANGES", "100"))
 
 
-def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
+def test_drawn_settings_are_accepted_and_parsed_as_by_kafka() -> None:
     draws = RandomSettingsGenerator(SEED)
     drawn = [*draws.values(VALUES), *draws.pairs(PAIRS), *draws.nodes(PAIRS)]
     for kind, table in TABLES.items():
@@ -54,7 +54,7 @@ def test_drawn_settings_are_accepted_and_read_as_by_kafkas_classes() -> None:
     assert not found, f"{len(found)} of {len(drawn)} differ, seed {SEED}:\n" + "\n".join(found[:50])
 
 
-def test_without_listed_of_a_pair_keeps_the_setting_that_is_not_listed() -> None:
+def test_without_documented_differences_keeps_other_setting_of_pair() -> None:
     drawn = RandomSettings("broker", BASE_SETTINGS, {"metrics.recording.level": "x", "num.partitions": "0"})
     rest = without_documented_differences(drawn)
     assert rest.settings == {"num.partitions": "0"}
@@ -65,7 +65,7 @@ def test_without_listed_of_a_pair_keeps_the_setting_that_is_not_listed() -> None
     )
 
 
-def test_drawn_changes_of_a_running_broker_are_answered_and_shown_as_by_kafka(tmp_path: Path) -> None:
+def test_drawn_changes_of_running_broker_equal_kafka(tmp_path: Path) -> None:
     found: list[str] = []
     with KafkaProcess(tmp_path / "kafka") as theirs, OttlaProcess(tmp_path / "ottla") as mine:
         brokers = ConfigChangeClient(mine.port), ConfigChangeClient(theirs.port)
@@ -76,7 +76,7 @@ def test_drawn_changes_of_a_running_broker_are_answered_and_shown_as_by_kafka(tm
 
 
 def created_differently(ours: ConfigChangeClient, kafka: ConfigChangeClient) -> Iterator[str]:
-    """Create topics with drawn values of LIST settings; generate what is stored differently."""
+    """Create topics with drawn values of LIST settings; yield the differences of the stored values."""
     for number, (name, value) in enumerate(generate_topic_configs(random.Random(SEED), CHANGES // 5)):
         mine, theirs = (broker.create(f"created-{number}", name, value) for broker in (ours, kafka))
         if mine != theirs:
@@ -84,7 +84,7 @@ def created_differently(ours: ConfigChangeClient, kafka: ConfigChangeClient) -> 
 
 
 def changed_differently(ours: ConfigChangeClient, kafka: ConfigChangeClient) -> Iterator[str]:
-    """Change drawn settings of running brokers; generate what is answered or shown differently."""
+    """Alter drawn settings of running brokers; yield the differences of responses and described values."""
     rng = random.Random(SEED)
     for step in generate_changes(rng, CHANGES):
         wrong = find_difference(ours, kafka, step)
@@ -96,7 +96,7 @@ def changed_differently(ours: ConfigChangeClient, kafka: ConfigChangeClient) -> 
 
 
 def starts(process: NodeProcess) -> bool:
-    """Whether a broker starts."""
+    """Return True when a broker starts."""
     try:
         with process:
             return True
@@ -105,7 +105,7 @@ def starts(process: NodeProcess) -> bool:
 
 
 @pytest.mark.parametrize("start", CHOSEN)
-def test_a_broker_starts_with_settings_if_kafka_does(start: StartupCase, tmp_path: Path, formatted: Path) -> None:
+def test_broker_starts_with_settings_if_kafka_does(start: StartupCase, tmp_path: Path, formatted: Path) -> None:
     shutil.copytree(formatted, tmp_path / "kafka")
     kafka = kafka_process(start, tmp_path / "kafka")
     has_started = starts(kafka)
@@ -118,7 +118,7 @@ def test_a_broker_starts_with_settings_if_kafka_does(start: StartupCase, tmp_pat
 
 @pytest.fixture(scope="module")
 def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that Kafka has formatted."""
+    """Return a directory that Kafka has formatted."""
     where = tmp_path_factory.mktemp("formatted") / "kafka"
     KafkaProcess(where)
     return where

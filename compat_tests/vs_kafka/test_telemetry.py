@@ -1,4 +1,4 @@
-"""Clients' own metrics: the same questions to a node and to Apache Kafka 4.3.1, and stock clients that push."""
+"""Client metrics (KIP-714): the same requests to a node and to Apache Kafka 4.3.1, and stock clients that push."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ NAMES = "org.apache.kafka.producer.,org.apache.kafka.consumer.,a,b,c,node.,Aa,BB
 
 
 def story(port: int) -> list[tuple[str, Any]]:
-    """What is asked and pushed, and what is answered, in an order that waits for nothing but intervals."""
+    """Send subscription and push requests; return the responses.
+
+    The only waits are for push intervals.
+    """
     out: list[tuple[str, Any]] = []
     peer = RawClient(port)
     peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("story", "1.2"))
@@ -88,7 +91,7 @@ def story(port: int) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.xdist_group(__name__)
-def test_clients_are_told_what_kafka_would_tell_them(tmp_path: Path) -> None:
+def test_telemetry_responses_equal_kafka(tmp_path: Path) -> None:
     with OttlaProcess(tmp_path / "ottla") as node:
         ours = story(node.port)
     assert "Traceback" not in node.log.read_text()
@@ -99,7 +102,7 @@ def test_clients_are_told_what_kafka_would_tell_them(tmp_path: Path) -> None:
 
 
 def page(port: int) -> dict[str, list[Any]]:
-    """What clients pushed, by name."""
+    """Return the metrics that clients pushed, by name."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found: dict[str, list[Any]] = {}
@@ -110,7 +113,7 @@ def page(port: int) -> dict[str, list[Any]]:
     return found
 
 
-def test_stock_clients_push_what_the_stock_tool_asks_for(data_dir: Path) -> None:
+def test_stock_clients_push_metrics_of_subscription(data_dir: Path) -> None:
     port = free_port()
     tool = "ClientMetricsCommand"
     with OttlaProcess(data_dir, ottla_metrics_listener=f"127.0.0.1:{port}") as node:

@@ -1,4 +1,4 @@
-"""Three nodes of ours and three of Apache Kafka 4.3.1 are asked the same, at brokers and at controllers."""
+"""Responses of three nodes of Ottla and of three of Apache Kafka 4.3.1, at brokers and at controllers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.cluster.test_kafka_directory_takeover import as_kafka
+from compat_tests.cluster.test_kafka_directory_takeover import to_kafka_nodes
 from compat_tests.cluster.test_three_nodes import OttlaFromFile, combined_nodes, running_nodes
 from compat_tests.vs_kafka.answer_comparison import differences, normalize_order
 from compat_tests.vs_kafka.sessions.three_node_session import NodePorts, RecordedAnswer, run_session
@@ -18,12 +18,15 @@ controller.quorum.fetch.timeout.ms=20000
 broker.session.timeout.ms=60000
 log.initial.task.delay.ms=3600000
 """
-"""Nobody is elected anew, or fenced, because three of them are slow on one machine; and Kafka's retention, which begins
-half a minute after the start, does not take what is written as of long ago."""
+"""Settings for slow machines and old records.
+
+Elections and fencing are prevented when three nodes are slow on one machine, and so is Kafka's retention, which starts
+after half a minute, for records with old timestamps.
+"""
 
 
-def played(nodes: Sequence[OttlaFromFile]) -> list[RecordedAnswer]:
-    """What three nodes say, from nothing."""
+def run_new_nodes(nodes: Sequence[OttlaFromFile]) -> list[RecordedAnswer]:
+    """Return the responses of three new nodes."""
     places = []
     for node in nodes:
         port = re.search(r"CONTROLLER://127.0.0.1:(\d+)", node.file.read_text())
@@ -36,11 +39,11 @@ def played(nodes: Sequence[OttlaFromFile]) -> list[RecordedAnswer]:
 
 
 @pytest.mark.xdist_group("three-kafkas")
-def test_three_nodes_answer_as_three_of_kafkas(tmp_path: Path) -> None:
+def test_responses_of_three_nodes_equal_kafka(tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     (tmp_path / "theirs").mkdir()
-    ours = played(combined_nodes(tmp_path / "ours"))
-    theirs = played(as_kafka(combined_nodes(tmp_path / "theirs")))
+    ours = run_new_nodes(combined_nodes(tmp_path / "ours"))
+    theirs = run_new_nodes(to_kafka_nodes(combined_nodes(tmp_path / "theirs")))
     assert [x.what for x in ours] == [x.what for x in theirs]
     found = [
         f"{a.what}{text}"

@@ -19,7 +19,7 @@ def _seeds(text: str) -> range:
 
 
 def main() -> int:
-    """Run what was asked for; returns 1 when a seed showed a difference."""
+    """Run the given seeds; return 1 when a seed showed a difference."""
     parser = argparse.ArgumentParser("python -m compat_tests.workloads", description=__doc__)
     parser.add_argument("--seed", type=int, help="run one seed and print its outcomes")
     parser.add_argument("--seeds", type=_seeds, default=range(1, 201), metavar="FIRST-LAST")

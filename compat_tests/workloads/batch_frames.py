@@ -45,7 +45,7 @@ def _rotated(value: int, bits: int) -> int:
 
 
 def _xxh32_short(data: bytes) -> int:
-    """XXH32 with seed 0, of fewer than 16 bytes."""
+    """Return XXH32 with seed 0, of fewer than 16 bytes."""
     primes = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     value = primes[4] + len(data)
     whole = len(data) // 4 * 4
@@ -59,14 +59,14 @@ def _xxh32_short(data: bytes) -> int:
 
 
 def _lz4_old_checksum(data: bytes) -> bytes:
-    """The header checksum of old Kafka clients, which covers the magic number, too (KAFKA-3160)."""
+    """Return the header checksum of old Kafka clients, which covers the magic number, too (KAFKA-3160)."""
     out = bytearray(_lz4()(data))
     out[6] = _xxh32_short(bytes(out[:6])) >> 8 & 0xFF
     return bytes(out)
 
 
 def _zstd(window_log: int) -> FramePacker:
-    """A frame of raw blocks that announces a window of ``2**window_log`` bytes."""
+    """Return a frame of raw blocks that announces a window of ``2**window_log`` bytes."""
 
     def pack(data: bytes) -> bytes:
         out = bytearray(struct.pack("<IBB", 0xFD2FB528, 0, (window_log - 10) << 3))
@@ -88,7 +88,7 @@ def _framed_snappy(data: bytes) -> bytes:
 
 
 def _halves(pack: FramePacker) -> FramePacker:
-    """Two frames, one after the other."""
+    """Return two frames, one after the other."""
     return lambda data: pack(data[: len(data) // 2]) + pack(data[len(data) // 2 :])
 
 
@@ -159,8 +159,11 @@ UNCHECKED_FAULTS = {
     "snappy cut",
     "snappy followed by bytes",
 }
-"""Frames that Kafka refuses for what comes behind their first bytes. Ottla sees it where it decompresses records: in
-topics that are compressed anew, but not in others (docs/reference/limitations.md)."""
+"""Frames that Kafka refuses because of bytes behind the first ones.
+
+Ottla detects those where it decompresses records: in topics that are recompressed, but not in others
+(docs/reference/limitations.md).
+"""
 
 
 def unusual_batch(kind: str, seed: int, size_bytes: int, timestamp: int) -> bytes:

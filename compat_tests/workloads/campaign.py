@@ -1,4 +1,4 @@
-"""Runs seeds one after the other on both brokers, which stay up between them."""
+"""Campaign of seeds, one after the other on both brokers, which stay up between them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SeedResult(NamedTuple):
 
 
 class WorkloadCampaign:
-    """The drivers and the brokers."""
+    """Campaign with the drivers and the brokers."""
 
     def __init__(self, sides: Iterable[str] = ("ottla", "kafka"), plant: str = "") -> None:
         self._names = tuple(sides)

@@ -6,15 +6,15 @@ import random
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TOPIC_CODECS = ("uncompressed", *CODECS[1:])
-"""Values of the topic setting ``compression.type``, but ``producer``, its default."""
+"""Values of the topic setting ``compression.type``, except ``producer``, its default."""
 LARGE_REQUEST_BYTES = 26_000_000
-"""What a producer must be allowed to send a message of 20 MB."""
+"""Request size limit of a producer for a message of 20 MB."""
 REQUEST_TIMEOUT_MS = 110_000
-"""Of requests of many megabytes, on a busy machine; below the delivery timeout."""
+"""Timeout of requests of many megabytes, on a busy machine; below the delivery timeout."""
 TRANSACTION_TIMEOUT_MS = 600_000
 """Longer than a seed takes: a transaction left open stays open."""
 DEFAULTS = 0.6
-"""How often a client keeps its defaults."""
+"""Share of clients with default settings."""
 
 
 def producer_settings(chance: random.Random, client: str, *, large: bool, transactional: bool) -> dict[str, str]:

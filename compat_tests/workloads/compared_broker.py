@@ -1,4 +1,4 @@
-"""One side of a comparison: a broker process, the proxy in front of it, and requests sent to it directly."""
+"""Broker of a comparison: its process, the proxy in front of it, and direct requests."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SETTINGS = {
     "log_segment_delete_delay_ms": "200",
     "log_cleaner_backoff_ms": "1000",
 }
-"""Of both brokers. Deleted files go soon, or 200 seeds would fill the disk."""
+"""Settings of both brokers. Deleted files are removed soon, or 200 seeds would fill the disk."""
 EARLIEST, LATEST = -2, -1
 WITHIN_S = 60.0
 
 
 class _Kafka(KafkaProcess):
     def command(self) -> list[str]:
-        """The command line, with the heap that messages of 20 MB need."""
+        """Return the command line, with the heap that messages of 20 MB need."""
         return [x.replace("-Xmx512m", "-Xmx1g") for x in super().command()]
 
 
@@ -45,7 +45,7 @@ class _Ottla(OttlaProcess):
     plant = ""
 
     def command(self) -> list[str]:
-        """The command line; with a fault of `compat_tests.workloads.seeded_faults` where one is to be found."""
+        """Return the command line; with a fault of `compat_tests.workloads.seeded_faults` in a test of detection."""
         out = super().command()
         return (
             [sys.executable, "-m", "compat_tests.workloads.seeded_faults", self.plant, *out[1:]] if self.plant else out
@@ -56,7 +56,7 @@ class ComparedBroker:
     """A broker of one kind that runs through all seeds."""
 
     def __init__(self, name: str, folder: Path, go: Driver, python: Driver, java: Driver, plant: str = "") -> None:
-        """``name``: ottla or kafka; ``plant``: a fault that is planted in Ottla."""
+        """Create the broker; ``name``: ottla or kafka; ``plant``: a fault that is planted in Ottla."""
         self.name = name
         self.drivers = {"java": java, "franz-go": go}
         self.drivers |= dict.fromkeys(("confluent", "kafka-python", "aiokafka"), python)
@@ -94,7 +94,7 @@ class ComparedBroker:
         self.process.start()
 
     def exit_report(self) -> str:
-        """Return how a broker ended that was not stopped, with the end of its log; nothing while it runs."""
+        """Return the exit status and the end of the log of a broker that ended by itself; empty while it runs."""
         status = self.process.status()
         return "" if status is None else f"ended with status {status}: {self.process.log.read_text()[-1000:]}"
 
@@ -115,12 +115,12 @@ class ComparedBroker:
             raise
 
     def count_requests(self, prefix: str) -> dict[str, int]:
-        """Return the requests of clients whose id begins with ``prefix``, by API key."""
+        """Return the requests of clients with an id that begins with ``prefix``, by API key."""
         out: dict[str, int] = self._go.call({"op": "counts", "port": self.proxy, "prefix": prefix})["result"]
         return out
 
     def create(self, name: str, partitions: int, configs: dict[str, str]) -> int:
-        """Create a topic and wait until all its partitions are led; returns the error code."""
+        """Create a topic, wait until all its partitions have a leader, and return the error code."""
         rows = [ct.CreatableTopicConfig(key, value) for key, value in configs.items()]
         topic = ct.CreatableTopic(name, partitions, 1, [], rows)
         answer = self.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 30_000)).topics[0]
@@ -133,7 +133,7 @@ class ComparedBroker:
         """Wait until the broker leads all partitions.
 
         Raises:
-            TimeoutError: it does not.
+            TimeoutError: A partition has no leader.
         """
         wanted, deadline = list(partitions), time.monotonic() + WITHIN_S
         while any(row[0] for row in self.offsets(topic, dict.fromkeys(wanted, LATEST)).values()):
@@ -145,7 +145,7 @@ class ComparedBroker:
         """Wait until no transaction waits for its markers: a broker answers EndTxn before they are written.
 
         Raises:
-            TimeoutError: one still waits.
+            TimeoutError: A transaction still waits.
         """
         request, deadline = lt.ListTransactionsRequest(["PrepareCommit", "PrepareAbort"]), time.monotonic() + WITHIN_S
         while self.call(ApiKey.LIST_TRANSACTIONS, 0, request).transaction_states:
@@ -156,7 +156,7 @@ class ComparedBroker:
     def offsets(
         self, topic: str, times: dict[int, int], isolation: int = 0, version: int = 7
     ) -> dict[int, tuple[int, int, int, int]]:
-        """Ask ListOffsets for one timestamp a partition; returns (error, timestamp, offset, leader epoch)."""
+        """Send ListOffsets for one timestamp a partition; return (error, timestamp, offset, leader epoch)."""
         rows = [lo.ListOffsetsPartition(partition, -1, at) for partition, at in times.items()]
         request = lo.ListOffsetsRequest(-1, isolation, [lo.ListOffsetsTopic(topic, rows)], 10_000)
         answer = self.call(ApiKey.LIST_OFFSETS, version, request)
@@ -166,14 +166,14 @@ class ComparedBroker:
         }
 
     def delete_records(self, topic: str, offsets: dict[int, int]) -> list[tuple[int, int, int]]:
-        """Delete records below offsets; returns (partition, error code, low watermark)."""
+        """Delete records below offsets; return (partition, error code, low watermark)."""
         rows = [dr.DeleteRecordsPartition(partition, offset) for partition, offset in offsets.items()]
         request = dr.DeleteRecordsRequest([dr.DeleteRecordsTopic(topic, rows)], 30_000)
         answer = self.call(ApiKey.DELETE_RECORDS, 2, request)
         return sorted((x.partition_index, x.error_code, x.low_watermark) for x in answer.topics[0].partitions)
 
     def delete_topics(self, names: list[str]) -> list[int]:
-        """Delete topics; returns their error codes."""
+        """Delete topics; return their error codes."""
         request = dt.DeleteTopicsRequest(topics=[dt.DeleteTopicState(name) for name in names], timeout_ms=30_000)
         answer = self.call(ApiKey.DELETE_TOPICS, 6, request)
         return [x.error_code for x in answer.responses]

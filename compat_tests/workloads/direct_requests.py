@@ -21,14 +21,14 @@ WAITED = 0.8
 TRIES = 3
 MAX_TIMESTAMP = -3
 AGE_MS = 4 * 3600 * 1000
-"""How old the earliest record is: none is from the future, and retention takes none."""
+"""Age of the earliest record: none is from the future, and retention deletes none."""
 YOUNGEST_MS = AGE_MS - 60_000
 """Timestamps from here on, counted from the earliest record's, were made by a broker."""
 Step = dict[str, Any]
 
 
 def list_offsets(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> dict[str, Any]:
-    """Ask for each timestamp of a step, with both isolation levels."""
+    """List offsets for each timestamp of a step, with both isolation levels."""
     out: dict[str, Any] = {}
     for isolation in (0, 1):
         for at in step["times"]:
@@ -37,10 +37,10 @@ def list_offsets(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> 
             for partition, (error, timestamp, offset, epoch) in found.items():
                 row: list[Any] = [error, timestamp - base_ms if timestamp > 0 else timestamp, offset, epoch]
                 by_time = at >= 0 or at == MAX_TIMESTAMP
-                # Times a broker makes, of markers and of records it stamps, are its own; so is which is the largest.
+                # Timestamps of markers and LogAppendTime are made by the broker; so the largest differs, too.
                 if by_time and offset >= 0 and (step["kind"] == "stamped" or row[1] > YOUNGEST_MS):
                     row = [error, "any", "any", epoch]
-                # Compaction, which runs at a time of its own, removes the record that has a time.
+                # Compaction, at a time of its own, removes records with a timestamp.
                 if by_time and step["kind"] == "compact":
                     row = [error]
                 out[f"{partition}: {at}, isolation {isolation}"] = row
@@ -48,7 +48,7 @@ def list_offsets(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> 
 
 
 def produce_batches(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> list[Any]:
-    """Produce batches built here, so that both logs hold the same ones; returns error code and base offset of each."""
+    """Produce batches built here, so that both logs hold the same ones; return error code and base offset of each."""
     chance = random.Random(step["seed"])
     out = []
     for partition, count, size, codec in step["batches"]:
@@ -62,7 +62,7 @@ def produce_batches(side: ComparedBroker, topic: str, step: Step, base_ms: int) 
 
 
 def produce_frame(side: ComparedBroker, topic: str, step: Step, base_ms: int) -> list[Any]:
-    """Produce a batch compressed in an unusual form; returns error code and base offset."""
+    """Produce a batch compressed in an unusual form; return error code and base offset."""
     raw = unusual_batch(step["kind"], step["seed"], step["size"], base_ms)
     return _produced(side, topic, step["partition"], raw)
 
@@ -75,7 +75,7 @@ def _produced(side: ComparedBroker, topic: str, partition: int, raw: bytes) -> l
 
 
 def fetch(side: ComparedBroker, topic: str, step: Step) -> dict[str, Any]:
-    """Send one Fetch request without a session; returns what each partition got, and whether it was held back."""
+    """Send one Fetch request without a session; return the records of each partition, and whether it was delayed."""
     version = step["version"]
     rows = []
     for partition, offset, limit in step["partitions"]:

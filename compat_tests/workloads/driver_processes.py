@@ -18,15 +18,15 @@ from compat_tests.clients.client_matrix import SOURCES, ToolchainMissing, _fetch
 from compat_tests.support.jars import CACHE, ROOT, classpath, jars
 
 JOB_GRACE_S = 90.0
-"""How long after its own timeout a job may take until it counts as hung."""
+"""Seconds after its own timeout until a job counts as hung."""
 
 
 class JobTimeout(Exception):
-    """A job that did not answer within its time."""
+    """Error: a job did not respond within its time."""
 
 
 class Driver:
-    """One driver process, which runs any number of jobs at once."""
+    """Driver process, which runs any number of jobs at once."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._command = command
@@ -54,7 +54,7 @@ class Driver:
             waiting.put({"id": number, "failure": f"driver ended: {self._log.read_text()[-2000:]}"})
 
     def start_job(self, job: dict[str, Any]) -> int:
-        """Send a job; returns its number. A process that ended is started again."""
+        """Send a job and return its number. A process that ended is started again."""
         if self._process.poll() is not None:
             self._start()
         number = next(self._numbers)
@@ -69,7 +69,7 @@ class Driver:
         """Return the result of a job, or the first message when ``event`` is awaited.
 
         Raises:
-            JobTimeout: nothing came in time. The driver is started again, its other jobs are lost.
+            JobTimeout: No message came in time. The driver is started again, its other jobs are lost.
         """
         answers = self._answers[number]
         while True:
@@ -109,7 +109,7 @@ def java_command() -> list[str]:
     """Return the command of the Java driver, compiled on first use.
 
     Raises:
-        ToolchainMissing: there is no JDK.
+        ToolchainMissing: There is no JDK.
     """
     jars("kafka")
     if shutil.which("javac") is None:
@@ -122,7 +122,7 @@ def go_command() -> list[str]:
     """Return the command of the driver of franz-go, built on first use.
 
     Raises:
-        ToolchainMissing: there is no Go.
+        ToolchainMissing: There is no Go.
     """
     return [str(_fetched("workload_go", ["go", "build", "-o", "driver", "."]) / "driver")]
 
@@ -131,7 +131,7 @@ def driver_commands() -> dict[str, list[str]]:
     """Return the commands of all drivers, built where they are not.
 
     Raises:
-        ToolchainMissing: a toolchain is missing.
+        ToolchainMissing: A toolchain is missing.
     """
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "clients.lock").open("w") as turn:

@@ -1,4 +1,4 @@
-"""Compares the outcomes of a workload on Ottla and on Kafka, and tells the first difference of each step.
+"""Comparison of the outcomes of a workload on Ottla and on Kafka, with the first difference of each step.
 
 What may differ without a fault is removed first:
 
@@ -17,7 +17,7 @@ What may differ without a fault is removed first:
 - A client sends more requests on a slow machine. A count is a difference when it is several times Kafka's
   (`REQUESTS_FACTOR`) and far above it (`REQUESTS_MARGIN`): that is what a busy loop looks like.
 - Clients have races of their own, and a slow machine lets a time-out pass. A seed with differences is run again; what
-  differs in the same step of both runs counts, the rest is kept as ``once`` in the results (`split_confirmed`).
+  differs in the same step of both runs counts, the rest is reported as ``once`` in the results (`split_confirmed`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHOWN = 300
 
 
 def find_differences(workload: Workload, ottla: list[StepOutcome], kafka: list[StepOutcome]) -> list[str]:
-    """Return one line for each step whose outcomes differ."""
+    """Return one line for each step with different outcomes."""
     out = []
     shortened = set()
     """Topics of which records were deleted before a step."""
@@ -63,7 +63,8 @@ def split_confirmed(first: list[str], second: list[str]) -> tuple[list[str], lis
     def counts(line: str) -> bool:
         return line.startswith("ottla") or line.partition(" (")[0] in both
 
-    first = first if not any(line.startswith("kafka") for line in first) else []  # the end of Kafka, not Ottla's fault
+    # Kafka ended, which is no fault of Ottla
+    first = first if not any(line.startswith("kafka") for line in first) else []
     twice = [line for line in second if counts(line) or line.startswith("kafka")]
     twice = twice or [line for line in first if line.startswith("ottla")]
     return twice, [line for line in (*first, *second) if not counts(line)]
@@ -118,7 +119,7 @@ def _from_log_start(answer: Any, *, is_shortened: bool) -> Any:
 
 
 def _first(ottla: Any, kafka: Any, where: str) -> str:
-    """Return where two values first differ; nothing when they are equal."""
+    """Return where two values first differ; an empty text if they are equal."""
     if isinstance(ottla, dict) and isinstance(kafka, dict):
         for key in {**kafka, **ottla}:
             found = _first(ottla.get(key), kafka.get(key), f"{where} {key}")

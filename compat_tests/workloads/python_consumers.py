@@ -17,7 +17,7 @@ NO_TIMESTAMP, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 
 
 class ConsumeJob:
-    """What the members of one job have read together, and when they are to stop."""
+    """Records that the members of one job have read together, and the stop condition."""
 
     def __init__(self, job: dict[str, Any], emit: Emit) -> None:
         self.job = job
@@ -46,11 +46,11 @@ class ConsumeJob:
         self.errors[name] = self.errors.get(name, 0) + 1
 
     def unfinished_partitions(self) -> list[str]:
-        """Partitions whose end is not reached."""
+        """Return the partitions with an end that is not reached."""
         return [name for name, end in self.job["ends"].items() if self.positions.get(name, -1) < end]
 
     def stop_condition(self, until: float | None) -> tuple[str | None, float | None]:
-        """Return how a member stops (None: not yet), and until when it lingers once the end is reached."""
+        """Return the stop reason of a member (None: not yet), and until when it lingers once the end is reached."""
         now = time.monotonic()
         if until is None and not self.unfinished_partitions():
             if not self._finished:
@@ -219,7 +219,7 @@ async def _aiokafka(job: dict[str, Any], reading: ConsumeJob) -> str:
             stop, until = reading.stop_condition(until)
     try:
         await asyncio.wait_for(consumer.stop(), STOP_S)
-    except TimeoutError:  # it commits positions of a deleted topic again and again
+    except TimeoutError:  # it commits offsets of a deleted topic again and again
         reading.error("stop timed out")
     return stop
 
@@ -244,7 +244,7 @@ def _member(job: dict[str, Any], reading: ConsumeJob, stops: list[str]) -> None:
 
 
 def consume(job: dict[str, Any], emit: Emit) -> dict[str, Any]:
-    """Run a consume job with its members; returns the rows read, the errors by name, and how it stopped."""
+    """Run a consume job with its members; return the rows read, the errors by name, and the stop reason."""
     reading = ConsumeJob(job, emit)
     stops: list[str] = []
     members = [threading.Thread(target=_member, args=(job, reading, stops)) for _ in range(max(1, job["members"]))]

@@ -12,7 +12,7 @@ POOL_BYTES = 1 << 20
 TIMEOUT_S = 90.0
 Failed = dict[str, list[int]]
 _held: dict[str, tuple[str, Any]] = {}
-"""Producers whose transaction is open, by handle."""
+"""Producers with an open transaction, by handle."""
 
 
 class ValuePool:
@@ -46,7 +46,7 @@ def _records_to_send(
 
 
 def _ends_transaction(job: dict[str, Any], index: int) -> bool | None:
-    """Return whether the transaction is committed (True) or aborted (False) after this record; None: it goes on."""
+    """Return True or False if the transaction is committed or aborted after this record; None if it continues."""
     transaction = job["transaction"]
     if transaction is None or (index + 1) % transaction["size"] or index == len(job["records"]) - 1:
         return None
@@ -223,7 +223,7 @@ def _finish(job: dict[str, Any]) -> Failed:
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
-    """Run a produce or finish job; returns the indices of records that failed, by error name."""
+    """Run a produce or finish job; return the indices of records that failed, by error name."""
     if job["op"] == "finish":
         return {"failed": _finish(job)}
     if job["client"] == "aiokafka":

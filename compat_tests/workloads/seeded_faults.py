@@ -22,7 +22,7 @@ from ottla.wire.record_batch.compression import CompressionType
 
 
 def cut_off_first_batch() -> None:
-    """After the first partition with records, Fetch cuts off a batch that is larger than what is left."""
+    """Cut off a batch larger than the remaining size in a Fetch, after the first partition with records."""
     real = PartitionLog.read
 
     def read(self: Any, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> FileSlice | None:
@@ -36,7 +36,7 @@ def cut_off_first_batch() -> None:
 
 
 def unbounded_max_timestamp() -> None:
-    """ListOffsets finds the largest timestamp also above the last stable offset."""
+    """Let ListOffsets find the largest timestamp also above the last stable offset."""
     real = list_offsets._find
 
     def find(replica: Any, part: Any, upper: int, *rest: Any, **named: Any) -> Any:
@@ -47,7 +47,7 @@ def unbounded_max_timestamp() -> None:
 
 
 def linked_lz4_blocks() -> None:
-    """lz4 frames whose blocks depend on each other are accepted; a Java reader refuses them."""
+    """Accept lz4 frames with linked blocks, which a Java reader refuses."""
     import lz4.frame
 
     def pieces(data: Any, size_bytes: int) -> Iterator[bytes]:
@@ -67,12 +67,12 @@ def linked_lz4_blocks() -> None:
 
 
 def unknown_partition_ends_wait() -> None:
-    """A Fetch that names an unknown partition is answered at once, so a client that keeps naming it never waits."""
+    """Answer a Fetch with an unknown partition at once, so a client that keeps naming it never waits."""
     fetch._UNREADABLE = ()
 
 
 class WorkloadFault(NamedTuple):
-    """A fault, and how a difference that shows it reads."""
+    """Fault, and a pattern of the difference that it causes."""
 
     apply: Callable[[], None]
     expected_difference: str
@@ -89,7 +89,7 @@ WORKLOAD_FAULTS = {
 
 
 def is_detected(plant: str, differences: list[str]) -> bool:
-    """Return whether differences show a planted fault."""
+    """Return True if differences show a planted fault."""
     return any(re.search(WORKLOAD_FAULTS[plant].expected_difference, line) for line in differences)
 
 

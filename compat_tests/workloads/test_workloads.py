@@ -1,4 +1,4 @@
-"""Drawn workloads beside Kafka: each client reads from a node what it reads from Kafka, and reports the same errors.
+"""Drawn workloads compared with Kafka: each client reads the same from both, and reports the same errors.
 
 ``OTTLA_WORKLOADS=1-200`` is the campaign; with ``OTTLA_WORKLOADS_RESUME=FILE`` it can be continued. With
 ``OTTLA_WORKLOADS_PLANTED=1`` each fault of `planted` must be found.
@@ -23,7 +23,7 @@ RESUME = os.environ.get("OTTLA_WORKLOADS_RESUME")
 PLANTED = bool(os.environ.get("OTTLA_WORKLOADS_PLANTED"))
 PLANTED_SEEDS = 50
 SHORT_SEEDS = (3, 6, 7, 8, 16)
-"""Of CI: all clients, unusual frames, large messages, an open transaction, a topic that is deleted as it is read."""
+"""Seeds of CI: all clients, unusual frames, large messages, an open transaction, a topic deleted during a read."""
 
 
 def _chosen() -> list[int]:
@@ -63,12 +63,12 @@ def test_drawn_workloads_find_a_planted_fault(plant: str) -> None:
     pytest.fail(f"not found in {PLANTED_SEEDS} seeds: {plant}")
 
 
-def test_draw_of_the_same_seed_returns_the_same_workload() -> None:
+def test_generate_workload_of_same_seed_returns_same_workload() -> None:
     assert generate_workload(7) == generate_workload(7)
     assert generate_workload(7) != generate_workload(8)
 
 
-def test_seeds_of_a_campaign_cover_sizes_partitions_and_steps() -> None:
+def test_campaign_seeds_cover_sizes_partitions_and_steps() -> None:
     workloads = [generate_workload(seed) for seed in range(1, 201)]
     steps = [step for workload in workloads for step in workload["steps"]]
     names = {step["do"] for step in steps}
@@ -95,7 +95,7 @@ ONE, OTHER, LOGGED = "step 1 (consume, client=java): stop", "step 2 (fetch): hel
         ([ONE], [ONE, LOGGED], [ONE, LOGGED], []),
     ],
 )
-def test_confirmed_keeps_differences_of_one_run_apart(
+def test_split_confirmed_separates_differences_of_one_run(
     first: list[str], second: list[str], twice: list[str], once: list[str]
 ) -> None:
     assert split_confirmed(first, second) == (twice, once)
@@ -120,7 +120,7 @@ STEP = {"do": "consume", "client": "java", "group": None}
         ("plain", {**STEP, "group": "g"}, {"rows": {"0/0": CONSUMED["rows"]["0/0"] * 2}}, ""),  # type: ignore[index]
     ],
 )
-def test_differences_leaves_out_what_may_differ_without_a_fault(
+def test_find_differences_ignores_differences_without_a_fault(
     kind: str, step: dict[str, object], changed: dict[str, object], found: str
 ) -> None:
     workload = {"topics": [{"kind": kind}], "steps": [step]}
@@ -129,7 +129,7 @@ def test_differences_leaves_out_what_may_differ_without_a_fault(
 
 
 @pytest.mark.parametrize(("ottla", "found"), [(8132, ""), (8133, "8133, on Kafka 8132"), (8131, "")])
-def test_differences_compares_last_stable_offsets_from_the_log_start_on(ottla: int, found: str) -> None:
+def test_find_differences_compares_last_stable_offset_from_log_start_on(ottla: int, found: str) -> None:
     workload = {"topics": [{"kind": "plain"}], "steps": [{"do": "list offsets"}]}
     outcomes = [
         {"answer": {"0: -2, isolation 0": [0, -1, 8132, 4], "0: -1, isolation 1": [0, -1, stable, 4]}}
@@ -140,7 +140,7 @@ def test_differences_compares_last_stable_offsets_from_the_log_start_on(ottla: i
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
-def test_differences_after_delete_records_compares_errors_of_lookups_by_time(is_deleted: bool) -> None:
+def test_find_differences_after_delete_records_compares_errors_of_time_lookups(is_deleted: bool) -> None:
     steps = [{"do": "delete records", "topic": 0}] * is_deleted + [{"do": "list offsets", "topic": 0}]
     outcomes = [
         [{"answer": []}] * is_deleted + [{"answer": {"0: -3, isolation 0": row}}]

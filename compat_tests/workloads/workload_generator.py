@@ -1,4 +1,4 @@
-"""Draws a workload by seed: topics, and the steps that are run against a broker. A workload is plain JSON."""
+"""Generator of workloads by seed: topics, and the steps that are run against a broker. A workload is plain JSON."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from compat_tests.workloads.client_settings import TOPIC_CODECS, consumer_settin
 KIB, MIB = 1 << 10, 1 << 20
 LARGE_TOPIC_BYTES = 25 * MIB
 LARGEST_BYTES = 20 * MIB
-"""Of a message."""
+"""Largest message."""
 MOST_RECORDS = 3000
-"""In one produce step: comparing rows, not bytes, would take the time otherwise."""
+"""Limit of records in one produce step, since comparing takes time per row, not per byte."""
 FRAME_PARTITIONS = 12
 FRAMES_S = 15.0
-"""How long a client reads unusual frames."""
+"""Time in which a client reads unusual frames, in seconds."""
 BIG_SEED_EVERY = 50
 BIG_BACKLOG_BYTES = 1 << 30
 PRODUCERS = ("java", "confluent", "kafka-python", "aiokafka", "franz-go")
@@ -29,7 +29,7 @@ SIZES = {
     "large": (1 * MIB, 4 * MIB, 0.15),
     "huge": (4 * MIB, LARGEST_BYTES, 0.05),
 }
-"""Bytes of a message from and to, drawn log-uniformly, and how often."""
+"""Minimum and maximum bytes of a message, drawn log-uniformly, with the share of each class."""
 WorkloadStep = dict[str, Any]
 Workload = dict[str, Any]
 
@@ -64,7 +64,7 @@ def _records(chance: random.Random, topic: dict[str, Any], backlog: float, sizes
     mean = max((high - low) / math.log(high / low) if low < high else low, 50)
     count = min(max(int(backlog / mean), min(topic["partitions"], 4 if low >= MIB else 20)), MOST_RECORDS)
     if count == MOST_RECORDS and backlog > 4 * count * mean:
-        low = high = min(int(backlog / count), 900_000)  # otherwise a big backlog of small messages would stay small
+        low = high = min(int(backlog / count), 900_000)  # otherwise a large backlog of small messages would stay small
     keys = chance.choice((0, 1, 10, 1000)) if topic["kind"] != "compact" else chance.choice((5, 50))
     headers = chance.choices((0, 1, 3), (70, 20, 10))[0]
     spread = chance.choice((1, 1000, 3_600_000))
@@ -119,7 +119,7 @@ def _produce(
 def _consume(
     chance: random.Random, topics: list[dict[str, Any]], client: str, backlog: float, number: int
 ) -> WorkloadStep:
-    # Of unusual frames only some clients read on behind one that they cannot read; `_frames` has those.
+    # Behind an unusual frame that they cannot read only some clients continue; `_frames` has those.
     known = [i for i, topic in enumerate(topics) if topic["kind"] != "frames"]
     indices = sorted(chance.sample(known, chance.randint(1, len(known))))
     in_group = chance.random() < 0.35
@@ -188,7 +188,10 @@ def _fetch(chance: random.Random, topics: list[dict[str, Any]], index: int) -> W
 
 
 def _raw(chance: random.Random, topics: list[dict[str, Any]], backlog: float) -> list[WorkloadStep]:
-    """Batches made by the runner, in a topic of their own: both brokers hold the same ones, so Fetch must agree."""
+    """Return batches made by the runner, in a topic of their own.
+
+    Both brokers hold the same ones, so Fetch must return the same.
+    """
     large = chance.random() < 0.3
     configs = {"max.message.bytes": str(LARGE_TOPIC_BYTES)} if large else {}
     topics.append({"partitions": chance.randint(1, 20), "configs": configs, "kind": "raw", "large": large})
@@ -197,7 +200,7 @@ def _raw(chance: random.Random, topics: list[dict[str, Any]], backlog: float) ->
 
 
 def _frames(chance: random.Random, topics: list[dict[str, Any]]) -> list[WorkloadStep]:
-    """Batches in unusual forms, each in a partition of its own, and consumers that read what was accepted."""
+    """Return batches in unusual forms, each in a partition of its own, and consumers of the accepted ones."""
     plain, codec = len(topics), chance.choice(TOPIC_CODECS)
     topics.append({"partitions": FRAME_PARTITIONS, "configs": {}, "kind": "frames", "large": False})
     topics.append({**topics[-1], "configs": {"compression.type": codec}})
@@ -218,7 +221,7 @@ def _frames(chance: random.Random, topics: list[dict[str, Any]]) -> list[Workloa
 
 
 def _deletion(chance: random.Random, topics: list[dict[str, Any]], number: int) -> WorkloadStep:
-    """A consumer reads several topics to their ends and goes on, while one of them is deleted."""
+    """Return a consumer of several topics that reads them to their ends and continues, while one of them is deleted."""
     step = _consume(chance, topics, chance.choice(PRODUCERS), 0, number)
     known = [i for i, topic in enumerate(topics) if topic["kind"] != "frames"]
     step |= {"topics": known, "start": "beginning", "linger_s": 5.0, "members": 1}

@@ -1,4 +1,4 @@
-"""Runs a workload against one broker; returns the outcome of each step."""
+"""Runner of a workload against one broker, with the outcome of each step."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from compat_tests.workloads.driver_processes import JOB_GRACE_S, JobTimeout
 from compat_tests.workloads.workload_generator import MIB, Workload, WorkloadStep
 
 CONSUME_S = 60.0
-"""A consumer's time, to which a second is added for each `BYTES_A_SECOND`."""
+"""Time of a consumer in seconds; one more is added for each `BYTES_A_SECOND`."""
 BYTES_A_SECOND = 2 * MIB
 PRODUCE_S = 240.0
 IN_FLIGHT_PARTITIONS = 200
-"""So many partitions are asked for their offsets at once."""
+"""Number of partitions with offset requests in flight."""
 
 
 class WorkloadRun:
-    """One run of a workload against one broker."""
+    """Run of a workload against one broker."""
 
     def __init__(self, side: ComparedBroker, workload: Workload, stem: str, base_ms: int) -> None:
-        """``stem`` begins the names of topics and groups; ``base_ms`` is the earliest timestamp."""
+        """Create a run; ``stem`` begins the names of topics and groups; ``base_ms`` is the earliest timestamp."""
         self.side = side
         self.workload = workload
         self.base_ms = base_ms

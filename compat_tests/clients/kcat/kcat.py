@@ -1,7 +1,7 @@
-"""kcat, in the ways of the other clients; ``KCAT`` names its program.
+"""kcat with the command line of the other clients; ``KCAT`` names its program.
 
-It gives one set of headers to all records of a run, so each record here is a run of its own; it sets no timestamps
-and has no admin commands.
+kcat sends one set of headers with all records of a run, so each record is a run of its own; it sets no timestamps and
+has no admin commands.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
         where = [*at, "-P", "-t", topic, "-z", codec, "-H", f"n={i}", "-K", ":", "-Z", "-X", "acks=all"]
         kcat(*where, stdin=f"{key}:{value}\n")
 
-    send((CODECS[0], 0))  # the first makes the topic
+    send((CODECS[0], 0))  # the first record creates the topic
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(send, [(c, i) for c in CODECS for i in range(COUNT)][1:]))
     lines = kcat(*at, *GROUP, "-e", "-f", "%k\t%s\t%h\n", "-G", group, topic).splitlines()

@@ -1,7 +1,7 @@
-"""confluent-kafka, kafka-python, aiokafka and kcat at listeners that ask who comes.
+"""Logins of confluent-kafka, kafka-python, aiokafka and kcat at listeners that authenticate.
 
-``logins.py CLIENT CELLS``: the file has a list of ways in; for each a line of JSON says whether it leads in, or the
-class of the error.
+``logins.py CLIENT CELLS``: the file has a list of login methods; for each, a line of JSON has the result, or the class
+of the error.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any
 VAGUE = ("_TRANSPORT", "_ALL_BROKERS_DOWN")
 SETTLED_S = 2.0
 UNTRUSTED = "certificate verify failed"
-"""With more or fewer words about it: librdkafka says now this, now that."""
+"""Common part of the messages: librdkafka adds different details."""
 WITHIN_S = 20.0
 Cell = dict[str, Any]
 
 
 def librdkafka(cell: Cell) -> dict[str, Any]:
-    """A cell in librdkafka's words."""
+    """Return a cell as settings of librdkafka."""
     conf = {"bootstrap.servers": cell["bootstrap"], "security.protocol": cell["protocol"]}
     if "ca" in cell:
         conf["ssl.ca.location"] = cell["ca"]
@@ -54,7 +54,8 @@ def confluent(cell: Cell) -> str:
         producer.poll(0.05)
         if errors := [name for name in told if name not in VAGUE]:
             return errors[0]
-        if VAGUE[0] in told:  # a connection that ended by chance says the same: does the next one say more?
+        # a connection that was closed has the same message: does the next attempt have a more specific one?
+        if VAGUE[0] in told:
             settled_s = min(settled_s, time.monotonic() + SETTLED_S)
             if time.monotonic() > settled_s:
                 return VAGUE[0]
@@ -77,7 +78,7 @@ def context(cell: Cell) -> ssl.SSLContext | None:
 
 
 def python(cell: Cell) -> dict[str, Any]:
-    """A cell in the words that kafka-python and aiokafka share."""
+    """Return a cell in the names that kafka-python and aiokafka share."""
     conf = {"bootstrap_servers": cell["bootstrap"], "security_protocol": cell["protocol"], "ssl_context": context(cell)}
     if "mechanism" in cell:
         conf["sasl_mechanism"] = cell["mechanism"]
@@ -87,7 +88,7 @@ def python(cell: Cell) -> dict[str, Any]:
 
 
 class LoggedErrorClasses(logging.Handler):
-    """The classes of errors that a client only logs."""
+    """Classes of the errors that a client only logs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,9 +106,9 @@ def listening(logger: logging.Logger) -> LoggedErrorClasses:
 
 
 def kafka_python(cell: Cell) -> str:
-    """One at a time in a process: what is wrong stands in the log alone.
+    """Log in with one cell at a time: the reason of a failure is only logged.
 
-    Whether that is the broker's answer or that it hung up then is by chance, with any broker: both are a refusal.
+    The failure is a response of the broker or a closed connection, by chance, with any broker: both count as a refusal.
     """
     from kafka import KafkaProducer
     from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -118,10 +119,10 @@ def kafka_python(cell: Cell) -> str:
 
     conf = python(cell) | ({"sasl_oauth_token_provider": Provider()} if "token" in cell else {})
     told = listening(logging.getLogger("kafka"))
-    for patience_ms in (1500, 20_000):  # a machine that is busy is asked again
+    for patience_ms in (1500, 20_000):  # a busy machine gets a second attempt
         try:
             KafkaProducer(**conf, bootstrap_timeout_ms=patience_ms).close()
-        except Exception as error:  # whatever it is: its class is what is asked for
+        except Exception as error:  # any error: its class is the result
             if told.classes:
                 return "refused"
             if patience_ms > 1500:
@@ -145,7 +146,7 @@ async def aiokafka(cell: Cell) -> str:
     try:
         await asyncio.wait_for(client.bootstrap(), WITHIN_S)
         return "in" if client.cluster.brokers() else "no brokers"
-    except Exception as error:  # which says nothing of the reason: that is in its log
+    except Exception as error:  # without the reason, which is only in its log
         return [*told.classes, type(error).__name__][0]
     finally:
         await client.close()
@@ -165,7 +166,7 @@ def kcat(cell: Cell) -> str:
             found = re.search(r"\|FAIL\|[^|]*\| (?:\[[^\]]*\]: )?\S+: (?!Connect to)(.*)", line)
             if found is not None:
                 process.kill()
-                # Which alert a refused certificate has is up to the TLS library of the other side.
+                # The alert for a refused certificate depends on the TLS library of the other side.
                 words = re.sub(r" \(after .*|\S*\d\S*|(?<= alert ).*", "", found[1]).lower()
                 return UNTRUSTED if UNTRUSTED in words else re.sub(r"[^a-z]+", " ", words).strip()[:60]
     return "in" if process.returncode == 0 else "nothing in time"

@@ -1,6 +1,6 @@
 """Transactions of confluent-kafka, kafka-python and aiokafka: ``transactions.py CLIENT BOOTSTRAP TOPIC ID``.
 
-What is done is in ``compat_tests/transactions/test_client_transactions.py``; printed is one line of JSON.
+The steps are described in ``compat_tests/transactions/test_client_transactions.py``; the output is one line of JSON.
 """
 
 from __future__ import annotations

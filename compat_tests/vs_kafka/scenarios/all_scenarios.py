@@ -1,7 +1,7 @@
-"""Stories of several steps, told to a node over raw connections: what each step answers is compared with Kafka's.
+"""Scenarios of several steps over raw connections: the response to each step is compared with Kafka's.
 
-A story is a function of a `ScenarioSession`; the ids a node hands out are named in the order they appear, so that two
-nodes' answers can be compared.
+A scenario is a function of a `ScenarioSession`; the ids that a node assigns are named in the order they appear, so that
+the responses of two nodes can be compared.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from ottla.wire.record_batch.compression import CompressionType
 
 
 def idempotence(stage: ScenarioSession) -> None:
-    """Repeated, missing and outdated batches of one producer."""
+    """Send repeated, missing and outdated batches of one producer."""
     stage.topic("idempotent")
 
     def batch(sequence: int, count: int = 2, epoch: int = 0, pid: int = 77) -> bytes:
@@ -83,7 +83,7 @@ def idempotence(stage: ScenarioSession) -> None:
 
 
 def _old_records(stage: ScenarioSession, version: int) -> Any:
-    """A record of now and two that are too old: their row. On its way the first must not get too old as well."""
+    """Return the response to a new record and two expired ones. The first must not expire on its way."""
     for _ in range(20):
         now = int(time.time() * 1000)
         items = [
@@ -100,7 +100,7 @@ def _old_records(stage: ScenarioSession, version: int) -> Any:
 
 
 def rejected_records(stage: ScenarioSession) -> None:
-    """Records that a topic's settings do not allow."""
+    """Produce records that a topic's settings do not allow."""
     now = int(time.time() * 1000)
     stage.topic("narrow", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
     for version in (7, 8, 11):
@@ -145,7 +145,7 @@ def rejected_records(stage: ScenarioSession) -> None:
 
 
 def reading(stage: ScenarioSession) -> None:
-    """Offsets, times and epochs of a log whose beginning was deleted."""
+    """Read offsets, times and epochs of a log whose start was deleted."""
     stage.topic("book")
     for number, codec in enumerate(CompressionType):
         items = [
@@ -173,7 +173,7 @@ def reading(stage: ScenarioSession) -> None:
 
 
 def sessions(stage: ScenarioSession) -> None:
-    """A fetch session from its first request to its last."""
+    """Run a fetch session from its first request to its last."""
     stage.topic("session", 2)
     stage.produce("one batch", "session", records.build_batch([records.NewRecord(b"k", b"v", BASE_MS)]))
 
@@ -230,7 +230,7 @@ INVALID_TOPIC_CONFIGS = [
 
 
 def settings(stage: ScenarioSession) -> None:
-    """Settings of topics, brokers and groups, from default to dynamic and back."""
+    """Alter settings of topics, brokers and groups, from default to dynamic and back."""
     stage.topic("set", retention_ms="5000")
 
     watched = ("retention.ms", "segment.bytes", "max.message.bytes", "min.insync.replicas", "cleanup.policy")
@@ -262,7 +262,7 @@ def settings(stage: ScenarioSession) -> None:
 
 
 def other_settings(stage: ScenarioSession) -> None:
-    """Settings of groups and client metrics, and what is none."""
+    """Alter settings of groups and client metrics, and of invalid resources."""
     stage.topic("set-too")
     stage.alter_configs("group", 32, "some", ("consumer.session.timeout.ms", 0, "50000"))
     stage.describe_configs("group then", 32, "some")
@@ -319,7 +319,10 @@ ScenarioAnswers = dict[str, list[tuple[str, Any]]]
 def run_scenarios(
     port: int, kind: Callable[[int, str], ScenarioSession] = lambda port, _: ScenarioSession(port)
 ) -> ScenarioAnswers:
-    """Every story, each on connections of its own; `kind` makes a stage, from the port and the story's name."""
+    """Run every scenario, each on connections of its own.
+
+    `kind` makes a session, from the port and the scenario's name.
+    """
     first = ScenarioSession(port)
     asked = fc.FindCoordinatorRequest(coordinator_keys=["x"])
     wait_until(lambda: not first["a"].call(ApiKey.FIND_COORDINATOR, 4, asked).coordinators[0].error_code)

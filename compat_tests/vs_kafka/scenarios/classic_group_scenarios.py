@@ -1,4 +1,4 @@
-"""Stories of groups: members that come, go, fall silent, come back; positions without members."""
+"""Scenarios of classic groups: members that join, leave, expire and rejoin; offsets without members."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _positions(group: str) -> Message:
 
 
 def _enter(stage: ScenarioSession, group: str, who: str) -> str:
-    """A new member is given its id."""
+    """Join to get a member id."""
     refused = stage.call(f"{who} asks for an id", ApiKey.JOIN_GROUP, 9, _join(group), who)
     member: str = refused.member_id
     return member
@@ -66,7 +66,7 @@ def _look(stage: ScenarioSession, group: str, when: str) -> None:
 
 
 def two_members(stage: ScenarioSession) -> None:
-    """A group of one, of two, of one, of none."""
+    """Join and leave: a group of one, of two, of one, of no member."""
     stage.topic("stories", 2)
     g = "two-members"
     one = _enter(stage, g, "one")
@@ -121,7 +121,7 @@ def two_members(stage: ScenarioSession) -> None:
 
 
 def old_versions(stage: ScenarioSession) -> None:
-    """A member that joins without being given an id first, in every version that allows it."""
+    """Join without a member id, in every version that allows it."""
     for version in (0, 1, 2, 3):
         g = f"old-{version}"
         joined = stage.call(f"join v{version}", ApiKey.JOIN_GROUP, version, _join(g), g)
@@ -134,7 +134,7 @@ def old_versions(stage: ScenarioSession) -> None:
 
 
 def protocols(stage: ScenarioSession) -> None:
-    """Members that do not fit."""
+    """Join with incompatible protocols."""
     g = "protocols"
     for kind, names in (("", ("range",)), ("consumer", ()), ("consumer", ("range", "sticky"))):
         member = _enter(stage, g, "fit")
@@ -147,7 +147,7 @@ def protocols(stage: ScenarioSession) -> None:
 
 
 def static_members(stage: ScenarioSession) -> None:
-    """A static member comes back under a new id; the old one is fenced."""
+    """Rejoin as a static member with a new id; the old one is fenced."""
     g = "static"
     first = stage.call("join", ApiKey.JOIN_GROUP, 9, _join(g, instance="i1"), "one")
     shares = {first.member_id: b"all"}
@@ -169,7 +169,7 @@ def static_members(stage: ScenarioSession) -> None:
 
 
 def simple_consumers(stage: ScenarioSession) -> None:
-    """Positions without members."""
+    """Commit offsets without members."""
     g = "simple"
     stage.call("nothing there", ApiKey.OFFSET_FETCH, 9, _positions(g))
     stage.call("commit", ApiKey.OFFSET_COMMIT, 9, commit(g))

@@ -1,4 +1,4 @@
-"""Stories of consumer groups (KIP-848): members that join, hand over, fall behind, come back; patterns; old and new."""
+"""Scenarios of consumer groups (KIP-848): join, reassignment, fencing, rejoin; regular expressions; migration."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def _owned(has: AssignedPartitionsById) -> list[hb.ConsumerGroupHeartbeatRequest
 
 
 def join(group: str, member: str, *topics: str, **fields: Any) -> Any:
-    """A heartbeat that joins."""
+    """Return a heartbeat that joins."""
     said = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": list(topics), "topic_partitions": []}
     return hb.ConsumerGroupHeartbeatRequest(**{"group_id": group, "member_id": member, **said, **fields})
 
 
 def heartbeat(group: str, member: str, epoch: int, has: AssignedPartitionsById | None = None, **fields: Any) -> Any:
-    """A heartbeat of a member."""
+    """Return a heartbeat of a member."""
     if has is not None:
         fields["topic_partitions"] = _owned(has)
     return hb.ConsumerGroupHeartbeatRequest(group, member, epoch, **fields)
 
 
 def prepare_group(stage: ScenarioSession, group: str, setting: str = "consumer.assignment.interval.ms") -> None:
-    """A group that waits for nothing between two targets, and whose coordinator is there."""
+    """Create a group without an assignment interval, and wait until its coordinator is available."""
     stage.alter_configs(f"settings of {group}", GROUP, group, (setting, 0, "0"))
     peer = stage["a"]
 
@@ -61,26 +61,26 @@ def prepare_group(stage: ScenarioSession, group: str, setting: str = "consumer.a
 
 
 def describe_group(stage: ScenarioSession, group: str, when: str, version: int = 1) -> None:
-    """Describe it."""
+    """Describe the group."""
     stage.call(f"describe {when}", DESCRIBE, version, cd.ConsumerGroupDescribeRequest([group], True), "looker")
 
 
 def offset_commit_request(
     group: str, epoch: int, member: str, topic: str, partition: int = 0, instance: str | None = None
 ) -> Any:
-    """A commit of one partition."""
+    """Return a commit of one partition."""
     part = oc.OffsetCommitRequestPartition(partition, 3, -1, "m")
     rows = [oc.OffsetCommitRequestTopic(topic, partitions=[part])]
     return oc.OffsetCommitRequest(group, epoch, member, instance, topics=rows)
 
 
 def offset_fetch_request(group: str, member: str | None = None, epoch: int = -1) -> Any:
-    """All of a group's positions, asked by somebody."""
+    """Return a request for all offsets of a group, with or without a member."""
     return of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group, member, epoch, None)])
 
 
 def delete_groups_request(group: str) -> Any:
-    """A group is to go."""
+    """Return a request that deletes a group."""
     return dgr.DeleteGroupsRequest([group])
 
 
@@ -136,7 +136,7 @@ def consumer_refusals(stage: ScenarioSession) -> None:
 
 
 def consumer_handover(stage: ScenarioSession) -> None:
-    """Two members share partitions; one falls behind, one goes."""
+    """Share partitions between two members; one is fenced, one leaves."""
     own = stage.topic("consumer-in", 4)
     g = "consumer-handover"
     prepare_group(stage, g)
@@ -192,7 +192,7 @@ def consumer_handover(stage: ScenarioSession) -> None:
 
 
 def _ends(stage: ScenarioSession, g: str, own: bytes) -> None:
-    """The two members of the handover want another assignor, and go."""
+    """Let the two members select another assignor, and leave."""
     wanted = od.OffsetDeleteRequestTopic("consumer-in", [od.OffsetDeleteRequestPartition(0)])
     stage.call("forget a position that is read", ApiKey.OFFSET_DELETE, 0, od.OffsetDeleteRequest(g, [wanted]))
     stage.call("delete while alive", ApiKey.DELETE_GROUPS, 2, delete_groups_request(g))
@@ -218,14 +218,14 @@ def _ends(stage: ScenarioSession, g: str, own: bytes) -> None:
 
 
 def member_epoch(stage: ScenarioSession, group: str, member: str) -> int:
-    """The epoch of a member, as the group is described."""
+    """Return the epoch of a member in the description of the group."""
     row = stage["a"].call(DESCRIBE, 1, cd.ConsumerGroupDescribeRequest([group])).groups[0]
     epoch: int = next(each.member_epoch for each in row.members if each.member_id == member)
     return epoch
 
 
 def _other_kinds(stage: ScenarioSession, group: str, topic_id: bytes) -> None:
-    """A consumer group is asked for as a group of each other kind."""
+    """Describe a consumer group as a group of each other kind."""
     stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]))
     stage.call("as a share group", ApiKey.SHARE_GROUP_DESCRIBE, 1, shd.ShareGroupDescribeRequest([group]))
     stage.call("as a streams group", ApiKey.STREAMS_GROUP_DESCRIBE, 0, std.StreamsGroupDescribeRequest([group]))
@@ -238,7 +238,7 @@ def _other_kinds(stage: ScenarioSession, group: str, topic_id: bytes) -> None:
 
 
 def consumer_static(stage: ScenarioSession) -> None:
-    """A static member goes, comes back as somebody else, and is in another's way."""
+    """Let a static member leave, rejoin with another member id, and conflict with an existing instance."""
     own = stage.topic("consumer-static", 2)
     g = "consumer-static"
     prepare_group(stage, g)
@@ -271,7 +271,7 @@ def consumer_static(stage: ScenarioSession) -> None:
 
 
 def consumer_patterns(stage: ScenarioSession) -> None:
-    """Members that name topics by pattern; topics that come, grow and go."""
+    """Subscribe by regular expression, with topics that are created, extended and deleted."""
     stage.topic("consumer-re-1", 1)
     g = "consumer-patterns"
     prepare_group(stage, g)
@@ -309,7 +309,8 @@ def consumer_patterns(stage: ScenarioSession) -> None:
     stage.call("only the name", HEARTBEAT, 1, heartbeat(g, "a", member_epoch(stage, g, "a"), subscribed_topic_regex=""))
     for bad in ("[", "(", "a(?=b)"):
         told = peer.call(HEARTBEAT, 1, heartbeat(g, "a", member_epoch(stage, g, "a"), subscribed_topic_regex=bad))
-        stage.record_normalized(f"a bad pattern {bad}", told.error_code)  # who finds it bad has its own words for it
+        # the message of an invalid regular expression differs
+        stage.record_normalized(f"a bad pattern {bad}", told.error_code)
     describe_group(stage, g, "only the name")
     gone = dt.DeleteTopicsRequest([dt.DeleteTopicState("consumer-re-1")], timeout_ms=10_000)
     stage.call(

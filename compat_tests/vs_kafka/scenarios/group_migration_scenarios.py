@@ -1,4 +1,4 @@
-"""Stories of groups between the two protocols: classic ones that KIP-848 takes over and gives back, and others."""
+"""Scenarios of groups between the two protocols: classic groups that are upgraded and downgraded, and others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _sync(group: str, generation: int, member: str, name: str | None = "range", 
 
 
 def consumer_and_classic(stage: ScenarioSession) -> None:
-    """A classic group is taken over by the new protocol, its member stays for a while, and it is given back."""
+    """Upgrade a classic group to the new protocol with its member in it for a while, and downgrade it again."""
     own = stage.topic("consumer-both", 2)
     g = "consumer-both"
     prepare_group(stage, g)
@@ -93,7 +93,7 @@ def consumer_and_classic(stage: ScenarioSession) -> None:
 
 
 def consumer_beside_foreign_groups(stage: ScenarioSession) -> None:
-    """Classic groups that the new protocol does not take over."""
+    """Join classic groups that cannot be upgraded."""
     stage.topic("consumer-odd", 1)
     for name, kind, raw in (
         ("connect", "connect", b"x"),

@@ -1,4 +1,4 @@
-"""Connections to a node by name, and everything that was answered there, as it can be compared with another node."""
+"""Connections to a node by name, and all its responses in comparable form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BASE_MS = 1_700_000_000_000
 
 
 class ScenarioSession:
-    """Connections by name, and everything that was answered."""
+    """Connections by name, and the responses."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -39,7 +39,7 @@ class ScenarioSession:
         return self.clients[name]
 
     def call(self, what: str, key: ApiKey, version: int, body: Message, who: str = "a") -> Any:
-        """A request and its answer."""
+        """Send a request and record its response."""
         try:
             answer = self[who].call(key, version, body)
         except ConnectionError:
@@ -50,7 +50,7 @@ class ScenarioSession:
         return answer
 
     def record(self, what: str, answer: Any) -> None:
-        """Write down an answer as it can be compared."""
+        """Record a response in comparable form."""
         self.record_normalized(what, self._named(to_json_value(answer)))
 
     def record_normalized(self, what: str, answer: Any) -> None:
@@ -62,7 +62,7 @@ class ScenarioSession:
             return {k: self._named(v, k) for k, v in value.items() if k not in _IDS}
         if isinstance(value, list):
             rows = [self._named(v) for v in value]
-            return sorted(rows, key=str) if field == "topic_partitions" else rows  # theirs is the order of the ids
+            return sorted(rows, key=str) if field == "topic_partitions" else rows  # Kafka's order is that of the ids
         if isinstance(value, str) and _MEMBER.match(value):
             return self._names.setdefault(value, f"member {len(self._names) + 1}")
         if field in _TIMES and isinstance(value, int) and value >= 0:
@@ -70,18 +70,18 @@ class ScenarioSession:
         return value
 
     def wait_until_current(self) -> None:
-        """Kafka's broker learns of a change a little after its controller has made it."""
+        """Wait until Kafka's broker has a change, a little after its controller has made it."""
         wait_until_brokers_current(self["a"])
 
     def topic(self, name: str, partitions: int = 1, **settings: str) -> bytes:
-        """Create a topic; gives its id."""
+        """Create a topic and return its id."""
         configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
         request = ct.CreateTopicsRequest([ct.CreatableTopic(name, partitions, 1, configs=configs)], 10_000)
         answer = self.call(f"create {name}", ApiKey.CREATE_TOPICS, 7, request)
         ident: bytes = answer.topics[0].topic_id
         rows = [lo.ListOffsetsPartition(number, -1, -1) for number in range(partitions)]
         ask = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, rows)])
-        # Kafka answers before the broker leads the new partitions.
+        # Kafka responds before the broker leads the new partitions.
         wait_until(
             lambda: not any(x.error_code for x in self["a"].call(ApiKey.LIST_OFFSETS, 8, ask).topics[0].partitions)
         )
@@ -111,7 +111,10 @@ class ScenarioSession:
             self.wait_until_current()
 
     def set_oversized_value(self, what: str, topic: str, name: str, value: str) -> None:
-        """Set a topic's setting to more than a text may hold: our encoder refuses it, so a short one is stretched."""
+        """Set a topic's setting to a value above the length limit.
+
+        Our encoder refuses it, so a short one is extended.
+        """
         resource = ia.AlterConfigsResource(2, topic, [ia.AlterableConfig(name, 0, "short")])
         raw = encode_request(
             ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, "peer", ia.IncrementalAlterConfigsRequest([resource])
@@ -126,7 +129,7 @@ class ScenarioSession:
             del self.clients["a"]
 
     def describe_configs(self, what: str, kind: int, name: str, *keys: str) -> None:
-        """A resource's settings and where they come from."""
+        """Describe a resource's settings and their sources."""
         self.wait_until_current()
         resource = dc.DescribeConfigsResource(kind, name, list(keys) or None)
         self.call(what, ApiKey.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest([resource], include_synonyms=True))

@@ -1,4 +1,4 @@
-"""A member of a share group that speaks raw: its heartbeats, its session, its words about records; for stories."""
+"""Raw member of a share group for scenarios: heartbeats, share session, acknowledgements."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ottla.wire.record_batch import batch_header, records
 HEARTBEAT, DESCRIBE = ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 MEMBERS = {who: f"AAAAAAAAAAAAAAAAAAAA{who}A" for who in "abc"}
-"""Ids as clients make them: 22 characters of base64url, which a share session's must be."""
+"""Member ids as clients make them: 22 characters of base64url, which a share session requires."""
 AcknowledgementBatch = tuple[int, int, list[int]]
-"""First and last offset, and what became of them: one word for all, or one for each."""
+"""First and last offset, and acknowledgement types: one for all, or one for each record."""
 
 
 def record_batch(count: int, first: int = 0, **fields: Any) -> bytes:
-    """Records that tell their number."""
+    """Return records that contain their number."""
     items = [records.NewRecord(b"k", b"v%d" % number, BASE_MS + number) for number in range(first, first + count)]
     return records.build_batch(items, **fields)
 
 
 def heartbeat_request(group: str, member: str, epoch: int, *topics: str, **fields: Any) -> Any:
-    """A heartbeat."""
+    """Return a heartbeat."""
     return hb.ShareGroupHeartbeatRequest(
         group, MEMBERS.get(member, member), epoch, None, list(topics) or None, **fields
     )
 
 
 def describe_group(stage: ScenarioSession, group: str, when: str) -> None:
-    """Describe it."""
+    """Describe the group."""
     stage.call(f"describe {when}", DESCRIBE, 1, sd.ShareGroupDescribeRequest([group], True), "looker")
 
 
@@ -49,7 +49,7 @@ def describe_offsets(stage: ScenarioSession, group: str, when: str, topic: str |
 
 
 def prepare_share_group(stage: ScenarioSession, group: str, **settings: str) -> bytes:
-    """A topic of a group's name, and the group reads from its beginning."""
+    """Create a topic of a group's name, and let the group read it from the start."""
     own = stage.topic(group, 1)
     prepare_group(stage, group, "share.assignment.interval.ms")
     rows = {"share_auto_offset_reset": "earliest", **settings}
@@ -59,7 +59,7 @@ def prepare_share_group(stage: ScenarioSession, group: str, **settings: str) -> 
 
 
 class RawShareConsumer:
-    """A member of a share group, with its session at the broker, on a connection of its own."""
+    """Member of a share group, with its session at the broker, on a connection of its own."""
 
     def __init__(self, stage: ScenarioSession, group: str, name: str, topic: bytes) -> None:
         self.stage, self.group, self.name, self.topic = stage, group, name, topic
@@ -106,7 +106,7 @@ class RawShareConsumer:
         return answer
 
     def fetch_until_records(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
-        """Asks until records come: a broker that has just begun with a share partition has none at first."""
+        """Fetch until records arrive: a broker that has just loaded a share partition has none at first."""
         peer, rows = self.stage[self.member_id], list(words)
         for _ in range(200):
             answer = peer.call(
@@ -131,7 +131,7 @@ class RawShareConsumer:
         self.stage.record(f"{self.name} {what}", answer)
 
     def acknowledge(self, what: str, *words: AcknowledgementBatch, version: int = 2, **fields: Any) -> Any:
-        """Acknowledge alone."""
+        """Send an acknowledgement without a fetch."""
         said = [sa.AcknowledgementBatch(*word) for word in words]
         part = sa.AcknowledgePartition(fields.pop("partition", 0), said)
         topics = [sa.AcknowledgeTopic(fields.pop("topic", self.topic), [part])]

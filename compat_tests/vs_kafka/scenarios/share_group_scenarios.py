@@ -1,4 +1,4 @@
-"""Stories of share groups (KIP-932): records that go out, are accepted, come back and are given up."""
+"""Scenarios of share groups (KIP-932): records that are acquired, accepted, released and archived."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ ACKNOWLEDGEMENTS: list[tuple[str, int, int, list[int]]] = [
 
 
 def share_records(stage: ScenarioSession) -> None:
-    """Records go out, are accepted, given back, refused, kept."""
+    """Acquire records; accept, release, reject and keep them."""
     g = "share-records"
     own = prepare_share_group(stage, g, share_delivery_count_limit="3")
     for first, count in ((0, 4), (4, 2), (6, 8)):
@@ -139,7 +139,7 @@ def share_records(stage: ScenarioSession) -> None:
 
 
 def share_members(stage: ScenarioSession) -> None:
-    """Two members share a partition; what one gives back the other gets, until it is given up."""
+    """Share a partition between two members; records released by one go to the other, until they are archived."""
     g = "share-members"
     own = prepare_share_group(stage, g, share_delivery_count_limit="2")
     for number in range(6):
@@ -179,7 +179,7 @@ def share_members(stage: ScenarioSession) -> None:
 
 
 def share_transactions(stage: ScenarioSession) -> None:
-    """What a group that reads what is committed gets of a log whose beginning went, and how much of it at once."""
+    """Fetch with read_committed from a log whose start was deleted, with the size of each batch."""
     g = "share-rough"
     own = prepare_share_group(stage, g, share_isolation_level="read_committed", share_partition_max_record_locks="100")
     for number in range(12):

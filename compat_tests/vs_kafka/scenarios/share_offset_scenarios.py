@@ -1,4 +1,4 @@
-"""Stories of where share groups stand (KIP-932): offsets told, set, forgotten; what a share coordinator keeps."""
+"""Scenarios of share group offsets (KIP-932): described, altered, deleted; the state at a share coordinator."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def share_offsets(stage: ScenarioSession) -> None:
 
 
 def _other_kinds(stage: ScenarioSession, group: str) -> None:
-    """A share group is asked for as a group of another kind."""
+    """Describe a share group as a group of another kind."""
     stage.call("as a classic group", ApiKey.DESCRIBE_GROUPS, 6, dg.DescribeGroupsRequest([group]))
     asked = cd.ConsumerGroupDescribeRequest([group])
     stage.call("as a consumer group", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked)
@@ -108,7 +108,7 @@ def _other_kinds(stage: ScenarioSession, group: str) -> None:
 
 
 class _States:
-    """Requests to a share coordinator about one share partition."""
+    """Requests to a share coordinator for one share partition."""
 
     def __init__(self, stage: ScenarioSession, group: str, topic: bytes) -> None:
         self.stage, self.group, self.topic = stage, group, topic
@@ -143,7 +143,7 @@ class _States:
 
 
 def _coordinated(stage: ScenarioSession, g: str, own: bytes) -> None:
-    """Who coordinates a share partition is found, and has read its log."""
+    """Find the coordinator of a share partition, and wait until it is loaded."""
     key = f"{g}:{_text(own)}:0"
     peer = stage["a"]
     asked = fc.FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
@@ -162,7 +162,10 @@ def _coordinated(stage: ScenarioSession, g: str, own: bytes) -> None:
 
 
 def share_states(stage: ScenarioSession) -> None:
-    """The state of a share partition: begun, written, read, summed up, deleted; who is too old; what makes no sense."""
+    """Initialize, write, read, summarize and delete the state of a share partition.
+
+    Some requests have old epochs or invalid values.
+    """
     g = "share-states"
     own = stage.topic(g, 1)
     _coordinated(stage, g, own)

@@ -1,4 +1,4 @@
-"""Stories of streams groups (KIP-1071): members that join, share tasks, disagree and go; internal topics; positions."""
+"""Scenarios of streams groups (KIP-1071): join, tasks, conflicting topologies, leave; internal topics; offsets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _beat(group: str, member: str, epoch: int, active: Any = None, standby: Any 
 
 
 def _ready(stage: ScenarioSession, group: str, **settings: str) -> None:
-    """A group that waits for nobody, and for nothing between two targets."""
+    """Create a group without delays for members and assignments."""
     said = {"streams_initial_rebalance_delay_ms": "0", "streams_assignment_interval_ms": "0", **settings}
     rows = [ia.AlterableConfig(name.replace("_", "."), 0, value) for name, value in said.items()]
     asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group, rows)])
@@ -136,7 +136,7 @@ def streams_refusals(stage: ScenarioSession) -> None:
 
 
 def streams_tasks(stage: ScenarioSession) -> None:
-    """Two members share tasks; one goes."""
+    """Share tasks between two members; one leaves."""
     stage.topic("streams-in", 3)
     g = "streams-tasks"
     _ready(stage, g)
@@ -187,7 +187,7 @@ def streams_tasks(stage: ScenarioSession) -> None:
 
 
 def streams_topics(stage: ScenarioSession) -> None:
-    """Sources that are not there, internal topics that are made, standby tasks, endpoints."""
+    """Use missing sources, internal topics, standby tasks, endpoints."""
     stage.topic("streams-in", 3)
     g = "streams-topics"
     _ready(stage, g, streams_num_standby_replicas="1")
@@ -230,5 +230,5 @@ def epoch_of(group: Any, member: str) -> int:
 
 
 def sorted_by_id(group: Any) -> list[Any]:
-    """What each member has: the order of members means nothing."""
+    """Sort the members of a group: their order has no meaning."""
     return [row.assignment for row in sorted(group.members, key=lambda row: row.member_id)]

@@ -1,4 +1,4 @@
-"""Stories about transactions, told at each transaction.version: who may begin, add and end, and what is told of it."""
+"""Scenarios of transactions, at each transaction.version: begin, add, end, and describe."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TransactionScenario:
     def init(
         self, what: str, who: ProducerIdAndEpoch = (-1, -1), version: int = 5, name: str | None = None, ms: int = 60_000
     ) -> ProducerIdAndEpoch:
-        """A producer begins or goes on; gives what it got."""
+        """Initialize a producer; return the response."""
         name = self.name if name is None else name
         request = ip.InitProducerIdRequest(name, ms, *(who if version >= 3 else ()))
         found = self.stage.call(what, ApiKey.INIT_PRODUCER_ID, version, request)
@@ -45,7 +45,7 @@ class TransactionScenario:
     def add_partitions(
         self, what: str, who: ProducerIdAndEpoch, *parts: tuple[str, int], version: int = 3, name: str | None = None
     ) -> None:
-        """A producer adds partitions."""
+        """Add partitions as a producer."""
         topics = [ap.AddPartitionsToTxnTopic(x, [n for y, n in parts if x == y]) for x in sorted({x for x, _ in parts})]
         request = ap.AddPartitionsToTxnRequest([], self.name if name is None else name, *who, topics)
         self.stage.call(what, ApiKey.ADD_PARTITIONS_TO_TXN, version, request)
@@ -53,13 +53,13 @@ class TransactionScenario:
     def add_partitions_as_broker(
         self, what: str, who: ProducerIdAndEpoch, *numbers: int, verify: bool, version: int = 5
     ) -> None:
-        """A broker adds partitions of the topic, or asks about them."""
+        """Add partitions of the topic as a broker, or verify them."""
         topics = [ap.AddPartitionsToTxnTopic(self.topic, list(numbers))]
         one = ap.AddPartitionsToTxnTransaction(self.name, *who, verify, topics)
         self.stage.call(what, ApiKey.ADD_PARTITIONS_TO_TXN, version, ap.AddPartitionsToTxnRequest([one]))
 
     def add_partition_at_level(self, what: str, who: ProducerIdAndEpoch, number: int) -> None:
-        """Add a partition as it is done at this level. At 0 a real Kafka is stuck with what brokers add."""
+        """Add a partition as it is done at this level. At 0 Kafka fails with partitions that brokers add."""
         if self.level:
             self.add_partitions_as_broker(what, who, number, verify=False)
         else:
@@ -79,9 +79,9 @@ class TransactionScenario:
         return self.stage["a"].call(ApiKey.DESCRIBE_TRANSACTIONS, 0, asked).transaction_states[0]
 
     def wait_until_complete(self) -> None:
-        """Wait until nothing is on its way."""
+        """Wait until no request is pending."""
         wait_until(lambda: not self._state().transaction_state.startswith("Prepare"))
-        time.sleep(0.05)  # what the state says is told a moment before the next request may come
+        time.sleep(0.05)  # the state is complete a moment before the next request may be sent
 
     def describe(self, what: str) -> None:
         """Describe the transaction."""
@@ -96,7 +96,7 @@ class TransactionScenario:
         self.stage.call(what, ApiKey.LIST_TRANSACTIONS, version, lt.ListTransactionsRequest(**filters))
 
     def write(self, what: str, who: ProducerIdAndEpoch, sequence: int, version: int, number: int = 0) -> None:
-        """A record of the transaction."""
+        """Write a record of the transaction."""
         raw = build_batch(
             [NewRecord(b"k", b"v", BASE_MS)],
             attributes=batch_header.TRANSACTIONAL_BIT,
@@ -141,7 +141,7 @@ def _level(stage: ScenarioSession, level: int) -> None:
 
 
 def _ready(stage: ScenarioSession, name: str) -> None:
-    """The id has a coordinator that answers, and so has the one nobody knows."""
+    """Wait until the coordinator of the id responds, and that of the unknown id."""
     for each in (name, "unheard-of"):
         asked = fc.FindCoordinatorRequest(key_type=1, coordinator_keys=[each])
         wait_until(
@@ -200,7 +200,7 @@ def _additions(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
 
 
 def _classic_ends(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
-    """As producers end whose epoch stays."""
+    """End transactions as producers whose epoch stays."""
     pid, epoch = who
     t.end("no name", who, commits=True, version=4, name="")
     t.end("an id nobody knows", who, commits=True, version=4, name="unheard-of")
@@ -218,7 +218,7 @@ def _classic_ends(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
 
 
 def _ends_with_bump(t: TransactionScenario, who: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
-    """As producers end that get another epoch each time."""
+    """End transactions as producers that get another epoch each time."""
     t.end("no name", who, commits=True, name="")
     t.end("an id nobody knows", who, commits=True, name="unheard-of")
     t.end("a commit of nothing", who, commits=True)
@@ -243,7 +243,7 @@ def _ends_with_bump(t: TransactionScenario, who: ProducerIdAndEpoch) -> Producer
 
 
 def _fences(t: TransactionScenario, who: ProducerIdAndEpoch, *, version: int) -> ProducerIdAndEpoch:
-    """Somebody comes in the middle."""
+    """Initialize the id during a transaction."""
     t.add_partition_at_level("in the middle", who, 0)
     t.init("somebody comes", version=4)
     t.wait_until_complete()
@@ -256,7 +256,7 @@ def _fences(t: TransactionScenario, who: ProducerIdAndEpoch, *, version: int) ->
 
 
 def _records(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
-    """Records of transactions, with and without leave."""
+    """Write records of transactions, valid and invalid."""
     t.write("nobody was told, an old client", who, 0, 10)
     t.write("nobody was told", who, 0, 11)
     t.add_partitions("told", who, (t.topic, 0))
@@ -281,7 +281,7 @@ def _records(t: TransactionScenario, who: ProducerIdAndEpoch) -> None:
 
 
 def transactions(stage: ScenarioSession, level: int) -> None:
-    """All of it at one transaction.version."""
+    """Run all at one transaction.version."""
     _level(stage, level)
     topic = f"txn-{level}"
     stage.topic(topic, 2)

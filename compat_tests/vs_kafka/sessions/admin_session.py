@@ -1,4 +1,4 @@
-"""The part of the conversation that administers: topics, settings, logs, quorum, features."""
+"""Administrative part of the session: topics, settings, logs, quorum, features."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def configs(key: ApiKey, version: int) -> Iterator[Message]:
 
 
 def logs(key: ApiKey) -> Iterator[Message]:
-    """Partition 1 of the topic holds nothing: its log start may move without harm."""
+    """Return requests for logs. Partition 1 of the topic is empty: its log start may advance."""
     if key is ApiKey.DELETE_RECORDS:
         for name, index, offset in (
             (TOPIC, 1, -1),
@@ -133,7 +133,7 @@ def logs(key: ApiKey) -> Iterator[Message]:
 
 
 def leaders(version: int) -> Iterator[Message]:
-    """Elections where there is nothing to elect, and where they cannot be."""
+    """Return elections without an effect, and impossible ones."""
     named = [(TOPIC, [0, 77]), ("nowhere", [0])]
     rows = [elect_leaders.TopicPartitions(name, numbers) for name, numbers in named]
     for kind in (0, 1, 2) if version >= 1 else (0,):
@@ -143,7 +143,7 @@ def leaders(version: int) -> Iterator[Message]:
 
 
 def reassignments(key: ApiKey, version: int) -> Iterator[Message]:
-    """Moves to where a partition is already, to nobody, and to nowhere."""
+    """Return reassignments to the current replicas, to unknown brokers, and to no broker."""
     if key is ApiKey.LIST_PARTITION_REASSIGNMENTS:
         lr = list_partition_reassignments
         for topics in (None, [], [lr.ListPartitionReassignmentsTopics(TOPIC, [0, 77])]):
@@ -167,7 +167,7 @@ def reassignments(key: ApiKey, version: int) -> Iterator[Message]:
 
 
 def voters(key: ApiKey) -> Iterator[Message]:
-    """Changes of the voters that are none: another cluster, nobody, nowhere, an id that votes already."""
+    """Return invalid changes of the voters: another cluster, an unknown node, no address, an id that is a voter."""
     cases = (("another", 7, NEW_ID), (None, -1, NEW_ID), (None, 7, ZERO_UUID), (None, 7, NEW_ID), (None, 1, NEW_ID))
     if key is ApiKey.REMOVE_RAFT_VOTER:
         for cluster, voter, directory in cases:

@@ -1,4 +1,4 @@
-"""A scripted conversation that uses every advertised (API, version): for a node alone, or side by side with Kafka."""
+"""Scripted session that uses every advertised (API, version), for a node alone or for a comparison with Kafka."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ MISSING_ID = bytes(15) + b"\x63"
 
 
 def session_topic_id(peer: RawClient) -> bytes:
-    """The talk topic's id."""
+    """Return the id of the session's topic."""
     found = peer.call(ApiKey.METADATA, 12, metadata.MetadataRequest([metadata.MetadataRequestTopic(name=TOPIC)]))
     raw: bytes = found.topics[0].topic_id
     return raw
 
 
 def batch() -> bytes:
-    """Two records."""
+    """Return two records."""
     return records.build_batch(
         [records.NewRecord(b"k", b"v", 1_700_000_000_000), records.NewRecord(None, b"w", 1_700_000_000_500)]
     )
@@ -159,7 +159,7 @@ def _find_coordinator(version: int, own: bytes) -> Iterator[Message]:
 
 
 def _groups(key: ApiKey, version: int) -> Iterator[Message]:
-    """Requests of a member nobody knows."""
+    """Return requests of an unknown member."""
     match key:
         case ApiKey.JOIN_GROUP:
             protocols = [join_group.JoinGroupRequestProtocol("range", b"m")]
@@ -182,7 +182,7 @@ def _groups(key: ApiKey, version: int) -> Iterator[Message]:
 
 
 def _small(key: ApiKey, version: int) -> Iterator[Message]:
-    """APIs with little to ask."""
+    """Return requests of APIs with few fields."""
     match key:
         case ApiKey.DELETE_GROUPS:
             yield delete_groups.DeleteGroupsRequest([f"delete-{version}", "unheard-of", ""])
@@ -272,7 +272,7 @@ def requests(key: ApiKey, version: int, own: bytes) -> Iterator[Message]:
 
 
 def prepare(port: int) -> bytes:
-    """The topic and the group's coordinator; gives the topic's id."""
+    """Create the topic and the coordinator of the group; return the topic's id."""
     peer = RawClient(port)
     topic = create_topics.CreatableTopic(TOPIC, 2, 1)
     peer.call(ApiKey.CREATE_TOPICS, 7, create_topics.CreateTopicsRequest([topic], 10_000))
@@ -305,7 +305,7 @@ def prepare(port: int) -> bytes:
 
 APIS_TESTED_ELSEWHERE = frozenset(
     {
-        *(ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),  # only where a listener asks who comes
+        *(ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),  # only where a listener authenticates
         *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),
         *(ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.DESCRIBE_ACLS),  # only with an authorizer
         *(ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS),
@@ -319,11 +319,11 @@ APIS_TESTED_ELSEWHERE = frozenset(
         *(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
     }
 )
-"""What makes sense only as part of a story: stock clients tell those, on both."""
+"""APIs that are used only within scenarios: stock clients call those, on both."""
 
 
 def run_session(port: int) -> Iterator[tuple[ApiKey, int, Message, Any]]:
-    """Ask everything; (api, version, request, answer) in order."""
+    """Send all requests; yield (api, version, request, response) in order."""
     own = prepare(port)
     peer = RawClient(port)
     for key, route in sorted(BROKER_APIS.items()):

@@ -34,7 +34,7 @@ SOMEBODY = b"nobody's dir id."
 
 
 def quorum(three: ThreeNodeSession) -> None:
-    """Requests of raft that change nothing: of another cluster, of old epochs, of nobody."""
+    """Send requests of raft without an effect: of another cluster, of old epochs, of unknown nodes."""
     _described(three)
     _votes(three)
     _quorum_epochs(three)
@@ -99,7 +99,7 @@ def _read(three: ThreeNodeSession) -> None:
             topics = [f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[part])]
             request = f.FetchRequest(cluster, max_wait_ms=0, max_bytes=1 << 20, topics=topics)
             _both(three, f"fetch {what}", ApiKey.FETCH, version, request)
-    for version in (0, 1):  # what is wrong with a snapshot itself Kafka cannot say: it answers UNKNOWN_SERVER_ERROR
+    for version in (0, 1):  # Kafka returns UNKNOWN_SERVER_ERROR for an invalid snapshot id
         wanted = fs.FetchSnapshotRequestPartitionSnapshot(0, 0, fs.FetchSnapshotRequestSnapshotId(0, 0))
         snapshots = [fs.FetchSnapshotRequestTopicSnapshot(METADATA_TOPIC, [wanted])]
         asked = fs.FetchSnapshotRequest(ANOTHER_CLUSTER, topics=snapshots)
@@ -118,7 +118,7 @@ def _voters(three: ThreeNodeSession) -> None:
 
 
 def registration(three: ThreeNodeSession) -> None:
-    """Brokers that are none, at controllers; and what brokers pass on, asked of controllers at once."""
+    """Send invalid requests of brokers to controllers, and requests that brokers forward."""
     for version in range(5):
         request = br.BrokerRegistrationRequest(9, ANOTHER_CLUSTER, SOMEBODY, rack=None)
         _both(three, "of another cluster", ApiKey.BROKER_REGISTRATION, version, request)

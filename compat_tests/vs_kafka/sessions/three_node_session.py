@@ -1,6 +1,6 @@
 """Session with a cluster of three, at brokers and controllers: elections, reassignments, errors of each kind.
 
-Which node leads the quorum is chance, and so are ids and ports; everything else must be the same at any two clusters.
+The leader of the quorum is random, and so are ids and ports; all else must be equal at any two clusters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MISSING_ID = bytes(15) + b"\x63"
 _CHANCE = ("controller_id", "throttle_time_ms")
 _IN_ANY_ORDER = {"isr_nodes"}
 _QUORUM = ("leader_id", "leader_epoch", "high_watermark", "end_offset", "size", "epoch", "node_endpoints")
-"""What depends on how the quorum's elections went."""
+"""Fields that depend on the elections of the quorum."""
 
 
 class NodePorts(NamedTuple):
@@ -46,14 +46,14 @@ class NodePorts(NamedTuple):
 
 
 class RecordedAnswer(NamedTuple):
-    """A request and its answer, as it can be compared."""
+    """Request and its response, in comparable form."""
 
     what: str
     answer: Any
 
 
 class ThreeNodeSession:
-    """Connections to the nodes of a cluster, and everything that was said."""
+    """Connections to the nodes of a cluster, and the recorded responses."""
 
     def __init__(self, nodes: Sequence[NodePorts]) -> None:
         self._nodes = dict(zip(BROKERS, nodes, strict=True))
@@ -68,35 +68,35 @@ class ThreeNodeSession:
         return self._clients[at]
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for line in self._clients.values():
             line.close()
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ requests
 
     def call_unrecorded(self, node: int, key: ApiKey, version: int, body: Message) -> Any:
-        """Ask a broker something that is not compared."""
+        """Send a broker a request that is not compared."""
         return self._client("broker", node).call(key, version, body)
 
     def call(self, what: str, node: int, key: ApiKey, version: int, body: Message) -> Any:
-        """Ask a broker."""
+        """Send a request to a broker."""
         return self._record_call(f"{what}: broker {node}", "broker", node, key, version, body)
 
     def call_each_version(
         self, what: str, key: ApiKey, versions: range, body: Callable[[int], Message], node: int = 2
     ) -> None:
-        """Ask a broker in each version."""
+        """Send a request to a broker in each version."""
         for version in versions:
             self.call(what, node, key, version, body(version))
 
     def call_active_controller(self, what: str, key: ApiKey, version: int, body: Message) -> Any:
-        """Ask the active controller at its own listener."""
+        """Send a request to the active controller at its own listener."""
         return self._record_call(
             f"{what}: active controller", "controller", self.active_controller_id(), key, version, body
         )
 
     def call_standby_controller(self, what: str, key: ApiKey, version: int, body: Message) -> Any:
-        """Ask a controller that is not active."""
+        """Send a request to a controller that is not active."""
         node = next(i for i in BROKERS if i != self.active_controller_id())
         return self._record_call(f"{what}: another controller", "controller", node, key, version, body)
 
@@ -105,7 +105,7 @@ class ThreeNodeSession:
         return int(self.quorum().leader_id)
 
     def quorum(self) -> Any:
-        """The quorum, as a broker is told of it."""
+        """Return the quorum as a broker describes it."""
         wanted = dq.DescribeQuorumRequestTopicData(METADATA_TOPIC, [dq.DescribeQuorumRequestPartitionData(0)])
         answer = self.call_unrecorded(1, ApiKey.DESCRIBE_QUORUM, 2, dq.DescribeQuorumRequest([wanted]))
         return answer.topics[0].partitions[0]
@@ -126,7 +126,7 @@ class ThreeNodeSession:
     # ------------------------------------------------------------------ topics
 
     def create_topic(self, name: str, replicas: list[list[int]], **settings: str) -> None:
-        """A topic whose replicas lie where it says."""
+        """Create a topic with the given replicas."""
         rows = [ct.CreatableReplicaAssignment(number, to) for number, to in enumerate(replicas)]
         configs = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in settings.items()]
         request = ct.CreateTopicsRequest([ct.CreatableTopic(name, -1, -1, rows, configs)], 10_000)
@@ -141,17 +141,17 @@ class ThreeNodeSession:
         return [sorted(row.isr_nodes) for row in rows] == [sorted(to) for to in replicas]
 
     def partitions(self, node: int, name: str) -> list[Any]:
-        """A topic's partitions, as a broker knows them."""
+        """Return a topic's partitions in the metadata of a broker."""
         request = dt.DescribeTopicPartitionsRequest([dt.TopicRequest(name)])
         answer = self.call_unrecorded(node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
         return sorted(answer.topics[0].partitions, key=lambda row: int(row.partition_index))
 
     def wait_until_current(self) -> None:
-        """Wait until every broker knows of every change."""
+        """Wait until every broker has every change."""
         wait_until_brokers_current(*(self._client("broker", node) for node in (2, 1, 3)))
 
     def wait_for_follower(self, index: int, leader: int, follower: int) -> None:
-        """Wait until a follower knows how far its leader has got with a partition of ``e``."""
+        """Wait until a follower has the high watermark of its leader for a partition of ``e``."""
         wait_until(lambda: self._high_watermark(follower, index) == self._high_watermark(leader, index))
 
     def _high_watermark(self, node: int, index: int) -> int:
@@ -166,14 +166,14 @@ class ThreeNodeSession:
             self.call(what, node, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
 
     def elect(self, what: str, kind: int, name: str, partitions: list[int], version: int = 2) -> None:
-        """An election, and how the topic stands then."""
+        """Run an election, and record the topic afterwards."""
         request = el.ElectLeadersRequest(kind, [el.TopicPartitions(name, partitions)], 10_000)
         self.call(what, 2, ApiKey.ELECT_LEADERS, version, request)
 
     def reassign(
         self, what: str, name: str, to: dict[int, list[int] | None], version: int = 1, change: bool = True
     ) -> None:
-        """A reassignment; done once nothing is under way."""
+        """Run a reassignment, and wait until it has completed."""
         rows = [ar.ReassignablePartition(number, replicas) for number, replicas in to.items()]
         request = ar.AlterPartitionReassignmentsRequest(10_000, change, [ar.ReassignableTopic(name, rows)])
         self.call(what, 2, ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, request)
@@ -182,12 +182,12 @@ class ThreeNodeSession:
 
 
 def without_variable_fields(value: Any, *, quorum: bool) -> Any:
-    """An answer without what depends on chance."""
+    """Return a response without random parts."""
     if isinstance(value, dict):
         gone = _CHANCE + (_QUORUM if quorum else ())
         out = {k: without_variable_fields(v, quorum=quorum) for k, v in value.items() if k not in gone}
         for name in _IN_ANY_ORDER & out.keys():
-            out[name] = sorted(out[name])  # who was first to catch up
+            out[name] = sorted(out[name])  # in the order of catching up
         return out
     if isinstance(value, list):
         return [without_variable_fields(v, quorum=quorum) for v in value]
@@ -196,11 +196,11 @@ def without_variable_fields(value: Any, *, quorum: bool) -> Any:
     return value
 
 
-# ---------------------------------------------------------------------- what brokers are asked
+# ---------------------------------------------------------------------- requests to brokers
 
 
 def elections(three: ThreeNodeSession) -> None:
-    """Leaders that are moved and elected, and elections that cannot be."""
+    """Move and elect leaders, validly and invalidly."""
     three.create_topic("e", [[1, 2, 3], [2, 3, 1], [3, 1, 2]], min_insync_replicas="2")
     three.reassign("fewer", "e", {2: [3, 1]})
     three.record_partitions("as made", "e")
@@ -220,7 +220,7 @@ def elections(three: ThreeNodeSession) -> None:
 
 
 def reassignments(three: ThreeNodeSession) -> None:
-    """Replicas that are moved, and moves that cannot be."""
+    """Move replicas, validly and invalidly."""
     three.create_topic("m", [[1, 2], [2, 3]])
     for what, to in (
         ("away", {0: [3]}),
@@ -248,7 +248,7 @@ def reassignments(three: ThreeNodeSession) -> None:
 
 
 def topic_creation(three: ThreeNodeSession) -> None:
-    """Topics with replicas where it is said, and where they cannot be."""
+    """Create topics with manual assignments, valid and invalid."""
     for what, rows, count, factor in (
         ("a hole", {0: [1], 2: [2]}, -1, -1),
         ("uneven", {0: [1], 1: [2, 3]}, -1, -1),
@@ -289,7 +289,7 @@ def metadata(three: ThreeNodeSession) -> None:
             )
 
 
-# ---------------------------------------------------------------------- records, at who leads and who does not
+# ---------------------------------------------------------------------- records, at leaders and other brokers
 
 
 def _produced(version: int, three: ThreeNodeSession, index: int, acks: int) -> Message:
@@ -306,7 +306,10 @@ def _fetched(version: int, three: ThreeNodeSession, index: int, epoch: int = -1,
 
 
 def records(three: ThreeNodeSession) -> None:
-    """Partition 0 of ``e`` is led by broker 2, with replicas everywhere; partition 2 by 3, and broker 2 has none."""
+    """Produce and fetch at leaders and other brokers.
+
+    Partition 0 of ``e`` is led by broker 2, with replicas everywhere; partition 2 by 3, without a replica on broker 2.
+    """
     for version in range(3, 14):
         for node, index in ((2, 0), (1, 0), (2, 2), (2, 9)):
             three.call(f"write {index}", node, ApiKey.PRODUCE, version, _produced(version, three, index, -1))
@@ -332,7 +335,7 @@ def records(three: ThreeNodeSession) -> None:
 
 
 def offsets_and_epochs(three: ThreeNodeSession) -> None:
-    """Offsets and epochs, at who leads and who does not."""
+    """List offsets and epochs, at leaders and other brokers."""
     for version in range(1, 12):
         for node in (1, 2):
             rows = [lo.ListOffsetsPartition(0, -1, which) for which in (-1, -2)]
@@ -356,7 +359,7 @@ def offsets_and_epochs(three: ThreeNodeSession) -> None:
 
 
 def isr_changes(three: ThreeNodeSession) -> None:
-    """Changes of an ISR that the controller refuses."""
+    """Send changes of an ISR that the controller refuses."""
     for what, broker, broker_epoch in (("nobody's", 9, 1), ("an old one's", 1, 0)):
         for version in (2, 3):
             row = ap.AlterPartitionRequestPartitionData(0, 0, partition_epoch=0)

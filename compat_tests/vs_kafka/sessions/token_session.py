@@ -1,4 +1,4 @@
-"""Delegation tokens: what is asked by somebody who came in plain text, and a story of users who logged in."""
+"""Delegation tokens: requests of anonymous clients, and a scenario of authenticated users."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ USERS = {"alice": "alice-secret", "bob": "bob-secret", "carol": "carol-secret", 
 BOB, GROUP = cd.CreatableRenewers("User", "bob"), cd.CreatableRenewers("Group", "g")
 NEVER = 2**63 - 1
 _OTHERWISE = ("port", "cluster_id", "error_message")
-"""Kafka's message about a rule shows Java's objects."""
+"""Fields that differ; Kafka's message about an ACL contains Java's objects."""
 
 
 def tokens(key: ApiKey, version: int) -> Iterator[Message]:
-    """Of somebody nobody knows."""
+    """Return requests for unknown tokens."""
     match key:
         case ApiKey.CREATE_DELEGATION_TOKEN:
             yield cd.CreateDelegationTokenRequest(None if version >= 3 else "", None if version >= 3 else "")
@@ -53,7 +53,7 @@ def tokens(key: ApiKey, version: int) -> Iterator[Message]:
 
 
 class TokenSession:
-    """Users with their connections, and everything that was answered."""
+    """Users with their connections, and the responses."""
 
     def __init__(self, port: int) -> None:
         self._env, self._port = RealEnv(), port
@@ -64,17 +64,17 @@ class TokenSession:
         self._issued_ms = 0
 
     async def channel_of(self, who: str) -> Channel:
-        """A user's connection."""
+        """Return the connection of a user."""
         if who not in self._open:
             self._open[who] = await self.dial(SaslLogin("SCRAM-SHA-512", who, USERS[who]))
         return self._open[who]
 
     async def dial(self, login: SaslLogin) -> Channel:
-        """A new connection."""
+        """Open a connection."""
         return await open_channel(self._env, ("127.0.0.1", self._port), "talk", 20.0, ConnectionSecurity(None, login))
 
     async def call(self, what: str, request: Message, version: int, who: str = "alice") -> Any:
-        """A request and its answer."""
+        """Send a request and record its response."""
         channel = self._open[who] if who in self._open else await self.channel_of(who)
         try:
             answer = await channel.call(request, version)
@@ -93,13 +93,13 @@ class TokenSession:
             self.answers.append((what, str(error).replace(login.user, "a token")))
 
     async def sleep_past(self, time_ms: int) -> None:
-        """Wait until the clock shows later than this: all who answer read the same one."""
+        """Wait until the clock is later than this: both nodes read the same clock."""
         await trio.sleep(max(0, time_ms + 1 - self._env.now_ms()) / 1000)
 
     async def wait_until(
         self, request: Message, version: int, is_so: Callable[[Any], bool], who: str = "admin"
     ) -> None:
-        """Kafka's broker learns of a change a little after its controller has made it."""
+        """Repeat a request: Kafka's broker learns of a change a little after its controller has made it."""
         for _ in range(400):
             if is_so(await (await self.channel_of(who)).call(request, version)):
                 return
@@ -107,7 +107,7 @@ class TokenSession:
         raise TimeoutError(f"{request}")
 
     def normalize(self, value: Any, field: str = "") -> Any:
-        """An answer as it can be compared: ids and hmacs by number, times by what they are after the first."""
+        """Return a response in comparable form: ids and hmacs by number, times as durations after the first."""
         if isinstance(value, dict):
             return {k: self.normalize(v, k) for k, v in value.items() if k not in _OTHERWISE}
         if isinstance(value, list):
@@ -117,13 +117,13 @@ class TokenSession:
         if field == "hmac" and value:
             return self._hmacs.setdefault(repr(value), f"hmac {len(self._hmacs) + 1}")
         if "timestamp" in field and value > 0:
-            # Each is whole hours after something that is asked soon after the beginning.
+            # Each is whole hours after a request near the start.
             return "never" if value == NEVER else f"{round((value - self.started_ms) / 3_600_000)} h"
         return value
 
     @property
     def started_ms(self) -> int:
-        """When the story began."""
+        """Return the start time of the scenario."""
         self._issued_ms = self._issued_ms or self._env.now_ms()
         return self._issued_ms
 
@@ -137,7 +137,7 @@ def acl_creation(who: str, operation: int, kind: int, name: str) -> ca.AclCreati
 
 
 async def run_session(port: int) -> list[tuple[str, Any]]:
-    """Everything the users of a node with an authorizer do with tokens; gives what each was told."""
+    """Run all requests of users of a node with an authorizer; return the response to each."""
     talk = TokenSession(port)
     assert talk.started_ms
     made = await _create(talk)
