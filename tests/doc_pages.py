@@ -1,11 +1,11 @@
 """Fenced blocks of the documentation pages, and a runner that executes a page from top to bottom.
 
 A page is executed as a reader would: each block in the order of the page, in one shell, in one folder that is empty at
-the start. Nothing is replaced and no variable is set. The environment has the PATH on which ``ottla`` and ``python``
+the start. No text is replaced and no variable is set. The environment has the PATH on which ``ottla`` and ``python``
 are found, a home directory that is empty at the start, and the language; the network is a namespace of its own with the
 loopback interface, so that the node of a page listens at the default port.
 
-The first word behind the fence is the language; the rest says how the block is used:
+The first word behind the fence is the language; the rest is the use of the block:
 
 | info string | meaning |
 |---|---|
@@ -44,7 +44,7 @@ SPARK_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 
 class Block(NamedTuple):
-    """A fenced block: language, info string after it, code, and lines that its output must contain."""
+    """Fenced block: language, info string after it, code, and lines that its output must contain."""
 
     page: Path
     start: int
@@ -55,17 +55,17 @@ class Block(NamedTuple):
 
     @property
     def file_name(self) -> str | None:
-        """Name of the file that holds the block, or None."""
+        """Return the name of the file that holds the block, or None."""
         return self.info.removeprefix("file=").partition(" ")[0] if self.info.startswith("file=") else None
 
     @property
     def reason(self) -> str | None:
-        """Reason why the block is not executed, or None for a block that is."""
+        """Return the reason why the block is not executed, or None for a block that is."""
         return self.info.partition("not-run: ")[2] or None
 
     @property
     def is_executed(self) -> bool:
-        """True if the block takes part in the run of its page."""
+        """Return True if the block takes part in the run of its page."""
         return self.reason is None and (self.file_name is not None or self.language in EXECUTED)
 
 
@@ -92,7 +92,7 @@ def executed_blocks(page: Path) -> list[Block]:
 
 
 def namespace_reason() -> str:
-    """Return why a page cannot have a network namespace of its own here; empty if it can."""
+    """Return the reason why a page cannot have a network namespace of its own here; empty if it can."""
     if os.geteuid() != 0:
         return "a network namespace needs root"
     try:

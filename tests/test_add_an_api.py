@@ -1,4 +1,4 @@
-"""The recipe of `docs/how-to/add-an-api.md`, followed: its API is added and called, and every API has all its steps."""
+"""Recipe of `docs/how-to/add-an-api.md`, followed: its API is added and called, and every API has all its steps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAME = "count_topics"
 
 
 def missing_steps(name: str, specs: tuple[ApiSpec, ...], page: str) -> Iterator[str]:
-    """Yield the steps of the recipe that an API lacks; ``name``: of its message module."""
+    """Yield the steps of the recipe that an API lacks; ``name`` is that of its message module."""
     key = ApiKey.__members__.get(name.upper())
     if key is None:
         yield f"1. Declare the messages: ApiKey.{name.upper()} in {KEY_FILE}"
@@ -80,10 +80,10 @@ def code_blocks() -> dict[str, str]:
 
 
 class AddedApi:
-    """The API of the recipe, added to the running process step by step."""
+    """API of the recipe, added to the running process step by step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, skipped: str = "") -> None:
-        """``skipped``: the file of the step that is left out."""
+        """Add the API; ``skipped`` is the file of the step that is left out."""
         self._monkeypatch = monkeypatch
         self._code = code_blocks()
         self.specs = API_SPECS
@@ -115,8 +115,8 @@ class AddedApi:
 
 
 @pytest.fixture(autouse=True)
-def forget_the_api() -> Iterator[None]:
-    """Drop what the process has cached of an API that is no more."""
+def clear_api_caches() -> Iterator[None]:
+    """Clear the caches of the process for an API that was removed."""
     yield
     for cached in (request_class, response_class, request_spec, response_header_version, load_handler):
         cached.cache_clear()
@@ -136,7 +136,7 @@ def test_every_api_has_all_steps_of_the_recipe(name: str) -> None:
     assert list(missing_steps(name, API_SPECS, PAGE.read_text())) == []
 
 
-def test_every_row_has_its_own_key_and_messages_in_the_order_of_keys() -> None:
+def test_api_specs_have_unique_sorted_keys_and_message_modules() -> None:
     keys = [spec.key for spec in API_SPECS]
     assert keys == sorted(set(keys))
     assert {key.name.lower() for key in keys} == set(message_modules())

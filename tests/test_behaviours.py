@@ -9,7 +9,7 @@ from devtools.docs.behaviours import PAGE, find_identifiers, find_references, py
 _FORMER = re.compile(r"\bR\d{3}\b|\b(?:items?|traps?|facts?) \d+\b|def test_(?:facts?|items?|traps?|r|s)_?\d+_")
 
 
-def test_identifiers_in_code_all_resolve() -> None:
+def test_behaviour_identifiers_in_code_resolve() -> None:
     behaviours = read_behaviours()
     assert len(behaviours) > 440
     missing = [
@@ -21,7 +21,7 @@ def test_identifiers_in_code_all_resolve() -> None:
     assert not missing, "\n".join(missing)
 
 
-def test_former_numbers_do_not_occur() -> None:
+def test_python_files_contain_no_former_numbers() -> None:
     found = [
         f"{path}: {m[0]}"
         for path in python_files()
@@ -31,11 +31,11 @@ def test_former_numbers_do_not_occur() -> None:
     assert not found, "\n".join(found)
 
 
-def test_identifiers_of_a_range_are_all_found() -> None:
+def test_find_identifiers_of_range_returns_all() -> None:
     assert sorted(set(find_identifiers("S-331 to S-333, P-99 and S-350 to 351"))) == [
         "P-99", "S-331", "S-332", "S-333", "S-350", "S-351",
     ]  # fmt: skip
 
 
-def test_page_of_tests_is_what_the_code_says() -> None:
+def test_behaviour_tests_page_matches_the_code() -> None:
     assert PAGE.read_text() == render_page(), "run python -m devtools.docs.behaviours"

@@ -1,4 +1,4 @@
-"""The build: a tree whose links are plain files is refused, distributions are reproducible, installed and serve."""
+"""Build: a tree with plain files in place of links is refused; distributions are reproducible, install and serve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla import __version__
 ROOT = Path(__file__).parent.parent
 
 
-def test_build_where_links_are_plain_files_fails_with_one_line(tmp_path: Path) -> None:
+def test_build_with_plain_files_as_links_fails_with_one_line(tmp_path: Path) -> None:
     shutil.copy(ROOT / "setup.py", tmp_path)
     (tmp_path / "ottla").mkdir()
     for name in ("log", "controller", "broker"):

@@ -1,4 +1,4 @@
-"""The house rules, held by tools: layering, types, style, sizes."""
+"""Code rules, checked by tools: layering, types, style, sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-# Longer than the budget, with its reason.
+# Longer than the limit, with the reason.
 LONG_FILES = {
     "broker/dispatch/api_registry.py": "one table: a row for each of Kafka's 89 APIs",
     "broker/replication/hosted_partition.py": "a hosted partition and the change of its ISR refer to each other",
@@ -25,7 +25,7 @@ LONG_FILES = {
 # Below each field of a message class stands its explanation, which the compiler drops: such a module is as long as the
 # message has fields, and no code in it grows with that.
 MESSAGE_MODULES = "wire/messages/"
-# Only these may ask the machine for clock, chance or threads; everything else goes through `Env`.
+# Only these modules may use clock, random numbers or threads of the machine; all others use `Env`.
 ENV_MODULES = {
     "ottla/runtime/system_env.py",
     "ottla/runtime/real_env.py",
@@ -37,9 +37,9 @@ ENV_MODULES = {
 PACKAGES = ("wire", "log", "controller", "broker", "ottla", "sim")
 FORBIDDEN_IMPORTS = re.compile(r"^\s*(?:import|from) (time|random|uuid|secrets|datetime)\b", re.M)
 ALLOWED_IMPORTS = {
-    "log/checkpoints/checkpoint_files.py": {"datetime"},  # formats a given instant; asks for none
-    "ottla/console/rendering.py": {"datetime"},  # formats a given instant; asks for none
-    "ottla/cli/times.py": {"datetime"},  # reads a time that somebody wrote; asks for none
+    "log/checkpoints/checkpoint_files.py": {"datetime"},  # formats a given instant; reads no clock
+    "ottla/console/rendering.py": {"datetime"},  # formats a given instant; reads no clock
+    "ottla/cli/times.py": {"datetime"},  # parses a time in a text; reads no clock
     "ottla/cli/commands/token.py": {"datetime"},  # the same
     "ottla/cli/commands/health.py": {"time"},  # a process of its own, that loads as little as it can
 }
@@ -61,23 +61,23 @@ def run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_imports_go_down_only() -> None:
+def test_import_linter_reports_no_broken_contract() -> None:
     run(str(BIN / "lint-imports"))
 
 
-def test_types_are_strict() -> None:
+def test_mypy_reports_no_error() -> None:
     run(str(BIN / "mypy"))
 
 
-def test_style() -> None:
+def test_ruff_reports_no_error() -> None:
     run(str(BIN / "ruff"), "check", ".")
 
 
-def test_layout_is_formatted() -> None:
+def test_ruff_format_changes_no_file() -> None:
     run(str(BIN / "ruff"), "format", "--check", ".")
 
 
-def test_files_and_functions_keep_to_their_budget() -> None:
+def test_files_and_functions_are_below_size_limits() -> None:
     over = []
     for path in sources():
         name = str(path.relative_to(ROOT))
@@ -95,12 +95,12 @@ def test_files_and_functions_keep_to_their_budget() -> None:
     assert not over, "\n".join(over)
 
 
-@pytest.mark.parametrize("room", PACKAGES)
-def test_only_env_asks_the_world_for_time_and_chance(room: str) -> None:
+@pytest.mark.parametrize("folder", PACKAGES)
+def test_modules_outside_env_import_no_clock_or_random(folder: str) -> None:
     found = []
     for path in sources():
         name = str(path.relative_to(ROOT))
-        if not name.startswith(room + "/") or "/tests/" in name or name in ENV_MODULES or room == "sim":
+        if not name.startswith(folder + "/") or "/tests/" in name or name in ENV_MODULES or folder == "sim":
             continue
         for match in FORBIDDEN_IMPORTS.finditer(path.read_text()):
             if match[1] not in ALLOWED_IMPORTS.get(name, set()):
@@ -118,7 +118,7 @@ ALLOWED_WAITS = {
 
 
 def test_waits_go_through_env() -> None:
-    """In the rooms, what users start included: nothing but `ottla/runtime/` asks trio for time or threads."""
+    """Waits in the packages, users' entry points included: only `ottla/runtime/` uses time and threads of trio."""
     found = []
     for path in sources():
         name = str(path.relative_to(ROOT))
@@ -139,7 +139,7 @@ def test_waits_go_through_env() -> None:
     assert not found, "\n".join(found)
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         str(p.relative_to(ROOT)) for p in sources() if p.read_text() and not ast.get_docstring(ast.parse(p.read_text()))
     ]
@@ -157,7 +157,7 @@ def log_attributes() -> set[str]:
 
 
 def subclasses_of_collections(tree: ast.Module) -> list[str]:
-    """Return the classes of a module that inherit from a mutable collection, whose contract they would change."""
+    """Return the classes of a module that inherit from a mutable collection, since they would change its contract."""
     names = {"list", "dict", "set", "UserList", "UserDict"}
     return [
         node.name
@@ -179,7 +179,7 @@ def test_no_class_inherits_from_a_mutable_collection() -> None:
 
 
 def assigned_to_logs(tree: ast.Module, attributes: set[str]) -> list[int]:
-    """Lines that assign an attribute of something called a log, change one in place, or assign one only logs have."""
+    """Return lines that assign an attribute of a log, change one in place, or assign one that only logs have."""
     common = {"config", "topic_id", "topic", "partition", "disk", "directory", "closed"}
     common |= {"log_start_offset", "log_end_offset", "segments", "epochs", "producers"}
     changing = {"append", "assign", "clear", "pop", "insert", "extend", "remove", "sort", "update", "expire"}
@@ -296,7 +296,7 @@ def assigned_fields(tree: ast.AST) -> list[tuple[str, str, int]]:
     ]
 
 
-def test_each_owner_of_a_logs_state_alone_assigns_its_fields() -> None:
+def test_only_the_owner_of_log_state_assigns_its_fields() -> None:
     fields = {}
     for name, owner in LOG_OWNERS.items():
         classes = [node for node in ast.walk(ast.parse((ROOT / name).read_text())) if isinstance(node, ast.ClassDef)]
@@ -315,7 +315,7 @@ def test_each_owner_of_a_logs_state_alone_assigns_its_fields() -> None:
 
 
 def find_import_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Modules that import one another in a ring: what is left when those that import nobody left are taken away."""
+    """Return the modules in import cycles: those that remain when modules without imports among them are removed."""
     left = {module: set(others) for module, others in graph.items()}
     while ends := [module for module, others in left.items() if not others & left.keys()]:
         for module in ends:
@@ -331,9 +331,9 @@ PACKAGES_WITH_SECRETS = ("broker/security", "broker/quotas", "broker/interbroker
 PACKAGES_WITH_SECRETS += ("ottla/client", "ottla/env", "ottla/runtime")
 
 
-@pytest.mark.parametrize("room", PACKAGES_WITH_SECRETS)
-def test_cve_2021_38153_secrets_are_compared_in_constant_time(room: str) -> None:
-    paths = [p for p in sorted((ROOT / room).rglob("*.py")) if "tests" not in p.parts]
+@pytest.mark.parametrize("folder", PACKAGES_WITH_SECRETS)
+def test_cve_2021_38153_secrets_are_compared_in_constant_time(folder: str) -> None:
+    paths = [p for p in sorted((ROOT / folder).rglob("*.py")) if "tests" not in p.parts]
     assert paths
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -343,8 +343,8 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(room: str) -> None
                 assert not told, f"{path.name}: {compared}"
 
 
-def test_no_modules_import_one_another_in_a_circle() -> None:
+def test_modules_have_no_import_cycles() -> None:
     graph = grimp.build_graph("ottla", cache_dir=None)
-    modules = {m for m in graph.modules if ".tests" not in m} - {"ottla"}  # its public names, for type checkers only
+    modules = {m for m in graph.modules if ".tests" not in m} - {"ottla"}  # public names, for type checkers only
     assert not find_import_cycles({m: graph.find_modules_directly_imported_by(m) & modules for m in modules})
     assert find_import_cycles({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()}) == [["a", "b", "c"]]

@@ -1,4 +1,4 @@
-"""Each CVE of Kafka, and of its clients, has a test here that names it: the page says which, and this that it is so."""
+"""CVEs of Kafka and of its clients: each has a test that names it, as listed on the page."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _NUMBERS = {
     2026: (10142, 10143, 33557, 33558, 35554, 41115, 83525, 110985, 111073, 111108, 111115),
 }
 KNOWN = [f"CVE-{year}-{number}" for year, numbers in _NUMBERS.items() for number in numbers]
-"""Those there were in November 2026: of the broker, of its clients where Ottla has such a part, and of kafka-python."""
+"""CVEs up to November 2026: of the broker, of its clients where Ottla has such a part, and of kafka-python."""
 
 
 @cache
 def described_tests(path: Path) -> dict[str, str]:
-    """What the tests of a file say of themselves, by name."""
+    """Return the docstrings of the tests in a file, by name."""
     functions = [x for x in ast.walk(ast.parse(path.read_text())) if isinstance(x, ast.FunctionDef)]
     return {x.name: f"{x.name.replace('_', '-').upper()} {ast.get_docstring(x) or ''}" for x in functions}
 
 
 def rows() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
-    """CVEs, and the tests that are said to be theirs."""
+    """Return the CVEs of the page with their tests."""
     for row in ROW.finditer(PAGE.read_text()):
         if ids := re.findall(r"CVE-\d{4}-\d+", row["ids"]):
             yield ids, TEST.findall(row["tests"])
 
 
 @pytest.mark.parametrize("cve", KNOWN)
-def test_each_cve_has_a_test_that_names_it(cve: str) -> None:
+def test_cve_page_has_a_test_for_each_cve(cve: str) -> None:
     named = [test for ids, tests in rows() if cve in ids for test in tests]
     assert named, f"{PAGE.name} names no test"
     for file, name in named:
@@ -54,14 +54,14 @@ def test_each_cve_has_a_test_that_names_it(cve: str) -> None:
     assert any(cve in described_tests(ROOT / file)[name] for file, name in named), "none of them names it"
 
 
-def test_the_page_names_no_test_that_is_not_there() -> None:
+def test_cve_page_names_existing_tests_only() -> None:
     found = TEST.findall(PAGE.read_text())
     assert len(found) >= 20
     assert [x for x in found if x[1] not in described_tests(ROOT / x[0])] == []
     assert PAGE.read_text().count("::test_") == len(found), "a test's name that cannot be read"
 
 
-# ---------------------------------------------------------------- nothing is loaded by a name from outside
+# ---------------------------------------------------------------- loading by a name from outside
 
 LOADING_CALLS = {
     "import_module",
@@ -75,7 +75,7 @@ LOADING_CALLS = {
     "spec_from_file_location",
 }
 OF_MODULES = {"re", "re2", "java_properties", "json", "json.decoder", "msgspec.json"}
-"""Whose ``compile`` and ``loads`` make patterns and values, and no code."""
+"""Modules with functions ``compile`` and ``loads`` that make patterns and values, and no code."""
 NOT_PRODUCT = re.compile(r"(^|/)(tests|sim|bench|compat_tests|spark_it|devtools)/")
 ALLOWED_LOADS = {
     "broker/dispatch/dispatcher.py": "a handler: ROUTES names it",
@@ -92,7 +92,7 @@ ALLOWED_LOADS = {
 
 
 def loads(tree: ast.AST) -> list[int]:
-    """The lines on which something is loaded by a name that is not written there."""
+    """Return the lines that load code by a name that is not a literal."""
     out = []
     imported = {x.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for x in node.names}
     for node in ast.walk(tree):
@@ -112,8 +112,8 @@ def loads(tree: ast.AST) -> list[int]:
     return out
 
 
-def test_nothing_is_loaded_by_a_name_that_comes_from_outside() -> None:
-    """CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: classes that settings named were loaded."""
+def test_product_loads_no_code_by_name_from_input() -> None:
+    """Loading of classes (CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: classes named by settings were loaded)."""
     for line in (
         "import_module(name)",
         "eval(text)",

@@ -1,4 +1,4 @@
-"""Generated pages are up to date, links resolve, and every page is reachable."""
+"""Documentation: generated pages are up to date, links resolve, and every page is reachable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_generated_reference_page_matches_the_code(name: str) -> None:
     assert (WHERE / name).read_text() == PAGES[name](), "run python -m devtools.docs.reference"
 
 
-def test_hexdumps_of_on_disk_format_match_the_files_written() -> None:
+def test_hexdumps_of_on_disk_format_match_written_files() -> None:
     text = hexdumps.PAGE.read_text()
     assert len(hexdumps.BLOCK.findall(text)) == 11
     assert hexdumps.render_page(text) == text, "run python -m devtools.docs.hexdumps"
@@ -100,7 +100,7 @@ def test_pictures_match_their_sources() -> None:
     assert set((DOCS / "diagrams").glob("*.svg")) == set(made)
 
 
-def test_changelog_has_sections_of_keep_a_changelog_and_one_line_for_each_change() -> None:
+def test_changelog_has_keep_a_changelog_sections_and_one_line_for_each_change() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     sections = re.findall(r"^### (.*)$", text, re.M)
     assert sections == [

@@ -1,4 +1,4 @@
-"""A node in this process gives Kafka's recorded answers to the whole script, without Java."""
+"""Kafka's recorded responses to the whole script, compared with those of a node in this process, without Java."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 class RecordedAnswersSession(ScenarioSession):
-    """A stage where each answer must be the recorded one."""
+    """Session with a comparison of each response with the recorded one."""
 
     def __init__(self, port: int, story: str) -> None:
         super().__init__(port)
@@ -41,7 +41,7 @@ class RecordedAnswersSession(ScenarioSession):
         assert without_variable_fields(normalize_order(answer)) == theirs, f"{self.story}: {what}"
 
 
-def test_each_api_and_version_answers_as_kafka_did(port: int) -> None:
+def test_responses_of_each_api_version_equal_recording(port: int) -> None:
     theirs = iter(load_recording()["talk"])
     count = 0
     for key, version, request, answer in run_session(port):
@@ -53,7 +53,7 @@ def test_each_api_and_version_answers_as_kafka_did(port: int) -> None:
     assert count > 800
 
 
-def test_bytes_that_are_no_request_end_as_with_kafka(port: int) -> None:
+def test_responses_to_malformed_frames_equal_recording(port: int) -> None:
     theirs = load_recording()["abuse"]
     assert [sent.name for sent in malformed_frames()] == list(theirs), OUTDATED_SCRIPT_MESSAGE
     for sent in malformed_frames():
@@ -62,10 +62,10 @@ def test_bytes_that_are_no_request_end_as_with_kafka(port: int) -> None:
 
 
 OF_NEW_GROUPS = [key for key in BROKER_APIS if 68 <= key <= 69 or 76 <= key <= 79 or 83 <= key <= 92]
-"""What clients ask of consumer, share and streams groups, and brokers of a share coordinator."""
+"""APIs of clients for consumer, share and streams groups, and of brokers for a share coordinator."""
 
 
-def test_stories_go_as_with_kafka(port: int) -> None:
+def test_scenario_responses_equal_recording(port: int) -> None:
     stages: list[RecordedAnswersSession] = []
 
     def held(port: int, story: str) -> ScenarioSession:

@@ -1,6 +1,7 @@
-"""Records of internal topics that no coordinator writes: the node lives, and the other shards serve.
+"""Records of internal topics that no coordinator writes: the node stays alive, and the other shards serve.
 
-``OTTLA_INVALID_RECORDS`` says how many are drawn (20,000 in the campaign); ``OTTLA_INVALID_SEED`` the first seed.
+``OTTLA_INVALID_RECORDS`` is the number of drawn records (20,000 in the campaign); ``OTTLA_INVALID_SEED`` the first
+seed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.invalid_state
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_coordinators_that_load_invalid_records_stop_no_node_and_no_other_shard(
+def test_coordinator_load_of_invalid_records_stops_no_node_and_no_other_shard(
     topic: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     make, of_topic, share = TOPICS[topic]
@@ -46,7 +47,7 @@ def test_coordinators_that_load_invalid_records_stop_no_node_and_no_other_shard(
     assert not found.failed, "state machines raised"
 
 
-def test_invalid_records_find_a_coordinator_that_trusts_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_records_detect_coordinator_without_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     found = drawn.FuzzingResult()
     monkeypatch.setattr(errors, "report_failure", found.count_failure)
     monkeypatch.setattr(transaction_records, "_check", lambda value: TransactionState(value.transaction_status % 8))

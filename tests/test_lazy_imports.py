@@ -1,6 +1,6 @@
 """Imports: at the top of the module, or with the measured cost beside them.
 
-Product code only: a test's imports cost no node anything. `devtools.lazy_imports` measures the costs.
+Product code only: imports of tests cost a node no time. `devtools.lazy_imports` measures the costs.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ def test_import_at_the_top_or_with_its_cost_is_accepted(text: str) -> None:
     assert places_without_comment(text) == []
 
 
-def test_comment_counts_for_imports_that_directly_follow_one_another() -> None:
+def test_import_comment_applies_to_directly_following_imports() -> None:
     text = f"def f():\n    {LAZY}\n    from ottla.wire import errors\n    x()\n    from ottla.log import retention"
     assert places_without_comment(text) == [5]

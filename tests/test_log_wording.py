@@ -104,7 +104,7 @@ def literals(module: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.words.strip())
-def test_log_line_of_an_event_has_the_words_of_kafka(event: LoggedEvent) -> None:
+def test_log_line_of_event_has_the_words_of_kafka(event: LoggedEvent) -> None:
     assert any(event.words in literal for literal in literals(PACKAGES / event.module))
 
 

@@ -1,4 +1,4 @@
-"""Dashboard and alert rules below docs/monitoring: each query asks for metrics and labels that a node exports."""
+"""Dashboard and alert rules below docs/monitoring: each query uses metrics and labels that a node exports."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_query_with_unknown_name_is_found(query: str, wrong: list[str]) -> None:
     assert problems(query) == wrong
 
 
-def test_queries_of_dashboard_and_rules_are_all_found() -> None:
+def test_queries_cover_dashboard_and_alert_rules() -> None:
     rules = (MONITORING / "alert-rules.yml").read_text()
     targets = sum(len(panel["targets"]) for panel in panels(dashboard()))
     assert len(queries()) == targets + 3 + rules.count("- alert:")

