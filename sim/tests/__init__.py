@@ -1,1 +1,1 @@
-"""Tests of this room."""
+"""Tests of the simulator with faults of disks, log directories and requests."""

@@ -1,4 +1,4 @@
-"""A disk that fails under a running node ends it: nothing is decided or acknowledged on top of what is not known."""
+"""Disk failure in a running node: the node ends, and acknowledges no record after an unknown state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def contains(error: BaseException, kind: type[BaseException]) -> bool:
 @pytest.mark.parametrize(
     ("what", "where"), [("fsync", "__cluster_metadata"), ("pwrite", "__cluster_metadata"), ("pwrite", "/t-0/")]
 )
-def test_a_failed_write_or_sync_stops_the_node_and_acknowledges_nothing(what: str, where: str) -> None:
+def test_disk_failure_of_write_or_sync_stops_node_without_acknowledgement(what: str, where: str) -> None:
     outcome: dict[str, object] = {}
 
     world = Simulation(1)

@@ -1,8 +1,8 @@
-"""One I/O call after the other fails, in a node with two directories: a clean retry, or that directory goes alone.
+"""Failures of each I/O call in a node with two log directories: a clean retry, or only that directory fails.
 
-The script writes to both directories with a sync before each acknowledgement, rolls segments, makes a topic and lets
-time pass. Whatever failed: what was acknowledged is there after the next start, and as long as the node runs the other
-directory serves. Every call: ``OTTLA_FAULTS=1 pytest sim/tests/test_disk_fault_sweep.py`` (3 minutes).
+The script writes to both directories with a sync before each acknowledgement, rolls segments, creates a topic and lets
+time pass. After any failure, acknowledged records exist after the next start, and the other directory serves while the
+node runs. Every call: ``OTTLA_FAULTS=1 pytest sim/tests/test_disk_fault_sweep.py`` (3 minutes).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class FaultOutcome(NamedTuple):
     """Result of one run."""
 
     hit: str
-    """What failed: call and path; empty where the script was over before."""
+    """Failed call and path; empty if the script ended before."""
     stopped: bool
     calls: int
     problems: list[str]
 
 
 class WriteScript:
-    """The script, and what was acknowledged."""
+    """Script with its acknowledged records."""
 
     def __init__(self, world: Simulation) -> None:
         self.world = world
@@ -87,7 +87,7 @@ class WriteScript:
 
 
 def fault_at(disk: MemoryDisk, session: DiskSession, call: int, kind: str, hit: list[str]) -> None:
-    """The next call of that kind, from a certain one on, fails once; a failed sync says good from then on."""
+    """Fail the next call of that kind from a certain one on, once; after a failed sync the next ones succeed."""
     number, calls = KINDS[kind]
     first = disk.calls + call
 
@@ -154,7 +154,7 @@ async def run_with_fault(world: Simulation, call: int, kind: str) -> FaultOutcom
 
 
 async def find_lost_records(world: Simulation, acknowledged: list[tuple[int, int]]) -> list[str]:
-    """What was acknowledged and is not there now."""
+    """Return the acknowledged records that are missing now."""
     found = set()
     client = SimClient(world, "reader")
     for partition in range(PARTITIONS):
@@ -185,7 +185,7 @@ def play(call: int, kind: str) -> FaultOutcome:
 
 @pytest.fixture
 def unlogged() -> Iterator[None]:
-    """What is logged is kept to the test's end, tracebacks with the worlds of their frames: a gibibyte."""
+    """Keep no log records: their tracebacks hold the simulations of all runs, a gibibyte, until the end of the test."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -193,7 +193,7 @@ def unlogged() -> Iterator[None]:
 
 @pytest.mark.usefixtures("unlogged")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fault_at_any_call_costs_nothing_acknowledged_and_no_other_directory(kind: str) -> None:
+def test_disk_fault_at_any_call_loses_no_record_and_no_other_log_dir(kind: str) -> None:
     call, alone, bad = 1, 0, []
     while True:
         found = play(call, kind)

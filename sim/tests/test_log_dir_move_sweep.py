@@ -1,7 +1,7 @@
-"""A partition moves between directories while it is written to, and at one call to the disk after the other it ends.
+"""Move of a partition between log directories under load, which ends at each call to the disk in turn.
 
-The process is killed there, or loses its power, or the call fails. What was acknowledged is there after the next start;
-the partition lies once, the move is over, and the node serves. Every call: ``OTTLA_FAULTS=1``.
+The process is killed there, or loses its power, or the call fails. After the next start acknowledged records exist, the
+partition is in one directory, the move is complete, and the node serves. Every call: ``OTTLA_FAULTS=1``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ENDS = ("kill", "power", "EIO")
 
 
 class MoveSweepWriter:
-    """Writes, and what was acknowledged."""
+    """Writer with its acknowledged records."""
 
     def __init__(self, world: Simulation) -> None:
         self.client = SimClient(world, "c")
@@ -137,7 +137,7 @@ class MoveSweepRun:
         session.fault = fault
 
     async def _look(self, world: Simulation, writer: MoveSweepWriter) -> None:
-        """After the next start."""
+        """Verify the node after the next start."""
         try:
             places = await writer.places()
             if [is_future for _, is_future in places] != [False]:
@@ -164,7 +164,7 @@ def play(call: int, end: str) -> MoveSweepRun:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_whatever_call_it_ends_at_nothing_is_lost_and_the_move_comes_to_its_end(end: str) -> None:
+def test_log_dir_move_ended_at_any_call_loses_no_record_and_completes(end: str) -> None:
     reached = 0
     for call in range(ENDS.index(end), MOST_CALLS, EVERY):
         sweep = play(call, end)

@@ -1,4 +1,4 @@
-"""Several data directories over several lives of a node: replaced, missing, copied, foreign ones."""
+"""Several log directories over several starts of a node: replaced, missing, copied, foreign ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTITIONS = 4
 
 
 class LogDirFixture:
-    """A disk, and a node that lives on it again and again."""
+    """Disk with a node that starts on it again and again."""
 
     def __init__(self) -> None:
         self.world = Simulation(1)
@@ -82,7 +82,7 @@ class LogDirFixture:
         return [x.leader_id for x in sorted(answer.topics[0].partitions, key=lambda x: x.partition_index)]
 
     async def create_filled_topic(self, _: Node) -> None:
-        """A topic over both directories, a record in each partition: the even ones lie in /a."""
+        """Create a topic over both directories with a record in each partition: the even ones are in /a."""
         await self.create()
         assert [await self.produce(n) for n in range(PARTITIONS)] == [0] * PARTITIONS
         assert {path.split("/")[1] for path in self.disk.files if "/t-1/" in path} == {"b"}
@@ -100,7 +100,7 @@ def refused(error: BaseException, kind: type[BaseException]) -> str:
     return str(error)
 
 
-def test_a_directory_that_is_broken_at_the_start_comes_back_with_its_records_later() -> None:
+def test_log_dir_broken_at_start_returns_later_with_its_records() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def without(node: Node) -> None:
             assert await stage.leaders() == [1, -1, 1, -1]
@@ -120,7 +120,7 @@ def test_a_directory_that_is_broken_at_the_start_comes_back_with_its_records_lat
     play(work)
 
 
-def test_partitions_of_a_disk_that_was_replaced_are_not_made_anew_behind_the_users_back() -> None:
+def test_log_dir_on_replaced_disk_keeps_its_partitions_offline() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def after(node: Node) -> None:
             assert await stage.leaders() == [1, -1, 1, -1]
@@ -136,7 +136,7 @@ def test_partitions_of_a_disk_that_was_replaced_are_not_made_anew_behind_the_use
     play(work)
 
 
-def test_a_topic_deleted_while_its_directory_was_away_does_not_stand_in_the_way_of_its_successor() -> None:
+def test_topic_deleted_while_log_dir_offline_becomes_stray_for_new_topic() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def again(_: Node) -> None:
             await stage.client.call(dt.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
@@ -155,7 +155,7 @@ def test_a_topic_deleted_while_its_directory_was_away_does_not_stand_in_the_way_
     play(work)
 
 
-def test_of_a_partition_that_lies_in_two_directories_that_counts_which_the_controller_knows_of() -> None:
+def test_partition_in_two_log_dirs_uses_the_one_assigned_by_controller() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def after(node: Node) -> None:
             assert {d.path for d in node.log_dirs.online if ("t", 0) in d.logs} == {"/a"}
@@ -172,7 +172,7 @@ def test_of_a_partition_that_lies_in_two_directories_that_counts_which_the_contr
     play(work)
 
 
-def test_directories_of_others_and_copies_are_refused_in_one_line() -> None:
+def test_foreign_copied_or_duplicate_log_dirs_are_rejected_at_start() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def nothing(_: Node) -> None: ...
 
@@ -196,7 +196,7 @@ def test_directories_of_others_and_copies_are_refused_in_one_line() -> None:
     play(work)
 
 
-def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
+def test_metadata_log_dir_setting_places_metadata_log_there() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def first(node: Node) -> None:
             await stage.create()
@@ -213,7 +213,7 @@ def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
     play(work)
 
 
-def test_a_metadata_directory_that_fails_while_the_node_starts_ends_it_before_it_serves() -> None:
+def test_metadata_log_dir_failure_during_start_ends_node_before_serving() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def never(_: Node) -> None:
             raise AssertionError("it served")
@@ -226,7 +226,7 @@ def test_a_metadata_directory_that_fails_while_the_node_starts_ends_it_before_it
     play(work)
 
 
-def test_another_directory_that_fails_while_the_node_starts_is_told_and_its_partitions_have_no_leader() -> None:
+def test_log_dir_failure_during_start_leaves_its_partitions_without_leader() -> None:
     async def work(stage: LogDirFixture) -> None:
         async def without(node: Node) -> None:
             assert list(node.log_dirs.offline) == ["/b"]

@@ -1,6 +1,6 @@
-"""Every array of every API at great length: the work between two yields of the event loop does not grow with it.
+"""Long arrays of every API: the work between two yields of the event loop does not grow with their length.
 
-Work is counted in calls and returns of functions (`sys.setprofile`), so no clock decides. A whole node answers, over a
+Work is counted in calls and returns of functions (`sys.setprofile`), so no clock decides. A whole node serves, over a
 disk and a network in memory. Each element of a long array is at least one call when it is iterated. Of each array one
 kind of elements is tried here; `bench.pauses --arrays` tries all of them at full length and measures milliseconds.
 """
@@ -45,13 +45,13 @@ from sim.workload.clients import PORT
 HOST = "n1"
 ELEMENTS = 4_000
 LIMIT = 14_000
-"""Calls and returns between two yields: a walk over all elements that does not yield has more."""
+"""Limit of calls and returns between two yields: a loop over all elements without a yield has more."""
 SLICE = 3_000
-"""The same after which a `TimeSlice` yields: it stands for 10 ms."""
+"""Calls and returns after which a `TimeSlice` yields: they stand for 10 ms."""
 TIMES = 3
-"""Where there are more than `LIMIT`: with so many times the elements there must not be ..."""
+"""Factor on the number of elements for cases above `LIMIT`: the calls must not grow by ..."""
 MOST_GROWTH = 1.5
-"""... so many times more."""
+"""... this factor or more."""
 SETTINGS = {
     **SHARED_SETTINGS,
     "process.roles": "broker,controller",
@@ -66,12 +66,12 @@ SETTINGS = {
 }
 LISTENERS = {"broker": (BROKER_APIS, PORT), "controller": (CONTROLLER_APIS, CONTROLLER_PORT)}
 SHARDS = 6
-"""The APIs of a listener share so many nodes."""
+"""Number of nodes that share the APIs of a listener."""
 NEW_BROKER = 7
 
 
 class LongArrayCase(NamedTuple):
-    """A request to be sent."""
+    """Request to be sent."""
 
     array: RequestArray
     kind: str
@@ -81,7 +81,7 @@ class LongArrayCase(NamedTuple):
 
 
 class StepCounter(trio.abc.Instrument):
-    """Counts calls and returns in each step of each task; is the clock of every `TimeSlice`."""
+    """Counter of calls and returns in each step of each task; the clock of every `TimeSlice`."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -113,7 +113,7 @@ class StepCounter(trio.abc.Instrument):
 
 
 class LoggedErrors(logging.Handler):
-    """Errors that the node logs: a request that it could not handle, say."""
+    """Errors that the node logs, for example requests that it could not handle."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -172,7 +172,7 @@ async def prepare(client: RawSimClient) -> None:
 
 
 def valid_values(node: Node, key: ApiKey) -> dict[str, Any]:
-    """Values with which a request gets beyond the first checks."""
+    """Return values with which a request passes the first checks."""
     assert node.components is not None
     image = node.components.controller.image
     registers = key is ApiKey.BROKER_REGISTRATION
@@ -185,7 +185,7 @@ def valid_values(node: Node, key: ApiKey) -> dict[str, Any]:
 
 
 class LongArrayFixture:
-    """A node, and a client that sends it long requests."""
+    """Node with a client that sends it long requests."""
 
     def __init__(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counter = counter = StepCounter()
@@ -204,7 +204,7 @@ class LongArrayFixture:
         self._client, self._admin = RawSimClient(self.world, port), RawSimClient(self.world, PORT)
 
     def find_long_steps(self, cases: list[LongArrayCase]) -> list[str]:
-        """Send every case; return those in which too much is done between two yields."""
+        """Send every case; return those with too much work between two yields."""
         found: list[str] = []
         errors = LoggedErrors()
         ready, stop = trio.Event(), trio.Event()
@@ -213,7 +213,7 @@ class LongArrayFixture:
             await ready.wait()
             await prepare(self._admin)
             for case in cases:
-                await self._send(case, 1)  # what is loaded and compiled on first use does not count
+                await self._send(case, 1)  # loading and compiling on first use does not count
                 first = await self._send(case, ELEMENTS)
                 found.extend(f"{case}: {text}" for text in errors.seen)
                 errors.seen.clear()
@@ -253,7 +253,7 @@ class LongArrayFixture:
 
 
 def cases_of(listener: str, part: int) -> list[LongArrayCase]:
-    """Every array of some of the APIs, each with one of the kinds of elements in turn."""
+    """Return every array of some of the APIs, each with one of the kinds of elements in turn."""
     apis, _ = LISTENERS[listener]
     found = [array for key in list(apis)[part::SHARDS] for array in find_arrays(apis, key)]
     return [LongArrayCase(array, KINDS[number % len(KINDS)]) for number, array in enumerate(found)]
@@ -261,7 +261,7 @@ def cases_of(listener: str, part: int) -> list[LongArrayCase]:
 
 @pytest.mark.parametrize("part", range(SHARDS))
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_long_array_of_a_request_yields_between_its_elements(
+def test_long_array_of_request_yields_between_its_elements(
     listener: str, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not LongArrayFixture(LISTENERS[listener][1], monkeypatch).find_long_steps(cases_of(listener, part))
@@ -298,7 +298,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_walk_that_does_not_yield_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_array_with_planted_loop_without_yield_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     key, module, attribute, planted = PLANTED[name]
     monkeypatch.setattr(module, attribute, planted)
     cases = [LongArrayCase(find_arrays(BROKER_APIS, key)[0], "distinct")]

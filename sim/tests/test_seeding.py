@@ -1,4 +1,4 @@
-"""What is said of a bug that was planted: found, not found, or never even reached."""
+"""Results of planted bugs: found, not found, or never reached."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ends() -> Any:
     ],
     ids=["shown", "ended", "shown as something else", "called in another seed"],
 )
-def test_a_bug_is_found_by_a_violation_of_its_names(second: Any, status: int, runs: int) -> None:
+def test_run_until_detected_with_expected_violation_returns_found(second: Any, status: int, runs: int) -> None:
     asked: list[int] = []
 
     def run(seed: int) -> Any:
@@ -57,7 +57,7 @@ def test_a_bug_is_found_by_a_violation_of_its_names(second: Any, status: int, ru
     assert asked == [1, 2, 3, 1][:runs]
 
 
-def test_a_bug_that_is_not_found_was_reached_or_else_it_proves_nothing() -> None:
+def test_run_until_detected_without_violation_returns_not_found_or_not_reached() -> None:
     assert run_until_detected(PLANT, lambda seed: calls_it(), 2) == NOT_FOUND
     assert run_until_detected(PLANT, lambda seed: shows(), 2) == NOT_REACHED
 
@@ -66,7 +66,7 @@ FAULT_MODULES = (controller_faults, group_faults, node_faults, quorum_faults, re
 
 
 def replaced_names(module: ModuleType) -> Iterator[tuple[object, str]]:
-    """What the functions of a module replace: of which class or module, and its name there."""
+    """Yield what the functions of a module replace: class or module, and name there."""
 
     def of(where: ast.expr) -> object:
         return eval(ast.unparse(where), vars(module))
@@ -83,12 +83,12 @@ def replaced_names(module: ModuleType) -> Iterator[tuple[object, str]]:
 
 
 @pytest.mark.parametrize("module", FAULT_MODULES)
-def test_what_a_bug_replaces_exists(module: ModuleType) -> None:
+def test_members_replaced_by_faults_exist(module: ModuleType) -> None:
     replaced = list(replaced_names(module))
     assert replaced
     assert [(where, name) for where, name in replaced if not hasattr(where, name)] == []
 
 
-def test_a_bug_that_would_replace_nothing_is_refused() -> None:
+def test_patch_of_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError):
         patch(controller_faults, "no_such_name", lambda real: real)

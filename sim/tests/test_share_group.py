@@ -1,4 +1,4 @@
-"""The share group of a simulated run: what its coordinator may have written, and when it is at rest."""
+"""Share group of a simulated run: states its coordinator may have written, and pending records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = ("s0", 0)
 
 
 def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
-    """Records of the state topic: start offsets with what is written beside them."""
+    """Return records of the state topic: start offsets with their state batches."""
     at, out = st.SharePartitionKey("g", TOPIC_ID, 0), []
     for offset, (start, batches) in enumerate(steps):
         made = st.snapshot_record if offset == 0 else st.update_record
@@ -42,7 +42,9 @@ def stored(*steps: tuple[int, list[PersisterStateBatch]]) -> list[Record]:
     ],
     ids=["accepted", "accepted by nobody", "rejected", "the limit", "before the limit", "passed over", "still free"],
 )
-def test_what_a_share_coordinator_may_have_written(said: dict[int, set[int]], steps: Any, flagged: int) -> None:
+def test_find_unearned_states_with_state_without_cause_returns_it(
+    said: dict[int, set[int]], steps: Any, flagged: int
+) -> None:
     locks = AcquisitionLocks(DeliveryChecker(), "g", 3, dict, lambda host: 0.0, lambda: 0.0)
     locks.acknowledgements = {(S, offset): kinds for offset, kinds in said.items()}
     assert len(list(find_unearned_states(stored(*steps), {TOPIC_ID: "s0"}, locks))) == flagged
@@ -62,7 +64,7 @@ def test_what_a_share_coordinator_may_have_written(said: dict[int, set[int]], st
         (0, 6, 5, 9, True),
     ],
 )
-def test_a_share_group_is_behind_by_what_the_log_still_has(
+def test_has_pending_records_with_lag_in_remaining_log_returns_true(
     start_offset: int, lag: int, begin: int, end: int, flagged: bool
 ) -> None:
     assert has_pending_records(start_offset, lag, begin, end) == flagged

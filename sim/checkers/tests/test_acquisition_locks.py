@@ -1,4 +1,4 @@
-"""Records that members of a share group hold in the simulator: what their book must flag, and its legal twins."""
+"""Checker of acquired records: cases that it must flag, and legal counterparts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = ("s0", 0)
 
 
 class FakeSharePartitionLeader:
-    """A share partition at one of its servers."""
+    """Share partition at one of its leaders."""
 
     share_partition = object()
 
@@ -57,76 +57,76 @@ class FakeShareServer:
         self.now_s += 0.1
 
 
-def two_have_it(node: FakeShareServer) -> None:
+def acquired_by_two_members(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.acquire("b", 3, 3)
 
 
-def the_second_after_the_lock(node: FakeShareServer) -> None:
+def acquired_after_lock_timeout(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.now_s += 10.0
     node.acquire("b", 3, 3, 2)
 
 
-def the_second_after_a_release(node: FakeShareServer) -> None:
+def acquired_after_release(node: FakeShareServer) -> None:
     node.acquire("a", 3, 3)
     node.acknowledge("a", {3: RELEASE})
     node.acquire("b", 3, 3, 2)
 
 
-def the_second_in_another_life(node: FakeShareServer) -> None:
+def acquired_after_restart(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.shared = FakeSharePartitionLeader()
     node.acquire("b", 3, 3)
 
 
-def the_second_from_another_node(node: FakeShareServer) -> None:
+def acquired_from_another_node(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.host = "n2"
     node.acquire("b", 3, 3)
 
 
-def the_second_after_the_session(node: FakeShareServer) -> None:
+def acquired_after_session_end(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     del node.sessions["g", "a"]
     node.acquire("b", 3, 3, 2)
 
 
-def an_answer_that_is_older(node: FakeShareServer) -> None:
+def acquired_by_older_response(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4, 2)
     node.acquire("b", 3, 3, 1, asked_s=0.05)
 
 
-def not_heard(node: FakeShareServer) -> None:
+def acknowledgement_rejected(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.acknowledge("a", {2: ACCEPT}, takes=False)
 
 
-def not_heard_when_the_lock_is_over(node: FakeShareServer) -> None:
+def acknowledgement_rejected_after_lock_timeout(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.now_s += 10.0
     node.acknowledge("a", {2: ACCEPT}, takes=False)
 
 
-def not_heard_beside_what_it_has_not(node: FakeShareServer) -> None:
+def acknowledgement_rejected_with_foreign_record(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.acknowledge("a", {2: ACCEPT, 7: ACCEPT}, takes=False)
 
 
-def again_after_it_was_accepted(node: FakeShareServer) -> None:
+def redelivered_after_accept(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.acknowledge("a", {2: ACCEPT})
     node.acquire("b", 2, 2, 2)
 
 
-def again_from_a_later_server(node: FakeShareServer) -> None:
+def redelivered_by_later_leader(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.acknowledge("a", {2: ACCEPT})
     node.shared = FakeSharePartitionLeader()
     node.acquire("b", 2, 2, 1)
 
 
-def again_from_one_that_leads_no_longer(node: FakeShareServer) -> None:
+def redelivered_by_former_leader(node: FakeShareServer) -> None:
     old = node.shared
     node.acquire("b", 5, 5)
     node.shared = FakeSharePartitionLeader()
@@ -136,44 +136,46 @@ def again_from_one_that_leads_no_longer(node: FakeShareServer) -> None:
     node.acquire("b", 2, 2, 1)
 
 
-def again_after_a_power_cut(node: FakeShareServer) -> None:
+def redelivered_after_power_cut(node: FakeShareServer) -> None:
     node.acquire("a", 0, 4)
     node.acknowledge("a", {2: ACCEPT})
     node.ledger.record_power_cut({})
     node.acquire("b", 2, 2, 1)
 
 
-def for_the_fourth_time(node: FakeShareServer) -> None:
+def delivered_beyond_limit(node: FakeShareServer) -> None:
     node.acquire("a", 0, 0, 4)
 
 
 @pytest.mark.parametrize(
     ("story", "flagged"),
     [
-        (two_have_it, ["LockedToOne"]),
-        (the_second_after_the_lock, []),
-        (the_second_after_a_release, []),
-        (the_second_in_another_life, []),
-        (the_second_from_another_node, []),
-        (the_second_after_the_session, []),
-        (an_answer_that_is_older, []),
-        (not_heard, ["HolderIsHeard"]),
-        (not_heard_when_the_lock_is_over, []),
-        (not_heard_beside_what_it_has_not, []),
-        (again_after_it_was_accepted, ["AcceptedIsFinal"]),
-        (again_from_a_later_server, ["AcceptedIsFinal"]),
-        (again_from_one_that_leads_no_longer, []),
-        (again_after_a_power_cut, []),
-        (for_the_fourth_time, ["share-overdelivered"]),
+        (acquired_by_two_members, ["LockedToOne"]),
+        (acquired_after_lock_timeout, []),
+        (acquired_after_release, []),
+        (acquired_after_restart, []),
+        (acquired_from_another_node, []),
+        (acquired_after_session_end, []),
+        (acquired_by_older_response, []),
+        (acknowledgement_rejected, ["HolderIsHeard"]),
+        (acknowledgement_rejected_after_lock_timeout, []),
+        (acknowledgement_rejected_with_foreign_record, []),
+        (redelivered_after_accept, ["AcceptedIsFinal"]),
+        (redelivered_by_later_leader, ["AcceptedIsFinal"]),
+        (redelivered_by_former_leader, []),
+        (redelivered_after_power_cut, []),
+        (delivered_beyond_limit, ["share-overdelivered"]),
     ],
 )
-def test_what_members_of_a_share_group_may_get(story: Callable[[FakeShareServer], None], flagged: list[str]) -> None:
+def test_acquisition_locks_of_legal_and_illegal_scenarios_report_violations(
+    story: Callable[[FakeShareServer], None], flagged: list[str]
+) -> None:
     node = FakeShareServer()
     story(node)
     assert [name for name, _ in node.ledger.violations] == flagged
 
 
-def test_a_sight_is_of_the_same_objects_only() -> None:
+def test_server_state_of_unchanged_leader_returns_same_objects() -> None:
     node = FakeShareServer()
     before, after = node.locks.server_state("n1", KEY, "a"), node.locks.server_state("n1", KEY, "a")
     assert isinstance(before, ServerState)

@@ -1,4 +1,4 @@
-"""The history checker: each anomaly with a history that shows it, and a twin that is legal."""
+"""History checker: each anomaly with a history that shows it, and a legal counterpart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OK, FAIL, INFO = OperationOutcome.OK, OperationOutcome.FAIL, OperationOutcome.IN
 
 
 class HistoryBuilder:
-    """A history in the order it is told: each operation ends before the next begins, but for those in ``overlap``."""
+    """History in the order of its calls: each operation ends before the next begins, except those in ``overlap``."""
 
     def __init__(self) -> None:
         self.history = OperationHistory()
@@ -81,7 +81,7 @@ class AnomalyCase(NamedTuple):
     anomalous: HistoryBuilder
     legal: HistoryBuilder
     is_violation: bool = True
-    """Whether Kafka must never show it."""
+    """True if Kafka must never show it."""
 
 
 def assigned(kind: str, *places: HistoryPartition) -> HistoryBuilder:
@@ -142,7 +142,7 @@ CASES = [
         False,
     ),
     AnomalyCase(
-        "poll-skip",  # what is still its own after a new deal goes on where it was
+        "poll-skip",  # a partition that is kept in a new assignment continues at its position
         assigned("assign", K).add_operation("r", "assign", places=[K, L]).add_poll(3, at=2).add_poll(2, at=1),
         assigned("assign", K)
         .add_operation("r", "assign", places=[L])
@@ -182,7 +182,7 @@ CASES = [
         history().add_send(1, 2).add_operation("r", "poll", PollStep(K, ((1, 2), (0, 1)))),
         history()
         .add_send(1, 2)
-        .add_operation("r", "poll", PollStep(K, ((1, 2), (0, 1))), places=[K]),  # dealt anew in between
+        .add_operation("r", "poll", PollStep(K, ((1, 2), (0, 1))), places=[K]),  # assigned again in between
     ),
     AnomalyCase(
         "nonmonotonic-send",
@@ -205,7 +205,7 @@ CASES = [
     ),
     AnomalyCase("G1c", history().overlap(*ONE_EACH), history().overlap(ONE_EACH[0], ("b", "txn", (SendStep(L, 2),)))),
     AnomalyCase(
-        "G1c-process",  # a read what c wrote after b had read what a wrote later
+        "G1c-process",  # a read the value of c after b had read the later value of a
         history()
         .overlap(("a", "txn", (poll(2, place=L),)), ("b", "txn", (SendStep(L, 2), poll(1))))
         .add_operation("a", "txn", SendStep(K, 1)),
@@ -239,19 +239,19 @@ def found(told: HistoryBuilder) -> list[Anomaly]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_each_anomaly_is_found_and_its_legal_twin_is_not(case: AnomalyCase) -> None:
+def test_find_anomalies_finds_anomaly_and_not_its_legal_counterpart(case: AnomalyCase) -> None:
     assert (case.name, case.is_violation) in [(x.name, x.is_violation) for x in found(case.anomalous)]
     assert case.name not in [x.name for x in found(case.legal)]
 
 
-def test_every_rule_has_its_rows() -> None:
+def test_anomaly_cases_cover_every_rule() -> None:
     names = {case.name for case in CASES}
     assert names >= {"inconsistent-offsets", "duplicate", "lost-write", "unseen", "ghost", "crc"}
     assert names >= {"poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll"}
     assert names >= {"nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip", "G0", "G1c"}
 
 
-def test_a_history_of_two_clients_that_all_went_well_has_no_anomaly() -> None:
+def test_find_anomalies_of_two_successful_clients_returns_none() -> None:
     told = history().add_operation("r", "assign", places=[K, L])
     for n in range(20):
         told.add_send(2 * n, first=2 * n).add_send(2 * n + 1, process="q", first=2 * n + 1)
@@ -259,7 +259,7 @@ def test_a_history_of_two_clients_that_all_went_well_has_no_anomaly() -> None:
     assert found(told) == []
 
 
-def test_markers_leave_holes_that_nobody_skipped() -> None:
+def test_find_anomalies_with_offset_gaps_of_markers_returns_none() -> None:
     told = (
         history()
         .add_send(1, first=0)
@@ -271,12 +271,12 @@ def test_markers_leave_holes_that_nobody_skipped() -> None:
     assert found(told) == []
 
 
-def test_without_idempotence_a_duplicate_is_told_and_not_bad() -> None:
+def test_find_anomalies_without_idempotence_reports_duplicate_as_allowed() -> None:
     ops = history().add_send(1).add_poll(1, 1).history.operations()
     assert [(x.name, x.is_violation) for x in find_anomalies(ops, idempotent=False)] == [("duplicate", False)]
 
 
-def test_nothing_counts_as_unseen_or_torn_before_everything_was_read() -> None:
+def test_find_anomalies_before_final_read_reports_no_unseen_or_torn_write() -> None:
     ops = (
         history()
         .add_send(1, first=0)
@@ -288,7 +288,7 @@ def test_nothing_counts_as_unseen_or_torn_before_everything_was_read() -> None:
     assert find_anomalies(ops, final=False) == []
 
 
-def test_what_has_not_ended_may_have_happened() -> None:
+def test_find_anomalies_with_unfinished_send_accepts_its_record() -> None:
     history = OperationHistory()
     history.start("p", "send", [SendStep(K, 1)])
     number = history.start("r", "poll")
@@ -297,7 +297,7 @@ def test_what_has_not_ended_may_have_happened() -> None:
     assert find_anomalies(history.operations()) == []
 
 
-def test_a_payload_is_whole_only_at_its_own_place() -> None:
+def test_decode_value_for_other_partition_or_damaged_value_returns_none() -> None:
     raw = encode_value(K, 7)
     assert decode_value(K, raw) == 7
     assert decode_value(L, raw) is None
@@ -306,7 +306,7 @@ def test_a_payload_is_whole_only_at_its_own_place() -> None:
     assert decode_value(K, None) is None
 
 
-def test_the_lag_of_a_read_is_the_age_of_what_it_did_not_reach() -> None:
+def test_max_read_lag_is_age_of_oldest_acknowledged_record_not_read() -> None:
     ops = [
         Operation("p", "send", OK, (SendStep(K, 1, 0), SendStep(K, 2, 1)), began=0, ended=1, began_s=0.0, ended_s=1.0),
         Operation("r", "poll", OK, (poll(1),), began=2, ended=3, began_s=5.0, ended_s=5.1),

@@ -1,4 +1,4 @@
-"""The invariants: each with nodes that break it, and with nodes that do not."""
+"""Cluster invariants: each with nodes that break it, and with nodes that do not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FakeHostedPartitions:
 
 
 class FakeNodeComponents:
-    """A node's parts, as far as the invariants look at them."""
+    """Components of a node, as far as the invariants use them."""
 
     def __init__(
         self, *, epoch: int = 1, leader: int = 1, image: MetadataImage | None = None, broker_epoch: int = 7
@@ -71,7 +71,7 @@ class FakeNodeComponents:
         return self
 
     def set_voter(self, *epochs: tuple[int, int], end: int, committed: int, start: int = 0) -> FakeNodeComponents:
-        """``epochs``: (epoch, its first offset)."""
+        """Set a voter; ``epochs``: (epoch, its first offset)."""
         vars(self.raft).update(log_summary=LogSummary(end, epochs, start), high_watermark=committed)
         return self
 
@@ -95,7 +95,7 @@ def image_of(
 
 
 def find_broken(*looks: dict[int, FakeNodeComponents]) -> set[str]:
-    """The names that were told, after each of these looks."""
+    """Return the names of violations after each of these checks."""
     world, now = Simulation(1), dict[int, Any]()
     invariants = ClusterInvariants(world, lambda: now)
     for nodes in looks:
@@ -116,7 +116,7 @@ def following(end: int = 8, **more: Any) -> FakeNodeComponents:
 ONE = FakeNodeComponents().set_voter((1, 0), end=21, committed=20)
 ROWS = [
     (
-        "CommittedNeverLost",  # offset 19 was committed of epoch 1
+        "CommittedNeverLost",  # offset 19 was committed in epoch 1
         [{1: ONE}, {2: FakeNodeComponents().set_voter((1, 0), (2, 19), end=22, committed=22)}],
         [{1: ONE}, {2: FakeNodeComponents().set_voter((1, 0), (2, 20), end=22, committed=22)}],
     ),
@@ -124,7 +124,8 @@ ROWS = [
         "CommittedNeverLost",
         [{1: ONE, 2: FakeNodeComponents().set_voter((2, 0), end=20, committed=20)}],
         [
-            {1: ONE, 2: FakeNodeComponents().set_voter((1, 0), (2, 19), end=20, committed=19)},  # there it may be cut
+            # there it may be truncated
+            {1: ONE, 2: FakeNodeComponents().set_voter((1, 0), (2, 19), end=20, committed=19)},
             {
                 1: ONE,
                 2: FakeNodeComponents().set_voter((2, 20), end=22, start=20, committed=22),
@@ -184,14 +185,14 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("name", "shows", "legal"), ROWS, ids=lambda x: x if isinstance(x, str) else "")
-def test_each_invariant_is_told_where_it_is_broken_and_only_there(
+def test_cluster_invariant_is_reported_exactly_when_broken(
     name: str, shows: list[dict[int, FakeNodeComponents]], legal: list[dict[int, FakeNodeComponents]]
 ) -> None:
     assert find_broken(*shows) == {name}
     assert find_broken(*legal) == set()
 
 
-def test_a_high_watermark_goes_back_only_under_another_epoch_or_in_another_life() -> None:
+def test_high_watermark_going_back_in_same_epoch_is_reported() -> None:
     node = leading()
     assert find_broken({1: node}, {1: node}) == set()
     world = Simulation(1)
@@ -204,7 +205,7 @@ def test_a_high_watermark_goes_back_only_under_another_epoch_or_in_another_life(
     vars(node.replica_manager.hosted[AT].log).update(high_watermark=6)
     invariants.check_once()
     assert [name for name, _ in world.ledger.violations] == ["MonotonicHighWatermark"]
-    assert find_broken({1: leading(image=image_of(10))}, {1: leading(image=image_of(9))}) == set()  # another life
+    assert find_broken({1: leading(image=image_of(10))}, {1: leading(image=image_of(9))}) == set()  # after a restart
     node.controller.image = image_of(9)
     invariants.check_once()
     assert len(world.ledger.violations) == 2
@@ -214,7 +215,7 @@ def few(isr: tuple[int, ...], least: str) -> MetadataImage:
     return replace(image_of(isr=isr), configs=MetadataImage().configs.update({(4, ""): {"min.insync.replicas": least}}))
 
 
-def test_with_too_few_in_sync_a_leader_that_knows_of_it_commits_nothing_more() -> None:
+def test_commit_below_min_insync_replicas_is_reported() -> None:
     for isr, least, knows, told in (
         ((1,), "2", 1, ["EnoughInSync"]),
         ((1, 2), "2", 1, []),
@@ -232,7 +233,7 @@ def test_with_too_few_in_sync_a_leader_that_knows_of_it_commits_nothing_more() -
         assert [name for name, _ in world.ledger.violations] == told
 
 
-def test_two_images_of_one_offset_are_told() -> None:
+def test_different_images_of_one_offset_are_reported() -> None:
     one, other = FakeNodeComponents(), FakeNodeComponents()
     world = Simulation(1)
     invariants = ClusterInvariants(world, lambda: {1: one, 2: other})  # type: ignore[dict-item]
@@ -246,7 +247,7 @@ def test_two_images_of_one_offset_are_told() -> None:
     assert "topics" in world.ledger.violations[0][1]
 
 
-def test_one_name_is_told_a_few_times_and_no_more() -> None:
+def test_report_of_one_violation_is_limited() -> None:
     world, node = Simulation(1), FakeNodeComponents(image=image_of(isr=(2,)))
     invariants = ClusterInvariants(world, lambda: {1: node})  # type: ignore[dict-item]
     for _ in range(2 * MAX_REPORTS):
@@ -254,7 +255,7 @@ def test_one_name_is_told_a_few_times_and_no_more() -> None:
     assert len(world.ledger.violations) == MAX_REPORTS
 
 
-def test_copies_differ_where_one_has_another_batch_or_none() -> None:
+def test_find_replica_differences_with_other_or_missing_batch_returns_one() -> None:
     def differ(one: dict[int, bytes], other: dict[int, bytes], starts: tuple[int, int] = (0, 0), **more: int) -> int:
         return len(
             find_replica_differences({"n1": ReplicaCopy(starts[0], one), "n2": ReplicaCopy(starts[1], other)}, **more)
@@ -274,7 +275,7 @@ def test_copies_differ_where_one_has_another_batch_or_none() -> None:
     assert differ({}, {}) == 0
 
 
-def test_a_copy_begins_where_its_first_segment_does_though_it_holds_nothing() -> None:
+def test_read_replica_with_empty_segment_starts_at_its_base_offset() -> None:
     disk = MemoryDisk(random.Random(1), lambda: 0.0)
     session = disk.session()
     assert read_replica(disk, "t", 0) == (0, {})

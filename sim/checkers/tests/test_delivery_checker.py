@@ -1,4 +1,4 @@
-"""The checker's book: what it must flag, and what it must let pass."""
+"""Delivery checker: cases that it must flag, and cases that it must accept."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ P = ("t", 0)
 @pytest.mark.parametrize(
     ("answer", "cut", "flagged"), [(9, False, []), (5, False, []), (4, False, ["offset-back"]), (0, True, [])]
 )
-def test_a_position_is_not_behind_what_was_acknowledged_when_it_was_asked_for(
-    answer: int, cut: bool, flagged: list[str]
-) -> None:
+def test_verify_committed_offset_below_acknowledged_one_is_reported(answer: int, cut: bool, flagged: list[str]) -> None:
     ledger = DeliveryChecker(attempted_commits={P: 9})
     ledger.record_commit(P, 5, 0)
     asked_at = ledger.committed_to[P]
@@ -29,7 +27,7 @@ def test_a_position_is_not_behind_what_was_acknowledged_when_it_was_asked_for(
 @pytest.mark.parametrize(
     ("generation", "cut", "flagged"), [(3, False, []), (2, False, ["StaleMemberCommit"]), (2, True, [])]
 )
-def test_nobody_commits_once_a_newer_generation_has_begun(generation: int, cut: bool, flagged: list[str]) -> None:
+def test_verify_commit_of_older_generation_is_reported(generation: int, cut: bool, flagged: list[str]) -> None:
     ledger = DeliveryChecker()
     ledger.record_generation(3, 0)
     ledger.record_generation(2, 0)
@@ -41,7 +39,7 @@ def test_nobody_commits_once_a_newer_generation_has_begun(generation: int, cut: 
     assert [name for name, _ in ledger.violations] == flagged
 
 
-def test_after_a_power_cut_generations_may_be_given_again() -> None:
+def test_record_generation_after_power_cut_accepts_repeated_one() -> None:
     ledger = DeliveryChecker()
     ledger.record_generation(3, 0)
     ledger.record_power_cut({})

@@ -1,4 +1,4 @@
-"""Members of groups in the simulator: what their books must flag, and its legal twins; and seeds that break nothing."""
+"""Checkers of groups: cases that they must flag with legal counterparts, and seeds without a violation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOPIC_ID = b"s" * 16
 
 
 class AssignmentEvents:
-    """A group's book, in the words of its members."""
+    """Events of an assignment checker."""
 
     def __init__(self) -> None:
         self.ledger = DeliveryChecker()
@@ -49,20 +49,20 @@ class AssignmentEvents:
         self.assignment_checker.on_heartbeat(member, self.assignment_checker.next_event())
 
 
-def given_while_another_has_it(told: AssignmentEvents) -> None:
+def assigned_while_owned_by_another(told: AssignmentEvents) -> None:
     told.assign("a", 1, P)
     told.assign("b", 2, P)
     told.heartbeat("a")
 
 
-def given_once_it_was_given_up(told: AssignmentEvents) -> None:
+def assigned_after_revocation(told: AssignmentEvents) -> None:
     told.assign("a", 1, P)
     told.assignment_checker.on_revoked("a", [P])
     told.assign("b", 2, P)
     told.heartbeat("a")
 
 
-def given_when_its_member_was_fenced(told: AssignmentEvents) -> None:
+def assigned_after_fencing(told: AssignmentEvents) -> None:
     told.assign("a", 1, P)
     told.assign("b", 2, P)
     told.assignment_checker.on_member_removed("a")
@@ -70,21 +70,21 @@ def given_when_its_member_was_fenced(told: AssignmentEvents) -> None:
     told.heartbeat("a")
 
 
-def heard_of_by_an_answer_that_was_under_way(told: AssignmentEvents) -> None:
+def assigned_with_response_in_flight(told: AssignmentEvents) -> None:
     told.assign("a", 1, P)
     began = told.assignment_checker.next_event()
     told.assign("b", 2, P)
     told.assignment_checker.on_heartbeat("a", began)
 
 
-def told_late_of_what_another_has_by_now(told: AssignmentEvents) -> None:
+def assigned_by_late_response(told: AssignmentEvents) -> None:
     began = told.assignment_checker.next_event()
     told.assign("a", 2, P)
     told.assign("b", 1, P, began=began)
     told.heartbeat("a")
 
 
-def given_again_after_a_power_cut(told: AssignmentEvents) -> None:
+def assigned_again_after_power_cut(told: AssignmentEvents) -> None:
     told.assign("a", 1, P)
     told.assign("b", 2, P)
     told.ledger.record_power_cut({})
@@ -92,40 +92,40 @@ def given_again_after_a_power_cut(told: AssignmentEvents) -> None:
     told.assign("a", 2, P)
 
 
-def two_in_one_epoch(told: AssignmentEvents) -> None:
+def owned_twice_in_one_epoch(told: AssignmentEvents) -> None:
     told.assign("a", 4, P)
     told.assignment_checker.on_revoked("a", [P])
     told.assign("b", 4, P)
 
 
-def one_that_came_back_under_its_name(told: AssignmentEvents) -> None:
+def owned_by_static_member_after_rejoin(told: AssignmentEvents) -> None:
     told.assign("a", 4, P, name="somebody")
     told.assignment_checker.on_member_removed("a")
     told.assign("b", 4, P, name="somebody")
 
 
-def again_in_a_group_made_anew(told: AssignmentEvents) -> None:
+def owned_again_in_new_group(told: AssignmentEvents) -> None:
     told.assign("a", 2, P)
     told.assignment_checker.on_member_removed("a")
     told.assignment_checker.allow_epoch_reset()
     told.assign("b", 2, P)
 
 
-def again_where_others_were_given_up(told: AssignmentEvents) -> None:
+def owned_again_after_other_revocation(told: AssignmentEvents) -> None:
     told.assign("a", 2, P)
     told.now_s += 5.0
     told.assignment_checker.allow_epoch_reset()
     told.assign("b", 2, P)
 
 
-def again_as_one_of_the_newer_protocol(told: AssignmentEvents, after_s: float = 5.0) -> None:
+def owned_again_after_upgrade(told: AssignmentEvents, after_s: float = 5.0) -> None:
     told.assign("a", 2, P)
     told.now_s += after_s
     told.assignment_checker.on_join()
     told.assign("b", 2, P)
 
 
-def again_beside_one_who_is_there(told: AssignmentEvents) -> None:
+def owned_again_beside_member(told: AssignmentEvents) -> None:
     told.assign("a", 2, P)
     told.assign("c", 2, Q)
     told.assignment_checker.on_member_removed("a")
@@ -140,22 +140,22 @@ NOT_REVOKED = "NoAssignmentBeforeRevocation"
 @pytest.mark.parametrize(
     ("story", "flagged"),
     [
-        (given_while_another_has_it, [NOT_REVOKED]),
-        (given_once_it_was_given_up, []),
-        (given_when_its_member_was_fenced, []),
-        (heard_of_by_an_answer_that_was_under_way, []),
-        (told_late_of_what_another_has_by_now, []),
-        (given_again_after_a_power_cut, []),
-        (two_in_one_epoch, [ONE_OWNER]),
-        (again_in_a_group_made_anew, []),
-        (again_where_others_were_given_up, []),
-        (again_as_one_of_the_newer_protocol, []),
-        (partial(again_as_one_of_the_newer_protocol, after_s=1.0), [ONE_OWNER]),
-        (again_beside_one_who_is_there, [ONE_OWNER]),
-        (one_that_came_back_under_its_name, []),
+        (assigned_while_owned_by_another, [NOT_REVOKED]),
+        (assigned_after_revocation, []),
+        (assigned_after_fencing, []),
+        (assigned_with_response_in_flight, []),
+        (assigned_by_late_response, []),
+        (assigned_again_after_power_cut, []),
+        (owned_twice_in_one_epoch, [ONE_OWNER]),
+        (owned_again_in_new_group, []),
+        (owned_again_after_other_revocation, []),
+        (owned_again_after_upgrade, []),
+        (partial(owned_again_after_upgrade, after_s=1.0), [ONE_OWNER]),
+        (owned_again_beside_member, [ONE_OWNER]),
+        (owned_by_static_member_after_rejoin, []),
     ],
 )
-def test_what_two_members_may_be_told_of_one_partition(
+def test_assignment_checker_in_legal_and_illegal_scenarios_reports_violations(
     story: Callable[[AssignmentEvents], None], flagged: list[str]
 ) -> None:
     told = AssignmentEvents()
@@ -170,7 +170,7 @@ def consumer_group(*members: cs.ConsumerGroupMember, epoch: int = 5, target: int
     return [name for name, _ in (*duplicate_assignments(group), *epochs_out_of_order(group))]
 
 
-def test_a_partition_stands_with_one_member_of_a_consumer_group() -> None:
+def test_consumer_group_with_partition_of_two_members_is_reported() -> None:
     one, two = {TOPIC_ID: {0: 4}}, {TOPIC_ID: {1: 4}}
     a = cs.ConsumerGroupMember("a", 5, assigned=one)
     assert consumer_group(a, cs.ConsumerGroupMember("b", 5, assigned=two)) == []
@@ -178,7 +178,7 @@ def test_a_partition_stands_with_one_member_of_a_consumer_group() -> None:
     assert consumer_group(a, cs.ConsumerGroupMember("b", 4, revoking=one)) == ["OneHolder"]
 
 
-def test_no_member_is_ahead_of_its_group() -> None:
+def test_consumer_group_with_epochs_out_of_order_is_reported() -> None:
     a = cs.ConsumerGroupMember("a", 5)
     assert consumer_group(a, epoch=6) == []
     assert consumer_group(a, epoch=6, target=4) == ["EpochsInOrder"]
@@ -204,13 +204,13 @@ def thread(
     ],
     ids=["a standby elsewhere", "another task", "active twice", "two roles in a process"],
 )
-def test_a_task_is_done_once_and_a_process_has_it_in_one_role(other: ss.StreamsGroupMember, flagged: list[str]) -> None:
+def test_streams_group_with_duplicate_tasks_is_reported(other: ss.StreamsGroupMember, flagged: list[str]) -> None:
     group = ss.StreamsGroup("app")
     group.members = {"a": thread("a", "p0", (0,)), "b": other}
     assert [name for name, _ in duplicate_tasks(group)] == flagged
 
 
-def test_what_is_in_flight_adds_up() -> None:
+def test_share_partition_with_inconsistent_counts_is_reported() -> None:
     share = SharePartition(
         0, [PersisterStateBatch(1, 1, 1, R.ACKNOWLEDGED)], SharePartitionLimits(max_delivery_count=3)
     )
@@ -223,14 +223,14 @@ def test_what_is_in_flight_adds_up() -> None:
     assert [x for x in inconsistent_counts(share) if "went out" in x]
 
 
-def test_2_seeds_with_groups_break_no_promise() -> None:
+def test_2_seeds_with_groups_have_no_violation() -> None:
     lines = run_sim("--groups", "--seed", "1000", "--seeds", "2")
     assert len(lines) == 2
     assert all(line.endswith(" ok") for line in lines)
     assert all("member-" in line for line in lines)
 
 
-def test_groups_go_on_within_3_s_after_another_node_has_read_their_log() -> None:
+def test_groups_after_coordinator_kills_recover_within_3_s() -> None:
     (line,) = run_sim("--kills", "3", "--seed", "1")
     assert line.endswith(" ok")
     assert "killed=3" in line
@@ -238,5 +238,5 @@ def test_groups_go_on_within_3_s_after_another_node_has_read_their_log() -> None
 
 
 @pytest.mark.parametrize("bug", list(SEEDED_FAULTS) if os.environ.get("OTTLA_PLANTS") else CI_FAULTS)
-def test_a_bug_planted_in_groups_is_found(bug: str) -> None:
+def test_planted_bug_in_groups_is_found(bug: str) -> None:
     run_module("sim.tests.seeded_faults.seeded_groups", bug)

@@ -1,4 +1,4 @@
-"""Each property of a response, broken on its own."""
+"""Response checks: each property of a response, broken on its own."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ GOOD: list[tuple[list[tuple[int, bytes]], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("parts", "more"), GOOD)
-def test_check_of_a_fetch_response_that_is_right_passes(parts: list[tuple[int, bytes]], more: dict[str, Any]) -> None:
+def test_check_of_valid_fetch_response_passes(parts: list[tuple[int, bytes]], more: dict[str, Any]) -> None:
     fetch(*parts, **more)
 
 
@@ -114,14 +114,14 @@ BAD: list[tuple[list[tuple[int, bytes]], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("parts", "more", "text"), BAD)
-def test_check_of_a_fetch_response_that_breaks_a_property_fails(
+def test_check_of_fetch_response_with_broken_property_fails(
     parts: list[tuple[int, bytes]], more: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(InvalidResponse, match=text):
         fetch(*parts, **more)
 
 
-def test_check_of_a_fetch_session_knows_offsets_and_limits_of_earlier_requests() -> None:
+def test_check_of_fetch_session_uses_offsets_and_limits_of_earlier_requests() -> None:
     checker = checks()
 
     def ask(session: int, epoch: int, named: list[int], told: dict[int, bytes], gone: tuple[int, ...] = ()) -> None:
@@ -150,7 +150,7 @@ def test_check_of_a_fetch_session_knows_offsets_and_limits_of_earlier_requests()
 
 
 @pytest.mark.parametrize("told", [[], [0, 0], [1]])
-def test_check_of_a_produce_response_counts_every_partition(told: list[int]) -> None:
+def test_check_of_produce_response_with_missing_or_extra_partition_fails(told: list[int]) -> None:
     asked = p.ProduceRequest(
         None, 1, 0, [p.TopicProduceData("t", partition_data=[p.PartitionProduceData(0, batch(0))])]
     )
@@ -178,7 +178,7 @@ def test_check_of_a_produce_response_counts_every_partition(told: list[int]) -> 
         (batch(3) + batch(6), [(4, 5)], "for"),
     ],
 )
-def test_check_of_a_share_fetch_response_compares_batches_and_acquired_records(
+def test_check_of_share_fetch_response_compares_batches_and_acquired_records(
     raw: bytes, acquired: list[tuple[int, int]], text: str
 ) -> None:
     row = sf.PartitionData(0, records=raw, acquired_records=[sf.AcquiredRecords(*each, 1) for each in acquired])
@@ -190,7 +190,7 @@ def test_check_of_a_share_fetch_response_compares_batches_and_acquired_records(
         check(checks(), ApiKey.SHARE_FETCH, 1, sf.ShareFetchRequest("g", "m"), response)
 
 
-def test_install_is_done_once_for_all_nodes_of_the_process() -> None:
+def test_install_called_twice_registers_one_checker() -> None:
     install()
     install()
     assert request_observers.request_observer_factories.count(ResponseChecker) == 1

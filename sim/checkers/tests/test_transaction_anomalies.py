@@ -1,4 +1,4 @@
-"""What transactions promise: each anomaly with a history that shows it, and a twin that is legal."""
+"""Guarantees of transactions: each anomaly with a history that shows it, and a legal counterpart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T3 = SendStep(K, 3), SendStep(L, 4)
 
 
 class TransactionHistoryBuilder(HistoryBuilder):
-    """Transactions step by step, and readers of both kinds."""
+    """Transactions step by step, with readers of both isolation levels."""
 
     def start(self, process: str = "p") -> int:
         return self.history.start(process, "txn")
@@ -31,14 +31,14 @@ class TransactionHistoryBuilder(HistoryBuilder):
         return self
 
     def read_all(self, *values: int, at: int = 0, place: HistoryPartition = K) -> TransactionHistoryBuilder:
-        """By somebody who reads what is not committed, too."""
+        """Read all records, by a read_uncommitted reader, too."""
         number = self.history.start("all", "poll", uncommitted=True)
         self.history.end(number, OK, 0.0, [poll(*values, at=at, place=place)])
         return self
 
 
 def read_during(*, asked: bool) -> TransactionHistoryBuilder:
-    """One transaction, read while it lasts, or once its client has asked for its commit."""
+    """Read a transaction while it is open, or once its client has requested the commit."""
     told = TransactionHistoryBuilder()
     number = told.start()
     told.history.add_sends(number, [SendStep(K, 1)])
@@ -63,7 +63,7 @@ def never_asked(outcome: OperationOutcome, *, by_all: bool) -> TransactionHistor
 
 
 def looked(*looks: tuple[float, int, int]) -> HistoryBuilder:
-    """Time, last stable offset, high watermark."""
+    """Return time, last stable offset, high watermark."""
     told = history()
     for now_s, stable, high in looks:
         number = told.history.start("w", "look", now_s=now_s)
@@ -95,7 +95,7 @@ CASES = [
         history().add_operation("p", "txn", *T3).add_poll(3),
         history().add_operation("p", "txn", *T3).add_poll(3).add_poll(4, place=L),
     ),
-    AnomalyCase(  # a committed transaction of which a reader behind it saw nothing
+    AnomalyCase(  # a committed transaction that a later reader did not see
         "lost-write",
         history()
         .add_operation("p", "txn", SendStep(K, 1, 0))
@@ -106,7 +106,7 @@ CASES = [
         .add_operation("p", "txn", SendStep(K, 2, 2))
         .add_poll(2, at=2),
     ),
-    AnomalyCase(  # who reads all saw it, and nobody who reads what is committed
+    AnomalyCase(  # only the read_uncommitted reader saw it
         "unseen",
         TransactionHistoryBuilder().read_all(1).add_operation("p", "txn", SendStep(K, 1, 0)),
         TransactionHistoryBuilder().read_all(1).add_operation("p", "txn", SendStep(K, 1, 0), outcome=FAIL),
@@ -125,17 +125,17 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_each_anomaly_of_a_transaction_is_found_and_its_legal_twin_is_not(case: AnomalyCase) -> None:
+def test_find_anomalies_of_transaction_finds_anomaly_and_not_its_counterpart(case: AnomalyCase) -> None:
     assert (case.name, case.is_violation) in [(x.name, x.is_violation) for x in found(case.anomalous)]
     assert case.name not in [x.name for x in found(case.legal)]
 
 
-def test_every_rule_of_transactions_has_its_rows() -> None:
+def test_transaction_cases_cover_every_rule() -> None:
     names = {case.name for case in CASES}
     assert names >= {"G1a", "precommitted-read", "torn-txn", "lost-write", "unseen", "lso-stuck"}
 
 
-def test_who_reads_what_is_committed_skips_nothing_where_others_saw_what_was_aborted() -> None:
+def test_read_committed_reader_past_aborted_records_has_no_anomaly() -> None:
     told = (
         TransactionHistoryBuilder()
         .add_operation("p", "txn", SendStep(K, 1, 0))
@@ -147,12 +147,12 @@ def test_who_reads_what_is_committed_skips_nothing_where_others_saw_what_was_abo
     assert found(told) == []
 
 
-def test_a_partition_that_is_held_up_is_told_once() -> None:
+def test_stuck_last_stable_offset_is_reported_once() -> None:
     told = looked((0, 5, 9), (LATE, 5, 9), (LATE + 1, 5, 10))
     assert [x.name for x in found(told)] == ["lso-stuck"]
 
 
-def test_what_a_transaction_sends_is_known_from_the_moment_it_sends_it() -> None:
+def test_history_with_sends_added_to_open_transaction_contains_them() -> None:
     history = OperationHistory()
     number = history.start("p", "txn")
     history.add_sends(number, [SendStep(K, 1)])
@@ -179,17 +179,17 @@ SOURCE = {K: [(0, 10), (1, 11), (3, 12)], L: [(0, 20), (1, 21)]}
         ("copy-lost", [10, 12], {K: 4}),
         ("copy-lost", [20], {K: 1, L: 1}),
         ("copy-ghost", [10, 99], {K: 1}),
-        ("copy-ghost", [10, 11], {K: 1}),  # more than the position says
+        ("copy-ghost", [10, 11], {K: 1}),  # more than the committed offset
         ("copy-disorder", [11, 10], {K: 2}),
     ],
 )
-def test_a_copy_has_each_record_once_and_in_order(
+def test_check_copy_with_missing_duplicate_or_reordered_record_reports_anomaly(
     name: str, target: list[int], positions: dict[HistoryPartition, int]
 ) -> None:
     assert [x.name for x in check_copy(SOURCE, target, positions)] == ([name] if name else [])
 
 
-def test_polls_of_both_kinds_are_told_apart() -> None:
+def test_history_records_isolation_level_of_poll() -> None:
     history = OperationHistory()
     number = history.start("r", "poll", uncommitted=True)
     history.end(number, OK, 0.0, [PollStep(K, ())])

@@ -1,4 +1,4 @@
-"""Several nodes in the simulator: equal traces from equal seeds, promises kept, and planted bugs found."""
+"""Cluster and quorum in the simulator: equal traces from equal seeds, no violation, and planted bugs found."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from sim.scenarios.tests.test_single_node import run_module, run_sim
 from sim.tests.seeded_faults.seeded_cluster import CI_FAULTS, SEEDED_FAULTS
 
 
-def test_equal_seeds_of_a_cluster_give_equal_digests_in_two_processes() -> None:
+def test_cluster_runs_with_equal_seeds_give_equal_digests() -> None:
     arguments = ("--cluster", "--seed", "40", "--seeds", "3", "--seconds", "8")
     first = run_sim(*arguments)
     assert first == run_sim(*arguments)
     assert len({line.split()[3] for line in first}) == 3
 
 
-def test_equal_seeds_of_a_quorum_give_equal_digests_in_two_processes() -> None:
+def test_quorum_runs_with_equal_seeds_give_equal_digests() -> None:
     arguments = ("--quorum", "--seed", "40", "--seeds", "5", "--seconds", "15")
     first = run_sim(*arguments)
     assert first == run_sim(*arguments)
     assert len({line.split()[3] for line in first}) == 5
 
 
-def test_12_seeds_of_a_cluster_break_no_promise() -> None:
+def test_12_seeds_of_cluster_have_no_violation() -> None:
     lines = run_sim("--cluster", "--seed", "1025", "--seeds", "12", "--seconds", "20")
     assert len(lines) == 12
     assert all(line.endswith(" ok") for line in lines)
     assert any("replaced=" in line for line in lines), "and disks that were replaced are filled again"
 
 
-def test_20_seeds_of_a_quorum_break_no_promise() -> None:
+def test_20_seeds_of_quorum_have_no_violation() -> None:
     lines = run_sim("--quorum", "--seed", "1000", "--seeds", "20", "--seconds", "15")
     assert len(lines) == 20
     assert all(line.endswith(" ok") for line in lines)
@@ -46,17 +46,17 @@ def test_20_seeds_of_a_quorum_break_no_promise() -> None:
 @pytest.mark.parametrize(
     "seed",
     [
-        673,  # a third disk was emptied before a voter had written that it may vote again: the simulator's mistake
-        103,  # a node whose disk was wiped while it was being added became a voter that nobody was
-        1065,  # a copy of which a snapshot had everything was taken for one that had nothing
+        673,  # a third disk was emptied before a voter had persisted that it may vote again: a mistake of the simulator
+        103,  # a node with a disk wiped while it was being added became a voter without a record
+        1065,  # a replica covered by a snapshot was taken for an empty one
     ],
 )
-def test_seeds_of_a_quorum_that_failed_once_do_not_again(seed: int) -> None:
+def test_former_failing_seeds_of_quorum_have_no_violation(seed: int) -> None:
     (line,) = run_sim("--quorum", "--seed", str(seed))
     assert line.endswith(" ok")
 
 
-def test_3_seeds_with_transactions_break_no_promise() -> None:
+def test_3_seeds_with_transactions_have_no_violation() -> None:
     lines = run_sim("--cluster", "--seed", "2000", "--seeds", "3", "--seconds", "12", "--transactions", "2")
     assert len(lines) == 3
     assert all(line.endswith(" ok") for line in lines)
@@ -68,10 +68,10 @@ def late(version: int, seed: int, *, found: bool) -> str:
     return line
 
 
-def test_what_comes_late_breaks_transactions_of_version_1_as_in_kafka_and_none_of_version_2() -> None:
-    """KIP-890 is there for a reason: a commit or a batch that is delayed hits the transaction after its own.
+def test_late_requests_break_transactions_of_version_1_only() -> None:
+    """Reason for KIP-890: a delayed commit or batch is applied to the transaction after its own.
 
-    At the time of writing seed 6 finds a record that is read before its client asks for the commit: the delayed commit
+    At the time of writing seed 6 finds a record that is read before its client requests the commit: the delayed commit
     of the transaction before reached the new one.
     """
     first = 6
@@ -100,11 +100,11 @@ def test_what_comes_late_breaks_transactions_of_version_1_as_in_kafka_and_none_o
     assert all(late(2, same, found=False).endswith(" ok") for same in range(first, seed + 1))
 
 
-def test_a_producer_that_is_fenced_by_its_own_late_question_is_not_refused_without_reason() -> None:
+def test_producer_fenced_by_its_own_late_request_is_no_violation() -> None:
     assert late(2, 27, found=False).endswith(" ok")
 
 
-def test_seeds_in_which_replicas_move_between_brokers_that_are_no_controllers_break_no_promise() -> None:
+def test_2_seeds_with_reassignments_between_brokers_have_no_violation() -> None:
     lines = run_sim(
         "--cluster", "--nodes", "4", "--apart", "3", "--moves", "--seed", "4000", "--seeds", "2", "--seconds", "10"
     )
@@ -114,11 +114,11 @@ def test_seeds_in_which_replicas_move_between_brokers_that_are_no_controllers_br
 
 
 @pytest.mark.parametrize("bug", list(SEEDED_FAULTS) if os.environ.get("OTTLA_PLANTS") else CI_FAULTS)
-def test_a_bug_planted_between_nodes_is_found(bug: str) -> None:
+def test_planted_bug_between_nodes_is_found(bug: str) -> None:
     run_module("sim.tests.seeded_faults.seeded_cluster", bug)
 
 
-def test_where_names_are_journaled_a_name_survives_only_with_those_before_it() -> None:
+def test_power_cut_with_journaled_names_keeps_a_prefix_of_names() -> None:
     kept = set()
     for seed in range(40):
         host = SimHost("n1", random.Random(seed), lambda: 0.0)

@@ -1,4 +1,4 @@
-"""A coordinator's node dies at each step of a transaction, in virtual time; ``OTTLA_DEATHS=20``: seeds of each."""
+"""Death of a coordinator's node at each step of a transaction, in virtual time; ``OTTLA_DEATHS=20``: seeds of each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SEEDS = int(os.environ.get("OTTLA_DEATHS", "0")) or 2
 
 
 @pytest.mark.parametrize("step", [x.value for x in TransactionStep])
-def test_readers_of_committed_records_go_on_whatever_step_a_coordinator_dies_at(step: str) -> None:
-    """Within the transaction's timeout and 10 s; where its producer lives mostly within 3 s, which takes many seeds."""
+def test_coordinator_crash_at_step_unblocks_read_committed_readers_in_time(step: str) -> None:
+    """Recovery within the transaction timeout and 10 s; with a live producer mostly within 3 s, over many seeds."""
     printed = run_module("sim.scenarios.coordinator_crash", "--step", step, "--seeds", str(SEEDS))
     assert printed.count(" ok\n") == SEEDS
     lines = [line for line in printed.splitlines() if line.startswith("seed") and "alone=False" in line]
@@ -25,7 +25,7 @@ def test_readers_of_committed_records_go_on_whatever_step_a_coordinator_dies_at(
 
 
 @pytest.mark.parametrize("step", ["open-written", "open"])
-def test_what_lies_behind_the_end_of_a_segment_is_read_as_well(step: str) -> None:
+def test_coordinator_crash_with_records_in_next_segment_recovers(step: str) -> None:
     assert " ok\n" in run_module("sim.scenarios.coordinator_crash", "--step", step, "--seed", "4", "--seeds", "1")
 
 
@@ -41,7 +41,7 @@ print([name for seed in range(1, 3) for name, _ in simulate_crash(seed, Transact
 @pytest.mark.parametrize(
     ("bug", "step"), [("forget_what_was_decided", "DECIDED"), ("skip_transaction_timeout", "DECIDED_WRITTEN")]
 )
-def test_a_bug_in_how_coordinators_go_on_is_found(bug: str, step: str) -> None:
+def test_planted_bug_in_coordinator_recovery_is_found(bug: str, step: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PLANTED.format(bug=bug, step=step)],
         env={**os.environ, "PYTHONHASHSEED": "0"},

@@ -1,4 +1,4 @@
-"""The simulator: equal traces from equal seeds, promises kept, and planted bugs found."""
+"""Single node in the simulator: equal traces from equal seeds, no violation, and planted bugs found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 def run_module(name: str, *arguments: str, expect: int = 0) -> str:
-    """What a module prints, run in a process of its own."""
+    """Return the output of a module, run in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", name, *arguments],
         cwd=ROOT,
@@ -36,13 +36,13 @@ def run_sim(*arguments: str, expect: int = 0) -> list[str]:
     return [line for line in printed.split("\n") if line.startswith("seed")]
 
 
-def test_20_equal_seeds_give_equal_digests_in_two_processes() -> None:
+def test_20_single_node_runs_with_equal_seeds_give_equal_digests() -> None:
     first, second = run_sim("--seed", "1", "--seeds", "20"), run_sim("--seed", "1", "--seeds", "20")
     assert first == second
     assert len({line.split()[3] for line in first}) == 20
 
 
-def test_25_seeds_of_kills_and_power_cuts_break_no_promise() -> None:
+def test_25_seeds_with_kills_and_power_cuts_have_no_violation() -> None:
     lines = run_sim("--seed", "1000", "--seeds", "25")
     assert len(lines) == 25
     assert all(line.endswith(" ok") for line in lines)
@@ -50,13 +50,13 @@ def test_25_seeds_of_kills_and_power_cuts_break_no_promise() -> None:
     assert any("kill=" in line for line in lines)
 
 
-def test_with_a_sync_before_each_acknowledgement_power_cuts_lose_nothing() -> None:
+def test_6_synced_seeds_with_power_cuts_have_no_violation() -> None:
     lines = run_sim("--seed", "1", "--seeds", "6", "--synced")
     assert len(lines) == 6
     assert sum(int(line.split("power=")[1].split()[0].split(",")[0]) for line in lines) >= 60
 
 
-def test_trio_still_has_the_private_names_the_simulator_turns() -> None:
+def test_trio_has_the_private_names_that_are_patched() -> None:
     import trio._core._run as run
 
     assert trio.__version__.startswith("0.35.")
@@ -66,11 +66,11 @@ def test_trio_still_has_the_private_names_the_simulator_turns() -> None:
 
 
 @pytest.mark.parametrize("bug", list(SEEDED_FAULTS) if os.environ.get("OTTLA_PLANTS") else CI_FAULTS)
-def test_a_planted_bug_is_found(bug: str) -> None:
+def test_planted_bug_in_node_is_found(bug: str) -> None:
     run_module("sim.tests.seeded_faults.seeded_node", bug)
 
 
-def test_in_sim_nothing_asks_the_machine_for_time_or_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulation_calls_no_clock_random_or_disk_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     import random
     import time
 

@@ -1,4 +1,4 @@
-"""Bugs planted in what the controller decides, how its node takes part, and in coordinators that move."""
+"""Bugs planted in decisions of the controller, in its node's membership, and in coordinators that move."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _nothing(*_: Any, **__: Any) -> Generator[None, None, list[Any]]:
 
 
 def keep_registering_broker_in_isr() -> None:
-    """A broker that starts anew stays in every in-sync set."""
+    """A broker that restarts stays in every in-sync set."""
     broker_registration.leader_and_isr_updates = _nothing
 
 
 def elect_dead_broker() -> None:
-    """Who is elected is not asked to be alive."""
+    """The liveness of an elected leader is not checked."""
     patch(
         partition_change_builder._Candidates,
         "can_lead_cleanly",
@@ -41,12 +41,12 @@ def elect_dead_broker() -> None:
 
 
 def never_fence() -> None:
-    """No lease ever ends."""
+    """Broker sessions never expire."""
     BrokerHeartbeatTracker.next_expired_broker = lambda *_: None  # type: ignore[method-assign]
 
 
 def fence_without_electing() -> None:
-    """A broker is fenced, and leads what it led."""
+    """A fenced broker keeps its leaderships."""
 
     def make(real: Any) -> Any:
         def transition(image: Any, static: Any, broker: Any, state: Any) -> Any:
@@ -60,7 +60,7 @@ def fence_without_electing() -> None:
 
 
 def keep_the_leader_epoch() -> None:
-    """A new leader leads under the old one's epoch."""
+    """A new leader keeps the leader epoch of the old one."""
 
     def make(real: Any) -> Any:
         return lambda old, record: dataclasses.replace(real(old, record), leader_epoch=old.leader_epoch)
@@ -70,7 +70,7 @@ def keep_the_leader_epoch() -> None:
 
 
 def publish_before_commit() -> None:
-    """The controller lets everybody see what it has appended, committed or not."""
+    """The controller publishes appended records before they are committed."""
 
     async def committed(*_: Any) -> None:
         pass
@@ -79,12 +79,12 @@ def publish_before_commit() -> None:
 
 
 def keep_uncommitted_records() -> None:
-    """A controller that loses its leadership keeps what was not committed."""
+    """A controller that loses its leadership keeps uncommitted records."""
     ControllerStateMachine.revert = lambda _: None  # type: ignore[method-assign]
 
 
 def replay_uncommitted_records() -> None:
-    """Who follows the quorum takes in all its log has."""
+    """A follower of the quorum replays all records of its log, committed or not."""
 
     def make(real: Any) -> Any:
         def catch_up(self: MetadataLoader, end_offset: int) -> Any:
@@ -96,7 +96,7 @@ def replay_uncommitted_records() -> None:
 
 
 def accept_stale_alter_partition() -> None:
-    """Anybody may change the in-sync set, whatever he knows of the partition."""
+    """AlterPartition is accepted without a check of the partition epoch."""
     alter_partition._error = lambda *_: ErrorCode.NONE
 
 
@@ -115,7 +115,7 @@ def reuse_producer_ids() -> None:
 
 
 def skip_loading_coordinator() -> None:
-    """A coordinator that moved begins with nothing."""
+    """A coordinator that moved starts without loading its partition."""
 
     def begin(self: CoordinatorRuntime[Any], replica: Any) -> None:
         again = lambda: self._restart_shard(replica)  # noqa: E731
@@ -127,15 +127,15 @@ def skip_loading_coordinator() -> None:
 
 
 def respond_before_commit() -> None:
-    """A coordinator answers as soon as it has appended."""
+    """A coordinator responds after the append, before the commit."""
     Shard.is_committed = property(lambda _: True)  # type: ignore[assignment,method-assign]
 
 
 def keep_stale_shard() -> None:
-    """A coordinator whose partition went, and came back, goes on with what it knew."""
+    """A coordinator that lost and regained its partition keeps its old state."""
     CoordinatorRuntime.on_resignation = lambda *_: None  # type: ignore[method-assign]
 
 
 def skip_member_check_on_commit() -> None:
-    """Nobody asks whether a position comes from a member of now."""
+    """An offset commit is accepted without a check of its member."""
     offset_commit.validate_offset_commit = lambda *_, **__: None

@@ -1,4 +1,4 @@
-"""Bugs planted in the groups of Kafka 4: who has what when, what is remembered of it, and what records go to whom."""
+"""Bugs planted in the groups of Kafka 4: assignments, persisted state, and delivery of records."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from sim.tests.seeded_faults.seeding import patch
 
 
 def skip_waiting_for_revocation() -> None:
-    """A member counts as having given up what it was told to, whatever it says."""
+    """A revocation counts as done before the member has confirmed it."""
     reconciliation._owns_any = lambda *_: False
 
 
 def ignore_current_owners() -> None:
-    """What is in a member's target is free."""
+    """Partitions of a member's target are free regardless of their current owner."""
     ConsumerGroup.owner_epoch = lambda *_: -1  # type: ignore[method-assign]
 
 
 def never_release_partitions() -> None:
-    """What a member had stays its own when it has given it up, or is gone."""
+    """Partitions stay with a member after revocation or removal."""
     ConsumerGroup._remove_owned = lambda *_: iter(())  # type: ignore[method-assign]
 
 
 def never_expire_members() -> None:
-    """Sessions of consumer groups have no end."""
+    """Sessions of consumer groups never expire."""
     ConsumerGroups.arm_session = lambda *_: None  # type: ignore[method-assign]
 
 
 def forget_sessions_at_a_start() -> None:
-    """Members that were there before a start are not watched after it."""
+    """Sessions of members that were loaded at a start are not watched."""
 
     def restore(self: ConsumerGroups, now_ms: int) -> Iterator[GroupEffects]:
         yield GroupEffects()
@@ -53,52 +53,52 @@ def forget_sessions_at_a_start() -> None:
 
 
 def ignore_rebalance_timeout() -> None:
-    """A member that does not give up what it should has all the time of the world; and it never hears of it again."""
+    """The rebalance timeout of a member that does not revoke is never applied."""
     ConsumerGroups.watch_revocation = lambda *_: None  # type: ignore[method-assign]
     reconciliation._owns_any = lambda owned, held: True
 
 
 def skip_member_check_on_commit() -> None:
-    """Nobody asks whether a position comes from a member of now."""
+    """The member of an offset commit is not checked."""
     offset_validation.validate_offset_commit = lambda *_, **__: None
 
 
 def never_resolve_regex() -> None:
-    """Regular expressions stand for nothing."""
+    """Regular expressions match no topic."""
     patch(ConsumerGroup, "subscribed_topics", lambda _: lambda self, member: member.subscribed_topic_names)
 
 
 def never_expire_locks() -> None:
-    """Who has a record may keep it."""
+    """Acquisition locks never expire."""
     SharePartitionLeader._expire_locks = lambda *_: None  # type: ignore[method-assign]
 
 
 def expire_all_locks() -> None:
-    """Once one lock is over, all are."""
+    """The expiry of one lock expires all."""
     acknowledgement._is_lock_expired = lambda state, _: (
         acknowledgement._is_locked(state) and state.rollback_state is None
     )
 
 
 def acquire_acquired_records() -> None:
-    """A record that somebody has counts as free."""
+    """An acquired record counts as available."""
     InFlightState.is_available = property(  # type: ignore[assignment,method-assign]
         lambda self: self.state in (RecordState.AVAILABLE, RecordState.ACQUIRED) and self.rollback_state is None
     )
 
 
 def archive_before_last_delivery() -> None:
-    """The last delivery is left out."""
+    """The last delivery is skipped."""
     patch(InFlightState, "try_update_state", lambda real: lambda self, state, limit: real(self, state, limit - 1))
 
 
 def advance_over_acquired_records() -> None:
-    """The start moves over records that members have."""
+    """The start offset advances over acquired records."""
     RecordState.is_final = property(lambda self: self >= RecordState.ACQUIRED)  # type: ignore[assignment,method-assign]
 
 
 def skip_writing_acknowledgements() -> None:
-    """What became of records is said to be kept, and is not."""
+    """Acknowledgements are confirmed and not persisted."""
 
     async def keep(self: SharePartitionLeader, batches: Any) -> None:
         return None
@@ -107,7 +107,7 @@ def skip_writing_acknowledgements() -> None:
 
 
 def skip_reading_share_state() -> None:
-    """A leader begins where the start is, and knows nothing of what lies behind it."""
+    """A leader starts from the start offset, without the state behind it."""
 
     def make(real: Any) -> Any:
         async def read(self: Persister, *at: Any) -> Any:
@@ -119,7 +119,7 @@ def skip_reading_share_state() -> None:
 
 
 def accept_foreign_acknowledgements() -> None:
-    """Who says what became of a record need not have it."""
+    """An acknowledgement is accepted from a member that has not acquired the record."""
 
     def make(real: Any) -> Any:
         def acknowledge(share: SharePartition, member_id: str, said: Any, now_ms: int) -> Any:
@@ -135,7 +135,7 @@ def accept_foreign_acknowledgements() -> None:
 
 
 def reject_some_acknowledgements() -> None:
-    """Every thirtieth word is refused."""
+    """Every thirtieth acknowledgement is rejected."""
     count = [0]
 
     def make(real: Any) -> Any:
@@ -151,7 +151,7 @@ def reject_some_acknowledgements() -> None:
 
 
 def archive_released_records() -> None:
-    """Nobody gets a second time what was released."""
+    """Released records are archived."""
 
     def make(real: Any) -> Any:
         def change(self: InFlightState, state: RecordState, limit: int) -> bool:
@@ -163,25 +163,25 @@ def archive_released_records() -> None:
 
 
 def skip_waiting_for_task_revocation() -> None:
-    """A thread counts as having given up what it was told to, whatever it says."""
+    """A task revocation counts as done before the thread has confirmed it."""
     TasksTuple.overlaps = lambda *_: False  # type: ignore[method-assign]
 
 
 def forget_task_owner() -> None:
-    """Nobody knows which process does a task."""
+    """The process that owns a task is unknown."""
     StreamsGroup._add_owned = lambda *_: iter(())  # type: ignore[method-assign]
 
 
 def allow_task_in_two_roles() -> None:
-    """A process may have a task in as many roles as it likes."""
+    """A process may have a task in any number of roles."""
     tasks._holds = lambda *_: False
 
 
 def never_release_tasks() -> None:
-    """What a thread did stays its process's when it has given it up, or is gone."""
+    """Tasks stay with their process after revocation or removal of the thread."""
     StreamsGroup._remove_owned = lambda *_: iter(())  # type: ignore[method-assign]
 
 
 def never_expire_streams_members() -> None:
-    """Sessions of streams groups have no end."""
+    """Sessions of streams groups never expire."""
     StreamsGroups.arm_session = lambda *_: None  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Bugs to plant in a node that is alone: in its log, its disk, its metadata and its handlers."""
+"""Bugs planted in a single node: in its log, its disk, its metadata and its handlers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sim.tests.seeded_faults.seeding import patch
 
 
 def acknowledge_without_writing() -> None:
-    """Every fortieth batch is answered and not written."""
+    """Every fortieth batch is acknowledged and not written."""
     count = [0]
 
     def make(real: Any) -> Any:
@@ -46,27 +46,27 @@ def acknowledge_without_writing() -> None:
 
 
 def forget_producers() -> None:
-    """Nothing is known of producers after a start."""
+    """Producer state is empty after a start."""
     log_loader.rebuild_producer_state = lambda *_: ProducerStateManager()
 
 
 def skip_the_duplicate_check() -> None:
-    """A batch that was sent twice is written twice."""
+    """A duplicate batch is appended again."""
     ProducerStateManager.check_batch = lambda *_: None  # type: ignore[method-assign]
 
 
 def trust_files_after_crash() -> None:
-    """Every stop is taken for a clean one."""
+    """Every stop counts as a clean one."""
     checkpoint_files.remove_clean_shutdown_file = lambda *_: 1
 
 
 def skip_fsync() -> None:
-    """A sync says good and does nothing."""
+    """A sync returns without an effect."""
     LogFlush.__call__ = lambda _: None  # type: ignore[method-assign]
 
 
 def forget_names_of_a_roll_during_a_sync() -> None:
-    """When a sync ends, every name made until then counts as synced, also those made while it ran."""
+    """At the end of a sync, names created during the sync count as synced, too."""
 
     def make(real: Any) -> Any:
         def finish(self: PartitionLog, job: LogFlush) -> int:
@@ -79,12 +79,12 @@ def forget_names_of_a_roll_during_a_sync() -> None:
 
 
 def skip_truncation_in_recovery() -> None:
-    """Damage at the end of a file is seen and stays."""
+    """Damage at the end of a file is not truncated."""
     LogSegment.truncate = lambda *_: None  # type: ignore[method-assign]
 
 
 def sync_only_the_newest_segment() -> None:
-    """What was written to the segment before a roll is not synced."""
+    """Records written to the segment before a roll are not synced."""
 
     def make(real: Any) -> Any:
         def begin(self: PartitionLog, end: int) -> LogFlush:
@@ -98,7 +98,7 @@ def sync_only_the_newest_segment() -> None:
 
 
 def reuse_checkpoints_of_deleted_topic() -> None:
-    """A topic made again gets the log start its predecessor had."""
+    """A topic that is created again gets the log start offset of its predecessor."""
 
     def make(real: Any) -> Any:
         def adopt(self: LogDirectory, log: PartitionLog) -> None:
@@ -111,7 +111,7 @@ def reuse_checkpoints_of_deleted_topic() -> None:
 
 
 def compact_newest_record() -> None:
-    """The newest record of a key goes, too."""
+    """The newest record of a key is removed, too."""
     patch(
         compaction,
         "retained_records",
@@ -120,12 +120,12 @@ def compact_newest_record() -> None:
 
 
 def leave_compacted_segments_unsynced() -> None:
-    """The new segment takes the old ones' place before its bytes are on the disk."""
+    """The compacted segment replaces the old ones before its bytes are on disk."""
     LogSegment.fsync = lambda _: None  # type: ignore[method-assign]
 
 
 def skip_metadata_fsync() -> None:
-    """The metadata log's sync does nothing."""
+    """The sync of the metadata log has no effect."""
 
     def make(real: Any) -> Any:
         def begin(self: MetadataStore) -> Any:
@@ -139,7 +139,7 @@ def skip_metadata_fsync() -> None:
 
 
 def acknowledge_unwritten_setting() -> None:
-    """An altered setting is answered with success."""
+    """An altered config is not written, with a success response."""
 
     def nothing(*_: Any) -> Any:
         yield
@@ -149,7 +149,7 @@ def acknowledge_unwritten_setting() -> None:
 
 
 def skip_topic_deletion() -> None:
-    """A deletion is answered with success."""
+    """A deletion is not executed, with a success response."""
 
     def make(real: Any) -> Any:
         def delete(*rest: Any) -> Any:
@@ -161,7 +161,7 @@ def skip_topic_deletion() -> None:
 
 
 def skip_partition_creation() -> None:
-    """New partitions are answered with success."""
+    """New partitions are not created, with a success response."""
 
     def widen(*_: Any) -> Generator[None, None, list[Any]]:
         yield
@@ -171,13 +171,13 @@ def skip_partition_creation() -> None:
 
 
 def read_metadata_but_the_last() -> None:
-    """The last batches of the metadata are not read at a start."""
+    """The last batches of the metadata log are not read at a start."""
     begun: set[MetadataStore] = set()
 
     def make(real: Any) -> Any:
         def read(self: MetadataStore, *rest: int) -> Any:
             batches = list(real(self, *rest))
-            kept = len(batches) if self in begun else -8  # some of the last only say that the controller lives
+            kept = len(batches) if self in begun else -8  # some of the last are only heartbeats of the controller
             begun.update([self] if batches else ())
             return iter(batches[:kept])
 
@@ -187,7 +187,7 @@ def read_metadata_but_the_last() -> None:
 
 
 def forget_committed_positions() -> None:
-    """Positions of groups are not read at a start."""
+    """Committed offsets of groups are not read at a start."""
 
     def make(real: Any) -> Any:
         def decode(key: Any, value: Any) -> Any:
@@ -200,7 +200,7 @@ def forget_committed_positions() -> None:
 
 
 def corrupt_read_byte() -> None:
-    """A byte of what is read is another."""
+    """A byte of each read is changed."""
 
     def make(real: Any) -> Any:
         def pread(self: MemoryFile, size: int, offset: int) -> bytes:
@@ -215,7 +215,7 @@ def corrupt_read_byte() -> None:
 
 
 def fetch_from_next_offset() -> None:
-    """A fetch begins one record later."""
+    """A fetch starts one record later."""
     patch(
         PartitionLog,
         "read",
@@ -242,7 +242,7 @@ def keep_files_of_deleted_topic() -> None:
 
 
 def delete_first_kept_record() -> None:
-    """DeleteRecords takes the record it should leave as the first, too."""
+    """DeleteRecords deletes the first record that it should keep, too."""
     patch(
         PartitionLog,
         "maybe_increment_log_start_offset",
@@ -256,12 +256,12 @@ def reuse_producer_ids() -> None:
 
 
 def skip_checksum_in_recovery() -> None:
-    """Recovery believes bytes whose checksum is wrong."""
+    """Recovery accepts batches with a wrong checksum."""
     patch(LogSegment, "scan", lambda real: lambda self, position=0, **_: real(self, position, check=False))
 
 
 def write_clean_shutdown_file_early() -> None:
-    """The mark of a clean stop is left before anything is flushed."""
+    """The clean shutdown file is written before the flush."""
 
     def make(real: Any) -> Any:
         def close(self: LogDirectory, epoch: int) -> None:
@@ -274,12 +274,12 @@ def write_clean_shutdown_file_early() -> None:
 
 
 def trust_indexes_after_crash() -> None:
-    """Entries of an index are not made anew from the batches."""
+    """Index entries are not rebuilt from the batches."""
     LogSegment.reset_indexes = lambda _: None  # type: ignore[method-assign]
 
 
 def acknowledge_before_fsync() -> None:
-    """Where an answer should wait for the disk, it does not."""
+    """A response does not wait for the disk."""
 
     def make(real: Any) -> Any:
         def due(self: LogMaintenance, replica: Any) -> None:
@@ -292,7 +292,7 @@ def acknowledge_before_fsync() -> None:
 
 
 def delete_records_of_a_neighbour() -> None:
-    """Not sown in the log but in the handler: the partition after the one that was named is cut."""
+    """The handler, not the log, deletes records of the partition after the named one."""
 
     def make(real: Any) -> Any:
         def handle(context: Any, request: Any) -> Any:
@@ -307,7 +307,7 @@ def delete_records_of_a_neighbour() -> None:
 
 
 def cut_off_the_first_batch() -> None:
-    """A first batch that is larger than the limits is cut off, for every partition but the first with records."""
+    """A first batch larger than the limits is cut off, for every partition but the first with records."""
 
     def make(real: Any) -> Any:
         def read(self: PartitionLog, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> Any:
@@ -323,7 +323,7 @@ def cut_off_the_first_batch() -> None:
 
 
 def return_records_above_the_last_stable_offset() -> None:
-    """A consumer of isolation read_committed reads up to the high watermark."""
+    """A read_committed consumer reads up to the high watermark."""
 
     def make(real: Any) -> Any:
         def read(self: PartitionLog, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> Any:
@@ -348,7 +348,7 @@ def ignore_the_limit_of_a_partition() -> None:
 
 
 def answer_a_partition_twice() -> None:
-    """A full response names its first partition again at the end."""
+    """A full response contains its first partition again at the end."""
 
     def make(real: Any) -> Any:
         def grouped(rows: Any) -> Any:

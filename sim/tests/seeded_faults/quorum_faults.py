@@ -1,4 +1,4 @@
-"""Bugs planted in the quorum: each breaks one rule of raft, of its store or of a snapshot by replacing one thing."""
+"""Bugs planted in the quorum: each breaks one rule of raft, of its store or of a snapshot by replacing one function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sim.tests.seeded_faults.seeding import patch
 
 
 def vote_before_fsync() -> None:
-    """A vote is answered before it is on disk; it never gets there."""
+    """A vote is sent before it is on disk; it never gets there."""
     patch(
         MetadataStore,
         "prepare_state_write",
@@ -33,7 +33,7 @@ def vote_before_fsync() -> None:
 
 
 def count_unflushed_records() -> None:
-    """A voter says that it has what it has not synced."""
+    """A voter reports records that it has not synced."""
 
     def sync(self: RaftDriver) -> None:
         end = self._store.log.log_end_offset
@@ -44,7 +44,7 @@ def count_unflushed_records() -> None:
 
 
 def vote_for_shorter_log() -> None:
-    """Who asks for a vote is not asked how much it has."""
+    """The log end of a candidate is not compared."""
 
     def make(real: Any) -> Any:
         return lambda state, hard, vote, last_epoch, end: real(state, hard, vote, -1, -1)
@@ -53,22 +53,22 @@ def vote_for_shorter_log() -> None:
 
 
 def vote_twice() -> None:
-    """A vote that was given is forgotten at once."""
+    """A granted vote is forgotten at once."""
     vote_rules._can_grant_standard_vote = lambda hard, candidate, *, up_to_date: up_to_date
 
 
 def commit_without_majority() -> None:
-    """What the leader has counts as committed."""
+    """All records of the leader count as committed."""
     patch(RaftState, "raise_high_watermark", lambda real: lambda self, _: real(self, self.log_summary.end_offset))
 
 
 def accept_half_as_majority() -> None:
-    """Of four two are enough, of three one."""
+    """Two of four voters are a majority, and one of three."""
     VoterSetHistory.majority_size = property(lambda self: max(len(self.current) // 2, 1))  # type: ignore[assignment,method-assign]
 
 
 def forget_votes_at_a_start() -> None:
-    """Whom a node voted for is not read."""
+    """The vote in the quorum-state file is not read."""
 
     def make(real: Any) -> Any:
         def read(disk: Any, path: str) -> QuorumStateFile:
@@ -82,12 +82,12 @@ def forget_votes_at_a_start() -> None:
 
 
 def read_no_quorum_state() -> None:
-    """A node begins with the epoch that its log ends with."""
+    """A node starts with the epoch of its last record."""
     QuorumStateFile.read = staticmethod(lambda *_: QuorumStateFile())  # type: ignore[assignment]
 
 
 def skip_divergence_check() -> None:
-    """Whoever fetches is taken to have this log's beginning."""
+    """The log of a fetching voter is not checked for divergence."""
     patch(
         LogSummary,
         "validate_offset_and_epoch",
@@ -96,7 +96,7 @@ def skip_divergence_check() -> None:
 
 
 def commit_older_epochs() -> None:
-    """What a majority has counts, though nothing of the leader's own epoch is among it."""
+    """Records of older epochs are committed by a majority without a record of the leader's own epoch."""
 
     def commit(self: RaftState) -> None:
         assert isinstance(self.state, RaftLeaderState)
@@ -106,7 +106,7 @@ def commit_older_epochs() -> None:
 
 
 def count_pre_votes_as_votes() -> None:
-    """Who said that it would vote has voted."""
+    """A granted pre-vote counts as a vote."""
 
     def stand(raft: RaftState) -> None:
         assert isinstance(raft.state, ProspectiveState)
@@ -118,7 +118,7 @@ def count_pre_votes_as_votes() -> None:
 
 
 def leave_the_last_out_of_snapshots() -> None:
-    """A snapshot holds all records but one."""
+    """A snapshot lacks one record."""
 
     def make(real: Any) -> Any:
         def told_slowly(image: Any) -> Iterator[Any]:
@@ -130,12 +130,12 @@ def leave_the_last_out_of_snapshots() -> None:
 
 
 def ignore_directory_id() -> None:
-    """A voter whose disk was wiped votes on under its old key."""
+    """A voter with a wiped disk votes with its old voter key."""
     ReplicaKey.identifies = lambda self, replica: self.id == replica.id  # type: ignore[method-assign]
 
 
 def vote_with_empty_log() -> None:
-    """A voter that the settings name votes on an empty disk as if it had never had another."""
+    """A static voter votes with an empty disk as if it had never had another."""
     MetadataStore.initial_hard_state = lambda self, quorum: self.persisted_hard_state  # type: ignore[method-assign]
 
 

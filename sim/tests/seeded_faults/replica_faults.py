@@ -1,4 +1,4 @@
-"""Bugs planted between a partition's replicas, and in what a node does with them."""
+"""Bugs planted between a partition's replicas, and in their treatment by a node."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sim.tests.seeded_faults.seeding import patch
 
 
 def commit_at_leader_end() -> None:
-    """The high watermark is the leader's own end."""
+    """The high watermark is the leader's own log end offset."""
     patch(LeaderState, "high_watermark", lambda _: lambda self, own_end, *rest: own_end)
 
 
 def skip_isr_catch_up_check() -> None:
-    """A follower joins the in-sync set whatever it has."""
+    """A follower joins the ISR with any log end offset."""
 
     def expand(self: LeaderState, broker: int, high_watermark: int, eligible: Any) -> Any:
         if not isinstance(self.isr, CommittedIsr) or broker not in self.followers or broker in self.isr.isr:
@@ -43,23 +43,23 @@ def skip_isr_catch_up_check() -> None:
 
 
 def forget_who_is_leaving() -> None:
-    """While a shrink is under way only those who stay count."""
+    """During a shrink of the ISR only the remaining replicas count."""
     PendingShrinkIsr.maximal_isr = property(lambda self: self.requested_isr)  # type: ignore[assignment,method-assign]
 
 
 def commit_with_too_few() -> None:
-    """Neither acknowledgement nor high watermark looks at how many are in sync."""
+    """Acknowledgement and high watermark ignore min.insync.replicas."""
     LeaderState.is_under_min_isr = lambda *_: False  # type: ignore[method-assign]
     LeaderState.has_enough_replicas = lambda *_: True  # type: ignore[method-assign]
 
 
 def skip_follower_truncation() -> None:
-    """A follower never cuts its log."""
+    """A follower never truncates its log."""
     replica_fetcher.ReplicaFetcher._truncate = lambda *_: None  # type: ignore[method-assign]
 
 
 def truncate_too_little() -> None:
-    """A log that diverged is cut behind where it parts."""
+    """A diverged log is truncated above its point of divergence."""
     patch(
         fetch_state,
         "compute_truncation",
@@ -69,7 +69,7 @@ def truncate_too_little() -> None:
 
 
 def cut_to_the_high_watermark() -> None:
-    """A follower cuts to its own high watermark when the leader changes (before KIP-101)."""
+    """A follower truncates to its own high watermark when the leader changes (before KIP-101)."""
 
     def make(real: Any) -> Any:
         def follow(self: replica_fetcher.ReplicaFetcher, replica: HostedPartition, leader_epoch: int) -> None:
@@ -83,7 +83,7 @@ def cut_to_the_high_watermark() -> None:
 
 
 def elect_unclean_leader() -> None:
-    """Any replica that lives may lead rather than nobody."""
+    """Leaders are elected from all live replicas."""
     patch(leader_and_isr_updates, "topic_change_rules", lambda real: lambda *rest: _unclean(real(*rest)))
 
 
@@ -92,7 +92,7 @@ def _unclean(rules: Any) -> Any:
 
 
 def forget_producers_of_followers() -> None:
-    """A follower remembers no producer, and a new leader knows none."""
+    """A follower keeps no producer state, so a new leader has none."""
 
     def make(real: Any) -> Any:
         def append(self: PartitionLog, *rest: Any) -> Any:
@@ -106,17 +106,17 @@ def forget_producers_of_followers() -> None:
 
 
 def forget_producers() -> None:
-    """Nothing is known of producers after a start."""
+    """Producer state is empty after a start."""
     log_loader.rebuild_producer_state = lambda *_: ProducerStateManager()
 
 
 def acknowledge_at_the_append() -> None:
-    """A batch is acknowledged as soon as the leader has it."""
+    """A batch is acknowledged after the append to the leader."""
     produce_acks.DelayedProduce.is_completed = property(lambda _: True)  # type: ignore[assignment,method-assign]
 
 
 def serve_uncommitted_records() -> None:
-    """Readers get all there is."""
+    """Consumers read up to the log end offset."""
     patch(
         PartitionLog,
         "read",
@@ -125,7 +125,7 @@ def serve_uncommitted_records() -> None:
 
 
 def trust_isr_at_election() -> None:
-    """A new leader takes it that who is in sync has all it has itself."""
+    """A new leader assumes that all replicas of the ISR have its log end offset."""
 
     def make(real: Any) -> Any:
         def begin(
@@ -143,12 +143,12 @@ def trust_isr_at_election() -> None:
 
 
 def never_expand() -> None:
-    """Who left the in-sync set stays out."""
+    """A replica that left the ISR never joins again."""
     LeaderState.maybe_expand_isr = lambda *_: None  # type: ignore[method-assign]
 
 
 def join_before_the_epoch_began() -> None:
-    """Who has the high watermark joins, though the leader began with more."""
+    """A follower joins at the high watermark, below the start of the leader's epoch."""
 
     def make(real: Any) -> Any:
         def expand(self: LeaderState, *rest: Any) -> Any:
@@ -164,12 +164,12 @@ def join_before_the_epoch_began() -> None:
 
 
 def keep_epochs_that_were_cut() -> None:
-    """What a log says of leader epochs goes beyond its end."""
+    """Leader epochs in the cache go beyond the log end."""
     LeaderEpochFileCache.truncate_from_end = lambda *_, **__: None  # type: ignore[method-assign]
 
 
 def remember_producers_that_were_cut() -> None:
-    """A cut changes nothing in what is known of producers."""
+    """A truncation leaves the producer state unchanged."""
 
     def make(real: Any) -> Any:
         def truncate(self: PartitionLog, *rest: Any) -> int:
@@ -184,7 +184,7 @@ def remember_producers_that_were_cut() -> None:
 
 
 def commit_what_a_follower_has() -> None:
-    """A follower counts all it has as committed."""
+    """A follower counts all its records as committed."""
     patch(
         HostedPartition,
         "update_leader_offsets",
@@ -193,7 +193,7 @@ def commit_what_a_follower_has() -> None:
 
 
 def write_previous_leader_epoch() -> None:
-    """A leader writes under the epoch before its own."""
+    """A leader writes with the epoch before its own."""
     patch(
         PartitionLog,
         "append_as_leader",
@@ -202,7 +202,7 @@ def write_previous_leader_epoch() -> None:
 
 
 def leave_a_replaced_disk_empty() -> None:
-    """What lay on a disk that is no more is not made again."""
+    """Replicas of a lost disk are not restored."""
 
     def is_out_of_reach(self: LogCreator, at: Any, told: Any) -> bool:
         place = directory_id_of(told, self._config.node_id)
@@ -212,7 +212,7 @@ def leave_a_replaced_disk_empty() -> None:
 
 
 def ignore_leader_change() -> None:
-    """Who is told that another one leads does not listen."""
+    """A new leader in the metadata is ignored."""
 
     def make(real: Any) -> Any:
         def follow_image(self: HostedPartition, node_id: int, told: Any, now_ms: int) -> bool:

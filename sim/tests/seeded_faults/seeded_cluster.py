@@ -1,8 +1,8 @@
-"""Bugs planted in the rules between several nodes, to see whether the simulator finds them: as `seeded_node`.
+"""Bugs planted in the rules between several nodes, to test the simulator: as `seeded_node`.
 
-``python -m sim.tests.seeded_faults.seeded_cluster NAME``: break it, and run seeds until a promise is broken. Status 0:
-found, by a violation of one of the names it may have, or known to be `RARE_FAULTS`; 1: not within its seeds; 2: nor was
-it ever reached.
+``python -m sim.tests.seeded_faults.seeded_cluster NAME``: plant it, and run seeds until a violation. Status 0: found,
+by a violation of one of its expected names, or known as one of `RARE_FAULTS`; 1: not within its seeds; 2: never
+reached.
 """
 
 from __future__ import annotations
@@ -113,15 +113,15 @@ SEEDED_FAULTS |= {
 }
 
 CI_FAULTS = ("commit-what-the-leader-has", "vote-twice")
-"""Looked for at every run of the tests; the others where ``OTTLA_PLANTS`` is set."""
+"""Planted in every run of the tests; the others with ``OTTLA_PLANTS``."""
 
 
 RARE_FAULTS = {"join-before-the-epoch-began": "who joins fetches on, and has the rest before anybody needs it"}
-"""Not found within these seeds, and why; that they are reached is all that is asked of them."""
+"""Faults not found within these seeds, with the reason; they must only be reached."""
 
 
 def main(name: str) -> int:
-    """Look for one bug."""
+    """Plant one fault and run seeds."""
     import logging
 
     from sim.scenarios.cluster import simulate_cluster

@@ -1,7 +1,7 @@
-"""Bugs planted in the groups of Kafka 4, to see whether the simulator finds them: as `seeded_node`.
+"""Bugs planted in the groups of Kafka 4, to test the simulator: as `seeded_node`.
 
-``python -m sim.tests.seeded_faults.seeded_groups NAME``: break it, and run seeds until a promise is broken. Status 0:
-found, by a violation of one of the names it may have; 1: not within its seeds; 2: nor was it ever reached.
+``python -m sim.tests.seeded_faults.seeded_groups NAME``: plant it, and run seeds until a violation. Status 0: found, by
+a violation of one of its expected names; 1: not within its seeds; 2: never reached.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SEEDED_FAULTS = {
     "expire-no-thread": SeededFault(bugs.never_expire_streams_members, REST),
 }
 CI_FAULTS = ("lend-what-is-lent",)
-"""Looked for at every run of the tests: the first seed shows it; the others where ``OTTLA_PLANTS`` is set."""
+"""Planted in every run of the tests, since the first seed finds it; the others with ``OTTLA_PLANTS``."""
 
 
 def main(name: str) -> int:
-    """Look for one bug."""
+    """Plant one fault and run seeds."""
     import logging
 
     from sim.scenarios.single_node import simulate_node

@@ -1,7 +1,7 @@
-"""Bugs that are planted to see whether they are found: each breaks one rule of one room by replacing one thing.
+"""Bugs planted in a single node, to test the simulator: each breaks one rule by replacing one function.
 
-``python -m sim.tests.seeded_faults.seeded_node NAME``: break it, and run seeds until a promise is broken. Status 0:
-found, by a violation of one of the names it may have; 1: not within its seeds; 2: nor was it ever reached.
+``python -m sim.tests.seeded_faults.seeded_node NAME``: plant it, and run seeds until a violation. Status 0: found, by a
+violation of one of its expected names; 1: not within its seeds; 2: never reached.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ CI_FAULTS = (
     "serve a wrong byte",
     "cut off the first batch",
 )
-"""Found at once, and one of each room."""
+"""Faults found at once, one of each package."""
 
 
 def main(name: str) -> int:
-    """Plant one, and look for it."""
+    """Plant one fault and run seeds."""
     import logging
 
     import pytest

@@ -10,27 +10,27 @@ from typing import Any, NamedTuple
 
 
 class SeededFault(NamedTuple):
-    """A bug."""
+    """Fault to plant."""
 
     apply: Callable[[], None]
     expected_violations: str
-    """Violations it may show as."""
+    """Names of violations that it may cause."""
     quorum: bool = False
-    """Whether controllers alone show it."""
+    """True if a run of controllers alone finds it."""
     transactions: int = 0
-    """The version of transactions that shows it; 0: none need be made."""
+    """Transaction version that finds it; 0: no transactions are needed."""
     uses_delays: bool = False
-    """Whether it shows where nothing goes wrong but that requests come late."""
+    """True if delayed requests without other faults find it."""
     groups: bool = False
-    """Whether members of the groups of Kafka 4 show it."""
+    """True if members of the groups of Kafka 4 find it."""
     synced: bool = False
-    """Whether it shows where every acknowledgement waits for the disk, and power fails."""
+    """True if synced runs with power cuts find it."""
     test: str = ""
-    """The test that finds it, where no seed is likely to."""
+    """Name of the test that finds it, where no seed is likely to."""
 
 
 def patch(where: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Put what ``make`` gives for the real thing in its place."""
+    """Replace a member by the result of ``make`` for the original."""
     setattr(where, name, make(getattr(where, name)))
 
 
@@ -38,9 +38,9 @@ FOUND, NOT_FOUND, NOT_REACHED = 0, 1, 2
 
 
 def run_until_detected(plant: SeededFault, run: Callable[[int], Any], seeds: int) -> int:
-    """Run seeds until a bug that is sown already shows; gives the status of the process.
+    """Run seeds until a planted bug causes a violation; return the exit status.
 
-    Whatever a node ends with that nobody foresaw counts as shown.
+    An unexpected exception of a node counts as a violation.
     """
     for seed in range(1, seeds + 1):
         try:
@@ -61,7 +61,7 @@ def _is_fault(file: Path) -> bool:
 
 
 def is_fault_reached(run: Callable[[], object]) -> bool:
-    """Whether a run calls anything that was planted: a bug that nobody calls is found by nobody, and proves nothing."""
+    """Return True if a run calls a planted function: a bug that is never reached proves no checker."""
     met: list[str] = []
 
     def look(frame: FrameType, what: str, _: object) -> None:

@@ -1,4 +1,4 @@
-"""Bugs planted in transactions: in their coordinator, in how partitions hear of their end, in what readers are told."""
+"""Bugs planted in transactions: in their coordinator, in markers, in the visibility of records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sim.tests.seeded_faults.seeding import patch
 
 
 def send_markers_before_commit() -> None:
-    """Partitions hear of the end, and its producer, before the decision is committed."""
+    """Markers and the response are sent before the decision is committed."""
     real = Shard.is_committed.fget  # type: ignore[attr-defined]
     Shard.is_committed = property(  # type: ignore[assignment,method-assign]
         lambda self: self.replica.topic == TOPIC or real(self)
@@ -33,12 +33,12 @@ def send_markers_before_commit() -> None:
 
 
 def ignore_open_transactions() -> None:
-    """What is committed counts as stable, whoever has a transaction open there."""
+    """The last stable offset ignores open transactions."""
     PartitionLog.last_stable_offset = property(lambda self: self.high_watermark)  # type: ignore[assignment,method-assign]
 
 
 def skip_epoch_bump() -> None:
-    """Each transaction has the epoch of the one before, in version 2, too."""
+    """The producer epoch is not bumped, in version 2, either."""
 
     def make(real: Any) -> Any:
         def prepared(txn: Any, now_ms: int, fresh: Any, *, commits: bool) -> Any:
@@ -51,7 +51,7 @@ def skip_epoch_bump() -> None:
 
 
 def skip_verification() -> None:
-    """A leader takes a transaction's batches without asking its coordinator."""
+    """A leader accepts transactional batches without verification by the coordinator."""
 
     async def verify(self: TransactionVerifier, wanted: Any) -> VerificationResult:
         return VerificationResult({}, dict.fromkeys(wanted.sequences, TxnAppendContext(VERIFICATION_DISABLED)))
@@ -60,17 +60,17 @@ def skip_verification() -> None:
 
 
 def reject_repeated_end_txn() -> None:
-    """A producer that did not hear that its transaction has ended is told that there is none."""
+    """A repeated EndTxn is rejected with an invalid state."""
     end_txn_rules.RETRY_DECISIONS = dict.fromkeys(end_txn_rules.RETRY_DECISIONS, ErrorCode.INVALID_TXN_STATE)
 
 
 def omit_aborted_transactions() -> None:
-    """Readers get no list of aborted transactions."""
+    """Fetch responses contain no aborted transactions."""
     PartitionLog.aborted_txns_in_slice = lambda *_: []  # type: ignore[method-assign]
 
 
 def write_commit_markers_for_aborts() -> None:
-    """Every marker says commit."""
+    """Every marker is a commit marker."""
 
     def make(real: Any) -> Any:
         def request(self: TxnMarkerSender, letters: Any) -> Any:
@@ -85,7 +85,7 @@ def write_commit_markers_for_aborts() -> None:
 
 
 def drop_single_marker() -> None:
-    """One of a transaction's partitions does not hear of its end."""
+    """The marker for one partition of a transaction is not sent."""
 
     def make(real: Any) -> Any:
         def give(self: TxnMarkerSender, due: Any) -> None:
@@ -100,7 +100,7 @@ def drop_single_marker() -> None:
 
 
 def complete_after_first_marker() -> None:
-    """A transaction is complete once one of its partitions knows."""
+    """A transaction is complete after the first marker."""
 
     def make(real: Any) -> Any:
         def marked(self: TransactionStateMachine, event: Any) -> Any:
@@ -112,7 +112,7 @@ def complete_after_first_marker() -> None:
 
 
 def forget_what_was_decided() -> None:
-    """A coordinator that moved does not go on with ends that were decided."""
+    """A coordinator that moved does not complete decided transactions."""
 
     def make(real: Any) -> Any:
         def loaded(self: TransactionStateMachine, now_ms: int) -> Any:
@@ -125,12 +125,12 @@ def forget_what_was_decided() -> None:
 
 
 def skip_transaction_timeout() -> None:
-    """What its producer has left open stays open."""
+    """Transactions never time out."""
     TransactionStateMachine._abort_timed_out = lambda *_: iter(())  # type: ignore[method-assign]
 
 
 def skip_fencing() -> None:
-    """Who takes a transactional id over gets the epoch of who had it."""
+    """InitProducerId returns the epoch of the previous producer."""
 
     def make(real: Any) -> Any:
         def begun(txn: Any, *rest: Any) -> Any:
@@ -143,7 +143,7 @@ def skip_fencing() -> None:
 
 
 def forget_open_transactions() -> None:
-    """Who begins to lead does not know which transactions are open."""
+    """A new leader has no open transactions."""
 
     def make(real: Any) -> Any:
         def follow_image(self: HostedPartition, *rest: Any) -> bool:
@@ -158,7 +158,7 @@ def forget_open_transactions() -> None:
 
 
 def append_a_batch_twice() -> None:
-    """A batch of a transaction that is sent again is appended again."""
+    """A duplicate batch of a transaction is appended again."""
 
     def make(real: Any) -> Any:
         def check(self: ProducerStateManager, header: Any, *rest: Any, client: bool) -> Any:
@@ -171,7 +171,7 @@ def append_a_batch_twice() -> None:
 
 
 def skip_loading_coordinator() -> None:
-    """A coordinator of transactions that moved begins with nothing."""
+    """A transaction coordinator that moved starts without loading its partition."""
     real = CoordinatorRuntime._start_shard
     controller_faults.skip_loading_coordinator()
     planted = CoordinatorRuntime._start_shard
@@ -183,7 +183,7 @@ def skip_loading_coordinator() -> None:
 
 
 def skip_epoch_check_on_end() -> None:
-    """Whoever has the producer id may end its transaction."""
+    """EndTxn is accepted with any epoch of the producer id."""
 
     def with_bump(txn: Any, producer_id: int, epoch: int, *, commits: bool, is_pending: bool) -> EndTxnDecision:
         return end_txn_rules.decide_without_epoch_bump(
@@ -194,7 +194,7 @@ def skip_epoch_check_on_end() -> None:
 
 
 def respond_before_commit_decision() -> None:
-    """The end is answered, and nothing is written."""
+    """EndTxn succeeds without a record."""
 
     def make(real: Any) -> Any:
         def end(self: TransactionStateMachine, event: Any, now_ms: int) -> Any:
@@ -210,7 +210,7 @@ def respond_before_commit_decision() -> None:
 
 
 def expose_pending_offsets() -> None:
-    """A position counts as soon as it is committed within a transaction, whatever becomes of that."""
+    """An offset counts as soon as it is sent to a transaction, committed or not."""
     patch(
         CommittedOffsets,
         "replay_pending",
@@ -219,15 +219,15 @@ def expose_pending_offsets() -> None:
 
 
 def drop_offsets_at_commit() -> None:
-    """A transaction is committed, and its positions are not."""
+    """The offsets of a committed transaction are dropped."""
     patch(CommittedOffsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=False))
 
 
 def keep_aborted_offsets() -> None:
-    """A transaction is aborted, and its positions count."""
+    """The offsets of an aborted transaction count."""
     patch(CommittedOffsets, "replay_end", lambda real: lambda self, pid, *, commits: real(self, pid, commits=True))
 
 
 def read_unstable_offsets() -> None:
-    """Who asks for stable positions gets those there are."""
+    """OffsetFetch with require_stable returns unstable offsets."""
     PendingTransactionalOffsets.producers_by_partition = lambda *_: {}  # type: ignore[method-assign]
