@@ -1,1 +1,1 @@
-"""PySpark as an unmodified client: integration tests, and the pipeline `make run` shows."""
+"""PySpark as an unmodified client: integration tests, and the pipeline of `make run`."""

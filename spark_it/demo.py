@@ -1,4 +1,4 @@
-"""``make run``: a node, this machine's own measurements, a Spark job over them, and what came out of it."""
+"""``make run``: a node, measurements of this machine, a Spark job over them, and its result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 def start_node() -> tuple[subprocess.Popen[str], str]:
-    """``ottla serve`` on a free port; gives it and its address once it is ready."""
+    """Start ``ottla serve`` on a free port; return the process and its address once it is ready."""
     node = subprocess.Popen(
         [BIN / "ottla", "serve", "--data-dir", DATA, "--listen", "127.0.0.1:0", "--console"],
         stdout=subprocess.PIPE,
@@ -44,7 +44,7 @@ def start_node() -> tuple[subprocess.Popen[str], str]:
 
 
 def fresh_topics(bootstrap: str) -> None:
-    """Both topics empty, whatever an earlier run left."""
+    """Delete and create both topics, so that they are empty."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     there = admin.list_topics(timeout=30).topics
     old = [name for name in (SOURCE, SINK) if name in there]
@@ -55,7 +55,7 @@ def fresh_topics(bootstrap: str) -> None:
 
 
 def feed(bootstrap: str) -> int:
-    """Send measurements every 100 ms for 20 s; gives how many were acknowledged."""
+    """Send measurements every 100 ms for 20 s; return the number of acknowledged ones."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": "zstd"})
     acknowledged = 0
 
@@ -82,7 +82,7 @@ def feed(bootstrap: str) -> int:
 
 
 def run_spark(bootstrap: str) -> None:
-    """The job, as anybody would submit it."""
+    """Submit the job with spark-submit."""
     command = [BIN / "spark-submit", "--master", "local[2]", "--packages", CONNECTOR]
     command += ["--conf", f"spark.jars.ivy={ROOT / '.cache' / 'ivy2'}", "--conf", "spark.ui.enabled=false"]
     command += ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.sql.session.timeZone=UTC"]
@@ -97,7 +97,7 @@ def run_spark(bootstrap: str) -> None:
 
 
 def read_back(bootstrap: str) -> list[dict[str, Any]]:
-    """The result topic, through kafka-python."""
+    """Read the result topic with kafka-python."""
     consumer = KafkaConsumer(
         SINK, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000, group_id=None
     )
@@ -107,13 +107,13 @@ def read_back(bootstrap: str) -> list[dict[str, Any]]:
 
 
 def chart(values: list[float]) -> str:
-    """One character for each window."""
+    """Return one character for each window."""
     top = max([*values, 1e-9])
     return "".join(BARS[min(int(v / top * (len(BARS) - 1)), len(BARS) - 1)] for v in values)
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """A table of the metrics with a chart of their windows."""
+    """Print a table of the metrics with a chart of their windows."""
     by_metric: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in sorted(rows, key=lambda r: r["begins_ms"]):
         by_metric[row["metric"]].append(row)
@@ -127,7 +127,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """The whole show."""
+    """Run the demo."""
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     print("1. a node: ottla serve --data-dir ottla-data")

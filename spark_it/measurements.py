@@ -1,4 +1,4 @@
-"""This machine's own measurements, read from ``/proc``: cpu per core, memory, network, disk, load."""
+"""Measurements of this machine, read from ``/proc``: cpu per core, memory, network, disk, load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECTOR_BYTES = 512
 
 
 class Measurement(NamedTuple):
-    """One value of one metric at one instant."""
+    """Value of a metric at an instant."""
 
     metric: str
     unit: str
@@ -22,7 +22,7 @@ class Measurement(NamedTuple):
 
 
 def _cpu_times() -> dict[str, tuple[int, int]]:
-    """Core -> (busy, all) jiffies since boot."""
+    """Return (busy, all) jiffies since boot by core."""
     out = {}
     for line in (PROC / "stat").read_text().splitlines():
         name, *fields = line.split()
@@ -59,7 +59,7 @@ def _disk_bytes() -> dict[str, int]:
 
 
 class Sampler:
-    """Turns counters into rates between two samples."""
+    """Sampler that converts counters into rates between two samples."""
 
     def __init__(self) -> None:
         self._cpu = _cpu_times()
@@ -67,7 +67,7 @@ class Sampler:
         self._at = time.monotonic()
 
     def sample(self) -> list[Measurement]:
-        """Everything that can be told now."""
+        """Return the measurements since the last sample."""
         now = time.monotonic()
         passed = max(now - self._at, 1e-6)
         out = []
@@ -86,7 +86,7 @@ class Sampler:
 
 
 def as_record(measurement: Measurement, event_ms: int) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
-    """Key (host and metric), JSON value, headers."""
+    """Return key (host and metric), JSON value, headers."""
     host = socket.gethostname()
     value = {"host": host, "metric": measurement.metric, "value": round(measurement.value, 3), "event_ms": event_ms}
     headers = [("unit", measurement.unit.encode()), ("source", b"/proc")]

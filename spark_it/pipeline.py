@@ -1,6 +1,6 @@
-"""The pipeline `make run` shows: measurements in, event-time windows out, to Parquet and to a second topic.
+"""Pipeline of `make run`: from measurements to event-time windows, in Parquet and in a second topic.
 
-An ordinary spark-submit script. On a Spark cluster it takes another --master and --bootstrap, nothing else::
+An ordinary spark-submit script. On a Spark cluster only --master and --bootstrap differ::
 
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 spark_it/pipeline.py \
         --bootstrap HOST:PORT --source measurements --sink windows --parquet DIR --checkpoint DIR
@@ -25,24 +25,24 @@ WATERMARK = "1 second"
 
 
 class ProgressListener(StreamingQueryListener):
-    """One line for each batch that did something."""
+    """Listener that prints a line for each batch with rows."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Say that it runs."""
+        """Print that the query runs."""
         print(f"  spark: query {event.id} started", flush=True)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Say how far it is."""
+        """Print the progress."""
         p = event.progress
         if p.numInputRows:
             print(f"  spark: batch {p.batchId}, {p.numInputRows} records, {p.processedRowsPerSecond:.0f}/s", flush=True)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to say."""
+        """Do nothing."""
 
 
 def windows(spark: SparkSession, bootstrap: str, source: str, max_per_trigger: int) -> DataFrame:
-    """Average, extremes and count of each metric of each host, by event-time window."""
+    """Return average, extremes and count of each metric of each host, by event-time window."""
     records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -70,7 +70,7 @@ def windows(spark: SparkSession, bootstrap: str, source: str, max_per_trigger: i
 
 
 def main() -> None:
-    """Run until everything that is in the topic now has been worked on."""
+    """Run until all current records of the topic are processed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("bootstrap", "source", "sink", "parquet", "checkpoint"):
         parser.add_argument(f"--{name}", required=True)

@@ -1,6 +1,6 @@
-"""Every option of Spark's Kafka source that asks something else of the broker: the same rows from Ottla and from Kafka.
+"""Options of Spark's Kafka source that change its requests: the same rows from Ottla and from Kafka.
 
-A job is a function of a Spark session, a cluster and a prefix for its topics. It runs on both clusters, its results
+A job is a function of a Spark session, a cluster and a prefix for its topics. It runs on both clusters; its results
 must be equal, and right.
 """
 
@@ -23,13 +23,13 @@ from compat_tests.support.raw_client import wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 WAIT_S = 180
-# Not so old that retention would take the records.
+# Recent enough to survive retention.
 BASE_MS = time.time_ns() // 10**9 * 1000 - 3_600_000
 Rows = list[tuple[Any, ...]]
 
 
 class SparkTestCluster:
-    """What a job needs of a cluster besides Spark."""
+    """Cluster of a job: producer, admin client and prefix of topics."""
 
     def __init__(self, bootstrap: str, folder: Path, prefix: str) -> None:
         self.bootstrap = bootstrap
@@ -47,8 +47,8 @@ class SparkTestCluster:
         self.admin.delete_topics([topic])[topic].result(WAIT_S)
 
     def send(self, topic: str, count: int, partitions: int = 2, first: int = 0, *, nulls: bool = False) -> None:
-        """Record i goes to partition i mod n and was made i seconds after BASE_MS."""
-        self.producer.list_topics(topic, WAIT_S)  # it may have got more partitions
+        """Send records: record i goes to partition i mod n, with a timestamp i seconds after BASE_MS."""
+        self.producer.list_topics(topic, WAIT_S)  # the topic may have got more partitions
         for i in range(first, first + count):
             key = None if nulls and i % 2 else b"k%d" % i
             value = None if nulls and i % 3 == 0 else b"v%d" % i
@@ -62,7 +62,7 @@ class SparkTestCluster:
         return reader.load()
 
     def stream(self, spark: SparkSession, name: str, trigger: dict[str, Any], **options: Any) -> Any:
-        """A query that keeps topic, partition, offset and value in files."""
+        """Start a query that keeps topic, partition, offset and value in files."""
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.bootstrap)
         for option, value in {"startingOffsets": "earliest", **options}.items():
             reader = reader.option(option, value if isinstance(value, str) else json.dumps(value))
@@ -76,7 +76,7 @@ class SparkTestCluster:
         )
 
     def go_on_after_a_loss(self, spark: SparkSession, name: str, topic: str) -> None:
-        """A stream fails on lost data, and goes on where it was told not to mind."""
+        """Verify that a stream fails on lost data, and continues without failOnDataLoss."""
         strict = self.stream(spark, name, {"availableNow": True}, subscribe=topic)
         with pytest.raises(Exception, match=r"(?s)data|offset"):
             strict.awaitTermination(WAIT_S)
@@ -84,12 +84,12 @@ class SparkTestCluster:
         lax.awaitTermination(WAIT_S)
 
     def kept(self, spark: SparkSession, name: str) -> Rows:
-        """What a stream has written."""
+        """Return the rows that a stream has written."""
         rows = spark.read.parquet(str(self.folder / name)).selectExpr("topic", "partition", "offset", "value").collect()
         return self.plain(rows)
 
     def plain(self, rows: list[Any]) -> Rows:
-        """Rows in order, topics without the cluster's prefix."""
+        """Return rows in order, topics without the cluster's prefix."""
         out = []
         for row in rows:
             values = [x.replace(f"{self.prefix}-", "") if isinstance(x, str) else x for x in row]
@@ -114,7 +114,7 @@ Job = Callable[[SparkSession, SparkTestCluster], Any]
 def both(
     spark: SparkSession, clusters: dict[str, tuple[str, Path]], request: pytest.FixtureRequest
 ) -> Callable[[Job], Any]:
-    """Run a job on both clusters; gives the result they share."""
+    """Run a job on both clusters; return their common result."""
     prefix = request.node.name.replace("_", "-")[:60]
 
     def run(job: Job) -> Any:
@@ -136,7 +136,7 @@ def names(*numbers: int) -> list[str]:
     return sorted(f"v{n}" for n in numbers)
 
 
-def test_offsets_by_name_number_and_end(both: Callable[[Job], Any]) -> None:
+def test_batch_with_offset_options_reads_the_range(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 20)
@@ -161,7 +161,7 @@ def test_offsets_by_name_number_and_end(both: Callable[[Job], Any]) -> None:
     assert found["to the end"] == names(18, 19)
 
 
-def test_offsets_by_time(both: Callable[[Job], Any]) -> None:
+def test_batch_with_timestamp_options_reads_the_range(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 20)
@@ -191,7 +191,7 @@ def test_offsets_by_time(both: Callable[[Job], Any]) -> None:
     assert found["beyond"] == []
 
 
-def test_more_tasks_than_partitions_read_the_same(both: Callable[[Job], Any]) -> None:
+def test_batch_with_min_partitions_above_partitions_reads_each_record_once(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 500)
@@ -201,7 +201,7 @@ def test_more_tasks_than_partitions_read_the_same(both: Callable[[Job], Any]) ->
     assert both(job) == (True, 500, 500)
 
 
-def test_null_keys_and_values_stay_null(both: Callable[[Job], Any]) -> None:
+def test_null_keys_and_values_stay_null_in_read_and_write(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 30, nulls=True)
@@ -223,7 +223,7 @@ def test_null_keys_and_values_stay_null(both: Callable[[Job], Any]) -> None:
     assert sum(row[3] is None for row in first) == 10
 
 
-def test_many_small_topics_by_pattern(both: Callable[[Job], Any]) -> None:
+def test_batch_with_subscribe_pattern_reads_matching_topics(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         for number in range(40):
             c.send(c.create(f"small-{number}", 1), 3, partitions=1, first=3 * number)
@@ -235,7 +235,7 @@ def test_many_small_topics_by_pattern(both: Callable[[Job], Any]) -> None:
     assert sorted(row[3] for row in rows) == names(*range(120))
 
 
-def test_a_stream_by_pattern_finds_new_topics_and_partitions(both: Callable[[Job], Any]) -> None:
+def test_stream_with_subscribe_pattern_finds_new_topics_and_partitions(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         first = c.create("in-1", 1)
         c.send(first, 5, partitions=1)
@@ -264,7 +264,7 @@ def test_a_stream_by_pattern_finds_new_topics_and_partitions(both: Callable[[Job
     assert {row[:2] for row in rows} == {("in-1", 0), ("in-1", 1), ("in-2", 0)}
 
 
-def test_a_stream_takes_no_more_than_asked_in_a_batch(both: Callable[[Job], Any]) -> None:
+def test_stream_with_max_offsets_per_trigger_limits_its_batches(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 100)
@@ -278,7 +278,7 @@ def test_a_stream_takes_no_more_than_asked_in_a_batch(both: Callable[[Job], Any]
     assert max(sizes) <= 30
 
 
-def test_read_committed_leaves_gaps_for_what_is_no_record(both: Callable[[Job], Any]) -> None:
+def test_batch_with_read_committed_reads_all_records(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         c.send(topic, 10)
@@ -288,7 +288,7 @@ def test_read_committed_leaves_gaps_for_what_is_no_record(both: Callable[[Job], 
     assert both(job) == names(*range(10))
 
 
-def test_deleted_records_fail_the_job_or_are_skipped(both: Callable[[Job], Any]) -> None:
+def test_stream_with_deleted_records_fails_or_skips_them(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t", 1)
         c.send(topic, 20, partitions=1)
@@ -304,7 +304,7 @@ def test_deleted_records_fail_the_job_or_are_skipped(both: Callable[[Job], Any])
     assert sorted(row[3] for row in rows) == names(*range(20), *range(30, 40))
 
 
-def test_a_topic_made_again_fails_the_job_or_is_read_anew(both: Callable[[Job], Any]) -> None:
+def test_stream_with_recreated_topic_fails_or_reads_it(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t", 1)
         c.send(topic, 20, partitions=1)
@@ -320,7 +320,7 @@ def test_a_topic_made_again_fails_the_job_or_is_read_anew(both: Callable[[Job], 
     assert both(job) in (20, 25), "Spark itself decides whether it reads the new topic from its beginning"
 
 
-def test_a_processing_time_stream_follows_a_writer(both: Callable[[Job], Any]) -> None:
+def test_stream_with_processing_time_trigger_reads_all_records(both: Callable[[Job], Any]) -> None:
     def job(spark: SparkSession, c: SparkTestCluster) -> Any:
         topic = c.create("t")
         query = c.stream(spark, "out", {"processingTime": "100 milliseconds"}, subscribe=topic)

@@ -1,4 +1,4 @@
-"""Spark's Kafka source and sink, unmodified: what comes out equals what was written, count and checksum."""
+"""Spark's Kafka source and sink, unmodified: output and input are equal in count and checksum."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 def checksum(values: Iterable[bytes]) -> tuple[int, str]:
-    """Count, and a hash that does not depend on order."""
+    """Return the count, and a hash that does not depend on order."""
     items = sorted(values)
     return len(items), hashlib.sha256(b"\x00".join(items)).hexdigest()
 
@@ -68,7 +68,9 @@ def values_of(rows: DataFrame) -> list[bytes]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_job_reads_what_a_client_wrote(spark: SparkSession, node: OttlaProcess, topic: str, codec: str) -> None:
+def test_batch_job_reads_all_records_with_headers(
+    spark: SparkSession, node: OttlaProcess, topic: str, codec: str
+) -> None:
     create(node.bootstrap, topic)
     written = [b"value %d " % i * (1 + i % 20) for i in range(5000)]
     send(node.bootstrap, topic, written, codec)
@@ -80,7 +82,7 @@ def test_a_batch_job_reads_what_a_client_wrote(spark: SparkSession, node: OttlaP
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_job_writes_with_keys_and_headers(
+def test_batch_job_writes_records_with_keys_and_headers(
     spark: SparkSession, node: OttlaProcess, topic: str, codec: str
 ) -> None:
     create(node.bootstrap, topic)
@@ -102,7 +104,7 @@ def test_a_batch_job_writes_with_keys_and_headers(
     assert back.filter(f.expr("headers[0].key = 'origin'")).count() == 3000
 
 
-def test_available_now_reads_everything_once_and_goes_on_where_it_stopped(
+def test_stream_with_available_now_reads_each_record_once_and_resumes(
     spark: SparkSession, node: OttlaProcess, topic: str, tmp_path: Path
 ) -> None:
     create(node.bootstrap, topic)
@@ -126,9 +128,7 @@ def test_available_now_reads_everything_once_and_goes_on_where_it_stopped(
         assert checksum(values_of(spark.read.parquet(out))) == checksum(written)
 
 
-def test_a_stream_survives_kill_9_of_the_node_and_resumes_from_its_checkpoint(
-    spark: SparkSession, tmp_path: Path, topic: str
-) -> None:
+def test_stream_over_kill_of_node_resumes_from_its_checkpoint(spark: SparkSession, tmp_path: Path, topic: str) -> None:
     node = OttlaProcess(tmp_path / "data").start()
     create(node.bootstrap, topic)
     out, mark = str(tmp_path / "out"), str(tmp_path / "checkpoint")
@@ -166,7 +166,9 @@ def test_a_stream_survives_kill_9_of_the_node_and_resumes_from_its_checkpoint(
     assert node.stop() == 0
 
 
-def test_a_stream_writes_to_a_topic(spark: SparkSession, node: OttlaProcess, topic: str, tmp_path: Path) -> None:
+def test_stream_writes_all_records_to_topic(
+    spark: SparkSession, node: OttlaProcess, topic: str, tmp_path: Path
+) -> None:
     create(node.bootstrap, topic)
     create(node.bootstrap, f"{topic}-out")
     written = [b"v%d" % i for i in range(2000)]

@@ -23,9 +23,7 @@ def record(number: int) -> dict[str, Any]:
     return {"value": b"value %d" % number, "key": b"k%d" % (number % 100)}
 
 
-def test_a_stream_reads_everything_once_while_nodes_are_restarted_and_one_is_killed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_stream_over_restarts_and_kill_of_nodes_reads_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
 
     with ottla.Cluster(3) as cluster:

@@ -1,6 +1,6 @@
-"""Spark with Hadoop's security on fetches delegation tokens by Kerberos and reads and writes over SASL_SSL with them.
+"""Spark with Hadoop's security: it fetches delegation tokens by Kerberos, and reads and writes over SASL_SSL with them.
 
-``OTTLA_SPARK_TOKENS=1``, and what `compat_tests.security.kdc` needs: half a minute.
+``OTTLA_SPARK_TOKENS=1``, and the packages of `compat_tests.security.kdc` are needed: half a minute.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECURITY = "<name>hadoop.security.authentication</name><value>kerberos</value>"
 
 
 class SparkTokenIssuingNode(OttlaProcess):
-    """A node that takes tickets and tokens over TLS, and gives tokens to who has shown a ticket."""
+    """Node that accepts tickets and tokens over TLS, and issues tokens to clients with tickets."""
 
     def __init__(self, realm: KerberosRealm, where: Path) -> None:
         super().__init__(where / "data")
@@ -72,7 +72,7 @@ class SparkTokenIssuingNode(OttlaProcess):
 
 
 def settings(node: SparkTokenIssuingNode, realm: KerberosRealm, keytab: str, where: Path) -> str:
-    """A job's, as JSON: Spark's own, and those of its Kafka clients, that say nothing of who comes."""
+    """Return the settings of a job as JSON: Spark's, and those of its Kafka clients, without credentials."""
     trusts = {"ssl.truststore.type": "PEM", "ssl.truststore.location": node.trusted}
     cluster = {
         "auth.bootstrap.servers": node.secured,
@@ -97,13 +97,13 @@ def settings(node: SparkTokenIssuingNode, realm: KerberosRealm, keytab: str, whe
 
 
 def kept(client: RawClient) -> bytes:
-    """What is in topic t."""
+    """Return the records of topic t."""
     part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
     answer = client.call(ApiKey.FETCH, 12, f.FetchRequest(topics=[f.FetchTopic("t", partitions=[part])]))
     return bytes(answer.responses[0].partitions[0].records)
 
 
-def test_spark_fetches_tokens_and_its_tasks_log_in_by_them(tmp_path: Path) -> None:
+def test_spark_with_kerberos_fetches_tokens_and_tasks_log_in_with_them(tmp_path: Path) -> None:
     conf = tmp_path / "hadoop"
     conf.mkdir()
     (conf / "core-site.xml").write_text(f"<configuration><property>{SECURITY}</property></configuration>")

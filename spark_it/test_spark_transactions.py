@@ -1,6 +1,6 @@
-"""Spark and transactions: what a job reads with read_committed is what was committed, on Ottla and on Apache Kafka.
+"""Spark and transactions: a job with read_committed reads the committed records, on Ottla and on Apache Kafka.
 
-A short form by default; ``OTTLA_SPARK_TXNS=2000`` says how many transactions there are.
+A short form by default; ``OTTLA_SPARK_TXNS=2000`` is the number of transactions.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Row = tuple[int, int, bytes]
 
 
 class ProducedValues(NamedTuple):
-    """What a transactional producer has written."""
+    """Values that a transactional producer has written."""
 
     committed: list[bytes]
     aborted: list[bytes]
 
 
 def producer_of(bootstrap: str, name: str) -> Producer:
-    """A producer with a transactional id, ready to begin."""
+    """Return an initialized producer with a transactional id."""
     own = {"transactional.id": name, "linger.ms": 0, "transaction.timeout.ms": 600_000}  # longer than jobs take
     made = Producer({"bootstrap.servers": bootstrap, **own})
     made.init_transactions(WITHIN_S)
@@ -46,7 +46,7 @@ def producer_of(bootstrap: str, name: str) -> Producer:
 
 
 def put(producer: Producer, topic: str, value: bytes, records: int) -> list[bytes]:
-    """Records of the open transaction, over both partitions; they are in the log when this returns."""
+    """Write records of the open transaction to both partitions, and wait until they are in the log."""
     values = [b"%s.%d" % (value, index) for index in range(records)]
     for index, each in enumerate(values):
         producer.produce(topic, each, partition=index % PARTITIONS)
@@ -55,7 +55,7 @@ def put(producer: Producer, topic: str, value: bytes, records: int) -> list[byte
 
 
 def transact(bootstrap: str, topic: str, name: str, count: int, *, commits: bool = True) -> ProducedValues:
-    """Transactions of one to five records. Every third is aborted, or all where nothing ``commits``."""
+    """Run transactions of one to five records. Every third is aborted; all are if ``commits`` is False."""
     producer, out = producer_of(bootstrap, name), ProducedValues([], [])
     for number in range(count):
         producer.begin_transaction()
@@ -70,7 +70,7 @@ def transact(bootstrap: str, topic: str, name: str, count: int, *, commits: bool
 
 
 def rows(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> list[Row]:
-    """What a batch job reads, in order."""
+    """Return the rows of a batch job, in order."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     found = reader.options(**options).load().select("partition", "offset", "value").collect()
     return sorted((row.partition, row.offset, bytes(row.value)) for row in found)
@@ -80,10 +80,10 @@ def values(found: list[Row]) -> list[bytes]:
     return sorted(value for _, _, value in found)
 
 
-# ---------------------------------------------------------------------- stories, each told to both
+# ---------------------------------------------------------------------- scenarios, each run on both
 
 
-def a_batch_over_aborted_and_open_transactions(spark: SparkSession, bootstrap: str, _: Path) -> Any:
+def batch_over_aborted_and_open_transactions(spark: SparkSession, bootstrap: str, _: Path) -> Any:
     create(bootstrap, "batch", PARTITIONS)
     written = transact(bootstrap, "batch", "done", TRANSACTIONS)
     left = producer_of(bootstrap, "left")
@@ -103,7 +103,7 @@ def a_batch_over_aborted_and_open_transactions(spark: SparkSession, bootstrap: s
     return before, [x for x in after if x[2] != b"outside of transactions"]  # any partition may have that
 
 
-def a_stream_that_reads_beside_transactions(spark: SparkSession, bootstrap: str, where: Path) -> Any:
+def stream_reading_beside_transactions(spark: SparkSession, bootstrap: str, where: Path) -> Any:
     create(bootstrap, "stream", PARTITIONS)
     out = str(where / "out")
     query = (
@@ -125,8 +125,8 @@ def a_stream_that_reads_beside_transactions(spark: SparkSession, bootstrap: str,
     return found
 
 
-def a_stream_that_writes_beside_aborts(spark: SparkSession, bootstrap: str, where: Path) -> Any:
-    """The job's records and those of a producer that aborts lie among one another in the same partitions."""
+def stream_writing_beside_aborts(spark: SparkSession, bootstrap: str, where: Path) -> Any:
+    """Write by a job and by a producer that aborts, interleaved in the same partitions."""
     for topic in ("from", "to"):
         create(bootstrap, topic, PARTITIONS)
     sent = [b"record %d" % number for number in range(10 * TRANSACTIONS)]
@@ -161,22 +161,22 @@ def a_stream_that_writes_beside_aborts(spark: SparkSession, bootstrap: str, wher
 
 
 SCENARIOS: list[Callable[[SparkSession, str, Path], Any]] = [
-    a_batch_over_aborted_and_open_transactions,
-    a_stream_that_reads_beside_transactions,
-    a_stream_that_writes_beside_aborts,
+    batch_over_aborted_and_open_transactions,
+    stream_reading_beside_transactions,
+    stream_writing_beside_aborts,
 ]
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NodeProcess]]:
-    """Ottla, and Apache Kafka beside it."""
+    """Start Ottla and Apache Kafka."""
     where = tmp_path_factory.mktemp("both")
     with OttlaProcess(where / "ottla") as ours, KafkaProcess(where / "kafka") as kafka:
         yield {"ottla": ours, "kafka": kafka}
 
 
 @pytest.mark.parametrize("story", SCENARIOS, ids=lambda story: story.__name__)
-def test_spark_sees_of_transactions_what_it_sees_on_kafka(
+def test_spark_rows_under_transactions_equal_kafka(
     spark: SparkSession, both: dict[str, NodeProcess], tmp_path: Path, story: Callable[[SparkSession, str, Path], Any]
 ) -> None:
     told = {}

@@ -1,7 +1,7 @@
-"""A job on a Spark that logs in by Kerberos: its own token manager fetches delegation tokens, its tasks log in by them.
+"""Job of a Spark with Kerberos: its token manager fetches delegation tokens, with which its tasks log in.
 
-Run in a process of its own by `spark_it.test_spark_tokens`: security is settled when the JVM starts. A local Spark has
-no scheduler that asks for tokens, as YARN and Kubernetes have; so Spark's manager is asked here, as these ask it.
+Run in a process of its own by `spark_it.test_spark_tokens`: security is fixed when the JVM starts. A local Spark has no
+scheduler that fetches tokens, as YARN and Kubernetes have; so Spark's token manager is called here, as those call it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 
 def fetch_delegation_tokens(spark: SparkSession) -> int:
-    """Have Spark fetch what its clusters give, and keep that with the user; gives how many there are."""
+    """Fetch the tokens of Spark's clusters and add them to the user's credentials; return their number."""
     jvm: Any = spark._jvm
     security = jvm.org.apache.hadoop.security
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
@@ -31,7 +31,7 @@ def fetch_delegation_tokens(spark: SparkSession) -> int:
 
 
 def main() -> None:
-    """Read topic t, write what is in it once more, in capitals, and print what was read; settings come as JSON."""
+    """Read topic t, write its values once more in capitals, and print them; settings come as JSON."""
     told = json.loads(sys.argv[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[1]").appName("with_tokens")
