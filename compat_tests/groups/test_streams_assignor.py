@@ -68,7 +68,7 @@ class RandomStreamsGroup:
 
 
 def test_streams_assignor_on_random_groups_equals_kafka() -> None:
-    """Sticky task assignor (facts 205 to 207)."""
+    """Sticky task assignor of streams groups (KIP-1071)."""
     lines, ours = [], []
     for seed in range(GROUPS // 4):
         group = RandomStreamsGroup(seed)
