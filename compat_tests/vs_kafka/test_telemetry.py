@@ -26,10 +26,7 @@ NAMES = "org.apache.kafka.producer.,org.apache.kafka.consumer.,a,b,c,node.,Aa,BB
 
 
 def story(port: int) -> list[tuple[str, Any]]:
-    """Send subscription and push requests; return the responses.
-
-    The only waits are for push intervals.
-    """
+    """Send subscription and push requests, waiting for push intervals only; return the responses."""
     out: list[tuple[str, Any]] = []
     peer = RawClient(port)
     peer.call(ApiKey.API_VERSIONS, 3, av.ApiVersionsRequest("story", "1.2"))
