@@ -1,1 +1,1 @@
-"""Speed against Apache Kafka, side by side in one run."""
+"""Benchmarks of Ottla and Apache Kafka, in one run."""

@@ -42,7 +42,7 @@ LISTENERS = {"broker": BROKER_APIS, "controller": CONTROLLER_APIS}
 
 
 class ArrayPause(NamedTuple):
-    """The longest pause during one request."""
+    """Longest pause during one request."""
 
     computed_s: float
     held_s: float
@@ -53,13 +53,13 @@ class ArrayPause(NamedTuple):
 
 
 class MeasuredNode(Protocol):
-    """`bench.pauses.NodeChildProcess`."""
+    """Node of `bench.pauses.NodeChildProcess`."""
 
     port: int
     controller_port: int
 
     def query(self, what: str = "report") -> dict[str, Any]:
-        """Return what was seen since the last time."""
+        """Return the measurements since the last query."""
 
     def kill(self) -> None:
         """End the node."""

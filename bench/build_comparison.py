@@ -1,8 +1,8 @@
 """Comparison with another build of Ottla: cost and rate of requests.
 
 ``python -m bench.build_comparison TREE``, where TREE is a checkout (``git worktree add TREE REVISION``). Rounds
-alternate, so that both see the same machine; medians count. Requests are the smallest there are, so that the broker is
-all there is to them: one record produced with acks=all, and one fetched.
+alternate, so that both run on the same machine; medians count. Requests are the smallest possible, so that their cost
+is that of the broker: one record produced with acks=all, and one fetched.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from ottla.wire.messages import produce as p
 from ottla.wire.record_batch import records
 
 TOGETHER = 10
-"""Requests that are under way at once."""
+"""Requests in flight at once."""
 
 
 class BuildUnderTest(OttlaProcess):
-    """A node of some tree."""
+    """Node of a source tree."""
 
     def __init__(self, tree: Path, data_dir: Path) -> None:
         super().__init__(data_dir)
         self._tree = tree
 
     def command(self) -> list[str]:
-        """Run with that tree's packages."""
+        """Return the command with that tree's packages."""
         return ["env", f"PYTHONPATH={self._tree}", *super().command()]
 
 
 def produce_frame() -> bytes:
-    """Record of 100 bytes."""
+    """Return a Produce request with a record of 100 bytes."""
     raw = records.build_batch([records.NewRecord(None, bytes(100), int(time.time() * 1000))])
     data = p.TopicProduceData("small", partition_data=[p.PartitionProduceData(0, raw)])
     return encode_request(ApiKey.PRODUCE, 9, 1, "bench", p.ProduceRequest(None, -1, 10_000, [data]))
 
 
 def fetch_frame() -> bytes:
-    """Return the first record."""
+    """Return a Fetch request of the first record."""
     part = f.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
     request = f.FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("small", partitions=[part])]
@@ -56,7 +56,7 @@ def fetch_frame() -> bytes:
 
 
 def measure_requests(node: BuildUnderTest, frame: bytes, requests: int) -> tuple[float, float]:
-    """(microseconds of broker CPU a request, requests a second)."""
+    """Return (microseconds of broker CPU per request, requests per second)."""
     client = RawClient(node.port)
     before, began = cpu_s(node.pid), time.monotonic()
     for _ in range(requests // TOGETHER):
@@ -91,7 +91,7 @@ def main() -> None:
             for topic in ("small", "load"):
                 java_tool("TopicCommand", "--bootstrap-server", node.bootstrap, "--create", "--topic", topic)
         kinds: dict[str, Callable[[], bytes]] = {"produce": produce_frame, "fetch": fetch_frame}
-        for number in range(-1, options.rounds):  # the first warms both up
+        for number in range(-1, options.rounds):  # the first round warms both up
             for name, node in nodes.items():
                 for kind, frame in kinds.items():
                     cost, rate = measure_requests(node, frame(), options.requests)

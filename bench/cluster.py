@@ -1,10 +1,9 @@
-"""Three nodes of Ottla against three of Apache Kafka: a topic with three copies, written with acks=all.
+"""Three nodes of Ottla against three of Apache Kafka: a topic with three replicas, written with acks=all.
 
-``python -m bench.cluster``. Each cluster is loaded from its first second on (cold), then until it was loaded for
-fifteen seconds more, then in turn with the other one; the median of those rounds counts. The one that is not loaded
-stands by: what three idle nodes cost the other is part of both figures. Waits are measured at a fixed rate, once the
-tool itself is warm, memory at the end. On few cores the tool itself is the limit: the last line says what ratio brokers
-that cost nothing would reach.
+``python -m bench.cluster``. Each cluster is loaded from its first second on (cold), then for fifteen seconds more, then
+in turn with the other one; the median of those rounds counts. The other cluster is idle meanwhile: the cost of three
+idle nodes is part of both figures. Latencies are measured at a fixed rate, once the tool itself is warm, memory at the
+end. On few cores the tool itself is the limit: the last line has the ratio for brokers without any cost.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class ClusterRound(NamedTuple):
 
 
 class ThreeNodeCluster:
-    """Three nodes that are one cluster."""
+    """Cluster of three nodes."""
 
     def __init__(self, name: str, nodes: Sequence[NodeProcess]) -> None:
         self.name = name
@@ -49,7 +48,7 @@ class ThreeNodeCluster:
         self.bootstrap = ",".join(node.bootstrap for node in nodes)
 
     def load(self, records: int, size: int, a_second: int = -1, warmup: int = 0) -> ClusterRound:
-        """Run the tool once; what it tells is of the records behind the warm-up."""
+        """Run the tool once; its output covers the records behind the warm-up."""
         before, tool, began = self.cpu_s(), children_cpu_s(), time.monotonic()
         text = java_tool(
             "ProducerPerformance",
@@ -111,7 +110,7 @@ def print_round(name: str, what: str, one: ClusterRound) -> None:
 
 
 def median(rounds: Sequence[ClusterRound], field: str) -> float:
-    """Of one figure."""
+    """Return the median of one figure."""
     return statistics.median(getattr(one, field) for one in rounds)
 
 

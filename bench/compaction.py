@@ -1,7 +1,8 @@
 """Speed of compaction, compared with Kafka on the same records, and its effect on clients.
 
-The log is filled while nothing is dirty enough; then the ratio is lowered, and the time until the checkpoint has moved
-is taken. With ``--beside`` Kafka's load tool runs against another topic before and during a pass.
+The log is filled while cleaning is disabled by the dirty ratio; then the ratio is lowered, and the time until the
+checkpoint has advanced is measured. With ``--beside`` Kafka's load tool runs against another topic before and during a
+pass.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WAIT_S = 600
 
 
 def fill(peer: RawClient, records: int, keys: int) -> None:
-    """Batches of 200 records of about 100 bytes."""
+    """Produce batches of 200 records of about 100 bytes."""
     settings = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "1.0"}
     configs = [ct.CreatableTopicConfig(k, v) for k, v in settings.items()]
     peer.call(
@@ -48,13 +49,13 @@ def fill(peer: RawClient, records: int, keys: int) -> None:
 
 
 def start_compaction(peer: RawClient) -> None:
-    """Make the log dirty enough."""
+    """Lower the dirty ratio, so that the log is cleaned."""
     change = ia.AlterConfigsResource(2, TOPIC, [ia.AlterableConfig("min.cleanable.dirty.ratio", 0, "0.01")])
     peer.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, ia.IncrementalAlterConfigsRequest([change]))
 
 
 def wait_until_compacted(node: NodeProcess) -> float:
-    """Seconds until the log is compacted."""
+    """Wait until the log is compacted; return the seconds."""
     began = time.perf_counter()
     path = node.data_dir / "cleaner-offset-checkpoint"
     while not (path.exists() and f"{TOPIC} 0 " in path.read_text()):

@@ -1,9 +1,9 @@
 """Comparison of consumer groups on Kafka and Ottla.
 
 ``python -m bench.consumer_groups [--groups 1000] [--members 10] [--large 2000]``. Members are as stock clients: each
-has a connection, says at once what it has taken over, and else beats each five seconds. All live in one plain loop in
-this process, which keeps its own work small: a beat that is as the last one is sent, and its answer taken, as bytes.
-The large group is on a node that times every step of its loop (`bench.pauses`); then one of it leaves.
+has a connection, confirms its assignment at once, and else sends a heartbeat each five seconds. All run in one plain
+loop in this process, which keeps its own work small: an unchanged heartbeat and its response are handled as bytes. The
+large group is on a node that times every step of its loop (`bench.pauses`); then one of its members leaves.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from ottla.wire.messages import find_coordinator as fc
 TOPIC = "load"
 KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 HEAD_BYTES = 9
-"""Size, correlation id, no tags."""
+"""Bytes before the response: size, correlation id, no tags."""
 JOIN_OVER_S = 5.0
 LEAVING = -1
 TRIES = 3
 WITHIN_S = 120.0
 MAX_CONCURRENT_HEARTBEATS = 20
-"""So many are sent before answers are looked at again."""
+"""Heartbeats that are sent before responses are read again."""
 Answer = hb.ConsumerGroupHeartbeatResponse
 
 
@@ -64,7 +64,7 @@ class BenchMember:
         self._heard = b"", Answer()
 
     def beat(self) -> None:
-        """Send a heartbeat; what it has is said once."""
+        """Send a heartbeat; the owned partitions are reported once."""
         if self.owned is None and self.epoch > 0:
             if self._reported[0] != self.epoch:
                 quiet = hb.ConsumerGroupHeartbeatRequest(self.group, self.id, self.epoch)
@@ -80,7 +80,7 @@ class BenchMember:
         self.sock.sendall(encode_request(KEY, 1, 1, "bench", request))
 
     def receive(self) -> Answer | None:
-        """Return an answer that is whole."""
+        """Return a complete response."""
         self._raw += self.sock.recv(1 << 16)
         if len(self._raw) < 4 or len(self._raw) < 4 + int.from_bytes(self._raw[:4], "big"):
             return None
@@ -94,7 +94,7 @@ class BenchMember:
 
 
 class ConsumerGroupLoad:
-    """Run all members in one event loop."""
+    """Event loop with all members."""
 
     def __init__(self, port: int, groups: int, members: int) -> None:
         self.each = members
@@ -113,7 +113,11 @@ class ConsumerGroupLoad:
         self._due = [(now + JOIN_OVER_S * at / total, number) for at, number in enumerate(self.members)]
 
     def run(self, done: Callable[[], bool], within_s: float) -> float:
-        """Have all beat until it is so; gives how long that took. Raises: TimeoutError."""
+        """Send heartbeats until a condition holds; return the duration.
+
+        Raises:
+            TimeoutError: The condition does not hold in time.
+        """
         began = looked = time.perf_counter()
         while (now := time.perf_counter()) < began + within_s:
             for _ in range(MAX_CONCURRENT_HEARTBEATS):
@@ -185,7 +189,7 @@ class ConsumerGroupLoad:
         return member
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         for member in self.members.values():
             member.sock.close()
 
@@ -209,7 +213,7 @@ def cpu_s(pid: int) -> float:
 
 
 def measure_many_groups(node: OttlaProcess, groups: int, members: int, watch_s: float) -> None:
-    """Very many members in small groups: how soon they are stable, and how they are served then."""
+    """Measure very many members in small groups: time until they are stable, and latencies afterwards."""
     prepare(node.port, members)
     load = ConsumerGroupLoad(node.port, groups, members)
     before_s = cpu_s(node.pid)
@@ -256,7 +260,7 @@ def pause_text(seen: dict[str, float]) -> str:
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--members", type=int, default=10)

@@ -1,8 +1,8 @@
-"""Twenty clients that open connections until the nodes' descriptors are used up: does the service go on?
+"""Exhaustion of file descriptors: twenty clients open connections until the nodes have no descriptor left.
 
-``python -m bench.descriptors``: on one node and on three, each with 200 descriptors, for ten seconds. It prints which
-nodes ended, whether the quorum kept its leader, how long a new producer waited for an acknowledgement meanwhile, and
-how long after the crowd had gone.
+``python -m bench.descriptors``: on one node and on three, each with 200 descriptors, for ten seconds. It prints the
+nodes that ended, whether the quorum kept its leader, and the time of a new producer until its first acknowledgement,
+meanwhile and afterwards.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Raw fetches over four connections from Kafka and Ottla in turn: rate and broker CPU by response size.
 
-``python -m bench.fetch``. What is fetched lies in the page cache. The JVM is warmed first, at each size, so that its
-compiled code is what is compared; rounds alternate, and the median of each counts. Batches are as large as a response,
-up to one MiB. The client only receives: threads that wait in the system call. ``--set socket.send.buffer.bytes=102400``
-gives Ottla's connections the send buffers that Kafka's have.
+``python -m bench.fetch``. The fetched data is in the page cache. The JVM is warmed first, at each size, so that its
+compiled code is compared; rounds alternate, and the median of each counts. Batches are as large as a response, up to
+one MiB. The client only receives: threads that wait in the system call. ``--set socket.send.buffer.bytes=102400`` gives
+Ottla's connections the send buffers that Kafka's have.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ CONNECTIONS = 4
 MAX_BATCH_BYTES = 1_048_000
 RECORDS = 8
 BATCHES = 64
-"""In each partition, so a client starts over after eight responses of 8 MiB."""
+"""Batches in each partition, so a client starts over after eight responses of 8 MiB."""
 OVERHEAD_BYTES = 576
-"""Bytes of a batch besides its values, at most."""
+"""Maximum bytes of a batch besides its values."""
 
 
 def batch_bytes(response_bytes: int) -> int:
-    """Return about how large the batches of a topic are that is fetched in responses of this size."""
+    """Return about the batch size of a topic that is fetched in responses of this size."""
     return min(response_bytes - OVERHEAD_BYTES, MAX_BATCH_BYTES)
 
 
@@ -57,14 +57,15 @@ def fill(node: NodeProcess, response_bytes: int) -> None:
     raw = records.build_batch([records.NewRecord(None, value, now_ms)] * RECORDS)
     client = RawClient(node.port)
     for partition in range(CONNECTIONS):
-        wait_until(partial(is_produced, client, topic, partition, raw))  # a new partition's leader may not know of it
+        # the leader of a new partition may not have it yet
+        wait_until(partial(is_produced, client, topic, partition, raw))
         for _ in range(BATCHES - 1):
             assert is_produced(client, topic, partition, raw)
     client.close()
 
 
 def is_produced(client: RawClient, topic: str, partition: int, raw: bytes) -> bool:
-    """Produce a batch; return whether it was taken."""
+    """Produce a batch; return True if it was accepted."""
     return client.produce(topic, partition, raw).error_code == 0
 
 
@@ -110,7 +111,7 @@ class FetchingConnection(threading.Thread):
 
 
 def measure(node: NodeProcess, response_bytes: int, seconds: float) -> tuple[float, float]:
-    """(bytes a second, broker CPU seconds per GiB)."""
+    """Return (bytes per second, broker CPU seconds per GiB)."""
     before, began = cpu_s(node.pid), time.monotonic()
     readers = [FetchingConnection(node, p, response_bytes, began + seconds) for p in range(CONNECTIONS)]
     for reader in readers:

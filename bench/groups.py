@@ -1,7 +1,7 @@
 """Ten thousand consumers in a thousand groups on one node: join, consume, commit, and heartbeats under that load.
 
-``python -m bench.groups [--groups 1000] [--members 10]``. Each consumer is a connection of its own that speaks the
-protocol as a stock client does; all of them live in one other process, so that the node's memory is its own.
+``python -m bench.groups [--groups 1000] [--members 10]``. Each consumer is a connection of its own that uses the
+protocol as a stock client does; all of them run in one other process, so that the node's memory is its own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ClassicGroupLoad:
 
 
 class Consumer:
-    """Run one member of one group."""
+    """Member of one group."""
 
     def __init__(self, load: ClassicGroupLoad, group: str, number: int) -> None:
         self.load = load
@@ -72,7 +72,7 @@ class Consumer:
         self.leads_for: list[str] = []
 
     async def run(self, gate: trio.CapacityLimiter) -> None:
-        """Join, consume, commit, beat; go round again at each rebalance."""
+        """Join, consume, commit, send heartbeats; start over at each rebalance."""
         async with gate:
             stream = await self.load.env.net.connect("127.0.0.1", self.load.port)
             connection = Channel(stream, f"c{self.number}")
@@ -125,11 +125,11 @@ class Consumer:
         self.load.committed += done.topics[0].partitions[0].error_code == 0
 
     async def _beat(self, connection: Channel, generation: int) -> None:
-        """Keep the membership until everybody is in; from there on `HeartbeatLoop` does."""
+        """Send heartbeats until all members have joined; from there on `HeartbeatLoop` does."""
         self.load.ready[self] = (connection, generation)
         await trio.sleep(HEARTBEAT_S * self.load.env.random())
         while True:
-            with trio.CancelScope(shield=True):  # a call that is broken off closes its connection, and it is needed
+            with trio.CancelScope(shield=True):  # cancelling a call closes its connection, which is still needed
                 answer = await connection.call(hb.HeartbeatRequest(self.group, generation, self.member), 4)
             if answer.error_code:
                 del self.load.ready[self]
@@ -138,7 +138,7 @@ class Consumer:
 
 
 class HeartbeatLoop:
-    """Heartbeats of all members from one plain loop, spread evenly: the load must not be what is slow."""
+    """Heartbeats of all members from one plain loop, spread evenly, so that the load generator is fast enough."""
 
     def __init__(self, frames: list[tuple[socket.socket, bytes]]) -> None:
         self._poll = select.epoll()
@@ -150,7 +150,7 @@ class HeartbeatLoop:
             self._poll.register(number, select.EPOLLIN)
 
     def run(self, watch_s: float) -> None:
-        """Beat for a while."""
+        """Send heartbeats for a while."""
         step = HEARTBEAT_S / len(self._frames)
         began = time.perf_counter()
         due = itertools.cycle(self._frames)
@@ -163,7 +163,7 @@ class HeartbeatLoop:
                 self._receive(number)
 
     def _send(self, number: int) -> None:
-        if number not in self._sent:  # the last one is still on its way: a real client would wait too
+        if number not in self._sent:  # the last one is still in flight: a real client would wait too
             sock, frame = self._frames[number]
             self._sent[number] = time.perf_counter()
             sock.send(frame)
@@ -172,7 +172,7 @@ class HeartbeatLoop:
         answer = self._frames[number][0].recv(4096)
         sent = self._sent.pop(number, None)
         if sent is None:
-            return  # the answer to a heartbeat from before this loop
+            return  # response to a heartbeat from before this loop
         self.took_ms.append((time.perf_counter() - sent) * 1000)
         self.errors += answer[13:15] != b"\x00\x00"  # behind size, number, tags and throttle time
 
@@ -194,7 +194,7 @@ async def _prepare(load: ClassicGroupLoad) -> None:
 
 
 async def _main(load: ClassicGroupLoad) -> list[tuple[socket.socket, bytes]]:
-    """Have everybody join, consume and commit; gives each member's connection and its heartbeat."""
+    """Let all members join, consume and commit; return each member's connection and its heartbeat."""
     await _prepare(load)
     gate = trio.CapacityLimiter(200)
     began = time.perf_counter()
@@ -220,7 +220,7 @@ async def _main(load: ClassicGroupLoad) -> list[tuple[socket.socket, bytes]]:
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--members", type=int, default=10)

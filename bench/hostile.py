@@ -1,10 +1,10 @@
 """Memory and delay of other clients caused by the largest request of one connection.
 
-``python -m bench.hostile [--elements 200000] [NAME...]``. Each request goes to a fresh node, behind a small one of its
-kind. ``peak``: how far the node's resident memory grew while it was answered; ``of bound``: the share that is of three
-times (request + answer) + 16 MiB; ``held``: the longest step of the node's loop in its thread's processor time, which a
-busy machine does not add to; ``wait``: the longest that another client waited for ApiVersions meanwhile, as the clock
-has it.
+``python -m bench.hostile [--elements 200000] [NAME...]``. Each request goes to a new node, behind a small one of its
+kind. ``peak``: growth of the node's resident memory during the request; ``of bound``: its share of three times (request
++ response) + 16 MiB; ``held``: the longest step of the node's loop in processor time of its thread, which is
+independent of other load; ``wait``: the longest time, by the clock, in which another client waited for ApiVersions
+meanwhile.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ RequestFactory = Callable[[int], Message]
 
 
 class LargeRequest(NamedTuple):
-    """A request of so many elements."""
+    """Request with a number of elements."""
 
     key: ApiKey
     version: int
@@ -245,7 +245,7 @@ LARGE_REQUESTS = {
 
 
 def _exact(sock: socket.socket, count: int) -> int:
-    """Read so many bytes and forget them."""
+    """Read so many bytes and discard them."""
     left = count
     while left:
         more = len(sock.recv(min(1 << 20, left)))
@@ -256,7 +256,7 @@ def _exact(sock: socket.socket, count: int) -> int:
 
 
 def _ask(sock: socket.socket, raw: bytes) -> int:
-    """Send, and read the answer; gives its size."""
+    """Send a request and read the response; return its size."""
     sock.sendall(raw)
     size = sock.recv(4, socket.MSG_WAITALL)
     if len(size) < 4:
@@ -265,7 +265,7 @@ def _ask(sock: socket.socket, raw: bytes) -> int:
 
 
 class ConcurrentClient:
-    """Run another client that repeats a small request."""
+    """Client that repeats a small request meanwhile."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -307,7 +307,7 @@ def _warm(port: int, scene: LargeRequest) -> None:
 
 
 def measure(name: str, scene: LargeRequest, elements: int, where: Path) -> float:
-    """Ask one thing of a fresh node and print what came of it; gives the share of the bound."""
+    """Send a request to a new node and print the results; return the share of the bound."""
     node = NodeChildProcess(where)
     try:
         _warm(node.port, scene)

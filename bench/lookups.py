@@ -29,7 +29,7 @@ TIMEOUT_S = 120.0
 
 
 def fill(peer: RawClient, batches: int, records: int, record_bytes: int) -> None:
-    """Batches whose records are one millisecond apart."""
+    """Produce batches with records one millisecond apart."""
     config = [ct.CreatableTopicConfig("retention.ms", "-1"), ct.CreatableTopicConfig("max.message.bytes", "10000000")]
     topic = ct.CreatableTopic("t", 1, 1, configs=config)
     assert peer.call(ApiKey.CREATE_TOPICS, 7, ct.CreateTopicsRequest([topic], 10_000)).topics[0].error_code == 0
@@ -50,9 +50,9 @@ def find_by_timestamp(peer: RawClient, at: int) -> None:
 
 
 def find_by_offset(peer: RawClient, at: int) -> float:
-    """Return the batch that holds an offset, whole.
+    """Return the batch that contains an offset, complete, and the time of its first bytes.
 
-    Gives when its first bytes came: from then on it is not looked for.
+    The search ends with the first bytes.
     """
     part = f.FetchPartition(0, fetch_offset=at, partition_max_bytes=1)
     body = f.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1, topics=[f.FetchTopic("t", partitions=[part])])
@@ -92,7 +92,7 @@ def main() -> None:
         began = time.perf_counter()
         fill(peer, batches, records, options.record_bytes)
         print(f"{options.gib} GiB, {records} records a batch, made in {time.perf_counter() - began:.0f} s", flush=True)
-        os.sync()  # what is still on its way to the disk would be measured too
+        os.sync()  # data in the page cache would be measured too
         for _ in range(2):  # the second round finds the cache warm
             measure("by time", find_by_timestamp, peer, batches * records)
             measure("by offset", find_by_offset, peer, batches * records)

@@ -1,7 +1,7 @@
-"""Ten thousand partitions on one node: memory, open files, and how long restarts take.
+"""Ten thousand partitions on one node: memory, open files, and duration of restarts.
 
 ``python -m bench.partitions [--topics 10] [--partitions 1000] [--unflushed-mib 1024]``. Every partition gets a record;
-then the node is left alone until its files are closed, stopped and started, filled, killed and started again.
+then the node is idle until its files are closed, stopped and started, filled, killed and started again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILES_PER_100 = 5
 
 
 def memory_mb(node: OttlaProcess) -> float:
-    """Resident memory of the node's process."""
+    """Return the resident memory of the node's process."""
     text = Path(f"/proc/{node.pid}/status").read_text()
     return int(next(x for x in text.split("\n") if x.startswith("VmRSS")).split()[1]) / 1024
 
@@ -42,14 +42,14 @@ def data_files(node: OttlaProcess) -> int:
 
 
 class PartitionSet:
-    """Many topics with many partitions each, and what was written to them."""
+    """Many topics with many partitions each, and the number of written records."""
 
     def __init__(self, topics: int, partitions: int) -> None:
         self.names = [f"t{number}" for number in range(topics)]
         self.partitions = partitions
 
     def create(self, node: OttlaProcess) -> None:
-        """Make the topics, one request for each."""
+        """Create the topics, one request for each."""
         peer = RawClient(node.port, timeout_s=300)
         for name in self.names:
             request = ct.CreateTopicsRequest([ct.CreatableTopic(name, self.partitions, 1)], 300_000)
@@ -80,7 +80,7 @@ class PartitionSet:
 
 
 def timed(what: str, began: float) -> None:
-    """Print how long something took."""
+    """Print the duration of a step."""
     print(f"{what}: {time.perf_counter() - began:.1f} s", flush=True)
 
 

@@ -1,10 +1,10 @@
 """Times for which the event loop of a node with 10,000 partitions is blocked, measured from inside.
 
 ``python -m bench.pauses [--topics 20] [--partitions 500]``. The node runs in a child process that times every step of
-every task (a garbage collection that falls into one counts), and a pulse: a task that wants its turn each millisecond
-and notes how late it comes, whatever the reason. Between two things that are done to the node all are set back.
-``held``: the longest step by the clock; ``computed``: by its thread's processor time, which a busy machine does not add
-to; ``late``: the longest wait of the pulse. With ``--arrays``: see `bench.array_pauses`.
+every task (a garbage collection in a step counts), and a pulse: a task that is scheduled each millisecond and records
+its delay, with any cause. All are reset between two operations. ``held``: the longest step by the clock; ``computed``:
+by processor time of its thread, which is independent of other load; ``late``: the longest delay of the pulse. With
+``--arrays``: see `bench.array_pauses`.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ SETTINGS = {
 
 
 class LoopStepTimer(trio.abc.Instrument):
-    """Times every step of every task."""
+    """Timer of every step of every task."""
 
     def __init__(self) -> None:
         self.reset()
-        self._began = time.perf_counter()  # it is added in the middle of a step
+        self._began = time.perf_counter()  # installed in the middle of a step
         self._cpu = time.thread_time()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Reset the measurements."""
         self.held_s = self.computed_s = self.late_s = 0.0
         self.who = ""
         self.steps: dict[str, float] = {}
@@ -90,7 +90,7 @@ class LoopStepTimer(trio.abc.Instrument):
             self.computed_s, self.who = computed, task.name
 
     async def pulse(self) -> None:
-        """Want a turn each millisecond."""
+        """Record the delay of a task that is due each millisecond."""
         while True:
             due = time.perf_counter() + PROBE_INTERVAL_S
             await trio.sleep(PROBE_INTERVAL_S)
@@ -130,7 +130,7 @@ async def run_child(directory: str, port: int, metrics_port: int, own: dict[str,
 
 
 class NodeChildProcess:
-    """The node under measurement."""
+    """Node under measurement."""
 
     def __init__(self, directory: Path, port: int | None = None, settings: dict[str, str] | None = None) -> None:
         self.port, self.metrics_port = port or free_port(), free_port()
@@ -150,7 +150,7 @@ class NodeChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self._process.pid
 
     def query(self, what: str = "report") -> dict[str, Any]:
@@ -163,19 +163,19 @@ class NodeChildProcess:
         return answer
 
     def stop(self) -> float:
-        """Stop cleanly; gives how long that took."""
+        """Stop cleanly and return the duration."""
         began = time.perf_counter()
         self.query("stop")
         self._process.wait(600)
         return time.perf_counter() - began
 
     def kill(self) -> None:
-        """End it whatever it does."""
+        """Kill the process."""
         self._process.kill()
 
 
 class PauseScenarios:
-    """Operation on the node."""
+    """Operations on the node."""
 
     def __init__(self, child: NodeChildProcess, topics: int, partitions: int, where: Path) -> None:
         self._child = child
@@ -222,7 +222,7 @@ class PauseScenarios:
         self._set(ResourceType.BROKER, "1", "log.retention.ms", str(days * 86_400_000))
 
     def metadata(self) -> None:
-        """Metadata of everything, ten times."""
+        """Request the metadata of all topics, ten times."""
         for _ in range(10):
             self._peer.call(ApiKey.METADATA, 12, md.MetadataRequest(None, allow_auto_topic_creation=False))
 
@@ -252,11 +252,11 @@ class PauseScenarios:
             assert row.error_code == 0, row
 
     def recompression(self) -> None:
-        """Batches of a megabyte that come plain and are stored as zstd."""
+        """Produce uncompressed batches of a megabyte that are stored as zstd."""
         self._produce("recompressed", compression_type="zstd")
 
     def validation(self) -> None:
-        """Batches of a megabyte whose every record is looked at."""
+        """Produce batches of a megabyte with validation of each record."""
         self._produce("validated", ottla_validate_records="true")
 
     def positions(self) -> None:
@@ -340,7 +340,7 @@ def measure(topics: int, partitions: int, where: Path) -> None:
 
 
 def measure_pause(child: NodeChildProcess, name: str, scene: Callable[[], None]) -> None:
-    """Do something to the node, and print what that held up."""
+    """Run an operation on the node, and print the pauses."""
     began = time.perf_counter()
     scene()
     took = time.perf_counter() - began
@@ -350,7 +350,7 @@ def measure_pause(child: NodeChildProcess, name: str, scene: Callable[[], None])
 
 
 def main() -> None:
-    """Be the child, or measure one."""
+    """Run the child, or measure one."""
     if sys.argv[1:2] == ["--inside"]:
         trio.run(run_child, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), json.loads(sys.argv[5]))
         return

@@ -1,8 +1,8 @@
-"""Kafka's own producer load tool against the real Kafka and Ottla in turn: rate, broker CPU, and the ratios.
+"""Kafka's producer load tool against Kafka and Ottla in turn: rate, broker CPU, and the ratios.
 
-``make bench``. Rounds alternate, so that both see the same machine; the first round of each warms it up and does not
-count. On few cores the tool itself is the limit: what it costs stands beside, and the last line says what ratio a
-broker that cost nothing would reach.
+``make bench``. Rounds alternate, so that both run on the same machine; the first round of each warms it up and does not
+count. On few cores the tool itself is the limit: its cost is printed, too, and the last line has the ratio for a broker
+without any cost.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class ProduceRound(NamedTuple):
 
 
 def children_cpu_s() -> float:
-    """CPU time of the processes that were waited for: the load tool's runs."""
+    """Return the CPU time of ended child processes: the runs of the load tool."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time a process has used, user and system."""
+    """Return the CPU time of a process, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
 
 def run_load_tool(node: NodeProcess, records: int, size: int, *more: str) -> ProduceRound:
-    """Run the tool once; ``more``: what else it is told."""
+    """Run the tool once; ``more`` has further arguments."""
     before, tool = cpu_s(node.pid), children_cpu_s()
     text = java_tool(
         "ProducerPerformance",

@@ -1,4 +1,4 @@
-"""A proxy in front of a node that counts requests and their latencies by API."""
+"""Proxy in front of a node that counts requests and their latencies by API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ottla.wire.api_keys import ApiKey
 
 SLOW_S = 0.4
-"""A request that waits for `fetch.max.wait.ms`, 500 ms, or behind one that does."""
+"""Limit of a slow request: it waits for `fetch.max.wait.ms`, 500 ms, or behind one that does."""
 
 
 def _median_ms(latencies_s: list[float]) -> float:
@@ -20,7 +20,7 @@ def _median_ms(latencies_s: list[float]) -> float:
 
 
 class CountingProxy:
-    """Listens on a port, forwards each connection to another, and keeps what each request took."""
+    """Proxy that forwards each connection and records the latency of each request."""
 
     def __init__(self, port: int, target_port: int) -> None:
         self._port = port
@@ -62,7 +62,7 @@ class CountingProxy:
         await asyncio.gather(_pump(reader, node_writer, request), _pump(node_reader, writer, response))
 
     def table(self) -> str:
-        """Return a line for each API: count, median, sum, and how many took 400 ms and more."""
+        """Return a line for each API: count, median, sum, and the number of requests of 400 ms and more."""
         lines = [f"{self.connections} connections"]
         for api_key, latencies in sorted(self.latencies_s.items()):
             slow = [one for one in latencies if one >= SLOW_S]

@@ -1,10 +1,10 @@
 """Cost of security: TLS and SASL compared with Kafka, ACLs and quotas compared with a node without.
 
-``python -m bench.security``: Kafka's own load tools produce and consume records of 1,000 bytes over SASL_SSL, after a
-login by SCRAM-SHA-512, at the real Kafka and at Ottla in turn; the first round warms both up. On few cores the tool is
-most of what runs: what the broker itself costs stands beside the rate. ``--checked`` asks two nodes of ours for the
-smallest requests there are: one that lets everybody do everything, and one with an authorizer, five hundred rules for
-topics of others and byte rates nobody reaches.
+``python -m bench.security``: Kafka's load tools produce and consume records of 1,000 bytes over SASL_SSL, after a login
+by SCRAM-SHA-512, at Kafka and at Ottla in turn; the first round warms both up. On few cores the tool is most of the
+load: the cost of the broker itself is printed beside the rate. ``--checked`` sends the smallest possible requests to
+two nodes of Ottla: one without an authorizer, and one with an authorizer, five hundred ACLs for topics of other
+principals and byte rate quotas above the load.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Figures = dict[str, dict[str, list[float]]]
 
 
 def add_figure(figures: Figures, what: str, name: str, value: float) -> None:
-    """Keep one number."""
+    """Add one number."""
     figures.setdefault(what, {}).setdefault(name, []).append(value)
 
 
 def print_medians(figures: Figures, first: str, second: str) -> None:
-    """Print medians, and what the second is to the first."""
+    """Print medians, and the ratio of the second to the first."""
     for what, values in figures.items():
         one, other = (statistics.median(values[name]) for name in (first, second))
         print(f"{what:36} {first} {one:12,.2f}   {second} {other:12,.2f}   ratio {other / one:.3f}")
 
 
 class SecureLoadTools:
-    """Kafka's load tools, logged in at one node."""
+    """Kafka's load tools, authenticated at one node."""
 
     def __init__(self, node: NodeProcess, port: int, settings: Path) -> None:
         self._node, self._settings = node, settings
@@ -72,7 +72,7 @@ class SecureLoadTools:
 
 
 def compare_with_kafka(records: int, rounds: int, where: Path) -> None:
-    """TLS and a login, at both in turn."""
+    """Compare TLS and SASL at both in turn."""
     files = SecurityFiles(where)
     figures: Figures = {}
     nodes = {"kafka": SecuredKafka(files, where / "k" / "data"), "ottla": SecuredOttla(files, where / "o" / "data")}
@@ -100,7 +100,7 @@ def compare_with_kafka(records: int, rounds: int, where: Path) -> None:
 
 
 class AuthorizedBuild(BuildUnderTest):
-    """A node of this tree with rules and quotas."""
+    """Node of this tree with ACLs and quotas."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(Path(__file__).resolve().parent.parent, data_dir)
@@ -122,12 +122,12 @@ class AuthorizedBuild(BuildUnderTest):
         )
 
     def command(self) -> list[str]:
-        """Run with a file of settings."""
+        """Return the command with a file of settings."""
         *tree, _ottla, _serve = super().command()[:4]
         return [*tree, _ottla, _serve, "--config", str(self.file), "--data-dir", str(self.data_dir)]
 
     def add_rules_and_quotas(self) -> None:
-        """Topics, rules for everybody and for others, and quotas that nobody reaches."""
+        """Create topics, ACLs for all and for other principals, and quotas above the load."""
         who = ("--bootstrap-server", self.admin, "--command-config", str(self._settings))
         for topic in ("small", "load"):
             java_tool("TopicCommand", *who, "--create", "--topic", topic)
@@ -145,7 +145,7 @@ class AuthorizedBuild(BuildUnderTest):
 
 
 def compare_with_unsecured(requests: int, records: int, rounds: int, where: Path) -> None:
-    """Rules and quotas, and neither, in turn."""
+    """Compare a node with ACLs and quotas and one without, in turn."""
     figures: Figures = {}
     checked = AuthorizedBuild(where / "c" / "data")
     plain = BuildUnderTest(Path(__file__).resolve().parent.parent, where / "p" / "data")

@@ -1,8 +1,8 @@
-"""Kafka's own share consumer load tool against the real Kafka and Ottla in turn: rate, broker CPU, and the ratios.
+"""Kafka's share consumer load tool against Kafka and Ottla in turn: rate, broker CPU, and the ratios.
 
 ``python -m bench.share [--records 1000000] [--consumers 1 8]``. Each node gets the same records once; before each round
-the group is set back to its beginning. Rounds alternate, and the first of each warms it up. How long the first
-members wait for their partitions is part of what the tool measures, so the records must be many.
+the group is reset to its start. Rounds alternate, and the first of each warms it up. The wait of the first members for
+their partitions is part of the tool's measurement, so the records must be many.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ShareRound(NamedTuple):
 
 
 def fill(node: NodeProcess, records: int, size: int, partitions: int) -> None:
-    """Make the topic, fill it, and have the group begin at its beginning."""
+    """Create the topic, fill it, and reset the group to its start."""
     at = ["--bootstrap-server", node.bootstrap]
     java_tool("TopicCommand", *at, "--create", "--topic", TOPIC, "--partitions", str(partitions))
     config = ["--entity-type", "groups", "--entity-name", GROUP, "--add-config", "share.auto.offset.reset=earliest"]

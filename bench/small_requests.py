@@ -1,7 +1,7 @@
 """Produce requests of one record over eight connections to Kafka and Ottla in turn: rate and broker CPU.
 
 ``python -m bench.small_requests``. Each connection sends the next request once it has the response (acks=all). The JVM
-is warmed first, so that its compiled code is what is compared; rounds alternate, and the median of each counts.
+is warmed first, so that its compiled code is compared; rounds alternate, and the median of each counts.
 """
 
 from __future__ import annotations

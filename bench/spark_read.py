@@ -1,9 +1,9 @@
-"""A batch read of many partitions by Spark, from Apache Kafka and Ottla in turn: wall time, CPU time and the ratio.
+"""Batch read of many partitions by Spark, from Apache Kafka and Ottla in turn: wall time, CPU time and the ratio.
 
-``python -m bench.spark_read --rounds 3``. Four topics of 500 partitions, with a record in each fifth partition, as a
-Spark job that reads many small topics meets them: Spark has a task and a consumer for each partition with records. A
-process of Spark for each read, warmed by the read of a topic of one partition; rounds alternate. ``--requests`` puts a
-proxy before each node that counts requests and their latencies by API: compare these, not the times.
+``python -m bench.spark_read --rounds 3``. Four topics of 500 partitions, with a record in each fifth partition, as in a
+Spark job that reads many small topics: Spark has a task and a consumer for each partition with records. A process of
+Spark for each read, warmed by the read of a topic of one partition; rounds alternate. ``--requests`` puts a proxy
+before each node that counts requests and their latencies by API: compare these, not the times.
 """
 
 from __future__ import annotations

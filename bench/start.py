@@ -1,10 +1,10 @@
 """Time from ``ottla serve`` on an empty directory to the first ApiVersions response, and idle memory.
 
-``--secure``: how long ``ottla serve --secure`` takes until it has said where clients' settings are, and until a
-producer of confluent-kafka with these settings has its first record acknowledged.
+``--secure``: time of ``ottla serve --secure`` until it has printed the paths of the client configurations, and until a
+producer of confluent-kafka with these settings has its first acknowledgement.
 
-With bytecode kept, as an installed Ottla has it, whatever ``PYTHONDONTWRITEBYTECODE`` says here: the first round makes
-it and is not counted.
+Bytecode is cached, as in an installed Ottla, regardless of ``PYTHONDONTWRITEBYTECODE``: the first round writes it and
+is not counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUNDS = 15
 
 
 def measure_secure_start() -> None:
-    """TLS and a login out of nothing, and a message."""
+    """Measure a start with generated certificates and users, up to the first record."""
     ready, sent = [], []
     for _ in range(1 + ROUNDS):
         with tempfile.TemporaryDirectory() as where:
@@ -71,7 +71,7 @@ def main() -> None:
     del times[0], memory[0]
     print(f"first answer: median {statistics.median(times):.3f} s, worst {max(times):.3f} s of {ROUNDS}")
     with ottla.Broker():
-        pass  # what is imported once is imported now
+        pass  # modules are imported now
     ready = []
     for _ in range(100):
         began = time.perf_counter()

@@ -11,11 +11,11 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 from ottla.wire.record_batch.compression import CompressionType, compress
 
 MAX_PAYLOAD_BYTES = (1 << 20) - 1000
-"""Of ``telemetry.max.bytes``."""
+"""Limit below ``telemetry.max.bytes``."""
 SAME = bytes(range(16))
 """Client that reconnects."""
 NOTHING = field(2, b"")
-"""A metric without a name and a value."""
+"""Metric without a name and a value."""
 
 
 def push_request(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTelemetryRequest:
@@ -24,7 +24,7 @@ def push_request(metrics: bytes, codec: CompressionType, ident: bytes) -> PushTe
 
 
 def _whose(n: int) -> bytes:
-    """Return a new client for each size: the small request before is not its own."""
+    """Return a new client for each size, other than that of the small request before."""
     return (1 << 64 | n).to_bytes(16, "big")
 
 
@@ -39,24 +39,24 @@ def _as_many_as_fit(parts: Iterable[bytes]) -> list[bytes]:
 
 
 def zeros(codec: CompressionType, n: int) -> PushTelemetryRequest:
-    """Return a bomb: a hundred zeros for each element, packed."""
+    """Return a bomb: a hundred zeros for each element, compressed."""
     return push_request(compress(codec, bytes(100 * n)), codec, _whose(n))
 
 
 def values(n: int) -> PushTelemetryRequest:
-    """As many values of one name as are taken, none of them packed."""
+    """Return as many values of one name as are accepted, uncompressed."""
     points = _as_many_as_fit(point(number, k=str(number)) for number in range(n))
     return push_request(message(metric("m", *points)), CompressionType.NONE, _whose(n))
 
 
 def names(n: int) -> PushTelemetryRequest:
-    """As many names as are taken, with a value each, packed."""
+    """Return as many names as are accepted, with a value each, compressed."""
     made = _as_many_as_fit(metric(f"metric-{number}", point(number)) for number in range(n))
     return push_request(compress(CompressionType.ZSTD, message(*made)), CompressionType.ZSTD, _whose(n))
 
 
 def empty_metrics(n: int) -> PushTelemetryRequest:
-    """Metrics without a name and a value, two bytes each, packed to next to nothing."""
+    """Return metrics without a name and a value, two bytes each, which compress to almost zero bytes."""
     return push_request(
         compress(CompressionType.ZSTD, message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))),
         CompressionType.ZSTD,
@@ -65,7 +65,7 @@ def empty_metrics(n: int) -> PushTelemetryRequest:
 
 
 def overlong_field(n: int) -> PushTelemetryRequest:
-    """Return a field that claims more than there is, behind many that hold nothing."""
+    """Return a field with a length above the available bytes, behind many empty ones."""
     whole = message(*[NOTHING] * min(n, MAX_PAYLOAD_BYTES // len(NOTHING)))
     return push_request(
         compress(CompressionType.GZIP, whole + b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f"), CompressionType.GZIP, _whose(n)
@@ -73,7 +73,7 @@ def overlong_field(n: int) -> PushTelemetryRequest:
 
 
 def repeated_push(n: int) -> PushTelemetryRequest:
-    """Return a bomb of somebody who has just pushed."""
+    """Return a bomb of a client that has just pushed."""
     return push_request(compress(CompressionType.GZIP, bytes(100 * n)), CompressionType.GZIP, SAME)
 
 

@@ -1,8 +1,8 @@
-"""Ten thousand partitions made by a stock admin client: when it is answered, when the last is served, who waits.
+"""Ten thousand partitions created by a stock admin client: response time, availability, and delay of others.
 
-``python -m bench.topic_creation [--topics 20] [--partitions 500]``. A request for each topic, all sent at once: one
-for all would be too large for the controller, as in Kafka. While they are made another client asks for offsets without
-a pause, and the last partition is written to at once. Then every partition is asked for until all of them answer.
+``python -m bench.topic_creation [--topics 20] [--partitions 500]``. A request for each topic, all sent at once: one for
+all would be too large for the controller, as in Kafka. Meanwhile another client requests offsets without a pause, and
+the last partition is written to at once. Then every partition is requested until all respond.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ CONCURRENT_REQUESTS = 100
 
 
 def end_offset_errors(peer: RawClient, topic: str, numbers: range) -> list[int]:
-    """Error codes of asking for the ends of partitions."""
+    """Return the error codes of ListOffsets for the ends of partitions."""
     rows = [lo.ListOffsetsPartition(number, timestamp=-1) for number in numbers]
     answer = peer.call(ApiKey.LIST_OFFSETS, 5, lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(topic, rows)]))
     return [x.error_code for x in answer.topics[0].partitions]
 
 
 def write(peer: RawClient, topic: str, number: int) -> int:
-    """Write one record; gives the error code."""
+    """Write one record; return the error code."""
     raw = records.build_batch([records.NewRecord(None, b"x", time.time_ns() // 10**6)])
     data = p.TopicProduceData(topic, partition_data=[p.PartitionProduceData(number, raw)])
     answer = peer.call(ApiKey.PRODUCE, 9, p.ProduceRequest(None, -1, 60_000, [data]))
@@ -41,7 +41,7 @@ def write(peer: RawClient, topic: str, number: int) -> int:
 
 
 class WaitingClient(threading.Thread):
-    """A client that only wants to be answered."""
+    """Client that measures the delay of its requests."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -50,7 +50,7 @@ class WaitingClient(threading.Thread):
         self.over = False
 
     def run(self) -> None:
-        """Ask until told to stop."""
+        """Send requests until stopped."""
         while not self.over:
             began = time.perf_counter()
             assert end_offset_errors(self._peer, "before", range(1)) == [0]
@@ -65,7 +65,7 @@ class WaitingClient(threading.Thread):
 
 
 def create_topics(admin: AdminClient, topics: list[NewTopic]) -> None:
-    """Make topics, and wait for the answers."""
+    """Create topics, and wait for the responses."""
     asked = [admin.create_topics([topic], request_timeout=300, operation_timeout=300) for topic in topics]
     for futures in asked:
         for done in futures.values():

@@ -1,7 +1,7 @@
 """Comparison of transactions on Kafka and on Ottla.
 
-``python -m bench.transactions``. Rounds alternate, so that both see the same machine; the first round of each warms it
-up and does not count.
+``python -m bench.transactions``. Rounds alternate, so that both run on the same machine; the first round of each warms
+it up and does not count.
 """
 
 from __future__ import annotations

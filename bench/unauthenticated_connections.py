@@ -1,10 +1,10 @@
 """Memory cost of unauthenticated connections, and the delay for authenticated clients.
 
-``python -m bench.unauthenticated_connections [--strangers 1000] [--seconds 10]``. A client that has logged in writes a
-record each five milliseconds: alone, while strangers come, while they stay, and when they have gone. A third of them
-say nothing, a third begin what is never whole (a frame; at TLS, a hello), a third send a login of half a mebibyte by
-the kilobyte; who is hung up on comes again. ``grew``: how far the node's resident memory rose from the first of them
-on.
+``python -m bench.unauthenticated_connections [--strangers 1000] [--seconds 10]``. An authenticated client writes a
+record each five milliseconds: before the other connections open, while they open, while they stay, and after they have
+closed. A third of them send no byte, a third begin an incomplete frame (at TLS, a hello), a third send a login of half
+a mebibyte by the kilobyte; a closed one connects again. ``grew``: growth of the node's resident memory from the first
+connection on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STEP_INTERVAL_S, WRITE_INTERVAL_S = 1.0, 0.005
 
 
 class AuthenticatingNode(OttlaProcess):
-    """A node with a listener that asks who comes, and one more that does so over TLS."""
+    """Node with two listeners that authenticate, one of them with TLS."""
 
     def __init__(self, where: Path) -> None:
         super().__init__(where / "data")
@@ -59,26 +59,26 @@ class AuthenticatingNode(OttlaProcess):
         )
 
     def command(self) -> list[str]:
-        """Run with a file of settings."""
+        """Return the command with a file of settings."""
         return [OTTLA, "serve", "--config", str(self._file), "--data-dir", str(self.data_dir)]
 
     def memory_bytes(self, what: str) -> int:
-        """``VmRSS``, or ``VmHWM``: the most since it was set back."""
+        """Return ``VmRSS``, or ``VmHWM``: the peak since it was reset."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
 
     def forget_peak(self) -> None:
-        """From now on the peak is of what comes."""
+        """Reset the peak."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
 
 def client_ssl_context(trusted: str) -> ssl.SSLContext:
-    """Return a client's context."""
+    """Return an SSL context of a client."""
     return ssl.create_default_context(cafile=trusted)
 
 
 def authenticated_client(node: AuthenticatingNode, listener: str) -> RawClient:
-    """Return a client that has logged in."""
+    """Return an authenticated client."""
     client = RawClient(node.ports[listener])
     if listener == "BOTH":
         client.sock = client_ssl_context(node.trusted).wrap_socket(client.sock, server_hostname="localhost")
@@ -95,7 +95,7 @@ class ClientLatency:
         self._client, self._frame = client, produce_frame()
 
     def p99_ms(self, seconds: float) -> tuple[float, float]:
-        """(99 % are answered within, and half of them), for so long."""
+        """Return latencies for so long: the 99th percentile and the median."""
         waits, until_s = [], time.perf_counter() + seconds
         while (began := time.perf_counter()) < until_s:
             self._client.sock.sendall(self._frame)
@@ -107,14 +107,14 @@ class ClientLatency:
 
 
 class HostileConnection:
-    """A connection that means no good."""
+    """Connection that does not authenticate."""
 
     def __init__(self, port: int, kind: int, context: ssl.SSLContext | None) -> None:
         self._port, self._kind, self._context = port, kind, context
         self._sock: socket.socket | None = None
 
     def connect(self) -> None:
-        """Connect and say what comes first."""
+        """Connect and send the first bytes."""
         with suppress(OSError):
             sock = socket.create_connection(("127.0.0.1", self._port), 10)
             if self._kind == 1:
@@ -128,7 +128,7 @@ class HostileConnection:
             self._sock = sock
 
     def send_more(self) -> None:
-        """Say more; come again where it was hung up on."""
+        """Send more; connect again after a close."""
         if self._sock is None:
             self.connect()
             return
@@ -145,7 +145,7 @@ class HostileConnection:
 
 
 def attack(port: int, count: int, trusted: str) -> None:
-    """Come, say so, and stay."""
+    """Open connections, report it, and keep them open."""
     context = client_ssl_context(trusted) if trusted else None
     strangers = [HostileConnection(port, number % 3, context) for number in range(count)]
     for stranger in strangers:
