@@ -2,8 +2,8 @@
 
 Both are made of the commit that is checked out, in a temporary directory, and are equal byte for byte for equal
 commits: times are those of the commit (``SOURCE_DATE_EPOCH``), owners and modes are fixed, and the build backend is
-pinned. With ``--check``, everything is built twice, and the wheel is installed into an empty environment, whose node
-must take and return a record.
+pinned. With ``--check``, everything is built twice, and the wheel is installed into an empty environment with a node
+that must accept and return a record.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build(out: Path, backend: Path) -> dict[str, str]:
-    """Build both distributions of the commit; gives the SHA-256 of each file."""
+    """Build both distributions of the commit; return the SHA-256 of each file."""
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct"))
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -111,7 +111,7 @@ def rewrite_archive(source: Path, target: Path, epoch: int) -> None:
 
 
 def first_message(wheel: Path) -> float:
-    """Install a wheel into an empty environment, serve, write a record and read it; gives the seconds."""
+    """Install a wheel into an empty environment, serve, write a record and read it; return the seconds."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         venv.create(Path(folder, "venv"), with_pip=True)

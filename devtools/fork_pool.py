@@ -30,7 +30,7 @@ def _fork(work: Callable[[], int], cpu_s: float, said: str) -> int:
     code = 70
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # whoever kills the parent ends its forks too
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the end of the parent ends its forks, too
         _quiet(said)
         resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 2))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -44,7 +44,7 @@ def _fork(work: Callable[[], int], cpu_s: float, said: str) -> int:
 
 
 class ForkPool:
-    """At most so many forks at a time; each ends by itself or is killed at its deadline."""
+    """Pool of forks with a limit; each ends by itself or is killed at its deadline."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs, self._running = jobs, dict[int, tuple[float, Callable[[int | None], None]]]()

@@ -1,7 +1,7 @@
-"""Cost of imports: processor time and memory, each measured in a process that has not imported the module yet.
+"""Cost of imports: processor time and memory, each measured in a process without the module.
 
 Reads a plan from standard input, writes the costs to standard output; `devtools.lazy_imports` starts it. Only modules
-that every process of Ottla imports are imported here, because those that are imported already cost nothing.
+that every process of Ottla imports are imported here, because those that are imported already are free.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_fork(importer: str, targets: list[str], *, is_traced: bool) -> float:
 
     Args:
         importer: module that is imported before the measurement.
-        targets: modules whose import is measured.
+        targets: modules that are imported in the measurement.
         is_traced: measure memory, which makes the import slower.
 
     Returns:

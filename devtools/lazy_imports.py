@@ -57,12 +57,12 @@ class LazyImport(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Path and line."""
+        """Return path and line."""
         return f"{self.path.relative_to(ROOT)}:{self.lineno}"
 
     @property
     def importer(self) -> str:
-        """Name of the module that imports."""
+        """Return the name of the module that imports."""
         return module_name(self.path)
 
 
@@ -96,7 +96,7 @@ def module_name(path: Path) -> str:
 
 
 def is_module(name: str) -> bool:
-    """Return whether a module or package of Ottla has this name."""
+    """Return True if a module or package of Ottla has this name."""
     path = ROOT.joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
@@ -131,7 +131,7 @@ def _in_function(tree: ast.AST, lines: list[str]) -> Iterator[tuple[int, list[st
 
 
 def _groups(statements: list[ast.stmt], lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line and the targets of imports with nothing but empty lines between them."""
+    """Yield the first line and the targets of imports with only empty lines between them."""
     first, end, group = 0, 0, list[str]()
     for statement in statements:
         targets = _targets(statement)
@@ -211,14 +211,14 @@ def measure(found: list[LazyImport]) -> list[Cost]:
 
 
 def _is_process(importer: str, alone: list[str]) -> bool:
-    """Return whether a module is loaded by commands and tools, and not by a node."""
+    """Return True if a module is loaded by commands and tools, and not by a node."""
     return importer == "ottla" or (
         importer not in alone and f"{importer}.".startswith(tuple(f"{x}." for x in PROCESSES))
     )
 
 
 def is_accurate(comment: tuple[float, int], cost: Cost) -> bool:
-    """Return whether a comment states a cost, within the noise of a measurement and the speed of a machine."""
+    """Return True if a comment states a cost, within the noise of a measurement and the speed of a machine."""
     if cost is UNKNOWN:
         return True
     ms, kb = comment
@@ -254,7 +254,7 @@ def main() -> int:
         for each in find_lazy_imports(path, path.read_text())
     ]
     wrong = 0
-    for each, cost in reversed(list(zip(found, measure(found), strict=True))):  # a line that is added moves later ones
+    for each, cost in reversed(list(zip(found, measure(found), strict=True))):  # an added line moves later ones
         is_wrong = each.comment is None or not is_accurate(each.comment, cost)
         wrong += is_wrong
         stated = "no comment" if each.comment is None else str(Cost(*each.comment))

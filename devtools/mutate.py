@@ -1,9 +1,9 @@
-"""Mutation testing of a package. `python -m devtools.mutate log` changes 100 of them to see.
+"""Mutation testing of a package. `python -m devtools.mutate log` tests 100 mutants of it.
 
-Each change runs in a process forked from one that has pytest and the rooms below already loaded; there the changed
-module is compiled from the changed source, and of the room's own tests (and the golden peer file) those run that pass
-through the changed line, the fastest first, until one fails. A change that no test notices survives. Changes that
-cannot matter stand in `equivalent_mutants.txt`, each with its reason, and are not made.
+Each mutant runs in a process forked from one that has loaded pytest and the packages below; there the changed module is
+compiled from the changed source, and of the package's own tests (and the golden peer file) those run that pass through
+the changed line, the fastest first, until one fails. A mutant without a failing test survives. Equivalent mutants stand
+in `equivalent_mutants.txt`, each with its reason, and are not tested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GOLDEN = ROOT / "tests" / "test_golden_answers.py"
 BROKER_UNITS = ("groups", "coordinator", "replication", "storage", "metadata", "interbroker")
 BROKER_UNITS += ("network", "dispatch", "requests", "fetch_sessions", "quotas", "observability")
 UNITS = ("wire", "log", "controller", *(f"broker/{name}" for name in BROKER_UNITS))
-# What a package stands on: loaded once, before the forks.
+# Packages below a package: loaded once, before the forks.
 LOWER_UNITS = {"wire": (), "log": ("wire",), "controller": ("wire", "log"), "broker": ("wire", "log", "controller")}
 PRELOADED_MODULES = (
     "pytest",
@@ -55,7 +55,8 @@ PRELOADED_MODULES += (
     "ssl",
     "hypothesis.extra.pytestplugin",
 )
-# What these make is kept for the process's life (compiled codecs): later tests use it without passing there.
+# Results of these are cached for the life of the process (compiled codecs): later tests use them without executing the
+# line.
 CACHING_MODULES = (
     "wire/codec/codegen.py",
     "wire/codec/codegen_decoder.py",
@@ -65,7 +66,7 @@ CACHING_MODULES = (
     "wire/codec/interpreter.py",
 )
 PYTEST = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--hypothesis-seed=0"]
-PYTEST += ["--assert=plain"]  # pytest would load our modules in its own way, past ours
+PYTEST += ["--assert=plain"]  # pytest would load our modules with its own loader instead of ours
 
 
 class BaselineRun(NamedTuple):
@@ -77,7 +78,7 @@ class BaselineRun(NamedTuple):
 
 
 class MutantResult(NamedTuple):
-    """A change, and whether a test noticed."""
+    """Mutant, and True if a test failed."""
 
     mutant: Mutant
     killed: bool
@@ -99,7 +100,7 @@ def unit_tests(unit: str) -> list[str]:
 
 
 def load_equivalent_mutants() -> dict[tuple[str, str, str], str]:
-    """(path, old line, new line) -> why nobody could notice. The file has those four in lines, then an empty one."""
+    """Return (path, old line, new line) -> reason. The file has those four in lines, then an empty one."""
     out = {}
     for block in EQUIVALENT.read_text().split("\n\n"):
         lines = [line for line in block.splitlines() if not line.startswith("#")]
@@ -110,7 +111,7 @@ def load_equivalent_mutants() -> dict[tuple[str, str, str], str]:
 
 
 def all_mutants(unit: str) -> list[Mutant]:
-    """All the changes a unit has room for, without those that cannot matter."""
+    """Return all mutants of a unit without the equivalent ones."""
     listed, out = load_equivalent_mutants(), []
     for path in unit_files(unit):
         source = (ROOT / path).read_bytes()
@@ -119,7 +120,7 @@ def all_mutants(unit: str) -> list[Mutant]:
 
 
 def choose_mutants(unit: str, count: int, seed: int) -> list[Mutant]:
-    """So many changes by the seed, each kind as often as the others while there are any of it."""
+    """Return so many mutants by the seed, each kind as often as the others while it has any left."""
     rng = random.Random(f"{seed} {unit}")
     by_kind = {kind: [c for c in all_mutants(unit) if c.kind == kind] for kind in KINDS}
     for pool in by_kind.values():
@@ -144,7 +145,7 @@ def _pytest(arguments: list[str], folder: Path, plugins: list[Any] | None = None
 
 
 def _with(change: Mutant) -> None:
-    """Modules load as they are, but for the changed one."""
+    """Load all modules unchanged except one."""
     target, real = ROOT / change.path, SourceFileLoader.get_code
     source = change.apply_to(target.read_bytes())
 
@@ -157,7 +158,7 @@ def _with(change: Mutant) -> None:
 
 
 def _watched(test_file: str, unit: str, folder: Path) -> BaselineRun:
-    """Run one test file and note which test passes which lines of the unit."""
+    """Run one test file and record the lines of the unit that each test passes."""
     import coverage
 
     measured = [str(ROOT / path) for path in unit_files(unit)]
@@ -193,7 +194,7 @@ def _watched(test_file: str, unit: str, folder: Path) -> BaselineRun:
 
 
 def run_baseline(unit: str, test_files: list[str], pool: ForkPool, folder: Path) -> BaselineRun:
-    """Run the unit's tests unchanged, each file in a fork of its own so that none finds what another has cached."""
+    """Run the unit's tests unchanged, each file in a fork of its own, so that caches are separate."""
     all_seen = BaselineRun({}, {}, [])
     for number, test_file in enumerate(test_files):
         kept = folder / f"seen-{number}"
@@ -242,7 +243,7 @@ def _fastest_first(seen: BaselineRun, tests: set[str]) -> list[str]:
 
 
 def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) -> None:
-    """No change, all tests: else a fork's own trouble would count as a change noticed."""
+    """Run all tests without a change: a failure caused by the fork itself would count as a killed mutant."""
     nothing, said = Mutant(path, "nothing", 1, 0, 0, ""), folder / "unchanged.out"
 
     def work() -> int:
@@ -260,7 +261,7 @@ def _pass_unchanged(seen: BaselineRun, path: str, pool: ForkPool, folder: Path) 
 def run_mutants(
     unit: str, which: list[Mutant], test_files: list[str], pool: ForkPool, folder: Path
 ) -> Iterator[MutantResult]:
-    """Make each change and see whether a test notices."""
+    """Test each mutant."""
     seen = run_baseline(unit, test_files, pool, folder)
     _pass_unchanged(seen, which[0].path, pool, folder)
     spans = {path: statement_spans((ROOT / path).read_bytes()) for path in {c.path for c in which}}
@@ -306,7 +307,7 @@ def _name(path: str) -> str:
 
 
 def run(unit: str, which: list[Mutant], jobs: int, test_files: list[str] | None = None) -> list[MutantResult]:
-    """Judge the changes of one unit in a process of its own kind of warmth."""
+    """Test the mutants of one unit in a process of its own."""
     load(unit)
     folder = Path(tempfile.mkdtemp(prefix="mutate-"))
     results: list[MutantResult] = []
@@ -321,7 +322,7 @@ def run(unit: str, which: list[Mutant], jobs: int, test_files: list[str] | None 
 
 
 def report(unit: str, results: list[MutantResult]) -> str:
-    """Survivors as small differences, then killed/total by module."""
+    """Print survivors as small differences, then killed/total by module."""
     out = []
     for result in sorted(results):
         if not result.killed:
@@ -338,7 +339,7 @@ def report(unit: str, results: list[MutantResult]) -> str:
 
 
 def by_module(results: list[MutantResult]) -> list[tuple[str, int, int]]:
-    """(path, killed, made) of each file."""
+    """Return (path, killed, made) of each file."""
     made, killed = Counter(r.mutant.path for r in results), Counter(r.mutant.path for r in results if r.killed)
     return [(path, killed[path], made[path]) for path in sorted(made)]
 
@@ -357,7 +358,7 @@ def write(unit: str, results: list[MutantResult], seed: int) -> None:
 
 
 def main() -> None:
-    """`python -m devtools.mutate [UNIT or file]...`; without any, all the units one after the other."""
+    """Run `python -m devtools.mutate [UNIT or file]...`; without arguments all units, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m devtools.mutate", description=__doc__)
     parser.add_argument("units", nargs="*", default=UNITS, help="a room, a wing, or one file; all units if none")
     parser.add_argument("--changes", type=int, default=100, help="how many a unit; 0: every one there is")
@@ -367,7 +368,7 @@ def main() -> None:
     told = parser.parse_args()
     options = [f"--{name}={getattr(told, name)}" for name in ("changes", "seed", "jobs")] + ["--write"] * told.write
     if len(told.units) > 1 or os.environ.get("PYTHONHASHSEED") != "0":
-        # Each unit starts afresh, so that none of its modules is loaded before it is changed.
+        # Each unit starts a new process, so that none of its modules is loaded before it is changed.
         for unit in told.units:
             command = [sys.executable, "-m", "devtools.mutate", unit, *options]
             subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}, cwd=ROOT, check=True)

@@ -1,8 +1,8 @@
-"""Small wrong changes to rules: where a source file has room for one, and what it would look like.
+"""Mutants of a source file: small wrong changes.
 
-A change is a comparison turned or moved by one, a constant altered, a statement dropped, a result swapped, a condition
-negated, arithmetic reversed. Left alone: texts for people, annotations (but for the wire types they carry), assertions
-(they state what never happens), logging, and what only names things.
+A mutant is a comparison reversed or moved by one, a constant altered, a statement dropped, a result swapped, a
+condition negated, arithmetic reversed. Unchanged are: texts for people, annotations (but for the wire types they
+carry), assertions (they state impossible cases), logging, and names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REVERSED: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-# Calls that tell people or type checkers something, and keywords that never change a result.
+# Calls with texts for people or type checkers, and keywords that never change a result.
 SILENT_CALLS = {"getLogger", "cast", "TypeVar", "NewType", "NamedTuple", "warn"}
 SILENT_KEYWORDS = {"slots", "frozen", "strict", "repr", "gc", "match_args", "kw_only", "daemon"}
 SILENT_FUNCTIONS = {"__repr__", "__str__", "__hash__"}
@@ -66,14 +66,14 @@ class Mutant(NamedTuple):
 
 
 def find_mutants(path: str, source: bytes) -> list[Mutant]:
-    """Every change the file has room for, in the order of its lines."""
+    """Return every mutant of the file, in the order of its lines."""
     finder = _MutantFinder(path, source)
     finder.visit(ast.parse(source))
     return sorted(set(finder.mutants), key=lambda c: (c.start, c.end, c.text))
 
 
 def statement_spans(source: bytes) -> dict[int, range]:
-    """For each line, the lines of the innermost statement there; of a compound one those of its head only."""
+    """Return, for each line, the lines of its innermost statement; of a compound one those of its head only."""
     spans: dict[int, range] = {}
     for node in ast.walk(ast.parse(source)):  # outer statements come first
         if isinstance(node, ast.stmt):
@@ -268,7 +268,7 @@ def _is_silent(call: ast.Call) -> bool:
 
 
 def _is_no_number(side: ast.expr) -> bool:
-    """Return a text, or an alternative of types (`int | None`)."""
+    """Return True for a text, or an alternative of types (`int | None`)."""
     if isinstance(side, ast.Constant):
         return not isinstance(side.value, int | float)
     if isinstance(side, ast.Name):

@@ -1,7 +1,7 @@
-"""The long campaigns, and the page of their last results: `python -m devtools.soak` runs all, `... NAME` one of them.
+"""Long campaigns, and the page of their last results: `python -m devtools.soak` runs all, `... NAME` one of them.
 
-A campaign of the simulator is cut into pieces of some seeds, and the pieces go to all processes; one of pytest has its
-own. A campaign that finds something ends with status 1 and prints what was found, with the line that replays it.
+A campaign of the simulator is divided into pieces of some seeds for all processes; one of pytest has its own. A
+campaign with a finding ends with status 1 and prints it, with the line that replays it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Each row is the last complete run, with its commit.
 
 
 class Campaign(NamedTuple):
-    """A long run: of the simulator where it has seeds, else of pytest."""
+    """Long run, of the simulator if it has seeds, else of pytest."""
 
     name: str
     description: str
@@ -205,7 +205,7 @@ def run_simulator(campaign: Campaign, first: int, seeds: int, jobs: int) -> Camp
 
 
 def evaluate_outcome(campaign: Campaign, outcome: CampaignOutcome) -> CampaignOutcome:
-    """Return whether a run with a planted fault failed as expected."""
+    """Return True if a run with a planted fault failed as expected."""
     if not campaign.expected_violations:
         return outcome
     counted: Counter[str] = Counter()
@@ -239,7 +239,7 @@ def run_pytest(campaign: Campaign) -> CampaignOutcome:
 
 
 def read_results() -> Iterator[tuple[str, str]]:
-    """Yield the rows the page has, by campaign."""
+    """Yield the rows of the page, by campaign."""
     for line in PAGE.read_text().splitlines() if PAGE.exists() else ():
         if match := re.match(r"\| ([a-z-]+) \| ", line):
             yield match[1], line
@@ -259,7 +259,7 @@ def write(campaign: Campaign, outcome: CampaignOutcome) -> None:
 
 
 def main() -> int:
-    """Run what was asked for."""
+    """Run the given campaigns."""
     parser = argparse.ArgumentParser("python -m devtools.soak", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(each.name for each in CAMPAIGNS))
     parser.add_argument("--seeds", type=int, help="so many of the simulator's")

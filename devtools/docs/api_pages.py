@@ -79,7 +79,7 @@ def error_texts(key: ApiKey) -> dict[str, list[str]]:
 
 
 def _is_condition(cls: type[Message], sentence: str, code_count: int) -> bool:
-    """Return whether a sentence explains when its error codes occur."""
+    """Return True if a sentence explains when its error codes occur."""
     if sentence.startswith("Else ") or "errors such as" in sentence:
         return False
     in_request = "Response" not in cls.__name__ and "Result" not in cls.__name__
@@ -217,7 +217,7 @@ def api_page(spec: ApiSpec) -> str:
 
 
 def errors_page(specs: tuple[ApiSpec, ...]) -> str:
-    """Return the page of all error codes with the APIs whose pages name them."""
+    """Return the page of all error codes with the APIs that have them on their pages."""
     users: dict[str, list[str]] = {}
     for spec in specs:
         for code in {*error_texts(spec.key), *_denials(spec)}:

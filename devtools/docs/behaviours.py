@@ -1,4 +1,7 @@
-"""The page of tests by behaviour, ``docs/reference/behaviours/tests.md``: ``python -m devtools.docs.behaviours``."""
+"""Generator of the page of tests by behaviour, ``docs/reference/behaviours/tests.md``.
+
+``python -m devtools.docs.behaviours`` writes it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class Behaviour(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A place in the code or the tests that names a behaviour."""
+    """Place in the code or the tests that names a behaviour."""
 
     identifier: str
     path: Path

@@ -96,7 +96,7 @@ def broker_state_diagram() -> list[str]:
     return [*out, f"    {names[BrokerControlState.SHUTDOWN_NOW]} --> [*]"]
 
 
-# ---------------------------------------------------------------------- the stories
+# ---------------------------------------------------------------------- the scenarios
 
 
 class BrokerFailureTrace(ClusterScenario):
@@ -114,7 +114,7 @@ class BrokerFailureTrace(ClusterScenario):
         self._heard: set[Any] = set()
 
     async def run(self) -> None:
-        """Make the topic; then n1 dies, and comes back."""
+        """Create the topic; then n1 dies, and comes back."""
         async with trio.open_nursery() as everything:
             for lives in self.lifecycles.values():
                 everything.start_soon(self._live, lives)
@@ -133,7 +133,7 @@ class BrokerFailureTrace(ClusterScenario):
             everything.cancel_scope.cancel()
 
     def _victim(self) -> str:
-        """Return a broker that does not decide: that is another story."""
+        """Return a broker that is not the active controller: its failure is another scenario."""
         active = {number for number, parts in self.live_nodes().items() if parts.controller.is_active}
         return next(name for name, number in self.numbers.items() if number not in active)
 
@@ -147,7 +147,7 @@ class BrokerFailureTrace(ClusterScenario):
         self.trace_text.append(f"{(self.simulation.now_s() - self._since_s) * 1000:7.0f} ms  {text}")
 
     async def _listen(self) -> None:
-        """Tell what has changed in the metadata, as soon as anybody knows."""
+        """Format the changes of the metadata, as soon as the first node has them."""
         while True:
             image = self.image()
             for number, known in sorted(image.brokers.items()):
@@ -166,7 +166,7 @@ class BrokerFailureTrace(ClusterScenario):
 
 
 def kill_broker(run: BrokerFailureTrace, name: str) -> None:
-    """Kill its process."""
+    """Kill the process of a node."""
     process = run.lifecycles[name].process
     assert process is not None
     run.add(f"broker {run.numbers[name]} is killed")
@@ -174,7 +174,7 @@ def kill_broker(run: BrokerFailureTrace, name: str) -> None:
 
 
 def isolate_broker(run: BrokerFailureTrace, name: str) -> None:
-    """Isolate it for a while."""
+    """Isolate a node for a while."""
     host = run.simulation.host(name)
     host.inbound_cut_until = host.outbound_cut_until = run.simulation.now_s() + GONE_S
     run.add(f"broker {run.numbers[name]} is isolated from the network for {GONE_S:.0f} s")
@@ -210,10 +210,10 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block made anew.
+    """Return the page with every block generated again.
 
     Raises:
-        KeyError: a block has a name nobody makes.
+        KeyError: A block has an unknown name.
     """
     return BLOCK.sub(lambda b: f"```{b[1]} {b[2]}\n" + "".join(f"{x}\n" for x in MAKERS[b[2]]()) + "```", text)
 

@@ -27,7 +27,7 @@ EPOCH, IMAGE = 4, 10
 
 
 def leader_state(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderState:
-    """Broker 1 leads, 2 and 3 follow and have all there is."""
+    """Return the state of a leader, broker 1; 2 and 3 follow and have all records."""
     leading = LeaderState.start_epoch(1, EPOCH, IMAGE, (1, 2, 3), CommittedIsr(isr), log_end, 0)
     for broker in (2, 3):
         leading.update_follower(broker, 70, log_end, 0, log_end, 0)
@@ -35,7 +35,7 @@ def leader_state(isr: tuple[int, ...] = (1, 2, 3), log_end: int = 7) -> LeaderSt
 
 
 def trace() -> list[str]:
-    """Record 7 on its way, with ``min.insync.replicas=2``."""
+    """Return the trace of record 7 with ``min.insync.replicas=2``."""
     leading, log_end = leader_state(), 7
     out = [f"{'':<50} {'log end offsets at the leader':<30} high watermark"]
 
@@ -114,7 +114,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {"trace": trace, "states": states}
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block made anew."""
+    """Return the page with every block generated again."""
     return BLOCK.sub(lambda b: f"```{b[1]} {b[2]}\n" + "".join(f"{x}\n" for x in MAKERS[b[2]]()) + "```", text)
 
 

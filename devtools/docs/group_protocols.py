@@ -55,7 +55,7 @@ def _heard(answer: Any) -> str:
 
 
 def classic() -> list[str]:
-    """Return all stop, and the leader shares out."""
+    """Trace a classic group: all members stop, and the leader assigns the partitions."""
     stage, out, ids = GroupShardFixture(), [], {"a": "c-id-a", "b": "c-id-b"}
 
     def tell(what: str, answer: Any) -> None:
@@ -175,7 +175,7 @@ def records() -> list[str]:
 
 
 def tasks() -> list[str]:
-    """As consumers, but what is shared are tasks, and a step is an epoch."""
+    """Trace a streams group: as consumers, but with tasks, and each step is an epoch."""
     stage, out = streams.StreamsGroupShard(TOPIC), []
     a, b = streams.StreamsThreadClient(stage, "a"), streams.StreamsThreadClient(stage, "b")
 

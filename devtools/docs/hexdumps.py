@@ -1,7 +1,7 @@
-"""The bytes shown in ``docs/explanation/on-disk-format.md``, made by the code that writes them.
+"""Generator of the bytes in ``docs/explanation/on-disk-format.md``, by the code that writes the files.
 
-``python -m devtools.docs.hexdumps`` writes them into the page: each block that begins with three backticks and
-``text FILE``.
+``python -m devtools.docs.hexdumps`` writes them into the page: each block that begins with three backticks and ``text
+FILE``.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def format_file(name: str, raw: bytes) -> list[str]:
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block made anew.
+    """Return the page with every block generated again.
 
     Raises:
-        KeyError: a block names a file that is not there.
+        KeyError: A block names an unknown file.
     """
     made = example_files()
     return BLOCK.sub(

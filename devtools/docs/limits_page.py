@@ -76,7 +76,7 @@ def form_of(name: str) -> str:
 
 @cache
 def documented_limits(module: str) -> dict[str, tuple[str, str]]:
-    """Return what each constant of a limits module bounds, and what happens beyond it ("" for a part of another)."""
+    """Return the bound and its consequence for each constant of a limits module ("" for a part of another)."""
     out: dict[str, tuple[str, str]] = {}
     body = ast.parse(inspect.getsource(import_module(f"ottla.{module}"))).body
     for node, after in pairwise(body):

@@ -1,4 +1,4 @@
-"""The tables and the story in ``docs/explanation/controller-quorum.md``, made by the machine they tell of.
+"""Generator of the tables and the scenario in ``docs/explanation/controller-quorum.md``, by the state machine.
 
 ``python -m devtools.docs.quorum`` writes them into the page: into each block that begins with ```` ```text NAME ````.
 """
@@ -24,7 +24,7 @@ def state_label(state: type[EpochState]) -> str:
 
 
 class QuorumTrace(SimulatedQuorum):
-    """A quorum of three that writes down what it does."""
+    """Quorum of three nodes that records its steps."""
 
     def __init__(self) -> None:
         super().__init__(SEED, 3, loss=0, kraft_version=1)
@@ -34,7 +34,7 @@ class QuorumTrace(SimulatedQuorum):
         self._since_ms = 0.0
 
     def start_recording(self) -> list[str]:
-        """From now on; gives the lines of what follows."""
+        """Start to record; return the list of the following lines."""
         self.trace_text, self._since_ms = [], self.now_ms
         return self.trace_text
 
@@ -48,7 +48,7 @@ class QuorumTrace(SimulatedQuorum):
             self.add(number, text)
 
     def step(self, number: int, event: RaftEvent) -> None:
-        """As it is, and what becomes of the node."""
+        """Run an event, and record the changes of the node."""
         machine = self.hosts[number].machine
         before = None if machine is None else (type(machine.state), machine.epoch, machine.high_watermark)
         super().step(number, event)
@@ -72,11 +72,11 @@ class QuorumTrace(SimulatedQuorum):
                 names = ", ".join(str(s.id) for s in successors)
                 self.add(leader_id, f"-> node {peer}: EndQuorumEpoch, epoch {epoch}, preferred successors {names}")
             case _:
-                pass  # fetches go on all the time
+                pass  # fetches continue all the time
         super()._send(host, peer, request)  # type: ignore[arg-type]
 
     def elected(self, but: int = 0) -> int:
-        """Wait until somebody else leads and has committed its first record; gives who."""
+        """Wait until another node leads and has committed its first record; return its id."""
 
         def done() -> bool:
             return any(n != but and self.hosts[n].committed >= self.hosts[n].log.end_offset for n in self.leaders())
@@ -86,7 +86,7 @@ class QuorumTrace(SimulatedQuorum):
 
 
 def states() -> list[str]:
-    """Transitions between the states."""
+    """Return the transitions between the states."""
     out = [f"{'state':<12} {'on disk':<8} may become"]
     for state, following in LEGAL_TRANSITIONS.items():
         names = sorted(state_label(x) for x in following if x is not state)
@@ -95,7 +95,7 @@ def states() -> list[str]:
 
 
 def election() -> list[str]:
-    """Three nodes that were never started before."""
+    """Trace three nodes that were never started before."""
     story = QuorumTrace()
     lines = story.start_recording()
     story.start_all()
@@ -104,7 +104,7 @@ def election() -> list[str]:
 
 
 def quorum_with_leader() -> tuple[QuorumTrace, int, list[str]]:
-    """Three nodes of which one has led for a while: the story, who leads, and the lines told from now on."""
+    """Return a trace of three nodes with a leader, the leader, and the lines recorded from now on."""
     story = QuorumTrace()
     story.start_all()
     first = story.elected()
@@ -139,10 +139,10 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block made anew.
+    """Return the page with every block generated again.
 
     Raises:
-        KeyError: a block has a name nobody makes.
+        KeyError: A block has an unknown name.
     """
     return BLOCK.sub(lambda m: f"```text {m[1]}\n" + "".join(f"{x}\n" for x in MAKERS[m[1]]()) + "```", text)
 

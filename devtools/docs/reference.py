@@ -42,7 +42,7 @@ def _quota(spec: ApiSpec) -> str:
 
 
 def _permissions(spec: ApiSpec) -> str:
-    """Return what an authorizer is asked by a broker, and for a forwarded request by the controller."""
+    """Return the permissions that a broker checks, and for a forwarded request those of the controller."""
     asked = [f"{permission.operation.name} {permission.resource.name}" for permission in spec.permissions]
     return ", ".join(text.lower().replace("_", " ") for text in dict.fromkeys(asked))
 

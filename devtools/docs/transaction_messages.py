@@ -1,7 +1,7 @@
 """Trace of one transaction across three nodes, for ``docs/explanation/exactly-once.md``.
 
 ``python -m devtools.docs.transaction_messages`` prints it. Three nodes of the simulator: n1 and n2 lead a partition
-each, n3 coordinates. What goes on at once stands in one order, whichever came first.
+each, n3 coordinates. Concurrent messages have one fixed order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STEP_TEXTS = {
 
 
 def describe_request(request: Any) -> str | None:
-    """Return a request in words; nothing for one that is not of transactions."""
+    """Return a request as text; empty for one that is not of transactions."""
     match request:
         case ip.InitProducerIdRequest():
             return "InitProducerId"
@@ -61,7 +61,7 @@ def describe_request(request: Any) -> str | None:
 
 
 def describe_response(answer: Any) -> str:
-    """Return an answer in words."""
+    """Return a response as text."""
     match answer:
         case ip.InitProducerIdResponse() | et.EndTxnResponse():
             return f"{_name(answer.error_code)}, epoch {answer.producer_epoch}"
@@ -81,7 +81,7 @@ def _name(code: int) -> str:
 
 
 class TransactionTrace(ClusterScenario):
-    """Three nodes, nothing that goes wrong, and one transaction."""
+    """Three nodes without faults, and one transaction."""
 
     def __init__(self) -> None:
         super().__init__(SEED, transactions=2, only_late=True)
@@ -90,7 +90,7 @@ class TransactionTrace(ClusterScenario):
         """What was said between two steps of the coordinator."""
 
     async def run(self) -> None:
-        """Make the topics, then the transaction."""
+        """Create the topics, then run the transaction."""
         async with trio.open_nursery() as everything:
             for lives in self.lifecycles.values():
                 everything.start_soon(self._live, lives)
@@ -130,7 +130,7 @@ class TransactionTrace(ClusterScenario):
 
 
 def trace_messages() -> list[str]:
-    """Return the story, line by line."""
+    """Return the trace, line by line."""
     run = TransactionTrace()
     call = Channel.call
 
@@ -146,7 +146,7 @@ def trace_messages() -> list[str]:
     planted: Any = Channel
     planted.call = noted
     run.simulation.run(run.run)
-    # What nodes say at once comes in one order: what the producer hears, then requests, then answers to them.
+    # Concurrent messages have one order: responses to the producer, then requests, then their responses.
     order = {"n3 -> producer": 0, "n3 -> n1": 1, "n3 -> n2": 2, "n1 -> n3": 3, "n2 -> n3": 4}
     for at, lines in enumerate(run.trace_text):
         if any("WriteTxnMarkers" in line for line in lines):

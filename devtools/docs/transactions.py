@@ -31,7 +31,7 @@ NEVER_ON_DISK = frozenset({S.DEAD, S.PREPARE_EPOCH_FENCE})
 
 
 def state_diagram() -> list[str]:
-    """Return the same as a picture, of what stands in the log."""
+    """Return the diagram of the states in the log."""
     out = ["stateDiagram-v2", "    [*] --> Empty"]
     for state in S:
         if state not in NEVER_ON_DISK:
@@ -57,7 +57,7 @@ def message_trace() -> list[str]:
 
 
 def state_table() -> list[str]:
-    """Transitions between the states."""
+    """Return the transitions between the states."""
     out = [f"{'state':<18} {'on disk':<8} {'may expire':<11} may become"]
     for state in S:
         after = ", ".join(x.state_name for x in S if state in VALID_PREVIOUS_STATES[x])
@@ -109,7 +109,7 @@ MAKERS: dict[str, Callable[[], list[str]]] = {
 
 
 def render_page(text: str) -> str:
-    """Return the page with every block made anew."""
+    """Return the page with every block generated again."""
 
     def made(match: re.Match[str]) -> str:
         lines = MAKERS[match[2]]()

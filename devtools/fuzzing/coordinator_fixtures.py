@@ -152,7 +152,7 @@ def group_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
 
 
 def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
-    """Return coordinators of `__transaction_state`, whose markers are written to "t" and "u"."""
+    """Return coordinators of `__transaction_state` that write markers to "t" and "u"."""
     stage = _stage(TRANSACTIONS_TOPIC, transactional_id_expiration_ms="60000")
     env: Any = stage.env
     timers, ids = Timers(env), ProducerIdSequence()
@@ -170,7 +170,8 @@ def transaction_coordinators(nursery: trio.Nursery) -> CoordinatorFixture:
     def serves() -> Any:
         event = lambda own: ev.VerifyPartitions(own, "none", 1, 1, frozenset())  # noqa: E731
         answer = coordinator._runtime.submit(1, event).answer
-        return None if getattr(answer, "code", None) == 49 else answer  # INVALID_PRODUCER_ID_MAPPING: it looked
+        # INVALID_PRODUCER_ID_MAPPING: the coordinator has read its log
+        return None if getattr(answer, "code", None) == 49 else answer
 
     def disturb(odd: RandomRequestGenerator) -> None:
         coordinator.transaction_version = lambda: odd.rng.choice((0, 1, 2))

@@ -1,7 +1,7 @@
 """Records of internal topics that no coordinator writes, drawn by seed, and coordinators that load them.
 
-A `Case` is one log of drawn records. It is loaded, asked, and left alone for a while, in virtual time. Whatever the
-records hold, the node lives and a second partition of the topic, which holds none of them, serves.
+A `Case` is one log of drawn records. It is loaded, gets requests, and is idle for a while, in virtual time. With any
+records the node stays alive, and a second partition of the topic, without any of them, serves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Classes = Mapping[int, tuple[type[Message], type[Message]]]
 
 
 class InternalTopic(NamedTuple):
-    """The types of the records of an internal topic, and values that make some of the drawn ones fit each other."""
+    """Types of the records of an internal topic, and values with which some of the drawn ones match each other."""
 
     classes: Classes
     samples: Callable[[random.Random], list[Message]]
@@ -97,9 +97,9 @@ SHARE_STATE = InternalTopic(
 IDS = ("g", "h", "s", "w")
 """A group of each kind, as `RandomRequestGenerator` names them."""
 LONGEST_S = 10
-"""On the processor, for one case: what takes longer is taken for a loop without end."""
+"""Limit of processor time for one case: a longer one counts as an endless loop."""
 ANSWER_S = 700.0
-"""In virtual time."""
+"""Limit of the time for a response, in virtual time."""
 _INT16 = struct.Struct(">h")
 
 
@@ -112,7 +112,7 @@ class RandomBatchOfRecords(NamedTuple):
 
 
 class RandomRecordGenerator:
-    """Draws the records of one internal topic."""
+    """Generator of the records of one internal topic."""
 
     def __init__(self, seed: int, topic: InternalTopic) -> None:
         self.odd = RandomRequestGenerator(seed)
@@ -121,7 +121,7 @@ class RandomRecordGenerator:
             self.odd.shares = (0.02, 0.0, 0.0, 0.0)  # few values of few records: all of them are replayed
         self._samples = topic.samples
         self._classes = topic.classes
-        if len(self._classes) > 2 and self._rng.random() < 0.75:  # the records of one kind of group
+        if len(self._classes) > 2 and self._rng.random() < 0.75:  # records of one kind of group
             module = self._rng.choice(sorted({key.__module__ for key, _ in self._classes.values()}))
             self._classes = {kind: two for kind, two in self._classes.items() if two[0].__module__ == module}
 
@@ -154,7 +154,7 @@ class RandomRecordGenerator:
         return low, high
 
     def _torn(self, raw: bytes | None) -> bytes | None:
-        """Draw what is left of bytes that were cut, lengthened, changed, or are of an unknown type or version."""
+        """Return bytes that were cut, lengthened or changed, or that have an unknown type or version."""
         rng = self._rng
         if raw is None or rng.random() < 0.2:
             return raw
@@ -250,7 +250,7 @@ def error_location(error: BaseException | None) -> str:
 
 @contextlib.contextmanager
 def limited(seconds: int) -> Iterator[None]:
-    """Raise where the body takes longer on the processor."""
+    """Raise an exception when the body takes longer on the processor."""
 
     def over(*_: object) -> None:
         raise AssertionError(f"not done within {seconds} s")
@@ -267,7 +267,7 @@ def limited(seconds: int) -> Iterator[None]:
 async def send_random_requests(
     coordinators: CoordinatorFixture, odd: RandomRequestGenerator, found: FuzzingResult
 ) -> None:
-    """Ask anything, as a client whose connection ends with an exception of the handler."""
+    """Send random requests, as a client with a connection that ends with an exception of the handler."""
     key = odd.rng.choice(coordinators.apis)
     version = odd.rng.randint(BROKER_APIS[key].min_version, BROKER_APIS[key].max_version)
     request = odd.generate(request_class(key), version)
@@ -293,7 +293,7 @@ async def send_random_requests(
 
 
 async def run_log(coordinators: CoordinatorFixture, records: RandomRecordGenerator, found: FuzzingResult) -> None:
-    """Load one log of drawn records, then ask and wait; more is written meanwhile."""
+    """Load one log of drawn records, then send requests and wait; more records are written meanwhile."""
     rng, hosted = records.odd.rng, coordinators.broker_fixture.hosted.replicas
     poisoned, sound = hosted[coordinators.topic, 0], hosted[coordinators.topic, 1]
 

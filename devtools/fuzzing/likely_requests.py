@@ -1,4 +1,4 @@
-"""Requests that a coordinator takes seriously: of members of the new kinds of groups, with drawn ids and epochs."""
+"""Plausible requests to a coordinator: of members of the new kinds of groups, with drawn ids and epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reference pages of APIs and stored records: complete, and their examples are what the codec reads and writes."""
+"""Reference pages of APIs and stored records: complete, with examples that the codec reads and writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_served_api_has_a_page() -> None:
 
 
 @pytest.mark.parametrize("folder", ["apis", "records"])
-def test_folder_of_generated_pages_has_no_page_of_a_former_name(folder: str) -> None:
+def test_folder_of_generated_pages_has_no_outdated_page(folder: str) -> None:
     assert {f"{folder}/{path.name}" for path in (WHERE / folder).iterdir()} == {
         name for name in PAGES if name.startswith(f"{folder}/")
     }

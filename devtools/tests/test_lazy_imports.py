@@ -44,7 +44,7 @@ def test_comment_is_accurate_within_the_noise(comment: tuple[float, int], cost: 
     assert is_accurate(comment, cost) is accurate
 
 
-def test_import_cost_is_what_is_not_imported_yet() -> None:
+def test_import_cost_counts_modules_not_imported_yet() -> None:
     cases = [["ottla.wire.errors", ["ottla.wire.errors"]], ["ottla.wire.errors", ["ottla.wire.messages.fetch"]]]
     cases += [["ottla.wire.messages.fetch", ["ottla.wire.messages.fetch"]], ["ottla.wire.errors", ["no_such_library"]]]
     plan = json.dumps({"base": ["ottla.wire.codec.schema"], "cases": cases})

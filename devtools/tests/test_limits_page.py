@@ -1,4 +1,4 @@
-"""The page of limits shows each bound of the limits modules, with its unit, and what happens beyond it."""
+"""Page of limits: each bound of the limits modules, with its unit and the consequence beyond it."""
 
 from __future__ import annotations
 

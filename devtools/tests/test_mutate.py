@@ -1,4 +1,4 @@
-"""The runner of wrong changes finds what can be changed, and tells a change that is noticed from one that is not."""
+"""Mutation testing: mutants are found, and killed and surviving ones are distinguished."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOM_FOR = [
 
 
 @pytest.mark.parametrize(("source", "texts"), ROOM_FOR)
-def test_every_wrong_change_is_found(source: str, texts: set[str]) -> None:
+def test_find_mutants_returns_every_change(source: str, texts: set[str]) -> None:
     assert {c.text for c in find_mutants("x.py", source.encode())} == texts
 
 
@@ -49,24 +49,24 @@ def test_every_wrong_change_is_found(source: str, texts: set[str]) -> None:
         "Answer = Message | None",
     ],
 )
-def test_what_is_no_rule_is_left_alone(source: str) -> None:
+def test_find_mutants_of_texts_and_annotations_returns_none(source: str) -> None:
     assert not find_mutants("x.py", source.encode())
 
 
-def test_a_change_tells_the_line_before_and_after() -> None:
+def test_source_diff_returns_line_before_and_after() -> None:
     source = b"def f():\n    return  g(1,\n  2)\nx = 1\n"
     found = next(c for c in find_mutants("x.py", source) if c.text == "None")
     assert found.source_diff(source) == ("return g(1, 2)", "return None")
     assert found.apply_to(source) == b"def f():\n    return  None\nx = 1\n"
 
 
-def test_a_statement_spans_its_lines_and_a_compound_one_its_head() -> None:
+def test_statement_spans_of_compound_statement_covers_its_head() -> None:
     spans = statement_spans(b"if (a and\n        b):\n    f(1,\n      2)\n")
     assert spans == {1: range(1, 3), 2: range(1, 3), 3: range(3, 5), 4: range(3, 5)}
 
 
 @pytest.mark.parametrize("unit", mutate.UNITS)
-def test_every_change_can_be_compiled_and_kinds_take_turns(unit: str) -> None:
+def test_choose_mutants_returns_compilable_changes_of_all_kinds(unit: str) -> None:
     picked = mutate.choose_mutants(unit, 60, seed=3)
     for change in picked:
         compile(change.apply_to((mutate.ROOT / change.path).read_bytes()), change.path, "exec")
@@ -76,7 +76,7 @@ def test_every_change_can_be_compiled_and_kinds_take_turns(unit: str) -> None:
     assert len(kinds) == len(set(kinds)) >= 5
 
 
-def test_what_is_listed_as_equivalent_is_a_change_there_is_room_for() -> None:
+def test_equivalent_mutants_exist_in_the_sources() -> None:
     for (path, old, new), why in mutate.load_equivalent_mutants().items():
         source = (mutate.ROOT / path).read_bytes()
         assert (old, new) in {c.source_diff(source) for c in find_mutants(path, source)}, f"{path}: {old}"
@@ -97,6 +97,6 @@ for result in mutate.run(path, changes, jobs=2, test_files=["wire/tests/test_fra
 """
 
 
-def test_noticed_and_unnoticed_are_told_apart() -> None:
+def test_run_mutants_distinguishes_killed_and_surviving_ones() -> None:
     done = subprocess.run([sys.executable, "-c", JUDGE], cwd=mutate.ROOT, capture_output=True, text=True, check=True)
     assert sorted(done.stdout.splitlines()) == ["# False", "raise True", "while True"], done.stderr

@@ -1,4 +1,4 @@
-"""A campaign that must find something is judged by what it found."""
+"""Evaluation of campaigns with expected findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING = "nothing, where something had to be"
         (FINDS, [ENDED], "seeds: as in Kafka nothing", [ENDED, NOTHING]),
     ],
 )
-def test_what_had_to_be_found_is_counted_and_anything_else_is_bad(
+def test_evaluate_outcome_counts_expected_findings_and_reports_others(
     campaign: Campaign, found: list[str], ran: str, bad: list[str]
 ) -> None:
     assert evaluate_outcome(campaign, CampaignOutcome("seeds", found, 1.0)) == CampaignOutcome(ran, bad, 1.0)
