@@ -154,7 +154,7 @@ def format_directories(
 
 
 def _kind(directory: LogDirectory, metadata: LogDirectory, plan: FormatPlan) -> str:
-    """Return Kafka's name of such a directory."""
+    """Return Kafka's name for the type of a directory."""
     if directory is not metadata:
         return "data directory"
     if not plan.voters:

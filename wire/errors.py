@@ -288,7 +288,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
-        """Return a code of a newer peer's is an unknown error, as ``Errors.forCode`` has it."""
+        """Return UNKNOWN_SERVER_ERROR for a code of a newer peer, as ``Errors.forCode``."""
         return cls.UNKNOWN_SERVER_ERROR
 
     @property

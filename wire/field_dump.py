@@ -100,7 +100,7 @@ def message_spans(
 
 
 def request_spans(raw: Buffer) -> list[FieldSpan]:
-    """Return a whole request frame, its size included.
+    """Return the fields of a whole request frame, its size included.
 
     Raises:
         WireError: not a request.
@@ -116,7 +116,7 @@ def request_spans(raw: Buffer) -> list[FieldSpan]:
 
 
 def response_spans(key: ApiKey, version: int, raw: Buffer) -> list[FieldSpan]:
-    """Return a whole response frame; which request it answers must be known.
+    """Return the fields of a whole response frame; API and version of its request must be known.
 
     Raises:
         WireError: not that response.

@@ -147,7 +147,7 @@ def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Return a broker's own setting, where one of this name is known, be it for all listeners or for one."""
+    """Return the key of a broker config, also of one for a single listener; None if it is unknown."""
     base = base_name(name)
     known = BROKER_KEYS.get(base) or INTERNAL_BROKER_KEYS.get(name) or QUOTA_KEYS.get(name)
     own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
@@ -155,17 +155,17 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def canonical_values(values: Mapping[str, str]) -> dict[str, str]:
-    """Return a broker's settings, each as it is meant."""
+    """Return the configs of a broker in canonical form."""
     return {name: canonical_value(broker_key(name), value) for name, value in values.items()}
 
 
 def topic_key(name: str) -> ConfigKey | None:
-    """Return a topic's setting, where one of this name is known."""
+    """Return the key of a topic config; None if it is unknown."""
     return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)
 
 
 def group_bounds(name: str) -> Iterator[tuple[str, str]]:
-    """Return the bounds of a group's setting as (``min`` or ``max``, broker setting).
+    """Yield the bounds of a group config: (``min`` or ``max``, broker config).
 
     ``consumer.session.timeout.ms`` must lie between ``group.consumer.min.session.timeout.ms`` and
     ``group.consumer.max.session.timeout.ms``.

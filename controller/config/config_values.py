@@ -47,7 +47,7 @@ _LISTS = ("list", "some")
 
 
 def base_name(name: str) -> str:
-    """Return the setting that ``listener.name.NAME.`` and a mechanism stand before; other names as they are."""
+    """Return the name without a prefix ``listener.name.NAME.`` and mechanism; other names as they are."""
     found = _LISTENER.fullmatch(name)
     if found is None:
         return name

@@ -79,7 +79,7 @@ def parse_double(text: str) -> float:
 
 
 def parse_boolean(text: str) -> bool:
-    """Return the value of a trimmed ``true`` or ``false``, in any case (``String.equalsIgnoreCase``).
+    """Return True for a trimmed ``true`` and False for ``false``, in any case (``String.equalsIgnoreCase``).
 
     Raises:
         ValueError: ``text`` is neither.

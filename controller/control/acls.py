@@ -70,7 +70,7 @@ class AclBindingFilter(NamedTuple):
         return 0 in (self.resource, self.pattern, self.operation, self.permission)
 
     def matches(self, acl: StandardAcl) -> bool:
-        """Return whether a rule is meant."""
+        """Return True if an ACL matches the filter."""
         return (
             self.resource in (ResourceType.ANY, acl.resource)
             and self.operation in (AclOperation.ANY, acl.operation)
@@ -90,7 +90,7 @@ class AclBindingFilter(NamedTuple):
 
 
 def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
-    """Return a filter as it came."""
+    """Return the filter of a request, as received."""
     return AclBindingFilter(
         from_code(ResourceType, asked.resource_type_filter),
         asked.resource_name_filter,
@@ -216,7 +216,7 @@ class _DeleteMatches:
         self._repeated_chars = 0
 
     def collect(self, wanted: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
-        """Return the rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, that is too much."""
+        """Return the rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, too many rows."""
         before = self._by_filter.get(wanted)
         if before is not None:
             rows, chars = before
@@ -269,7 +269,7 @@ def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:
 
 
 def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Job[list[StandardAcl]]:
-    """Return the rules a filter means, in steps."""
+    """Return the ACLs that match a filter, in steps."""
     out: list[StandardAcl] = []
     for number, acl in enumerate(image.acls, 1):
         if wanted.matches(acl):

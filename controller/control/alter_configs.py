@@ -346,7 +346,7 @@ def _refuse_all(
 
 
 def resource_key(resource: Any) -> str:
-    """Return the key of a resource, by which those that are named twice are found."""
+    """Return the key of a resource, used to find duplicates."""
     return f"{resource.resource_type} {resource.resource_name}"  # the garbage collector does not visit a string
 
 

@@ -166,7 +166,7 @@ def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]
 
 
 def _differ(known: Collection[bytes] | None, reported: Iterable[bytes]) -> Job[bool]:
-    """Return whether the directories of a heartbeat are others than those ``known``, of which None is none yet."""
+    """Return True if the directories of a heartbeat differ from the ``known`` ones; None stands for none yet."""
     directories = yield from collect_distinct_job(reported)
     return known is None or set(known) != set(directories)
 

@@ -44,7 +44,7 @@ class BrokerHeartbeatTracker:
         return self._last_contact_ms.get((broker_id, broker_epoch))
 
     def has_valid_session(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
-        """Return whether a broker's process holds a lease."""
+        """Return True if the session of a broker's process is valid."""
         heard = self._last_contact_ms.get((broker_id, broker_epoch))
         return heard is not None and now_ms <= heard + self.session_ms
 

@@ -168,7 +168,7 @@ class QuotaEntityFilter(NamedTuple):
     """True if entities of more kinds are not meant."""
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Return whether an entity is meant."""
+        """Return True if an entity matches the filter."""
         kinds = dict(entity)
         if self.strict and len(kinds) != len(self.exact) + len(self.any_name):
             return False

@@ -102,7 +102,7 @@ def topic_config_error(values: Mapping[str, str | None]) -> str | None:
 def _partitions(
     topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
-    """Return the partitions a creation asks for."""
+    """Return the partitions of a topic to be created."""
     if topic.assignments:
         if topic.replication_factor != -1:
             raise ProtocolError(
@@ -290,7 +290,7 @@ def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
 
 
 def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> Job[tuple[set[str], set[bytes]]]:
-    """Return the names that a request gives once, and all ids it gives."""
+    """Return the names that occur once in a request, and all its ids."""
     names: set[str] = set()
     ids: set[bytes] = set()
     for number, item in enumerate(_to_delete(request), 1):

@@ -69,7 +69,7 @@ def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> st
 
 
 def iterate_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
-    """Return every token there is."""
+    """Return all tokens, in steps."""
     out: list[DelegationTokenRecord] = []
     for number, record in enumerate(image.others.values(), 1):
         if isinstance(record, DelegationTokenRecord):

@@ -44,7 +44,7 @@ class BrokerProbes:
         self._reached[broker_id] = broker_epoch
 
     def has_reached(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether a probe was let in since this registration."""
+        """Return True if a probe connected since this registration."""
         return self._reached.get(broker_id) == broker_epoch
 
     def brokers_to_probe(self, image: MetadataImage) -> list[int]:
@@ -56,7 +56,7 @@ class BrokerProbes:
 def is_broker_process_gone(
     image: MetadataImage, leases: BrokerHeartbeatTracker, probes: BrokerProbes, gone: BrokerConnectionRefused
 ) -> bool:
-    """Return whether a refusal ends a lease."""
+    """Return True if a refused connection ends the session of a broker."""
     broker = image.brokers.get(gone.broker_id)
     if broker is None or broker.fenced or broker.broker_epoch != gone.broker_epoch:
         return False

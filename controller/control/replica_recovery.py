@@ -53,7 +53,7 @@ def _replicas_on_registered_brokers(image: MetadataImage, p: PartitionRegistrati
 
 
 def _needs_more_replicas(image: MetadataImage, p: PartitionRegistration, factor: int) -> bool:
-    """Return whether a partition has fewer replicas, none on its way, and one at least on a broker there is."""
+    """Return True if a partition has too few replicas, no reassignment, and a replica on a registered broker."""
     return (
         len(p.replicas) < factor
         and not is_reassignment_in_progress(p)

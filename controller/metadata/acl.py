@@ -102,7 +102,7 @@ def from_code(kind: type[_E], code: int) -> _E:
 
 
 def acl_from_record(record: AccessControlEntryRecord) -> StandardAcl:
-    """Return the rule a record of the metadata log holds."""
+    """Return the ACL in a record of the metadata log."""
     return StandardAcl(
         from_code(ResourceType, record.resource_type),
         record.resource_name,

@@ -92,7 +92,7 @@ class MetadataImage:
         return next(((end.host, end.port) for end in ends if end.name == listener), None)
 
     def unfenced_broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return the same, and None also where it is fenced."""
+        """Return a broker's endpoint of a listener name; None also for a fenced broker."""
         known = self.brokers.get(broker_id)
         return None if known is None or known.fenced else self.broker_address(broker_id, listener)
 

@@ -82,7 +82,7 @@ class ImageBuilder:
         return self._tries[name]
 
     def _copy(self, name: str) -> dict[Any, Any]:
-        """Return one of the image's small maps, copied before its first change."""
+        """Return a small map of the image, copied before its first change."""
         if name not in self._dicts:
             self._dicts[name] = dict(getattr(self.base, name))
         return self._dicts[name]

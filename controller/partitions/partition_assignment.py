@@ -53,7 +53,7 @@ def active_brokers(image: MetadataImage, ids: Iterable[int]) -> tuple[int, ...]:
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[int], isr: tuple[int, ...]) -> PartitionRegistration:
-    """Return a partition at its beginning: the first in sync leads."""
+    """Return a new partition: the first replica in sync leads."""
     dirs = tuple(default_directory_id(image.brokers[i].log_dirs) for i in replicas)
     return PartitionRegistration(tuple(replicas), isr, isr[0], 0, 0, dirs)
 

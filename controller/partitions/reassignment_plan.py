@@ -111,7 +111,7 @@ def drain(
 def rebalance(
     racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]]
 ) -> PlanSteps[list[PlannedReassignment]]:
-    """Return all brokers carry alike: replicas, and then partitions led by preference. What need not move does not."""
+    """Return the moves that balance the replicas, and then the preferred leaders; as few as possible."""
     brokers = BrokerLoads(racks)
     yield from count_partitions(brokers, partitions.items())
     total = sum(brokers.replicas.values())
@@ -152,7 +152,7 @@ def _into_other_racks(brokers: BrokerLoads, replicas: tuple[int, ...], total: in
 
 
 def _may_replace(brokers: BrokerLoads, replicas: tuple[int, ...], old: int, new: int) -> bool:
-    """Return whether as many racks have a replica after it."""
+    """Return True if as many racks have a replica after the replacement."""
     others = {brokers.rack_of(b) for b in replicas if b != old}
     return brokers.racks[new] not in others or brokers.rack_of(old) in others
 

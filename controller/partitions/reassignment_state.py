@@ -37,7 +37,7 @@ class ReassignmentRevert(NamedTuple):
 
 
 def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
-    """Return whether replicas come or go."""
+    """Return True while replicas are added or removed."""
     return bool(p.adding or p.removing)
 
 

@@ -208,7 +208,7 @@ class SegmentRewriter:
         self.end = keys.latest_offset + 1
 
     def rewrite(self) -> Iterator[CleanedSegment]:
-        """Yield each group of segments anew, synced and ready to take its place."""
+        """Yield the new segment of each group, synced and ready for the swap."""
         reach = [s for s in self._sources if s.base_offset < self.end]
         following = next(
             (s.base_offset for s in self._sources if s.base_offset >= self.end), self._plan.first_uncleanable_offset

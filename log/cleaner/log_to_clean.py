@@ -59,7 +59,7 @@ def find_log_to_clean(log: PartitionLog, now_ms: int) -> LogToClean | None:
 
 
 def select_dirtiest_log(found: Iterable[LogToClean]) -> LogToClean | None:
-    """Return the one that needs it most; None where none does."""
+    """Return the log that needs compaction most; None if none does."""
     due = [c for c in found if c.needs_compaction_now or c.cleanable_ratio > c.log.config.min_cleanable_dirty_ratio]
     return max(due, key=lambda c: (c.needs_compaction_now, c.cleanable_ratio), default=None)
 

@@ -46,7 +46,7 @@ class SegmentSwap:
         """True if segments left that no new one replaces by name: then their leaving must be synced of its own."""
 
     def _find_sources(self, done: CleanedSegment) -> list[LogSegment] | None:
-        """Return the segments a new one stands for, neighbours in the log; None where the log has changed since."""
+        """Return the segments that a new one replaces, neighbours in the log; None if the log has changed since."""
         log = self._log
         if log.closed or log.truncations != self._truncations or done.sources[0] not in log.segments.base_offsets:
             return None

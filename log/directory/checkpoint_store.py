@@ -47,7 +47,7 @@ class CheckpointEntries(NamedTuple):
 
 
 def offsets_to_checkpoint(log: PartitionLog) -> CheckpointedOffsets:
-    """Return what the checkpoints are to hold of a log now."""
+    """Return the current offsets of a log for the checkpoints."""
     start = log.log_start_offset
     return CheckpointedOffsets(log.recovery_point, start, log.high_watermark, start > log.segments.base_offsets[0])
 

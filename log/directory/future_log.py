@@ -26,7 +26,7 @@ MAX_DIR_NAME_LENGTH = 255
 
 
 def future_dir_name(topic: str, partition: int, tag: str) -> str:
-    """Return the name of a future log's directory; unlike that of a deleted one it is never cut short."""
+    """Return the name of a future log's directory; unlike that of a deleted one it is never shortened."""
     return f"{topic}-{partition}.{tag}{FUTURE_DIR_SUFFIX}"
 
 

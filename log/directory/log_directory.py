@@ -139,7 +139,7 @@ class LogDirectory:
     def open_partition_directory(
         self, path: str, topic: str, partition: int, settings: LogConfig, now_ms: int, *, adjoin: bool = False
     ) -> PartitionLog:
-        """Return the same for a partition in a directory of another name; ``adjoin`` as `open_log` has it."""
+        """Open a partition in a directory of another name; ``adjoin`` as in `open_log`."""
         self.remove_clean_shutdown_file()
         at, cleaner = (topic, partition), self.checkpoints.cleaner
         log = open_log(

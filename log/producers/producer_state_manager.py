@@ -111,7 +111,7 @@ class ProducerStateManager:
         raise _out_of_order_error(header, f"{last_sequence} (current end sequence number)")
 
     def check_epoch(self, producer_id: int, epoch: int) -> bool:
-        """Return whether this producer has a transaction open here under this epoch.
+        """Return True if this producer has an open transaction with this epoch in the log.
 
         Raises:
             ProtocolError: INVALID_PRODUCER_EPOCH: a newer one was seen.

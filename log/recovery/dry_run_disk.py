@@ -36,7 +36,7 @@ class DryRunFile:
         return self._own
 
     def size(self) -> int:
-        """Return its length as it would be."""
+        """Return the length of the file after the changes."""
         return self._size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
@@ -48,7 +48,7 @@ class DryRunFile:
         self._disk.changed_files.add(self._path)
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Return the bytes as they would be."""
+        """Return bytes of the file after the changes."""
         return self._read(size_bytes, offset) if self._own is None else bytes(self._own[offset : offset + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:
@@ -171,14 +171,14 @@ class DryRunDisk:
         """Do nothing."""
 
     def stat(self, path: str) -> FileStat:
-        """Return the size as it would be, the age as it is."""
+        """Return the size after the changes, and the real age."""
         known = self._files.get(path)
         if known is None:
             return self._real_disk.stat(path)
         return FileStat(known.size(), self._real_disk.stat(path).mtime_ms if self._real_disk.exists(path) else 0)
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Return the real one."""
+        """Return the usage of the real disk."""
         return self._real_disk.usage(path)
 
     def lock(self, path: str) -> File | None:

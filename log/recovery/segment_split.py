@@ -25,7 +25,7 @@ def _copy_unparsed(source: LogSegment, position: int, target: LogSegment) -> Non
 
 
 def split_overflowed_segment(disk: Disk, directory: str, source: LogSegment) -> list[LogSegment]:
-    """Return the parts, in order, in the place of ``source``.
+    """Split a segment with offset overflow; return the parts that replace ``source``, in order.
 
     Damage goes along: it ends the log when its part is recovered.
 

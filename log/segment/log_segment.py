@@ -129,7 +129,7 @@ class LogSegment:
 
     @classmethod
     def load(cls, disk: Disk, directory: str, base_offset: int, settings: LogConfig) -> LogSegment:
-        """Return a segment that was there before. Its indexes are believed until they turn out to be wrong."""
+        """Return an existing segment. Its indexes are trusted until they prove to be wrong."""
         found = disk.stat(f"{directory}/{base_offset:020d}.log")
         segment = cls(disk, directory, base_offset, settings, found.mtime_ms)
         segment.size_bytes = found.size_bytes

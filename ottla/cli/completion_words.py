@@ -55,7 +55,7 @@ def command_options(name: str) -> CommandParser:
 
 
 def complete(words: Sequence[str], commands: dict[str, str]) -> list[Candidate]:
-    """Return what may stand in place of the last word, which may be empty or begun.
+    """Return the candidates for the last word, which may be empty or incomplete.
 
     Args:
         words: the words after ``ottla``.

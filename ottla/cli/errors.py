@@ -28,7 +28,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def code_text(code: int, message: str | None = None) -> str:
-    """Return what an error code means: the broker's message, else Kafka's text, without a full stop."""
+    """Return the text of an error code: the broker's message, else Kafka's text, without a full stop."""
     try:
         known = ErrorCode(code)
     except ValueError:
@@ -64,7 +64,7 @@ def protocol_error_text(error: ProtocolError) -> str:
 
 
 def connection_error_text(error: OSError, bootstrap: str, *, secured: bool) -> str:
-    """Return why a cluster cannot be reached, and its likely cause.
+    """Return the reason why a cluster cannot be reached, and its likely cause.
 
     Args:
         error: the failure.
@@ -88,7 +88,7 @@ def connection_error_text(error: OSError, bootstrap: str, *, secured: bool) -> s
 
 
 def error_text(error: Exception, bootstrap: str, *, secured: bool = False) -> str:
-    """Return the line for an error of a command that asked a cluster."""
+    """Return the error line of a command that sent requests to a cluster."""
     if isinstance(error, ProtocolError):
         return protocol_error_text(error)
     if isinstance(error, OSError):

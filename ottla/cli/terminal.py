@@ -20,7 +20,7 @@ class OutputFailed(Exception):
 
 
 def output_failure(error: OSError) -> OutputFailed:
-    """Return what an error of standard output means."""
+    """Return the failure for an error of standard output."""
     return OutputFailed(None if isinstance(error, BrokenPipeError) else error.strerror or "cannot be written")
 
 

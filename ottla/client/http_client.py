@@ -33,7 +33,7 @@ class _ResponseBytes:
         self._raw = raw
 
     def makefile(self, mode: str) -> io.BytesIO:
-        """Return all of them."""
+        """Return all bytes as a file, for ``http.client``."""
         return io.BytesIO(self._raw)
 
 
@@ -47,7 +47,7 @@ def is_http_url(url: str) -> bool:
 
 
 def is_file_url(url: str) -> bool:
-    """Return whether it names a file of this machine, as ``file:///where/it/is``."""
+    """Return True for the address of a file of this machine, ``file:///PATH``."""
     return url.startswith("file:///") and len(url) > len("file:///")
 
 

@@ -113,7 +113,7 @@ def _parse_gssapi(jaas: str | None, get: SettingLookup) -> SaslLogin:
 
 
 def parse_connection_security(values: Mapping[str, str]) -> ConnectionSecurity:
-    """Return a client's settings file: ``security.protocol``, ``sasl.*``, ``ssl.*``.
+    """Return the TLS and SASL settings of a client: ``security.protocol``, ``sasl.*``, ``ssl.*``.
 
     Raises:
         InvalidSecurityConfig: they cannot be.

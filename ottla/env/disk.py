@@ -37,7 +37,7 @@ class File(Protocol):
     """Open file."""
 
     def size(self) -> int:
-        """Return its length in bytes."""
+        """Return the length of the file in bytes."""
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of ``data`` at ``offset``; raises OSError where it could not be written whole."""
@@ -72,7 +72,7 @@ class FileSlice:
         return self.size_bytes
 
     def read(self) -> bytes:
-        """Return the bytes themselves.
+        """Return the bytes of the range.
 
         Raises:
             FileReadError: the disk could not read them.
@@ -155,10 +155,7 @@ class Disk(Protocol):
         """Bytes of the volume a directory lies on: all of them, and those that can still be used."""
 
     def lock(self, path: str) -> File | None:
-        """Return the disk for the metadata log.
-
-        New files are readable by their owner only, and descriptors are reserved until it is closed.
-        """
+        """Lock a file, which is created if it is missing; return it, or None if another holder has the lock."""
 
     def private(self) -> PrivateDisk:
         """Return the disk for the metadata log.

@@ -216,12 +216,12 @@ class DiskSession:
         return MemoryFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
-        """Return a file or directory."""
+        """Return True if there is a file or directory of that name."""
         self.enter("exists", path)
         return path in self.disk.files or path in self.disk.dirs
 
     def is_dir(self, path: str) -> bool:
-        """Return a directory."""
+        """Return True if there is a directory of that name."""
         self.enter("exists", path)
         return path in self.disk.dirs
 
@@ -304,12 +304,12 @@ class DiskSession:
         return FileStat(len(inode.data), inode.mtime_ms)
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Return a disk that never fills up."""
+        """Return the usage of a disk that never fills up."""
         self.enter("usage", path)
         return 1 << 40, 1 << 39
 
     def lock(self, path: str) -> File | None:
-        """Take a lock."""
+        """Lock a file, which is created if it is missing; None if another process has the lock."""
         file = self.open(path, create=True)
         holder = self.disk.locks.get(path)
         if holder is not None and holder is not self:

@@ -106,7 +106,7 @@ def collect_distinct_job(items: Iterable[H]) -> Job[dict[H, None]]:
 def first_occurrences(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable]
 ) -> Iterator[tuple[int, T, bool] | None]:
-    """Yield every item, and of those named twice the first: with its number from 1, and whether it is named again.
+    """Yield each distinct item at its first occurrence: with its number from 1, and whether it occurs again.
 
     None now and then, to pause at, while items are left out.
     """

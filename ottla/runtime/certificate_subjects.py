@@ -28,7 +28,7 @@ _TEXTS = {12: "utf-8", **dict.fromkeys((18, 19, 20, 22, 26), "latin-1"), 28: "ut
 
 
 def format_subject(certificate: Any) -> str | None:
-    """Return the subject of what `ssl.SSLSocket.getpeercert` gives, as RFC 2253 writes it; None where there is none."""
+    """Return the subject in a result of `ssl.SSLSocket.getpeercert` as RFC 2253 writes it; None without one."""
     if not certificate:
         return None
     return ",".join(

@@ -65,7 +65,7 @@ class _MemoryFile:
         return place
 
     def read(self, place: tuple[int, int]) -> bytes:
-        """Return bytes that were added."""
+        """Return the bytes at a place that `add` returned."""
         return os.pread(self._fd, place[1], place[0])
 
 

@@ -28,7 +28,7 @@ class RealFile:
         return stat.S_ISREG(os.fstat(self._fd).st_mode)
 
     def size(self) -> int:
-        """Return its length in bytes."""
+        """Return the length of the file in bytes."""
         return os.fstat(self._fd).st_size
 
     def pwrite(self, data: Buffer, offset: int) -> None:
@@ -151,11 +151,11 @@ class RealDisk:
         return file
 
     def exists(self, path: str) -> bool:
-        """Return a file or directory."""
+        """Return True if there is a file or directory of that name."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Return a directory."""
+        """Return True if there is a directory of that name."""
         return os.path.isdir(path)
 
     def listdir(self, path: str) -> list[str]:

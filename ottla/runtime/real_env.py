@@ -256,7 +256,7 @@ class RealEnv(SystemEnv):
         self._limits = {lane: trio.CapacityLimiter(count) for lane, count in _THREADS.items()}
 
     def monotonic_ms(self) -> float:
-        """Return the clock of trio without its overhead: each request reads the time more than once."""
+        """Return the time of trio's clock without its overhead: each request reads it more than once."""
         return (_BEGAN_S + time.perf_counter()) * 1000
 
     async def sleep(self, seconds: float) -> None:
@@ -268,9 +268,9 @@ class RealEnv(SystemEnv):
         return trio.move_on_after(seconds)
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Return a worker thread."""
+        """Run ``work`` in a worker thread of a pool."""
         return _in_thread(work, self._limits[lane])
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Return a Python process for this one job."""
+        """Run ``work`` in a Python process of its own."""
         return run_in_child_process(work, argument)

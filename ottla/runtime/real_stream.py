@@ -195,7 +195,7 @@ class RealStream:
 
 
 def _is_quick(part: FileSlice, offset: int, left: int) -> bool:
-    """Return whether the rest of a range is sent without a wait for the disk, and is not so large that it takes long.
+    """Return True if the rest of a range is small and in the page cache, so that sending it does not block.
 
     It is taken to be in the page cache if its first and its last byte are: it is read ahead from the front, and what
     was written first leaves the cache first.

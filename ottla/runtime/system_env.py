@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def monotonic_s() -> float:
-    """Return a clock that never goes back."""
+    """Return a monotonic time in seconds."""
     return time.monotonic()
 
 

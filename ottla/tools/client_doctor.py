@@ -47,7 +47,7 @@ def is_client_config(lines: list[Property]) -> bool:
 
 
 def diagnose_client(lines: list[Property]) -> list[ConfigFinding]:
-    """Return everything that is wrong or doubtful, in the order of the lines."""
+    """Return all findings in the order of the lines."""
     by_key = {line.key: line for line in lines}
     rules = (_addresses, _names, _numbers, _unused_security, _security, _idempotence)
     found = {finding for rule in rules for finding in rule(by_key)}

@@ -147,7 +147,7 @@ def _listeners_clash(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _is_other_stack(host: str, other: str) -> bool:
-    """Return whether of two hosts one is an IPv4 address and the other an IPv6 address: they may share a port."""
+    """Return True if one host is an IPv4 address and the other an IPv6 address: they may share a port."""
     try:
         return ip_address(host).version != ip_address(other).version
     except ValueError:

@@ -23,7 +23,7 @@ _DIRECTORIES = ("log.dirs", "log.dir", "metadata.log.dir")
 
 
 def file_problem(path: str) -> str | None:
-    """Return why a file cannot be read; None if it can."""
+    """Return the reason why a file cannot be read; None if it can."""
     if os.path.isdir(path):
         return f"is a directory: {path}"
     if not os.path.exists(path):
@@ -32,7 +32,7 @@ def file_problem(path: str) -> str | None:
 
 
 def directory_problem(path: str) -> str | None:
-    """Return why a data directory cannot be used or created; None if it can."""
+    """Return the reason why a data directory cannot be used or created; None if it can."""
     if os.path.exists(path):
         if not os.path.isdir(path):
             return f"is not a directory: {path}"

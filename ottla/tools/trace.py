@@ -177,7 +177,7 @@ class ConnectionTrace:
         return body
 
     def response(self, frame: bytes, now_ms: float) -> list[Any]:
-        """Return an answer passes; gives what the client shall get."""
+        """Print a response; return the chunks that are sent to the client."""
         number = int.from_bytes(frame[4:8], "big", signed=True)
         asked = self._pending.pop(number, None)
         if asked is None:

@@ -86,7 +86,7 @@ def _job_codec(cls: type[Message], version: int, direction: str) -> Callable[...
 
 
 def _as_generator(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a message without arrays never stops."""
+    """Return a function as a job that never yields, for messages without arrays."""
 
     def run(*arguments: Any) -> Generator[None, None, Any]:
         return function(*arguments)

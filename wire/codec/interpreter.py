@@ -187,13 +187,13 @@ class MessageEncoder:
         self.flexible = flexible
 
     def write_length(self, size: int, *, short: bool, compact: bool) -> bytes:
-        """Return a length prefix; -1 means null."""
+        """Return the bytes of a length prefix; -1 means null."""
         if compact:
             return write_uvarint(size + 1)
         return write_fixed("int16" if short else "int32", size)
 
     def write_scalar(self, kind: str, value: Any, *, nullable: bool, compact: bool) -> bytes:
-        """Return a number, boolean, uuid, string or byte string."""
+        """Return the bytes of a number, boolean, uuid, string or byte string."""
         if kind in FIXED_SIZE_FORMATS:
             return write_fixed(kind, value)
         if kind == "uuid":
@@ -234,7 +234,7 @@ class MessageEncoder:
         return self.write_scalar(spec.kind, value, nullable=nullable, compact=compact)
 
     def write_struct(self, message: Message) -> bytes:
-        """Return a whole struct, its tagged section included."""
+        """Return the bytes of a whole struct, its tagged section included."""
         if message is None:
             raise WireError("null for a struct that may not be null")
         out = b""

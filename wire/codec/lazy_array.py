@@ -58,7 +58,7 @@ class LazyArray:
     def __getitem__(self, at: slice) -> list[Any]: ...
 
     def __getitem__(self, at: int | slice) -> Any:
-        """Return one element, or some as a list: all before them are read for that."""
+        """Return an element, or a list for a slice; all elements before them are decoded for that."""
         if isinstance(at, slice):
             start, stop, step = at.indices(self._count)
             if step > 0:

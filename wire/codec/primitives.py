@@ -105,7 +105,7 @@ SMALL_UVARINTS = tuple(_uvarint(n) for n in range(1024))
 
 
 def write_uvarint(value: int) -> bytes:
-    """Return an unsigned LEB128 number of at most 32 bits; small ones come from a table.
+    """Return the LEB128 bytes of an unsigned number of at most 32 bits; small ones come from a table.
 
     Raises:
         WireError: negative, or more than 32 bits.
@@ -118,7 +118,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def write_string_length(value: int) -> bytes:
-    """Return the length of a text, with one added, as a uvarint.
+    """Return the length of a string, with one added, as the bytes of a uvarint.
 
     Raises:
         WireError: longer than any text may be: what is written can be read again.
@@ -173,7 +173,7 @@ def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def write_varlong(value: int) -> bytes:
-    """Return a zig-zag number: small magnitudes take few bytes, whatever their sign."""
+    """Return the zig-zag bytes of a number: small magnitudes take few bytes, negative ones included."""
     return _uvarint((value << 1) ^ (value >> 63))
 
 

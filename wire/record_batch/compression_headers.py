@@ -57,7 +57,7 @@ def _zero_terminated(view: memoryview, at: int) -> int:
 
 
 def gzip_header_end(view: memoryview, at: int) -> int:
-    """Return where the deflate data of the gzip member at `at` begins.
+    """Return the position of the deflate data of the gzip member at `at`.
 
     Flags that RFC 1952 reserves are ignored, as in Java; zlib refuses them.
 

@@ -120,7 +120,7 @@ def decompress_gzip(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 
 
 def iterate_snappy_blocks(view: memoryview) -> Iterator[memoryview]:
-    """Return the raw snappy blocks of xerial streams, one after another; raw snappy is one block."""
+    """Yield the raw snappy blocks of xerial streams, one after another; raw snappy is one block."""
     if len(view) < XERIAL_HEADER_BYTES or view[:8] != XERIAL_MAGIC:
         yield view
         return
@@ -160,7 +160,7 @@ def decompress_snappy(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 
 
 def _lz4_runs(view: memoryview, descriptor: Lz4FrameDescriptor) -> Iterator[tuple[int, int]]:
-    """Return begin and end of whole blocks that are unpacked at once.
+    """Yield begin and end of whole blocks that are decompressed at once.
 
     Raises:
         WireError: the frame is cut off, or a block is too large.
@@ -220,7 +220,7 @@ def decompress_lz4(data: Buffer, size_bytes: int) -> Iterator[bytes]:
 
 
 def _zstd_runs(view: memoryview, at: int, frame: ZstdFrameHeader) -> Iterator[tuple[int, int]]:
-    """Return begin and end of whole blocks that are unpacked at once; the last one comes with the frame's checksum.
+    """Yield begin and end of whole blocks that are decompressed at once; the last one comes with the frame's checksum.
 
     Where the frame is cut off, a part of a block is the last: the library may unpack some of it.
     """

@@ -153,7 +153,7 @@ def retained_records(
 
 
 def record_ranges(data: bytes, count: int) -> list[RecordRange]:
-    """Return where each record lies.
+    """Return the range of each record.
 
     Raises:
         WireError: a record does not fit.

@@ -55,7 +55,7 @@ class ControllerAddresses:
         return self._learned.get(node_id, static)
 
     def endpoint(self, node_id: int, listener: str) -> ListenerEndpoint | None:
-        """Return a controller's listener of a name; what a leader is named with (R-213, R-256)."""
+        """Return a controller's endpoint of a listener name, as responses name a leader (R-213, R-256)."""
         return next((e for e in self.endpoints_of(node_id) if e.name == listener), None)
 
     def dial_address(self, peer: int) -> tuple[str, int] | None:

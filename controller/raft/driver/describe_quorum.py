@@ -72,7 +72,7 @@ def describe_quorum(
 
 
 def _is_the_log(request: DescribeQuorumRequest) -> bool:
-    """Return whether partition 0 of the metadata topic is all that is asked for."""
+    """Return True if a request names partition 0 of the metadata topic only."""
     if len(request.topics) != 1:
         return False
     topic = next(iter(request.topics))
@@ -82,7 +82,7 @@ def _is_the_log(request: DescribeQuorumRequest) -> bool:
 
 
 def _error_for_all(request: DescribeQuorumRequest, version: int) -> Job[DescribeQuorumResponse]:
-    """Return an error for each partition of a request that asks for another topic than the metadata topic."""
+    """Return an error for each partition of a request for other topics than the metadata topic."""
     topics: list[DescribeQuorumResponseTopicData] = response_array(DescribeQuorumResponse, version)
     number = 0
     for topic in request.topics:

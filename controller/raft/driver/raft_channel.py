@@ -52,7 +52,7 @@ class _PeerQueue:
 
 
 async def _send_request(peer: _PeerQueue, key: ApiKey, encode: EncodeRequest, channel: Channel) -> Any:
-    """Return the answer, or `UnsupportedByPeer`: then the connection is as good as before."""
+    """Return the response, or `UnsupportedByPeer`, after which the connection is still usable."""
     peer.failures = 0
     try:
         version = channel.version_for(key)
@@ -125,7 +125,7 @@ class RaftChannel:
             peer.connection.close()
 
     async def _request(self, to: int, peer: _PeerQueue, send: Callable[[Channel], Awaitable[Any]]) -> Any:
-        """Return the answer, or what went wrong. A connection that broke while it rested is made anew once."""
+        """Return the response or the error. A connection that broke while it was idle is opened again once."""
         rested = peer.connection.is_open
         for again in (rested, False):
             try:

@@ -27,7 +27,7 @@ class ResponseWithRecords(NamedTuple):
 
 
 def read_response_records(store: MetadataStore, reply: OutboundResponse) -> ResponseWithRecords:
-    """Return an answer with the records or the part of a snapshot that it announces.
+    """Return a response with the records or the snapshot chunk that it announces.
 
     Where records are damaged the other replica gets UNKNOWN_SERVER_ERROR. While this process is short of descriptors or
     memory it gets no bytes, and asks again.

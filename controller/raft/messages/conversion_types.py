@@ -37,5 +37,5 @@ def error_code_of(code: int) -> ErrorCode:
 
 
 def find_leader_endpoint(nodes: Sequence[Any], leader_id: int, listener: str) -> ListenerEndpoint | None:
-    """Return the leader among the nodes an answer names."""
+    """Return the leader among the nodes of a response."""
     return next((ListenerEndpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)

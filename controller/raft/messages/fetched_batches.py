@@ -20,7 +20,7 @@ logger = logging.getLogger("ottla.controller")
 
 
 def parse_fetched_batches(raw: Buffer | None) -> tuple[FetchedRaftBatch, ...]:
-    """Return the batches of an answer, as many as can be believed (R-224)."""
+    """Return the batches of a response up to the first invalid one (R-224)."""
     out: list[FetchedRaftBatch] = []
     try:
         out.extend(_whole(memoryview(raw or b"")))

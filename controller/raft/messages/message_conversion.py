@@ -264,7 +264,7 @@ def error_response_message(
 def to_response_message(
     request: RaftRequest, answer: RaftResponse | VoterChangeResponse, leader: ListenerEndpoint | None
 ) -> Message:
-    """Return the machine's answer to all that brings no bytes.
+    """Return the message of a response without records.
 
     ``leader`` is where the leader it names listens (R-213).
     """
@@ -292,7 +292,7 @@ def to_response_message(
 def to_fetch_response_message(
     answer: RaftFetchResponse, *, log_start: int, leader: ListenerEndpoint | None, version: int, records: Opaque = None
 ) -> FetchResponse:
-    """Return the machine's answer to a Fetch with what the shell read for it (R-218, R-221)."""
+    """Return the message of a Fetch response with the records read for it (R-218, R-221)."""
     row = PartitionData(
         error_code=answer.error,
         high_watermark=answer.high_watermark,

@@ -118,7 +118,7 @@ class PendingVoterChange:
     """Offset of the change's Voters record; -1 before."""
 
     def complete_query(self, query: QueryKRaftVersions) -> bool:
-        """Return whether ``query`` is the one that is under way; it is not any more."""
+        """Complete the pending query; return True if it is ``query``."""
         if self.versions_query is not query:
             return False
         self.versions_query = None
@@ -129,7 +129,7 @@ class PendingVoterChange:
         self.offset = offset
 
     def pop_request(self) -> Any:
-        """Return the request that waits for a response; None where it was answered. It is answered from now on."""
+        """Remove and return the request that waits for a response; None if it was answered."""
         request, self.pending_request = self.pending_request, None
         return request
 

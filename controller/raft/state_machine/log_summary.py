@@ -82,7 +82,7 @@ class LogSummary:
         return self._epochs[at - 1], end
 
     def validate_offset_and_epoch(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
-        """Return whether a log that ends at ``offset`` with ``last_epoch`` is a beginning of this one (R-218).
+        """Compare a log that ends at ``offset`` with ``last_epoch`` with this log (R-218).
 
         Gives ``("valid", ...)``, ``("diverging", (epoch, end offset))`` or ``("snapshot", (end offset, epoch))``.
         """

@@ -40,7 +40,7 @@ class RaftRequestManager:
             yield self.fetch_deadline_ms
 
     def is_backoff_over(self, peer: int, now_ms: float) -> bool:
-        """Return whether a peer may be asked."""
+        """Return True if a request may be sent to a peer."""
         return self.next_request_ms.get(peer, 0) <= now_ms
 
     def back_off(self, peer: int, until_ms: float) -> None:

@@ -96,7 +96,7 @@ def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterCha
 
 
 def _precondition_error(raft: RaftState, leader: RaftLeaderState) -> VoterChangeResponse | None:
-    """Return whether voters can be changed now at all (the table above R-246)."""
+    """Return the error while voters cannot be changed (the table above R-246); None if they can."""
     wait = ErrorCode.REQUEST_TIMED_OUT
     if leader.pending_change is not None:
         return _response(raft, wait, "another change of the voters is not finished yet")

@@ -321,7 +321,7 @@ class MetadataStore:
     # ------------------------------------------------------------------ snapshots
 
     def is_snapshot_due(self, now_ms: int) -> bool:
-        """Return whether enough was committed since the last one, or any of it long enough ago (R-230)."""
+        """Return True if enough was committed since the last snapshot, or anything long enough ago (R-230)."""
         if self.bytes_since_snapshot == 0:
             return False
         by_time = 0 < self.settings.snapshot_ms <= now_ms - self.last_snapshot_ms

@@ -70,7 +70,7 @@ async def _cluster_snapshot(client: RemovalClient) -> ClusterSnapshot:
 
 
 async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes: Collection[int]) -> bool:
-    """Return whether one that runs takes its vote again; only a broker can be asked."""
+    """Return True if a running node would join the voters again; only brokers can be queried."""
     for node in nodes:
         if seen.brokers.get(node):
             request = cf.DescribeConfigsRequest([cf.DescribeConfigsResource(RESOURCE_BROKER, str(node), [AUTO_JOIN])])

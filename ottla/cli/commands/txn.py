@@ -156,7 +156,7 @@ async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> N
 
 
 async def _is_part_of(client: ClusterClient, name: str, topic: str, partition: int) -> bool:
-    """Return whether a partition belongs to the transaction that the coordinator of a transactional id knows."""
+    """Return True if a partition belongs to the transaction of a transactional id at its coordinator."""
     described = (await _describe_transaction(client, name)).topics
     return any(x.topic == topic and partition in x.partitions for x in described)
 

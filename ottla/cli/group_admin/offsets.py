@@ -101,7 +101,7 @@ def parse_partitions(items: Sequence[str], there: Mapping[str, Sequence[int]]) -
 
 
 async def resolve_partitions(client: ClusterClient, items: Sequence[str]) -> list[TopicPartitionKey]:
-    """Return the same of a cluster's topics.
+    """Return the partitions that the items name among the topics of a cluster.
 
     Raises:
         CommandFailed: there are no such.

@@ -181,7 +181,7 @@ async def target_offsets(
 
 
 async def _clamp(look: OffsetLookup, asked: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
-    """Return the same, but for what lies before the first record or behind the last."""
+    """Return the offsets, limited to the range from the first record to the log end; print those that change."""
     first, last = await look(asked, EARLIEST), await look(asked, LATEST)
     out = {at: max(min(offset, last[at]), first[at]) for at, offset in asked.items()}
     for at, offset in asked.items():

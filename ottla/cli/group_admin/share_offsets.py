@@ -82,7 +82,7 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
 
 
 async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
-    """Return the records behind the start offsets of which it is written down what became of their deliveries."""
+    """Return the records after the start offsets with a stored delivery state."""
     rows = []
     for topic in await _described_offsets(seen):
         for number in sorted(row.partition_index for row in topic.partitions if row.start_offset >= 0):

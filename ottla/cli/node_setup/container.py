@@ -141,7 +141,7 @@ def _required(given: Mapping[str, str], name: str) -> str:
 
 
 def _secret(given: Mapping[str, str], name: str, read_file: ReadFile) -> str:
-    """Return what the file in the directory of secrets holds that a variable names."""
+    """Return the content of the file in the directory of secrets that a variable names."""
     return _read(f"{SECRETS}/{_required(given, name)}", read_file).rstrip("\n")
 
 

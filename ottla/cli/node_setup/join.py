@@ -16,7 +16,7 @@ from ottla.tools.join_settings import CannotJoin, load_join_settings, save_join_
 
 
 def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> NodeConfig:
-    """Return the configuration of a node that joins; its directories are made the cluster's where they are new.
+    """Return the configuration of a node that joins; new directories are formatted for the cluster.
 
     Raises:
         CannotJoin: the cluster cannot be found, or the node id belongs to a node that is alive.
