@@ -89,7 +89,7 @@ class ControllerStateMachine:
         return BrokerProbes()
 
     def activate(self, now_ms: float, own: int | None = None) -> None:
-        """Become the active controller: soft state begins anew. ``own``: the broker of this very process."""
+        """Become the active controller with empty soft state. ``own``: the broker of this process."""
         self.heartbeat_state.reset()
         self.fenced_since.reset()
         self.heartbeat_tracker.activate(self.latest_image, now_ms, own)

@@ -114,7 +114,7 @@ def _sweep_tokens(sight: PeriodicTaskContext) -> ControllerResult | ControllerRe
 
 
 def _sweep_period_ms(static: StaticConfig) -> int:
-    """As in Kafka, a controller that has no secret knows of no token."""
+    """Return the period of the task; 0 without a secret: as in Kafka, such a controller has no tokens."""
     enabled = bool(static.get("delegation.token.secret.key"))
     return _number("delegation.token.expiry.check.interval.ms", 3_600_000)(static) if enabled else 0
 

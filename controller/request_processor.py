@@ -97,7 +97,7 @@ class RequestProcessor:
         return decision
 
     def _raise_kraft_version(self, request: UpdateFeaturesRequest, decision: ControllerResult) -> Job[ControllerResult]:
-        """Raise kraft.version, which lies in the records of the quorum, after all other checks (R-244)."""
+        """Raise kraft.version, which is in the records of the quorum, after all other checks (R-244)."""
         if decision.response.error_code:
             return decision
         wanted: list[int] = []
@@ -120,7 +120,7 @@ class RequestProcessor:
         return ControllerResult(decision.response, [NoOpRecord(), *decision.records])
 
     def append(self, records: list[Message]) -> Job[None]:
-        """Append records as one batch, so that all of them count or none, and go on from what they make.
+        """Append records as one atomic batch, and decide later requests on the result.
 
         Raises:
             ProtocolError: NOT_CONTROLLER; OSError: the disk failed.

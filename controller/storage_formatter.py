@@ -65,7 +65,7 @@ class FormatPlan(NamedTuple):
 
 
 def parse_voter(text: str, listener: str) -> InitialVoter:
-    """``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address stands in brackets.
+    """``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address has brackets.
 
     Raises:
         StorageFormatError: not such a voter.

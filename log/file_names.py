@@ -98,7 +98,7 @@ def is_log_file(name: str) -> bool:
 
 
 def is_temporary_file(name: str) -> bool:
-    """Return whether a file of a partition directory is one that replaces another file once it is complete."""
+    """Return True for a temporary file of a partition directory, which replaces another file once it is complete."""
     if not name.endswith(".tmp"):
         return False
     return name in _TEMPORARY_FILES or _SEGMENT_FILE.fullmatch(name) is not None

@@ -333,7 +333,7 @@ def validate_records(
 
 
 class ValidationPending(Exception):
-    """A batch has so many records to look at that others shall have their turn meanwhile: go on with ``steps``."""
+    """The validation of a batch takes long enough to yield to other tasks: continue with ``steps``."""
 
     def __init__(self, steps: ValidationJob) -> None:
         super().__init__()

@@ -166,7 +166,7 @@ class PartitionLog:
         self.segments.update_config(settings)
 
     def set_directory(self, directory: str) -> None:
-        """Take over the new name of the partition's directory. Reads of open files go on."""
+        """Use the new name of the partition's directory. Reads of open files continue."""
         self.segments.set_directory(directory)
         self.epochs.set_directory(directory)
 
@@ -192,7 +192,7 @@ class PartitionLog:
         return is_first
 
     def inherit_from(self, current: PartitionLog) -> None:
-        """Replace ``current`` as the partition's log: take over its settings and what it knows of producers.
+        """Replace ``current`` as the partition's log: take over its configs and producer state.
 
         The batches of a producer may be gone from the log, and a transaction may be waiting for its verification. The
         future log has state of its own until both logs are no longer written to.
@@ -512,7 +512,7 @@ class PartitionLog:
         self.check_offset_order()
 
     def _prepare_truncation(self, offset: int) -> None:
-        """Lower all that names an offset above the truncation: later appends there would be believed without a scan."""
+        """Lower all offsets above the truncation: later appends there would be trusted without a scan."""
         self.flush_state.lower(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.cleaner_offset = min(self.cleaner_offset, offset)

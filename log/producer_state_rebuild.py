@@ -38,7 +38,7 @@ def rebuild_producer_state(
     *,
     known: ProducerStateManager | None = None,
 ) -> ProducerStateManager:
-    """Return the producer state as of the log end, and remove snapshots of offsets that are gone.
+    """Return the producer state as of the log end, and remove snapshots of truncated offsets.
 
     After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty. A
     snapshot below the log start is not used: a transaction that it calls open may have ended below the log start.

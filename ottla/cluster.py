@@ -148,7 +148,7 @@ class ClusterNode:
                 self._process.send_signal(number)
 
     def wait_end(self) -> None:
-        """Wait until the process is gone; one that does not go is killed."""
+        """Wait until the process ends; kill it after a timeout."""
         if self._process is not None:
             try:
                 self._process.wait(STOP_WITHIN_S)

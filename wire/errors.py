@@ -365,7 +365,7 @@ _RETRIABLE = frozenset(
 
 
 class ProtocolError(Exception):
-    """A rule's refusal on its way to becoming an error code in an answer."""
+    """An error that becomes an error code of the response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(f"{code.name}: {message}")

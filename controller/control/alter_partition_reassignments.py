@@ -1,4 +1,4 @@
-"""Replicas are moved on request: AlterPartitionReassignments, and which moves are under way.
+"""AlterPartitionReassignments and ListPartitionReassignments: reassignments on request, and the active ones.
 
 Source: ``ReplicationControlManager.alterPartitionReassignments``, ``listPartitionReassignments`` (apache/kafka 4.3.1);
 KIP-455, KIP-860 (the number of replicas may be held).

@@ -91,7 +91,7 @@ def assign_replicas_to_dirs(
 def _remove_from_isr_records(
     image: MetadataImage, static: Mapping[str, str], broker_id: int, lost: set[tuple[bytes, int]]
 ) -> Job[list[Message]]:
-    """Take the broker out of the in-sync sets of partitions that turned out to lie in a failed directory."""
+    """Remove the broker from the ISR of partitions in a failed directory."""
     if not lost:
         return []
     found = {id(image.topics[image.topic_names[topic]].partitions[number]) for topic, number in lost}

@@ -71,11 +71,11 @@ class FencedSince:
         self._since: dict[int, float] = {}
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Restart the count of all brokers."""
         self._since.clear()
 
     def fenced_for(self, image: MetadataImage, now_ms: float, after_ms: float) -> set[int]:
-        """Brokers that are registered, and have been fenced for so long."""
+        """Return the registered brokers that have been fenced for at least that time."""
         fenced = {i for i, b in image.brokers.items() if b.fenced}
         self._since = {i: self._since.get(i, now_ms) for i in fenced}
         return {i for i, since in self._since.items() if now_ms - since >= after_ms}

@@ -209,7 +209,7 @@ def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilt
 
 
 def matching_quotas(image: MetadataImage, wanted: QuotaEntityFilter) -> Job[dict[QuotaEntity, dict[str, float]]]:
-    """Quotas of the entities that are meant; in steps."""
+    """Return the quotas of the entities that match a filter, in steps."""
     out: dict[QuotaEntity, dict[str, float]] = {}
     for number, about in enumerate(image.others, 1):
         if about[0] == "quota" and wanted.matches(about[1]):

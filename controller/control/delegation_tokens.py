@@ -89,7 +89,7 @@ def _number(static: StaticConfig, name: str) -> int:
 
 
 def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[DelegationTokenRecord | None]:
-    """Return the token of an hmac. What has another length is none: comparing takes as long as it has bytes."""
+    """Return the token of an hmac. Another length matches no token: a comparison takes time for each byte."""
     if len(shown) != _HMAC_BYTES:
         return None
     tokens = yield from iterate_tokens(image)

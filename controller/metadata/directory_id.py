@@ -21,14 +21,14 @@ def default_directory_id(log_dirs: list[bytes]) -> bytes:
 
 
 def directory_id_of(partition: PartitionRegistration, broker_id: int) -> bytes:
-    """Return the directory of a broker's replica, or one of the ids that stand for none."""
+    """Return the directory of a broker's replica, or a reserved id without one."""
     if broker_id in partition.replicas and len(partition.directories) == len(partition.replicas):
         return partition.directories[partition.replicas.index(broker_id)]
     return MIGRATING
 
 
 def is_replica_online(partition: PartitionRegistration, broker: RegisterBrokerRecord) -> bool:
-    """Return whether a broker's replica lies in a directory the broker can use, as far as is known."""
+    """Return True if a broker's replica is in a usable directory, or in an unknown one."""
     found = directory_id_of(partition, broker.broker_id)
     return not broker.log_dirs or found in (MIGRATING, UNASSIGNED) or found in broker.log_dirs
 

@@ -168,7 +168,7 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
 
 
 def image_records_yielding(image: MetadataImage) -> Iterator[Any]:
-    """As `image_records`; None where other work may go on, which putting very many in order takes."""
+    """Yield the records of `image_records`; None as a pause, since sorting many names takes long."""
     for name, level in _features_first(image.features):
         yield FeatureLevelRecord(name, level)
     yield from (image.brokers[number] for number in sorted(image.brokers))

@@ -85,7 +85,7 @@ class CompactionPlan:
 
 
 class CleanedSegment(NamedTuple):
-    """A new segment, complete and synced under its ``.cleaned`` names, and those it stands for."""
+    """A new segment, complete and synced under its ``.cleaned`` names, and the segments that it replaces."""
 
     base_offset: int
     size_bytes: int

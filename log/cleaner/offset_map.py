@@ -27,7 +27,7 @@ class OffsetMap:
         return len(self.offsets)
 
     def has_capacity_for(self, keys: int) -> bool:
-        """Return whether so many new keys would fit for sure."""
+        """Return True if that number of new keys fits for certain."""
         return len(self.offsets) + keys <= self.capacity
 
     def put(self, key: bytes, offset: int) -> bool:

@@ -1,4 +1,4 @@
-"""The directories that lie in a log directory, by the form of their names (`ottla.log.file_names`).
+"""Directories in a log directory, by the form of their names (`ottla.log.file_names`).
 
 Source: ``LogManager.loadLogs``, ``LogManager.deleteLogs``, ``Utils.delete`` (apache/kafka 4.3.1).
 """

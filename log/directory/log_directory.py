@@ -1,4 +1,4 @@
-"""A data directory: its lock, its identity, its checkpoints, and the partitions that lie in it.
+"""Log directory: its lock, identity, checkpoints and partitions.
 
 Source: ``LogManager.java``, ``MetaPropertiesEnsemble.java`` (apache/kafka 4.3.1).
 """

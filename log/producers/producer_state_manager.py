@@ -221,7 +221,7 @@ class ProducerStateManager:
         self.producers.add_batch(pid, header.producer_epoch, batch, first)
 
     def replay(self, header: BatchHeader, base_offset: int, data: Buffer) -> list[AbortedTxn]:
-        """Take a batch that lies in the log into account; return the transactions that it aborts."""
+        """Apply a batch of the log; return the transactions that it aborts."""
         if header.producer_id < 0:
             return []
         if not header.is_control:
@@ -251,7 +251,7 @@ class ProducerStateManager:
         return first
 
     def _drop_completed(self) -> None:
-        """Let the first of the heap be one that is open."""
+        """Remove ended transactions from the top of the heap."""
         begun, ongoing = self._ongoing_heap, self.ongoing_txns
         while begun and ongoing.get(begun[0][1]) != begun[0][0]:
             heappop(begun)

@@ -53,7 +53,7 @@ VerificationStates = dict[int, VerificationStateEntry]
 def start_verification(
     known: VerificationStates, producer_id: int, epoch: int, sequence: int, now_ms: int, *, bumps: bool
 ) -> VerificationGuard:
-    """Return the guard of a producer that waits for its coordinator's answer: an older one goes on."""
+    """Return the guard of a producer during its verification by the coordinator; an existing one is reused."""
     entry = known.get(producer_id)
     if entry is None:
         entry = known[producer_id] = VerificationStateEntry(VerificationGuard(), sequence, epoch, bumps, now_ms)

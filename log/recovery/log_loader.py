@@ -1,4 +1,4 @@
-"""Opening a partition's log: what to believe after a clean stop, and what to look at after any other end.
+"""Opening a partition's log: trusted files after a clean stop, and recovery after any other end.
 
 After a clean stop the files are believed. Otherwise every batch from the recovery point on is read: the log ends
 before the first one that is damaged, later segments go, indexes and producer state are made anew.
@@ -283,7 +283,7 @@ class LogLoader:
         return RecoveryScan(self.log_end_offset if first is None else first, producers)
 
     def _truncate_behind(self, segment: LogSegment, following: int) -> None:
-        """Truncate a believed segment behind the batch that the next one follows: a truncation was not synced.
+        """Truncate a trusted segment after the batch that the next segment follows: a truncation was not synced.
 
         Only batches behind its last index entry are read, and damage below the recovery point is left alone.
         """

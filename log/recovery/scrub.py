@@ -44,7 +44,7 @@ def list_sealed_segments(log: PartitionLog) -> list[LogSegment]:
 
 
 def scrub_batches(segment: LogSegment, position: int, at_most_bytes: int) -> ScrubResult:
-    """Check the batches from ``position`` on, about so many bytes of them.
+    """Check the batches from ``position`` on, up to about that number of bytes.
 
     Raises:
         OSError: the file cannot be opened now, or is gone.

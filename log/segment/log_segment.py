@@ -41,7 +41,7 @@ MAX_UNSYNCED_INDEX_BYTES = 1536
 
 
 class IndexedBatch(NamedTuple):
-    """A batch an index knows of."""
+    """A batch with an index entry."""
 
     position: int
     last_offset: int
@@ -228,7 +228,7 @@ class LogSegment:
             self.max_timestamp, self.max_timestamp_offset = self._time_index.last_entry()
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches; a batch that does not parse ends them."""
+        """Rebuild both indexes from the batches up to the first malformed one."""
         self.reset_indexes()
         try:
             for position, header, _ in self.scan():
@@ -353,7 +353,7 @@ class LogSegment:
         self.size_bytes = size_bytes
 
     def write_index_files(self, *, sync: bool = False, suffix: str = "") -> None:
-        """Write the index files: the segment is rolled, or (synced, since they will be believed) the log closes."""
+        """Write the index files when the segment is rolled; synced when the log closes, as they are trusted later."""
         if self._offset_index is None or self._time_index is None:
             return
         self._time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)

@@ -274,7 +274,7 @@ class LogSegments(Sequence[LogSegment]):
         return found is None or found[1].base_offset > upper_offset
 
     def batches(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield every batch from the one that holds ``offset``, with its bytes.
+        """Yield every batch from the batch with ``offset`` on, and its bytes.
 
         Raises:
             WireError: a batch on disk is damaged.
@@ -332,7 +332,7 @@ class LogSegments(Sequence[LogSegment]):
         return self._segments[max(bisect_right(self.base_offsets, recovery_point) - 1, 0) :]
 
     def close_idle_files(self, recovery_point: int, log_end: int) -> None:
-        """Close the files that were not used since the last call, but not one that awaits its sync: that may fail."""
+        """Close the files that were not used since the last call, except unsynced ones: their sync may fail."""
         for segment in self._segments[: -len(self.unflushed(recovery_point))]:
             segment.close_if_idle(sealed=True)
         self.active.close_if_idle(sealed=False, keep_open=recovery_point < log_end)

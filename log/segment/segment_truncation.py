@@ -10,7 +10,7 @@ from ottla.wire.errors import WireError
 
 
 def truncate_segment(segment: LogSegment, offset: int) -> tuple[int, str | None]:
-    """Truncate a segment. Index entries below the offset are believed, so that only a few batches are read.
+    """Truncate a segment. Index entries below the offset are trusted, so that only a few batches are read.
 
     Returns:
         The end offset of the last batch that is left, and a note where damage ends the segment sooner.

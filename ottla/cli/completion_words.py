@@ -117,7 +117,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[Candidate]:
 
 
 def _positional(parser: argparse.ArgumentParser, count: int) -> argparse.Action | None:
-    """Return the action of the argument that follows so many others."""
+    """Return the action of the positional argument after that number of others."""
     actions = [x for x in parser._actions if not x.option_strings]
     if count < len(actions):
         return actions[count]

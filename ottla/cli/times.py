@@ -30,7 +30,7 @@ def datetime_ms(text: str) -> int:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Return a point in time: ``1h30m`` (so long before now), milliseconds since 1970, or an ISO 8601 time.
+    """Return a point in time: ``1h30m`` (before now), milliseconds since 1970, or an ISO 8601 time.
 
     Raises:
         CommandFailed: it is none of these.

@@ -18,7 +18,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class InvalidJaasConfig(Exception):
-    """A text that is no JAAS line. The message never shows what stands in it."""
+    """A malformed JAAS config. The message never contains the text."""
 
 
 class JaasLoginModule(NamedTuple):

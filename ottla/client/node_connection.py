@@ -29,7 +29,7 @@ Listeners close idle connections one minute later by default, and a request sent
 
 
 class NodeConnection:
-    """Connection to one node, which may move. One request is under way at a time.
+    """Connection to one node, which may move. Requests are sent one at a time.
 
     Requests that wait while one fails fail with it, as ``InterBrokerSendThread.checkDisconnects`` fails what is unsent:
     a host that is cut off takes its time to fail, and they would wait it out one after the other. A later request

@@ -17,7 +17,7 @@ from ottla.wire.record_batch.control_record import ControlRecordType, parse_end_
 
 
 class DecodedRecords(NamedTuple):
-    """Records, and where to go on reading: behind markers and what was aborted, too."""
+    """Records, and the next offset to read, after markers and aborted records."""
 
     records: list[r.Record]
     next_offset: int

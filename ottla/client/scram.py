@@ -129,7 +129,7 @@ def _decoded(text: str) -> bytes:
 
 
 def parse_client_first(raw: bytes) -> ClientFirstMessage:
-    """Read the client's first message (S-321): one that asks for channel binding is refused.
+    """Parse the client's first message (S-321); channel binding is rejected.
 
     Raises:
         ScramError: it is none.

@@ -59,7 +59,7 @@ class File(Protocol):
 
 
 class FileSlice:
-    """A range of a file on its way to a socket: it has a length, and is read only where ``sendfile`` cannot be."""
+    """A range of a file to be sent to a socket; its bytes are read only where ``sendfile`` is impossible."""
 
     __slots__ = ("file", "offset", "size_bytes")
 
@@ -152,7 +152,7 @@ class Disk(Protocol):
         """Return a file's size and age, without opening it."""
 
     def usage(self, path: str) -> tuple[int, int]:
-        """Bytes of the volume a directory lies on: all of them, and those that can still be used."""
+        """Return total and available bytes of the volume of a directory."""
 
     def lock(self, path: str) -> File | None:
         """Lock a file, which is created if it is missing; return it, or None if another holder has the lock."""

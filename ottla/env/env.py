@@ -120,7 +120,7 @@ class SecureStream(AcceptedStream, Protocol):
 
 
 class StreamListener(Protocol):
-    """A place where connections come in."""
+    """Listener that accepts connections."""
 
     port: int
     on_descriptors_low: Callable[[], int]
@@ -168,7 +168,7 @@ class Env(Protocol):
         """Return a monotonic time in milliseconds; its zero is arbitrary."""
 
     def uuid(self) -> bytes:
-        """16 fresh random bytes in the form of a version 4 uuid; never one that starts with '-' in text."""
+        """Return 16 random bytes in the form of a version 4 UUID, whose text never starts with ``-``."""
 
     def random(self) -> float:
         """Return a number in [0, 1)."""

@@ -1,4 +1,4 @@
-"""Many waits at once, begun one by one: the requests of others come in between."""
+"""Concurrent waits, limited in number and started one by one, so that requests of others are served in between."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def no_quota(count: int) -> None:
 
 
 class PendingRequest:
-    """A request on its way, and its answer once there is one."""
+    """A pending request and its response."""
 
     def __init__(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> None:
         self.request = request

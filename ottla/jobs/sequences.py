@@ -21,7 +21,7 @@ SORT_CHUNK = 2048
 
 
 class SizedIterable(Sized, Iterable[T_co], Protocol[T_co]):
-    """Items that can be counted and iterated over, again and again: a list, or an array that is decoded anew."""
+    """Sized items that can be iterated repeatedly: a list, or an array that is decoded at each iteration."""
 
 
 class Remainder(Generic[T]):

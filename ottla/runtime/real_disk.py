@@ -129,7 +129,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _unless_missing(error: OSError) -> None:
-    """Raise what keeps a directory from being listed, unless it is gone."""
+    """Raise the error of a directory that cannot be listed, unless it does not exist."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
@@ -184,7 +184,7 @@ class RealDisk:
         os.unlink(path)
 
     def rmtree(self, path: str) -> None:
-        """Remove a tree, as ``Utils.delete``: of a symbolic link the link alone; what is gone already is no error."""
+        """Remove a tree, as ``Utils.delete``: of a symbolic link the link alone; a missing file is no error."""
         if not _is_real_dir(path):
             with suppress(FileNotFoundError):
                 os.unlink(path)

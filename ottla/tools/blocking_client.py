@@ -37,7 +37,7 @@ _COORDINATOR_LOADS = (
 
 
 class ExpectationFailed(AssertionError):
-    """The records or the lag that a test waits for did not come in time."""
+    """The expected records or lag were not reached before the timeout."""
 
 
 class TopicRecord(NamedTuple):
@@ -130,7 +130,7 @@ class BlockingClient:
         replication_factor: int = -1,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create a topic; -1 stands for the default of the broker.
+        """Create a topic; -1 selects the default of the broker.
 
         Raises:
             ProtocolError: it exists, or a value is refused.

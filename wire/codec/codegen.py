@@ -137,7 +137,7 @@ class CodecGenerator:
         return f"(yield from {call})" if self.is_generator(cls) else call
 
     def is_tagged(self, spec: FieldSpec) -> bool:
-        """Return whether the field stands in the tagged section in this version."""
+        """Return True if the field is in the tagged section in this version."""
         return self.flexible and self.version in spec.tagged
 
     def tagged_fields(self, cls: type[Message]) -> list[FieldSpec]:

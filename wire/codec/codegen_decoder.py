@@ -172,7 +172,7 @@ class DecoderGenerator(CodecGenerator):
         return self._unbudgeted.generate_struct(cls)
 
     def generate_numbers(self, code: str, size: int, into: str, depth: int) -> None:
-        """Read ``n`` numbers at once, or so many at a time."""
+        """Read ``n`` numbers at once, or a limited number at a time."""
         if not self.sliced:
             self.emit(f"{into} = list(unpack_from(f'>{{n}}{code}', buf, pos)); pos += n * {size}", depth)
             return

@@ -151,7 +151,7 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
 
 
 def encode_element_chunks(whole: type[Message], version: int, part: Message) -> list[Chunk]:
-    """Write a struct of an array as it stands in a message of the class ``whole``.
+    """Write a struct of an array as in a message of the class ``whole``.
 
     Raises:
         WireError: as `encode_chunks`.

@@ -71,7 +71,7 @@ _DECOMPRESSORS: dict[CompressionType, Callable[[Buffer, int], Iterator[bytes]]] 
 
 
 class StreamCompressor(NamedTuple):
-    """Packs data that comes in pieces: ``add`` each, then ``finish``; what both give, joined, is the packed data."""
+    """Compressor of data in pieces: ``add`` each, then ``finish``; their joined results are the compressed data."""
 
     add: Callable[[bytes], bytes]
     finish: Callable[[], bytes]

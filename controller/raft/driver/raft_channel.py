@@ -1,4 +1,4 @@
-"""Connections to the other controllers: one each, one request under way, versions asked for first.
+"""Connections to the other controllers: one each, with one request at a time, after ApiVersions.
 
 Source: ``KafkaNetworkChannel.java``, ``RequestManager.java``, ``KafkaRaftManager.java`` (apache/kafka 4.3.1).
 """

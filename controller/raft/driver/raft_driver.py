@@ -308,7 +308,7 @@ class RaftDriver:
             self.machine.set_first_records(store.first_records(self._quorum))
 
     def _maybe_flush(self) -> None:
-        """Make what was appended durable, unless that goes on already."""
+        """Start a flush of the appended records unless one is running."""
         end = self._store.log.log_end_offset
         if self._is_flushing or end <= self.machine.flushed_offset or self.failure is not None:
             return

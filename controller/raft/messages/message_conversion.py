@@ -206,7 +206,7 @@ def _is_the_log(message: _RaftRequestMessage) -> bool:
 
 
 def _destination_key(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
-    """Return the voter a request is meant for; None in old versions."""
+    """Return the voter that a request is addressed to; None in old versions."""
     return None if voter_id < 0 else ReplicaKey(voter_id, directory_id)
 
 

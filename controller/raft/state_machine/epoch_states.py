@@ -163,7 +163,7 @@ class RaftLeaderState:
         self.pending_change = change
 
     def complete_change(self) -> PendingVoterChange | None:
-        """End the change that is under way, if any, and return it."""
+        """End the pending change, if any, and return it."""
         change, self.pending_change = self.pending_change, None
         return change
 

@@ -291,7 +291,7 @@ class RequestFailed(NamedTuple):
 
 
 class PeerConnectionRefused(NamedTuple):
-    """A peer's port refuses: its process is gone, or not there yet."""
+    """The port of a peer refused a connection: its process ended, or has not started yet."""
 
     peer: int
 
@@ -316,7 +316,7 @@ class SnapshotCreated(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """The node stops: let go of leadership (R-210)."""
+    """The node stops: resign the leadership (R-210)."""
 
 
 RaftEvent = (

@@ -235,7 +235,7 @@ class RaftState:
         )
 
     def add_voted_state(self, candidate: ReplicaKey) -> None:
-        """Vote for a candidate of this epoch; the election timer begins anew."""
+        """Vote for a candidate of this epoch; the election timer restarts."""
         self.hard_state = HardState(self.epoch, self.hard_state.leader_id, candidate)
         assert isinstance(self.state, UnattachedState | ProspectiveState)
         self.state.deadline_ms = self.random_election_deadline_ms()
@@ -245,7 +245,7 @@ class RaftState:
         self.hard_state = self.hard_state._replace(voter_state=voter_state)
 
     def set_refused_leader(self, leader_id: int) -> None:
-        """Record that the process of a leader is gone."""
+        """Record that the process of a leader ended."""
         self.refused_leader_id = leader_id
 
     def set_leader_search_deadline(self, deadline_ms: float) -> None:
@@ -263,7 +263,7 @@ class RaftState:
         self.ready.load_snapshot = snapshot
 
     def restart_fetching(self) -> None:
-        """Give up what is under way and fetch for another fetch timeout, as a node that cannot stand."""
+        """Cancel the pending requests and fetch for another fetch timeout, as a node that cannot be a candidate."""
         self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
         self.requests.cancel()
 

@@ -1,4 +1,4 @@
-"""Requests of a raft node to its peers: which are under way, and when each peer may be asked again.
+"""Requests of a Raft node to its peers: pending requests, and the backoff of each peer.
 
 Source: ``RequestManager.java`` (apache/kafka 4.3.1).
 """
@@ -12,7 +12,7 @@ from ottla.controller.raft.state_machine.events import NO_NODE_ID, AddVoter, Fet
 
 
 class RaftRequestManager:
-    """The fetch, voter request or snapshot that a follower has under way, and the backoff of each peer."""
+    """Pending fetch, voter request or snapshot of a follower, and the backoff of each peer."""
 
     def __init__(self) -> None:
         self.next_request_ms: dict[int, float] = {}
@@ -30,7 +30,7 @@ class RaftRequestManager:
 
     @property
     def is_fetching(self) -> bool:
-        """True if a fetch or a voter request is under way."""
+        """True if a fetch or a voter request is pending."""
         return self.pending_fetch is not None or self.pending_voter_request is not None
 
     def deadlines_ms(self, now_ms: float) -> Iterator[float]:
@@ -61,7 +61,7 @@ class RaftRequestManager:
             self.pending_voter_request = request
 
     def complete(self) -> None:
-        """Record that the fetch or voter request is not under way any more."""
+        """Record that no fetch or voter request is pending any more."""
         self.pending_fetch = self.pending_voter_request = None
 
     def start_snapshot(self, snapshot: tuple[int, int]) -> None:
@@ -73,11 +73,11 @@ class RaftRequestManager:
         self.loading_snapshot = None
 
     def cancel(self) -> None:
-        """Give up what is under way: a response to it has no effect."""
+        """Cancel the pending requests: responses to them have no effect."""
         self.complete()
         self.complete_snapshot()
 
     def reset(self) -> None:
-        """Give up what is under way, and the backoffs."""
+        """Cancel the pending requests and the backoffs."""
         self.next_request_ms.clear()
         self.cancel()

@@ -213,7 +213,7 @@ class MetadataStore:
         return self.quorum_records.records_for_new_leader(self.local_replica, quorum.endpoints)
 
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield the batches from the one that holds ``offset`` to the one before ``upper_offset``.
+        """Yield the batches from the batch with ``offset`` to the batch before ``upper_offset``.
 
         Raises:
             WireError: one is damaged.

@@ -274,7 +274,7 @@ async def _execute_plan(
     before: dict[PlannedPartition, list[int]],
     moves: Sequence[PlannedReassignment],
 ) -> None:
-    """Show a plan, or move so many partitions at a time until all are where they shall be; then let first ones lead."""
+    """Print a plan, or move a limited number of partitions at a time; then elect the preferred leaders."""
     if options.dry_run:
         rows: list[dict[str, Any]] = [
             {"topic": m.partition[0], "partition": m.partition[1], "from": before[m.partition], "to": list(m.replicas)}

@@ -1,4 +1,4 @@
-"""``ottla cluster recover``: most controllers are gone for good; one that is left goes on alone. Offline."""
+"""``ottla cluster recover``: offline recovery of a quorum from one remaining controller."""
 
 from __future__ import annotations
 

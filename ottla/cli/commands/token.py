@@ -185,7 +185,7 @@ def _read(path: str) -> bytes:
 
 
 async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
-    """Of the token that is meant."""
+    """Return the HMAC of the selected token."""
     if options.hmac_file is not None:
         return _read(options.hmac_file)
     found = [bytes(x.hmac) for x in await _describe_tokens(client, None) if x.token_id == options.id]

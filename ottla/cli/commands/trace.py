@@ -37,7 +37,7 @@ async def _frame(stream: Stream) -> bytes:
 
 
 class TracingProxy:
-    """Listening addresses that stand for brokers, and the connections between them."""
+    """Listening addresses in place of brokers, and the forwarded connections."""
 
     def __init__(self, nursery: trio.Nursery, host: str, *, show_bytes: bool, explained: bool = False) -> None:
         self._env = RealEnv()

@@ -1,4 +1,4 @@
-"""Offsets a group is measured by, and set to: where it stands, where partitions begin and end, and which are meant."""
+"""Offsets of groups and partitions: positions, start and end offsets, and parsing of partition lists."""
 
 from __future__ import annotations
 

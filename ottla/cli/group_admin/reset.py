@@ -1,4 +1,4 @@
-"""``ottla group reset``: set where a group goes on, or see first what that would be.
+"""``ottla group reset``: set the positions of a group, or print them first.
 
 Source: ``OffsetsUtils.java``, ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java``
 (apache/kafka 4.3.1).
@@ -98,7 +98,7 @@ def parse_target(options: argparse.Namespace) -> ResetTarget:
 
 
 def duration_ago_ms(text: str, now_ms: int) -> int:
-    """Return the time that lies so long before now.
+    """Return the time before now by a duration.
 
     Raises:
         CommandFailed: it is no duration.
@@ -215,7 +215,7 @@ async def _selected_partitions(
     to: ResetTarget,
     have: Mapping[TopicPartitionKey, int],
 ) -> list[TopicPartitionKey]:
-    """Return the partitions that are meant."""
+    """Return the partitions that the options select."""
     if to.mode == "from_file":
         there = await resolve_partitions(client, sorted({topic for topic, _ in to.value}))
         return parse_partitions([f"{topic}:{number}" for topic, number in to.value], _numbers(there))
@@ -309,7 +309,7 @@ def internal_topics(seen: GroupDescription) -> list[str]:
 
 
 async def delete_topics(client: ClusterClient, names: Sequence[str]) -> None:
-    """Delete a group's own topics; one that is gone is none to be deleted.
+    """Delete the internal topics of a group; a missing one is no error.
 
     Raises:
         CommandFailed: refused.

@@ -128,7 +128,7 @@ def unknown_variables(given: Mapping[str, str]) -> Iterator[str]:
 
 
 def variable_name(key: str) -> str:
-    """Return the variable that stands for a setting: ``num.partitions`` is ``KAFKA_NUM_PARTITIONS``."""
+    """Return the environment variable of a setting: ``num.partitions`` is ``KAFKA_NUM_PARTITIONS``."""
     return _PREFIX + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()
 
 

@@ -108,7 +108,7 @@ class TopicReader:
     # ------------------------------------------------------------------ printing
 
     async def print_tail(self, count: int) -> dict[int, int]:
-        """Print the last matching records by their times, and return where the partitions go on."""
+        """Print the last matching records by their times, and return the next offset of each partition."""
         ends = {n: await self._offset(n, LATEST) for n in self._numbers}
         found = [(n, x) for n in self._numbers for x in await self._last(n, ends[n], count)]
         found.sort(key=lambda item: (item[1].timestamp_ms, item[0], item[1].offset))
