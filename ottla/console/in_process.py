@@ -83,7 +83,7 @@ class LocalNode:
         """Return the client of one request."""
         peer = Peer(principal.host, self._address, self.dispatcher.listener)
         peer.principal = principal.name
-        peer.prepares_fetch = False
+        peer.prepares_requests = False
         return peer
 
     def may(
