@@ -6,17 +6,18 @@ Source: ``BrokerServer.startup`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker.components import security
 from ottla.broker.config.node_config import NodeConfig
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.fetch_sessions.fetch_session_cache import FetchSessionCache
 from ottla.broker.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.interbroker.controller_channel import REGISTRATION_TIMEOUT_S, ControllerChannel
+from ottla.broker.interbroker.controller_channel import ControllerChannel
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycleManager
 from ottla.broker.metadata.cache import MetadataCache
 from ottla.broker.metadata.controller_forwarder import SHARE_TOPIC, TRANSACTIONS_TOPIC, ControllerForwarder
@@ -30,13 +31,13 @@ from ottla.broker.replication.log_creator import LogCreator
 from ottla.broker.replication.log_maintenance import LogMaintenance
 from ottla.broker.replication.replica_manager import ReplicaManager
 from ottla.broker.requests.purgatory import Purgatory
-from ottla.broker.services import BrokerServices, QuotaHolder
+from ottla.broker.services import BrokerServices
 from ottla.broker.storage.deleted_logs import DeletedLogRemover
 from ottla.broker.storage.log_cleaner import LogCleaner
 from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
 from ottla.broker.storage.log_dirs import DiskErrorHandler, LogDirs
 from ottla.broker.storage.scrubber import Scrubber
-from ottla.controller.config.config_keys import AUDIT_LOG, METRICS_LISTENER, SCRUB_RATE
+from ottla.controller.config.config_keys import METRICS_LISTENER, SCRUB_RATE
 from ottla.controller.control.controller_result import ControllerDefaults
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
@@ -49,19 +50,17 @@ from ottla.log.directory.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
-    from ottla.broker.metadata.controller_registration import ControllerRegistration
     from ottla.broker.network.acceptor import Acceptor
     from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
     from ottla.broker.observability.client_metrics_store import ClientMetricsStore
     from ottla.broker.observability.request_metrics import RequestMetrics
-    from ottla.broker.quotas.client_quotas import QuotaManagers
     from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
-    from ottla.broker.security.authz.audit_log import AuditLog
-    from ottla.broker.security.authz.authorizer import Authorizer
     from ottla.broker.share_partitions.share_partition_manager import SharePartitionManager
+    from ottla.broker.share_state.coordinator import ShareCoordinator
     from ottla.broker.transactions.coordinator import TransactionCoordinator
     from ottla.broker.transactions.verification import TransactionVerifier
-    from ottla.client.connection_security import ConnectionSecurity
+
+    Coordinator = GroupCoordinator | ShareCoordinator | TransactionCoordinator
 
 BackgroundTask = Callable[[], Awaitable[None]]
 
@@ -84,7 +83,7 @@ class BrokerComponents:
         nursery: trio.Nursery,
     ) -> None:
         self._env, self._config, self._nursery = env, config, nursery
-        quorum = quorum._replace(access=self._controller_access)
+        quorum = quorum._replace(access=partial(security.create_controller_access, config))
         self.log_dirs = storage
         fail = losses.handle_failure
         defaults = ControllerDefaults(
@@ -116,12 +115,8 @@ class BrokerComponents:
         self.fetchers = ReplicaFetcherManager(env, config, replicas, epoch, fail, config.inter_broker_listener)
         sender = AlterPartitionSender(env, config.node_id, way(FOREVER_S), replicas, epoch, lag_max_ms)
         self.alter_partition_sender = sender
-        self._create_channel, self._quorum = way, quorum
-        self._liveness_probe: BrokerLivenessProbe | None = None
-        self._verifier: TransactionVerifier | None = None
+        self.create_channel, self.quorum = way, quorum
         self.transactions: TransactionCoordinator | None = None
-        self._share_partition_manager: SharePartitionManager | None = None
-        self._alter_log_dirs: AlterLogDirs | None = None
         self._client_metrics: ClientMetricsManager | None = None
         self._other_broker_registered = trio.Event()
         self.directory_assignments = DirectoryAssignments(env, config.node_id, way(), self.cache, storage)
@@ -132,13 +127,6 @@ class BrokerComponents:
         self.scrubber = Scrubber(env, storage, lambda: int(config.effective_value(self.cache.image, SCRUB_RATE) or 0))
         self._connect_components(losses)
         self.services = self._services(fail)
-
-    def _controller_access(self) -> ConnectionSecurity:
-        """Return the security settings for the controllers' listener; called for the first remote connection."""
-        # lazy: 6.8 ms, 98 kB
-        from ottla.broker.interbroker.credentials import controller_access
-
-        return controller_access(self._config)
 
     async def register_broker(self) -> None:
         """Wait for the quorum, and register as a broker."""
@@ -159,38 +147,23 @@ class BrokerComponents:
             steps = recover_future_logs(self._env, self._config, self.replica_manager, self.log_dirs, image)
             await run_in_background(self._env, steps)
 
-    def controller_registration(self) -> ControllerRegistration:
-        """Registration of this node's controller; a single node registers with its first records."""
-        # lazy: 0.8 ms, 12 kB
-        from ottla.broker.metadata.controller_registration import ControllerRegistration
-
-        node_id, way, controller = self._config.node_id, self._create_channel(REGISTRATION_TIMEOUT_S), self.controller
-        return ControllerRegistration(self._env, node_id, controller.incarnation_id, self._quorum.endpoints, way)
-
+    @cached_property
     def liveness_probe(self) -> BrokerLivenessProbe:
         """Probe of other brokers, created on first use."""
-        if self._liveness_probe is None:
-            # lazy: 8.4 ms, 186 kB
-            from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
+        # lazy: 8.4 ms, 186 kB
+        from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
 
-            self._liveness_probe = BrokerLivenessProbe(self._env, self._config.node_id, self.controller)
-            self.controller.subscribe(self._liveness_probe.publish)
-        return self._liveness_probe
+        made = BrokerLivenessProbe(self._env, self._config.node_id, self.controller)
+        self.controller.subscribe(made.publish)
+        return made
 
+    @cached_property
     def transaction_verifier(self) -> TransactionVerifier:
         """Verification of transactions with their coordinators, created on first use."""
-        if self._verifier is None:
-            # lazy: 13.9 ms, 387 kB
-            from ottla.broker.handlers.transactions.batched_add_partitions import add_partitions
-            from ottla.broker.transactions.verification import TransactionVerifier, TransactionVerifierDependencies
+        # lazy: 13.9 ms, 387 kB
+        from ottla.broker.components.transactions import create_transaction_verifier
 
-            partition_for, add = self.transaction_coordinator().partition_for, partial(add_partitions, self.services)
-            self._verifier = TransactionVerifier(
-                TransactionVerifierDependencies(
-                    self._env, self._config, self.cache, self.replica_manager, partition_for, add
-                )
-            )
-        return self._verifier
+        return create_transaction_verifier(self.services)
 
     def transaction_coordinator(self) -> TransactionCoordinator:
         """Return the coordinator of transactions, created for the first transaction or partition of its state."""
@@ -198,57 +171,52 @@ class BrokerComponents:
             # lazy: 16.2 ms, 480 kB
             from ottla.broker.components.transactions import create_transaction_coordinator
 
-            services, replicas = self.services, self.replica_manager
-            made = self.transactions = create_transaction_coordinator(
-                services, self.timers, self._config.inter_broker_listener
-            )
-            self.log_maintenance.on_flushed.append(made.on_high_watermark_updated)
-            replicas.on_high_watermark_moved.append(made.on_high_watermark_updated)
-            replicas.on_resigned.append(made.on_resignation)
-            self._nursery.start_soon(made.run)
+            listener = self._config.inter_broker_listener
+            self.transactions = create_transaction_coordinator(self.services, self.timers, listener)
+            self._connect_coordinator(self.transactions)
+            self._nursery.start_soon(self.transactions.run)
         return self.transactions
 
-    def _on_transaction_leader(self, replica: HostedPartition) -> None:
+    def _connect_coordinator(self, coordinator: Coordinator) -> None:
+        """Notify a coordinator of high watermarks and lost leaderships."""
+        self.log_maintenance.on_flushed.append(coordinator.on_high_watermark_updated)
+        self.replica_manager.on_high_watermark_moved.append(coordinator.on_high_watermark_updated)
+        self.replica_manager.on_resigned.append(coordinator.on_resignation)
+
+    def _on_coordinator_leader(self, replica: HostedPartition) -> None:
         if replica.topic == TRANSACTIONS_TOPIC:
             self.transaction_coordinator().on_election(replica)
+        elif replica.topic == SHARE_TOPIC:
+            self.share_partition_manager.coordinator.on_election(replica)
 
+    @cached_property
     def share_partition_manager(self) -> SharePartitionManager:
-        """Return the manager of share partitions, created for the first share group or state partition."""
-        if self._share_partition_manager is None:
-            # lazy: 24.7 ms, 933 kB
-            from ottla.broker.components.share_groups import create_share_partition_manager
+        """Manager of share partitions, created for the first share group or state partition."""
+        # lazy: 24.7 ms, 933 kB
+        from ottla.broker.components.share_groups import create_share_partition_manager
 
-            start, listener = self._nursery.start_soon, self._config.inter_broker_listener
-            made = self._share_partition_manager = create_share_partition_manager(
-                self.services, self.timers, listener, start
-            )
-            coordinator = made.coordinator
-            self.log_maintenance.on_flushed.append(coordinator.on_high_watermark_updated)
-            self.replica_manager.on_high_watermark_moved.append(coordinator.on_high_watermark_updated)
-            self.replica_manager.on_resigned.append(coordinator.on_resignation)
-            self.publisher.subscribe(coordinator.publish)
-            start(made.run)
-        return self._share_partition_manager
+        start, listener = self._nursery.start_soon, self._config.inter_broker_listener
+        made = create_share_partition_manager(self.services, self.timers, listener, start)
+        self._connect_coordinator(made.coordinator)
+        self.publisher.subscribe(made.coordinator.publish)
+        start(made.run)
+        return made
 
+    @cached_property
     def alter_log_dirs(self) -> AlterLogDirs:
         """Mover of replicas between directories, created on first use."""
-        if self._alter_log_dirs is None:
-            # lazy: 3.7 ms, 151 kB
-            from ottla.broker.replication.alter_log_dirs.alter_log_dirs import AlterLogDirs
-            from ottla.broker.replication.alter_log_dirs.future_replica_copier import FutureReplicaCopier
+        # lazy: 3.7 ms, 151 kB
+        from ottla.broker.components.log_dir_moves import create_alter_log_dirs
 
-            env, storage, replicas, fail = self._env, self.log_dirs, self.replica_manager, self.services.fail
-            mover = FutureReplicaCopier(env, self._config, storage, replicas, fail)
-            prefer = self.log_creator.set_preferred_directory
-            self._alter_log_dirs = AlterLogDirs(env, storage, replicas, mover, prefer, fail)
-            self.publisher.subscribe(mover.publish)
-            replicas.on_future_log_resumed = mover.start_copy
-            self._nursery.start_soon(supervise, env, "moves between directories", mover.run)
-        return self._alter_log_dirs
+        made, mover = create_alter_log_dirs(self.services)
+        self.publisher.subscribe(mover.publish)
+        self.replica_manager.on_future_log_resumed = mover.start_copy
+        self._nursery.start_soon(supervise, self._env, "moves between directories", mover.run)
+        return made
 
     def _resume_moves(self, replica: HostedPartition) -> None:
         """Resume moves after a future log of an earlier process was found."""
-        self.alter_log_dirs()
+        _ = self.alter_log_dirs
         self.replica_manager.on_future_log_resumed(replica)
 
     def client_metrics(self) -> ClientMetricsManager:
@@ -268,14 +236,10 @@ class BrokerComponents:
         """Store of pushed client metrics; None before the first push."""
         return None if self._client_metrics is None else self._client_metrics.store
 
-    def _on_share_leader(self, replica: HostedPartition) -> None:
-        if replica.topic == SHARE_TOPIC:
-            self.share_partition_manager().coordinator.on_election(replica)
-
     async def run_liveness_probe(self) -> None:
         """Look after other brokers, once there are any."""
         await self._other_broker_registered.wait()
-        await self.liveness_probe().run()
+        await self.liveness_probe.run()
 
     def _on_metadata_change(self, image: MetadataImage, delta: MetadataDelta) -> None:
         if any(broker_id != self._config.node_id for broker_id in delta.brokers):
@@ -290,15 +254,9 @@ class BrokerComponents:
         """Connect the components by callbacks."""
         replicas, groups, directories = self.replica_manager, self.groups, self.directory_assignments
         losses.on_logs_offline += [replicas.mark_logs_offline, lambda _: directories.wake()]
-        self.log_maintenance.on_flushed.append(groups.on_high_watermark_updated)
-        replicas.on_high_watermark_moved.append(groups.on_high_watermark_updated)
-        replicas.on_leader += [
-            self._stop_following,
-            groups.on_election,
-            self._on_transaction_leader,
-            self._on_share_leader,
-        ]
-        replicas.on_resigned += [self._stop_following, groups.on_resignation]
+        replicas.on_leader += [self._stop_following, groups.on_election, self._on_coordinator_leader]
+        replicas.on_resigned.append(self._stop_following)
+        self._connect_coordinator(groups)
         replicas.on_follower.append(self.fetchers.add_partition)
         replicas.on_isr_change.append(self.alter_partition_sender.submit)
         replicas.on_delete_scheduled.append(self.deleted_log_remover.schedule)
@@ -334,56 +292,16 @@ class BrokerComponents:
             self.producer_ids,
             config.number("fetch.max.bytes"),
             fail,
-            self.liveness_probe,
-            self.transaction_verifier,
+            lambda: self.liveness_probe,
+            lambda: self.transaction_verifier,
             self.transaction_coordinator,
-            self.share_partition_manager,
-            self.alter_log_dirs,
-            self._authorizer(),
-            self._audit(),
-            self._quota_holder(),
+            lambda: self.share_partition_manager,
+            lambda: self.alter_log_dirs,
+            security.create_authorizer(config, self.controller),
+            security.create_audit_log(env, config),
+            security.create_quota_holder(env, self.controller),
             self.client_metrics,
         )
-
-    def _audit(self) -> AuditLog | None:
-        """Return the audit log of authorization decisions; None if it is disabled."""
-        level = self._config.values.get(AUDIT_LOG)
-        if level is None:
-            return None
-        # lazy: 1.4 ms, 31 kB
-        from ottla.broker.security.authz.audit_log import AuditLog
-
-        return AuditLog.from_level(self._env, level)
-
-    def _quota_holder(self) -> QuotaHolder:
-        """Return the holder of client quotas, which creates the managers with the first quota."""
-        out = QuotaHolder()
-        made: list[QuotaManagers] = []
-
-        def publish(image: MetadataImage, delta: MetadataDelta) -> None:
-            if any(about[0] == "quota" for about in delta.others):
-                if not made:
-                    # lazy: 4.4 ms, 203 kB
-                    from ottla.broker.quotas.client_quotas import QuotaManagers
-
-                    made.append(QuotaManagers(self._env))
-                made[0].publish(image, delta)
-                out.quotas = made[0] if made[0].is_enabled else None
-                out.times_requests = made[0].times_requests
-
-        self.controller.subscribe(publish)
-        return out
-
-    def _authorizer(self) -> Authorizer | None:
-        """Return the authorizer, which follows committed ACLs; None if none is configured."""
-        if not self._config.text("authorizer.class.name"):
-            return None
-        # lazy: 2.1 ms, 81 kB
-        from ottla.broker.security.authz.authorizer import Authorizer
-
-        made = Authorizer.from_config(self._config)
-        self.controller.subscribe(made.publish)
-        return made
 
     def background_tasks(self) -> Iterator[tuple[str, BackgroundTask]]:
         """Yield the background tasks with their names."""

@@ -1,4 +1,4 @@
-"""The transaction coordinator of a node, made of what the node offers.
+"""Transaction components of a node: coordinator and verifier, created on first use.
 
 Source: ``TransactionCoordinator.apply`` (apache/kafka 4.3.1).
 """
@@ -6,6 +6,7 @@ Source: ``TransactionCoordinator.apply`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.interbroker.credentials import inter_broker_access
@@ -14,6 +15,9 @@ from ottla.broker.transactions.coordinator import TOPIC, TransactionCoordinator
 from ottla.broker.transactions.marker_sender import MarkerSenderDependencies
 from ottla.jobs.time_slice import run_in_background
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.transactions.verification import TransactionVerifier
 
 FEATURE = "transaction.version"
 
@@ -47,4 +51,18 @@ def create_transaction_coordinator(services: BrokerServices, timers: Timers, lis
         lambda: services.metadata.image.features.get(FEATURE, 0),
         services.producer_ids.generate_nowait,
         around,
+    )
+
+
+def create_transaction_verifier(services: BrokerServices) -> TransactionVerifier:
+    """Return the verifier of transactions with their coordinators."""
+    # lazy: 13.9 ms, 387 kB
+    from ottla.broker.handlers.transactions.batched_add_partitions import add_partitions
+    from ottla.broker.transactions.verification import TransactionVerifier, TransactionVerifierDependencies
+
+    partition_for, add = services.transaction_coordinator.partition_for, partial(add_partitions, services)
+    return TransactionVerifier(
+        TransactionVerifierDependencies(
+            services.env, services.config, services.metadata, services.replica_manager, partition_for, add
+        )
     )

@@ -85,7 +85,7 @@ class AcquisitionLocks:
     def server_state(self, host: str, place: SharedPlace, member: str) -> ServerState | None:
         """Return the current state on a host; None if it does not lead the share partition."""
         parts = self._living().get(host)
-        shares = None if parts is None else parts._share_partition_manager
+        shares = None if parts is None else vars(parts).get("share_partition_manager")
         shared = None if shares is None else shares.get(self._group, place)
         if shares is None or shared is None or shared.share_partition is None:
             return None

@@ -66,8 +66,9 @@ def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[s
         for streams in machine.list_streams_groups():
             yield from duplicate_tasks(streams)
             yield from epochs_out_of_order(streams)
-    if parts._share_partition_manager is not None:
-        for key, shared in parts._share_partition_manager._by_key.items():
+    shares = vars(parts).get("share_partition_manager")
+    if shares is not None:
+        for key, shared in shares._by_key.items():
             if shared.share_partition is not None:
                 for detail in inconsistent_counts(shared.share_partition):
                     yield "ShareBookIsRight", f"{key.group_id} {key.partition}: {detail}"

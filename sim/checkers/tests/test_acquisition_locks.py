@@ -35,7 +35,7 @@ class FakeShareServer:
         shares = SimpleNamespace(
             get=lambda group, place: self.shared, sessions=SimpleNamespace(_by_member=self.sessions)
         )
-        parts: Any = SimpleNamespace(_share_partition_manager=shares)
+        parts: Any = SimpleNamespace(share_partition_manager=shares)
         there = {"n1": parts, "n2": parts}
         self.locks = AcquisitionLocks(self.ledger, "g", 3, lambda: there, lambda host: self.now_s, lambda: self.now_s)
 
