@@ -132,12 +132,12 @@ class BrokerLivenessProbe:
             probes = self._controller.machine.probes
             while not self._other_brokers():
                 await self._wakeup.wait()
-            bell = self._wakeup  # keeps this event: it may be set and replaced during a probe
+            changed = self._wakeup  # keeps this event: it may be set and replaced during a probe
             for broker_id, epoch in self._other_brokers():
                 if not probes.has_reached(broker_id, epoch) and await self._probe(broker_id) is None:
                     probes.record_reached(broker_id, epoch)
             with self._env.timeout(CONNECT_RETRY_S):
-                await bell.wait()  # there may be another
+                await changed.wait()  # there may be another
 
     async def _watch_until_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
         """Look after a broker as soon as a connection to it ends, unless a heartbeat comes first."""

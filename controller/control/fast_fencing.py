@@ -47,11 +47,6 @@ class BrokerProbes:
         """Return True if a probe connected since this registration."""
         return self._reached.get(broker_id) == broker_epoch
 
-    def brokers_to_probe(self, image: MetadataImage) -> list[int]:
-        """Brokers to be probed now and then until they are reached: those that serve."""
-        serving = (b for b in image.brokers.values() if not b.fenced)
-        return sorted(b.broker_id for b in serving if not self.has_reached(b.broker_id, b.broker_epoch))
-
 
 def is_broker_process_gone(
     image: MetadataImage, leases: BrokerHeartbeatTracker, probes: BrokerProbes, gone: BrokerConnectionRefused

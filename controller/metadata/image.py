@@ -151,14 +151,6 @@ def merge_partition_change(old: PartitionRegistration, record: PartitionChangeRe
     )
 
 
-def partitions_on_broker(image: MetadataImage, broker_id: int) -> Iterator[tuple[bytes, int, PartitionRegistration]]:
-    """Yield the partitions with a replica on a broker: (topic id, number, partition)."""
-    for topic in image.topics.values():
-        for number, partition in topic.partitions.items():
-            if broker_id in partition.replicas:
-                yield topic.id, number, partition
-
-
 def image_records(image: MetadataImage) -> Iterator[Message]:
     """Return the records that make this image from nothing, in the order Kafka's snapshots have them.
 

@@ -134,21 +134,3 @@ class SegmentSwap:
                 rename_files(log.disk, new.path, SWAP_FILE_SUFFIX, "")
                 new.unpin()
         log.segments.record_directory_change()
-
-
-def swap_segments(log: PartitionLog, cleaned: list[CleanedSegment], now_ms: int) -> bool:
-    """Run all steps at once, for callers that may wait for the disk.
-
-    Raises:
-        OSError: final for this directory.
-    """
-    work = SegmentSwap(log, cleaned)
-    if not work.add_swap_suffix():
-        return False
-    work.sync_directory()
-    if not work.replace_segments(now_ms):
-        return False
-    work.sync_directory()
-    work.remove_swap_suffix()
-    work.sync_directory()
-    return True

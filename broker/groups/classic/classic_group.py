@@ -80,10 +80,6 @@ class ClassicGroupMember:
         """True for a member with a pending request, which cannot send heartbeats and needs none."""
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
-    def has_same_protocols(self, protocols: list[tuple[str, bytes]]) -> bool:
-        """Return True if a rejoin has the same protocols."""
-        return self.protocols == protocols
-
     def metadata_for(self, protocol: str) -> bytes:
         """Return the member's metadata of a protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")

@@ -138,10 +138,6 @@ class JsonWebKeySet:
             raise ValueError("no set of keys")
         self._keys, self._loaded_keys = keys, {}
 
-    def key_ids(self) -> list[object]:
-        """Return the ids of the keys."""
-        return [key.get("kid") for key in self._keys]
-
     async def run(self) -> None:
         """Keep the keys fresh, until cancelled; a file needs no looking after."""
         if self._path is not None:

@@ -78,15 +78,12 @@ def test_connection_refused_after_activation_fences_broker() -> None:
     assert refused(controller, 5_000)
 
 
-def test_brokers_to_probe_contains_active_brokers_until_reached() -> None:
-    controller = machine(3)
-    send_heartbeat(controller, 2, want_fence=True)
-    probes = BrokerProbes()
-    assert probes.brokers_to_probe(controller.image) == [1, 3]
+def test_has_reached_new_registration_of_reached_broker_returns_false() -> None:
+    controller, probes = machine(3), BrokerProbes()
     probes.record_reached(3, epoch_of(controller, 3))
-    assert probes.brokers_to_probe(controller.image) == [1]
+    assert probes.has_reached(3, epoch_of(controller, 3))
     register(controller, 3)
-    assert probes.brokers_to_probe(controller.image) == [1, 3], "a new process"
+    assert not probes.has_reached(3, epoch_of(controller, 3))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ottla.log.cleaner.compaction import CleanerStats, CompactionPlan, run_compa
 from ottla.log.cleaner.log_to_clean import LogToClean, find_log_to_clean, select_dirtiest_log
 from ottla.log.cleaner.log_to_clean import plan_compaction as planned
 from ottla.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
-from ottla.log.cleaner.segment_swap import swap_segments
+from ottla.log.cleaner.tests.swap import swap_segments
 from ottla.log.log_config import LogConfig
 from ottla.log.log_validator import AppendOrigin
 from ottla.log.partition_log import PartitionLog

@@ -17,7 +17,7 @@ from ottla.log.cleaner.compaction import (
 )
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
 from ottla.log.cleaner.offset_map import OffsetMap
-from ottla.log.cleaner.segment_swap import swap_segments
+from ottla.log.cleaner.tests.swap import swap_segments
 from ottla.log.cleaner.tests.test_compaction import dirtiest_log
 from ottla.log.log_config import FOREVER_MS, LogConfig
 from ottla.log.partition_log import PartitionLog

@@ -13,7 +13,8 @@ from ottla.env.disk import read_file
 from ottla.env.memory_disk import DiskSession, MemoryDisk, ProcessKilled
 from ottla.log.cleaner.compaction import CompactionResult, delete_unfinished_files, run_compaction
 from ottla.log.cleaner.log_to_clean import find_log_to_clean, plan_compaction
-from ottla.log.cleaner.segment_swap import SegmentSwap, swap_segments
+from ottla.log.cleaner.segment_swap import SegmentSwap
+from ottla.log.cleaner.tests.swap import swap_segments
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery.log_loader import open_log
