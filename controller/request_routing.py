@@ -66,16 +66,6 @@ def _create_topics(machine: ControllerStateView, event: Any, version: int) -> Co
     return create_topics(machine.latest_image, event, version, making)
 
 
-def _delete_topics(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    return delete_topics(machine.latest_image, event, version, machine.charge_quota)
-
-
-def _create_partitions(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return create_partitions(machine.latest_image, event, version, machine.random, machine.charge_quota)
-
-
 def _incremental_alter_configs(
     machine: ControllerStateView, event: Any, version: int
 ) -> ControllerResult | ControllerResultSteps:
@@ -90,12 +80,6 @@ def _alter_configs(machine: ControllerStateView, event: Any, version: int) -> Co
     from ottla.controller.control.alter_configs import alter_configs
 
     return alter_configs(machine.latest_image, event, version, machine.defaults)
-
-
-def _allocate_producer_ids(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return allocate_producer_ids(machine.latest_image, event)
 
 
 def _create_acls(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
@@ -129,54 +113,6 @@ def _update_features(
     return update_features(machine.latest_image, event, version, me)
 
 
-def _unregister_broker(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return unregister_broker(machine.latest_image, event, machine.defaults.static_config)
-
-
-def _register_controller(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return register_controller(event)
-
-
-def _broker_connection_refused(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return fence_refused_broker(
-        machine.latest_image, machine.heartbeat_tracker, machine.probes, event, machine.defaults.static_config
-    )
-
-
-def _assign_replicas_to_dirs(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return assign_replicas_to_dirs(machine.latest_image, event, machine.defaults.static_config)
-
-
-def _alter_partition(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return alter_partition(machine.latest_image, event, version, machine.defaults.static_config)
-
-
-def _elect_leaders(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    return elect_leaders(machine.latest_image, event, version, machine.defaults.static_config)
-
-
-def _alter_reassignments(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return alter_partition_reassignments(machine.latest_image, event, version, machine.defaults.static_config)
-
-
-def _list_reassignments(
-    machine: ControllerStateView, event: Any, version: int
-) -> ControllerResult | ControllerResultSteps:
-    return list_partition_reassignments(machine.image, event, version)
-
-
 def _alter_scram(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
     # lazy: 3.5 ms, 104 kB
     from ottla.controller.control.scram_credentials import alter_scram_credentials
@@ -195,23 +131,43 @@ def _delegation_tokens(
 
 REQUEST_HANDLERS: dict[str, RequestHandler] = {
     "CreateTopicsRequest": _create_topics,
-    "DeleteTopicsRequest": _delete_topics,
-    "CreatePartitionsRequest": _create_partitions,
+    "DeleteTopicsRequest": lambda machine, request, version: delete_topics(
+        machine.latest_image, request, version, machine.charge_quota
+    ),
+    "CreatePartitionsRequest": lambda machine, request, version: create_partitions(
+        machine.latest_image, request, version, machine.random, machine.charge_quota
+    ),
     "IncrementalAlterConfigsRequest": _incremental_alter_configs,
     "AlterConfigsRequest": _alter_configs,
-    "AllocateProducerIdsRequest": _allocate_producer_ids,
+    "AllocateProducerIdsRequest": lambda machine, request, version: allocate_producer_ids(
+        machine.latest_image, request
+    ),
     "CreateAclsRequest": _create_acls,
     "DeleteAclsRequest": _delete_acls,
     "AlterClientQuotasRequest": _alter_client_quotas,
     "UpdateFeaturesRequest": _update_features,
-    "UnregisterBrokerRequest": _unregister_broker,
-    "ControllerRegistrationRequest": _register_controller,
-    "BrokerConnectionRefused": _broker_connection_refused,
-    "AssignReplicasToDirsRequest": _assign_replicas_to_dirs,
-    "AlterPartitionRequest": _alter_partition,
-    "ElectLeadersRequest": _elect_leaders,
-    "AlterPartitionReassignmentsRequest": _alter_reassignments,
-    "ListPartitionReassignmentsRequest": _list_reassignments,
+    "UnregisterBrokerRequest": lambda machine, request, version: unregister_broker(
+        machine.latest_image, request, machine.defaults.static_config
+    ),
+    "ControllerRegistrationRequest": lambda machine, request, version: register_controller(request),
+    "BrokerConnectionRefused": lambda machine, request, version: fence_refused_broker(
+        machine.latest_image, machine.heartbeat_tracker, machine.probes, request, machine.defaults.static_config
+    ),
+    "AssignReplicasToDirsRequest": lambda machine, request, version: assign_replicas_to_dirs(
+        machine.latest_image, request, machine.defaults.static_config
+    ),
+    "AlterPartitionRequest": lambda machine, request, version: alter_partition(
+        machine.latest_image, request, version, machine.defaults.static_config
+    ),
+    "ElectLeadersRequest": lambda machine, request, version: elect_leaders(
+        machine.latest_image, request, version, machine.defaults.static_config
+    ),
+    "AlterPartitionReassignmentsRequest": lambda machine, request, version: alter_partition_reassignments(
+        machine.latest_image, request, version, machine.defaults.static_config
+    ),
+    "ListPartitionReassignmentsRequest": lambda machine, request, version: list_partition_reassignments(
+        machine.image, request, version
+    ),
     "AlterUserScramCredentialsRequest": _alter_scram,
     "TokenRequestContext": _delegation_tokens,
 }
