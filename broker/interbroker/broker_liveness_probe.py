@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import Protocol
 
 import trio
 
 from ottla.broker.requests.peer import Peer
 from ottla.client.channel import connect
-from ottla.controller.control.fast_fencing import BrokerConnectionRefused, BrokerProbes, is_connection_refused
+from ottla.controller.control.fast_fencing import BrokerConnectionRefused, is_connection_refused
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
+from ottla.controller.quorum_controller import QuorumController
 from ottla.env.env import FOREVER_S, Env, Stream
 from ottla.wire.errors import ProtocolError
 
@@ -37,41 +37,10 @@ FIRST_HEARTBEAT_WAIT_S = 10.0
 """Maximum time of probing a broker without a heartbeat to a new controller: longer than the session."""
 
 
-class LivenessState(Protocol):
-    """Part of the controller's state machine that is used here."""
-
-    @property
-    def probes(self) -> BrokerProbes:
-        """Broker processes that a probe has reached."""
-
-
-class FencingController(Protocol):
-    """The controller in this process: `ottla.controller.quorum_controller.QuorumController`."""
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest committed image."""
-
-    @property
-    def is_active(self) -> bool:
-        """True if it is the active one."""
-
-    @property
-    def epoch(self) -> int:
-        """The quorum's epoch."""
-
-    @property
-    def machine(self) -> LivenessState:
-        """State machine of the controller."""
-
-    async def submit(self, request: BrokerConnectionRefused, version: int = 0) -> bool:
-        """Submit a refusal; return True if the broker was fenced. Raises ProtocolError, OSError."""
-
-
 class BrokerLivenessProbe:
     """Heartbeat connections of brokers, and the task that probes brokers after a disconnection."""
 
-    def __init__(self, env: Env, node_id: int, controller: FencingController) -> None:
+    def __init__(self, env: Env, node_id: int, controller: QuorumController) -> None:
         self._env = env
         self._node_id = node_id
         self._controller = controller

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api_spec import ForwardingTarget
+from ottla.controller.quorum_controller import QuorumController
 from ottla.env.env import FOREVER_S, Env
 from ottla.env.hosts import format_address
 from ottla.jobs.job import Job, as_job
-from ottla.jobs.pending_request import ChargeQuota, no_quota
 from ottla.jobs.time_slice import TimeSlice
 from ottla.wire.api_keys import ApiKey, request_spec
 from ottla.wire.codec.schema import Message
@@ -38,34 +38,6 @@ FORWARDING_TIMEOUT_S = 60.0
 REGISTRATION_TIMEOUT_S = 5.0
 
 
-class LocalController(Protocol):
-    """The controller in this process, active or not: `ottla.controller.quorum_controller.QuorumController`."""
-
-    @property
-    def is_active(self) -> bool:
-        """True if it is the active one."""
-
-    @property
-    def node_id(self) -> int:
-        """The id of this node."""
-
-    @property
-    def leader_id(self) -> int:
-        """Leader of the quorum; -1 if unknown."""
-
-    def leader_address(self) -> tuple[str, int] | None:
-        """Address of the active controller's listener; None if unknown."""
-
-    async def submit(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> Any:
-        """Hand in a request and wait for its answer. Raises ProtocolError NOT_CONTROLLER, OSError."""
-
-    def record_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
-        """Record the arrival of a heartbeat, independent of when it is processed."""
-
-    async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
-        """Answer what is asked of the quorum itself."""
-
-
 class ControllerChannel:
     """Channel for one type of request: one at a time over the wire, so urgent ones have channels of their own."""
 
@@ -73,7 +45,7 @@ class ControllerChannel:
         self,
         env: Env,
         node_id: int,
-        controller: LocalController,
+        controller: QuorumController,
         listener: str,
         limit_s: float = FORWARDING_TIMEOUT_S,
         access: Callable[[], ConnectionSecurity | None] = lambda: None,

@@ -13,8 +13,7 @@ From KIP-714.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ottla.broker.config.limits import MAX_CLIENT_METRICS_INSTANCES
 from ottla.broker.observability.client_metrics_subscriptions import (
@@ -27,19 +26,15 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 from ottla.wire.record_batch.compression import CompressionType
 
+if TYPE_CHECKING:
+    from ottla.broker.requests.peer import Peer
+
 MIN_EXPIRY_MS = 60_000.0
 _SWEEP_MS = 60_000.0
 RESERVED_IDS = (bytes(16), bytes(15) + b"\x01")
 """Ids no client has (``Uuid.RESERVED``)."""
 _EARLY_GET_ERRORS = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 _NEVER_MS = float("-inf")
-
-
-class DisconnectNotifier(Protocol):
-    """Connection: `ottla.broker.requests.peer.Peer`."""
-
-    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have ``callback`` called when it ends."""
 
 
 class ClientMetricsInstance:
@@ -96,7 +91,7 @@ class ClientMetricsInstanceCache:
 
     def __init__(self) -> None:
         self._instances: dict[bytes, ClientMetricsInstance] = {}
-        self._instance_ids_by_peer: dict[DisconnectNotifier, bytes] = {}
+        self._instance_ids_by_peer: dict[Peer, bytes] = {}
         """Who came last over each connection."""
         self._subscriptions: list[ClientMetricsSubscription] = []
         self._merged_subscriptions: dict[tuple[int, ...], MergedSubscription] = {}
@@ -114,7 +109,7 @@ class ClientMetricsInstanceCache:
         self._version += 1
 
     def get_or_create(
-        self, ident: bytes, attributes: ClientAttributes, peer: DisconnectNotifier, now_ms: float
+        self, ident: bytes, attributes: ClientAttributes, peer: Peer, now_ms: float
     ) -> ClientMetricsInstance:
         """Return the client of this id with its current subscription; created for a new one of this connection."""
         found = self._instances.pop(ident, None)
@@ -138,7 +133,7 @@ class ClientMetricsInstanceCache:
             self._merged_subscriptions[meant] = merge_subscriptions(self._subscriptions[number] for number in meant)
         return self._merged_subscriptions[meant]
 
-    def _on_disconnect(self, peer: DisconnectNotifier) -> None:
+    def _on_disconnect(self, peer: Peer) -> None:
         self._instances.pop(self._instance_ids_by_peer.pop(peer), None)
 
     def _remove_expired(self, now_ms: float) -> None:

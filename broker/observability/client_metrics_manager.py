@@ -10,10 +10,10 @@ from ottla.broker.observability.client_metrics_instances import (
     RESERVED_IDS,
     ClientMetricsInstance,
     ClientMetricsInstanceCache,
-    DisconnectNotifier,
 )
 from ottla.broker.observability.client_metrics_store import ClientMetricsStore
 from ottla.broker.observability.client_metrics_subscriptions import ClientAttributes, read_subscriptions
+from ottla.broker.requests.peer import Peer
 from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.env.env import Env
@@ -38,15 +38,13 @@ class ClientMetricsManager:
             self._instances.set_subscriptions(read_subscriptions(image))
 
     def _get_instance(
-        self, ident: bytes, attributes: ClientAttributes, peer: DisconnectNotifier, now_ms: float
+        self, ident: bytes, attributes: ClientAttributes, peer: Peer, now_ms: float
     ) -> ClientMetricsInstance:
         return self._instances.get_or_create(
             ident, {**attributes, "client_instance_id": uuid_to_string(ident)}, peer, now_ms
         )
 
-    def get_subscription(
-        self, ident: bytes, attributes: ClientAttributes, peer: DisconnectNotifier
-    ) -> ClientMetricsInstance:
+    def get_subscription(self, ident: bytes, attributes: ClientAttributes, peer: Peer) -> ClientMetricsInstance:
         """Return a client's subscription; a new client gets an id.
 
         Raises:
@@ -58,7 +56,7 @@ class ClientMetricsManager:
         return instance
 
     def push(
-        self, request: PushTelemetryRequest, attributes: ClientAttributes, peer: DisconnectNotifier, most_bytes: int
+        self, request: PushTelemetryRequest, attributes: ClientAttributes, peer: Peer, most_bytes: int
     ) -> Job[None]:
         """Process a push of metrics.
 

@@ -56,7 +56,7 @@ class MetricSources(NamedTuple):
     request_metrics: RequestMetrics
     acceptors: Sequence[ListenerConnections]
     controller: Any
-    """`ottla.broker.observability.quorum_metrics.QuorumMetricsSource`."""
+    """`ottla.controller.quorum_controller.QuorumController`."""
     is_broker: bool
     is_controller: bool
     broker_state: Callable[[], BrokerState]

@@ -8,10 +8,10 @@ and ``QuorumControllerMetrics.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.observability.metrics_builder import MetricsBuilder, labels
-from ottla.controller.metadata.image import NO_LEADER, MetadataImage
+from ottla.controller.metadata.image import NO_LEADER
 from ottla.controller.raft.state_machine.epoch_states import (
     CandidateState,
     ProspectiveState,
@@ -22,6 +22,9 @@ from ottla.controller.raft.state_machine.epoch_states import (
 )
 from ottla.controller.raft.state_machine.events import NO_NODE_ID
 from ottla.jobs.job import Job
+
+if TYPE_CHECKING:
+    from ottla.controller.quorum_controller import QuorumController
 
 RAFT_STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
 _STATE_NAMES = {
@@ -35,29 +38,13 @@ _STATE_NAMES = {
 PARTITIONS_PER_STEP = 100
 
 
-class QuorumMetricsSource(Protocol):
-    """The controller in this process: `ottla.controller.quorum_controller.QuorumController`."""
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest committed image."""
-
-    @property
-    def is_active(self) -> bool:
-        """True if it is the active one."""
-
-    @property
-    def raft(self) -> Any:
-        """The raft machine, to be looked at."""
-
-
 def raft_state_name(raft: Any) -> str:
     """Return one of `RAFT_STATES`: a follower without a vote is an observer."""
     name = _STATE_NAMES[type(raft.state)]
     return "observer" if name in ("follower", "unattached") and not raft.voters.is_voter(raft.local_replica) else name
 
 
-def add_quorum_metrics(page: MetricsBuilder, controller: QuorumMetricsSource) -> None:
+def add_quorum_metrics(page: MetricsBuilder, controller: QuorumController) -> None:
     """Add what each node knows of the quorum."""
     raft, name, current = controller.raft, "kafka_server_raft_metrics", raft_state_name(controller.raft)
     state = raft.state
@@ -85,7 +72,7 @@ def add_quorum_metrics(page: MetricsBuilder, controller: QuorumMetricsSource) ->
     page.add("kafka_server_raftmetrics_current_state", 1, labels(current_state=current))
 
 
-def add_cluster_metrics(page: MetricsBuilder, controller: QuorumMetricsSource) -> Job[None]:
+def add_cluster_metrics(page: MetricsBuilder, controller: QuorumController) -> Job[None]:
     """Add what a controller knows of the cluster, in steps of so many partitions."""
     image, name = controller.image, "kafka_controller_kafkacontroller"
     partitions = offline = elsewhere = 0

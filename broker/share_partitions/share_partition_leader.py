@@ -11,20 +11,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 from ottla.broker.coordinator.timers import Timers
 from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.share_partitions import acknowledgement
 from ottla.broker.share_partitions.acquisition import AcquiredRange, AcquireRequest, FetchedOffsets, acquire_records
-from ottla.broker.share_partitions.share_partition import InvalidShareState, SharePartition, SharePartitionLimits
+from ottla.broker.share_partitions.share_partition import InvalidShareState, SharePartition
 from ottla.broker.share_state.persister import Persister
 from ottla.broker.share_state.share_group_offsets import UNINITIALIZED, ShareGroupOffset, SharePartitionKey
 from ottla.broker.share_state.state_batches import PersisterStateBatch, merge_adjacent
 from ottla.broker.storage.log_dirs import DiskErrorHandler
 from ottla.env.env import Env
 from ottla.wire.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from ottla.broker.share_partitions.group_config_provider import ShareGroupConfigProvider
 
 logger = logging.getLogger("ottla.share")
 WRITTEN = True
@@ -43,23 +46,13 @@ _PASSED_THROUGH_ERRORS = (
 )
 
 
-class ShareGroupConfig(Protocol):
-    """Settings of share groups."""
-
-    def limits(self, group_id: str) -> SharePartitionLimits:
-        """Return the group's delivery limits."""
-
-    def start_offset(self, group_id: str, replica: HostedPartition) -> int:
-        """Return the initial start offset of a partition (``share.auto.offset.reset``)."""
-
-
 class SharePartitionDependencies(NamedTuple):
     """Common dependencies of the share partitions of a node."""
 
     env: Env
     timers: Timers
     persister: Persister
-    group_config: ShareGroupConfig
+    group_config: ShareGroupConfigProvider
     start_task: Callable[[Callable[[], Awaitable[None]]], None]
     """Function that starts a background task."""
     wake_purgatory: Callable[[object], None]

@@ -17,20 +17,16 @@ from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
 from json import loads
 from math import floor
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.security.authn.oauthbearer_server import InvalidToken, OAuthBearerToken
+
+if TYPE_CHECKING:
+    from ottla.broker.security.authn.jwks import JsonWebKeySet
 
 Claims = Mapping[str, Any]
 _DECODE_ERRORS = (ValueError, RecursionError)
 """Exceptions for invalid base64, UTF-8 or JSON."""
-
-
-class SignatureVerifier(Protocol):
-    """Verifier of signatures: `ottla.broker.security.authn.jwks.JsonWebKeySet`."""
-
-    def verify(self, header: Claims, token: str) -> bytes:
-        """Return the claims of a token that one of the keys signed, as JSON. Raises InvalidToken."""
 
 
 class JwtRequirements(NamedTuple):
@@ -46,7 +42,7 @@ class JwtRequirements(NamedTuple):
 class BrokerJwtValidator:
     """Validator of tokens signed by a known key."""
 
-    def __init__(self, wanted: JwtRequirements, keys: SignatureVerifier, now_ms: Callable[[], int]) -> None:
+    def __init__(self, wanted: JwtRequirements, keys: JsonWebKeySet, now_ms: Callable[[], int]) -> None:
         self._requirements, self._keys, self._now_ms = wanted, keys, now_ms
 
     def validate(self, token: str) -> OAuthBearerToken:
