@@ -9,6 +9,7 @@ The first three nodes (one, where there are fewer than three) decide; each is br
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import os
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -40,6 +42,7 @@ from ottla.wire.codec.primitives import uuid_to_string
 START_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
 QUORUM_SIZE = 3
+MAX_PORT = 65_535
 CONTROLLER = "CONTROLLER"
 CLIENT_PORTS, CONTROLLER_PORTS = range(15_000, 23_000), range(23_000, 31_000)
 """Ranges of free ports: below the system's ephemeral ports, since a node binds its port only later. Separate, since a
@@ -71,6 +74,12 @@ def free_ports(host: str, count: int, among: range) -> list[int]:
             else:
                 found.append(port)
     return found
+
+
+def _remove_directory(path: str, owner_pid: int) -> None:
+    """Remove a temporary directory, unless this is a child of the process that made it."""
+    if os.getpid() == owner_pid:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class ClusterNode:
@@ -171,25 +180,36 @@ class Cluster:
 
     Raises:
         ConfigException: an unknown setting, or a value that is invalid.
+        ValueError: no node, an empty path, or ports above 65535.
     """
 
     def __init__(
         self,
         nodes: int = 3,
         *,
-        data_dir: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
         host: str = "127.0.0.1",
         settings: Mapping[str, SettingValue] | None = None,
         tls: bool = False,
         sasl: str | None = None,
     ) -> None:
+        if nodes < 1:
+            raise ValueError(f"nodes: {nodes} (1 or more expected)")
+        if not 0 <= port <= MAX_PORT - nodes + 1:
+            raise ValueError(f"port: {port} (0 to {MAX_PORT - nodes + 1} for {nodes} nodes expected)")
+        if data_dir is not None and not os.fspath(data_dir):
+            raise ValueError("data_dir: empty path")
         self.settings = broker_settings_text(settings or {})
         self._tls, self._mechanism = tls, sasl or ""
         self._secured: security_setup.SecuritySetup | None = None
-        self._temporary = tempfile.mkdtemp(prefix="ottla-") if data_dir is None else None
-        self._data_dir = (data_dir or f"{self._temporary}/data").rstrip("/")
         ports = [port + i for i in range(nodes)] if port else free_ports(host, nodes, CLIENT_PORTS)
+        self._owner_pid = os.getpid()
+        self._temporary = None
+        if data_dir is None:
+            self._temporary = tempfile.mkdtemp(prefix="ottla-")
+            weakref.finalize(self, _remove_directory, self._temporary, self._owner_pid)
+        self._data_dir = (f"{self._temporary}/data" if data_dir is None else os.fspath(data_dir)).rstrip("/")
         self.nodes = [ClusterNode(i, f"{self._data_dir}/node-{i}", host, p) for i, p in enumerate(ports, 1)]
         self._host = host
 
@@ -219,7 +239,13 @@ class Cluster:
         return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
 
     def node(self, node_id: int) -> ClusterNode:
-        """Return a node by its id; the first is 1."""
+        """Return a node by its id; the first is 1.
+
+        Raises:
+            ValueError: there is no such node.
+        """
+        if not 1 <= node_id <= len(self.nodes):
+            raise ValueError(f"node {node_id} (1 to {len(self.nodes)} expected)")
         return self.nodes[node_id - 1]
 
     # ------------------------------------------------------------------ start and stop
@@ -228,9 +254,12 @@ class Cluster:
         """Format what is new, start every node, and wait until all serve.
 
         Raises:
-            ClusterFailed: one could not start; the others are stopped again.
+            ClusterFailed: one could not start, and the others are stopped again; or the cluster runs already.
             StorageFormatError, CorruptFile, OSError: a directory is another's, or cannot be used.
         """
+        if any(node.pid is not None for node in self.nodes):
+            raise ClusterFailed("the cluster runs already")
+        atexit.register(self.stop)
         try:
             self._secure()
             self._format()
@@ -333,14 +362,19 @@ class Cluster:
         node.wait()
 
     def stop(self) -> None:
-        """Stop every node cleanly and remove a temporary directory. Stopping twice is no error."""
+        """Stop every node cleanly and remove a temporary directory. Stopping twice is no error.
+
+        In a child of the process that started them (``os.fork``), stopping has no effect on them.
+        """
+        atexit.unregister(self.stop)
+        if self._owner_pid != os.getpid():
+            return
         for node in self.nodes:
             node.signal(signal.SIGTERM)
         for node in self.nodes:
             node.wait_end()
-        temporary, self._temporary = self._temporary, None
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        if self._temporary is not None:
+            _remove_directory(self._temporary, self._owner_pid)
 
     def __enter__(self) -> Cluster:
         return self.start()

@@ -20,9 +20,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TypeVar
 
 import trio
 
@@ -35,22 +34,22 @@ from ottla.log.java_properties import dumps_settings
 from ottla.runtime.module_cache import cache_modules
 from ottla.runtime.real_env import RealEnv
 from ottla.tools import security_setup
+from ottla.tools.async_calls import run_in_thread, run_to_end_in_thread
 from ottla.tools.blocking_client import WAIT_TIMEOUT_S, BlockingClient, TopicRecord
 from ottla.tools.setting_values import SettingValue, broker_settings_text
 
-T = TypeVar("T")
 START_WITHIN_S = 30.0
 
 
 class BrokerFailed(Exception):
-    """The embedded node could not start, or stopped by itself."""
+    """The embedded node could not start, or does not run."""
 
 
 class Broker:
     """Embedded node.
 
     Args:
-        data_dir: directory of the data; None: a temporary directory that is removed afterwards.
+        data_dir: path of the data directory; None: a temporary directory that is removed afterwards.
         port: port of the listener; 0: a free one.
         host: the address to listen at.
         isolate: run in a child process instead of a thread.
@@ -63,12 +62,13 @@ class Broker:
 
     Raises:
         ConfigException: an unknown setting, or a value that is invalid.
+        ValueError: an empty path.
     """
 
     def __init__(
         self,
         *,
-        data_dir: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
         host: str = "127.0.0.1",
         isolate: bool = False,
@@ -81,7 +81,10 @@ class Broker:
         self.port = port
         self._wanted_port = port
         self._isolate = isolate
-        self._data_dir = data_dir
+        self._data_dir = None if data_dir is None else os.fspath(data_dir)
+        if self._data_dir == "":
+            raise ValueError("data_dir: empty path")
+        self._owner_pid = 0
         self._temporary: str | None = None
         self._asks = (tls, sasl or "")
         self._secured: security_setup.SecuritySetup | None = None
@@ -141,8 +144,12 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """True between start and stop."""
-        return self._thread is not None or self._child is not None
+        """True between start and stop, unless the node has stopped by itself."""
+        if self._owner_pid != os.getpid():
+            return False
+        if self._child is not None:
+            return self._child.poll() is None
+        return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> Broker:
         """Start, and wait until clients may connect.
@@ -152,6 +159,8 @@ class Broker:
         """
         if self.is_running:
             raise BrokerFailed("the broker runs already")
+        self._shut_down()
+        self._owner_pid = os.getpid()
         if self._data_dir is None and self._temporary is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
         directory = self._data_dir or f"{self._temporary}/data"
@@ -229,7 +238,11 @@ class Broker:
             }
             self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=kept)  # noqa: S603 - ours
             assert self._child.stdout is not None
+            timer = threading.Timer(START_WITHIN_S, self._child.kill)
+            timer.daemon = True
+            timer.start()
             line = self._child.stdout.readline()
+            timer.cancel()
         finally:
             os.unlink(settings_file)
         if "Kafka Server started" not in line:
@@ -256,15 +269,21 @@ class Broker:
         self.start()
 
     def stop(self) -> None:
-        """Stop cleanly and remove a temporary directory. Stopping twice is no error."""
+        """Stop cleanly and remove a temporary directory. Stopping twice is no error.
+
+        In a child of the process that started it (``os.fork``), stopping has no effect on it.
+        """
         atexit.unregister(self.stop)
         self._shut_down()
         temporary, self._temporary = self._temporary, None
-        if temporary is not None:
+        if temporary is not None and self._owner_pid == os.getpid():
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _shut_down(self) -> None:
         """Stop the thread or the process."""
+        if self._owner_pid != os.getpid():  # they are another process's, and so is the temporary directory
+            self._thread = self._child = self._temporary = None
+            return
         thread, self._thread = self._thread, None
         if thread is not None:
             if self._token is not None and self._stop is not None and thread.is_alive():
@@ -274,7 +293,11 @@ class Broker:
         child, self._child = self._child, None
         if child is not None:
             child.terminate()
-            child.wait(START_WITHIN_S)
+            try:
+                child.wait(START_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
             if child.stdout is not None:
                 child.stdout.close()
 
@@ -288,40 +311,16 @@ class Broker:
 
     async def __aenter__(self) -> AsyncBroker:
         try:
-            await _run_to_end(self.start)
+            await run_to_end_in_thread(self.start)
         except asyncio.CancelledError:
-            await _run_to_end(self.stop)
+            await run_to_end_in_thread(self.stop)
             raise
         return AsyncBroker(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await _run_to_end(self.stop)
-
-
-async def _run_to_end(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, under trio or asyncio, and wait for its end even if the task is cancelled."""
-    if trio.lowlevel.in_trio_task():
-        with trio.CancelScope(shield=True):
-            return await trio.to_thread.run_sync(work)
-    future = asyncio.ensure_future(asyncio.to_thread(work))
-    cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
-    return future.result()
-
-
-async def _run(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, under trio or asyncio; a cancelled task does not wait for its end."""
-    if trio.lowlevel.in_trio_task():
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
-    return await asyncio.to_thread(work)
+        await run_to_end_in_thread(self.stop)
 
 
 class AsyncBroker:
@@ -363,7 +362,7 @@ class AsyncBroker:
         timestamp_ms: int | None = None,
     ) -> None:
         """Append records to a topic, as `BlockingClient.produce`."""
-        await _run(
+        await run_in_thread(
             lambda: self.broker.produce(
                 topic, *values, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
             )
@@ -371,26 +370,26 @@ class AsyncBroker:
 
     async def records(self, topic: str, *, committed: bool = False) -> list[TopicRecord]:
         """Return all records of a topic, as `BlockingClient.records`."""
-        return await _run(lambda: self.broker.records(topic, committed=committed))
+        return await run_in_thread(lambda: self.broker.records(topic, committed=committed))
 
     async def expect(
         self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
     ) -> list[TopicRecord]:
         """Wait until a topic has at least ``count`` records, as `BlockingClient.expect`."""
-        return await _run(lambda: self.broker.expect(topic, count, timeout_s=timeout_s, committed=committed))
+        return await run_in_thread(lambda: self.broker.expect(topic, count, timeout_s=timeout_s, committed=committed))
 
     async def wait_for(
         self, group: str, *, lag: int = 0, topic: str | None = None, timeout_s: float = WAIT_TIMEOUT_S
     ) -> None:
         """Wait until the lag of a group is at most ``lag`` records, as `BlockingClient.wait_for`."""
-        await _run(lambda: self.broker.wait_for(group, lag=lag, topic=topic, timeout_s=timeout_s))
+        await run_in_thread(lambda: self.broker.wait_for(group, lag=lag, topic=topic, timeout_s=timeout_s))
 
     async def create_topic(
         self, name: str, partitions: int = -1, *, settings: Mapping[str, SettingValue] | None = None
     ) -> None:
         """Create a topic, as `BlockingClient.create_topic`."""
-        await _run(lambda: self.broker.client.create_topic(name, partitions, settings=settings))
+        await run_in_thread(lambda: self.broker.client.create_topic(name, partitions, settings=settings))
 
     async def restart(self) -> None:
         """Stop and start again on the same port with the same data, as `Broker.restart`."""
-        await _run_to_end(self.broker.restart)
+        await run_to_end_in_thread(self.broker.restart)

@@ -94,7 +94,7 @@ class BoundListeners:
             self._check_keytab(name)
             return await (net.listen(host, port, buffers) if tls is None else net.listen(host, port, buffers, tls))
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             if error.filename is not None:
                 raise BindError(f"listener {name}: {error.filename}: {why}") from None
             raise BindError(f"Socket server failed to bind to {format_address(host or '*', port)}: {why}") from None

@@ -168,7 +168,7 @@ class ClusterClient:
         if answer is None:
             return -1
         row = answer.responses[0].partition_responses[0]
-        self._check(topic, partition, row.error_code, row.error_message)
+        self._check(topic, partition, row.error_code, row.error_message or f"{topic}-{partition}")
         return int(row.base_offset)
 
     def _check(self, topic: str, partition: int, error_code: int, text: str | None) -> None:

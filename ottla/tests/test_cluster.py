@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import socket
 import stat
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from ottla.cluster import CLIENT_PORTS, CONTROLLER_PORTS, ClusterNode, free_ports
+from ottla.cluster import CLIENT_PORTS, CONTROLLER_PORTS, Cluster, ClusterFailed, ClusterNode, free_ports
 
 HOST = "127.0.0.1"
 EPHEMERAL_FROM = 32_768
@@ -52,3 +55,41 @@ def test_cluster_node_settings_file_is_private(tmp_path: Path, monkeypatch: pyte
     node.wait_end()
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
     assert settings.read_text() == "ssl.keystore.password=geheim\n"
+
+
+@pytest.mark.parametrize("node_id", [0, -1, 4])
+def test_node_that_does_not_exist_is_refused(tmp_path: Path, node_id: int) -> None:
+    cluster = Cluster(3, data_dir=str(tmp_path))
+    with pytest.raises(ValueError, match=rf"^node {node_id} \(1 to 3 expected\)$"):
+        cluster.kill(node_id)
+
+
+@pytest.mark.parametrize("arguments", [{"nodes": 0}, {"nodes": -1}, {"port": 65534}, {"port": -1}])
+def test_cluster_without_nodes_or_ports_is_refused(arguments: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"expected\)$"):
+        Cluster(**arguments)
+
+
+def test_temporary_directory_is_removed_with_a_cluster_that_never_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(1)
+    path = cluster._temporary
+    assert path is not None
+    assert Path(path).is_dir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: -1)
+        cluster.stop()
+    assert Path(path).is_dir(), "a child of the program removes nothing"
+    del cluster
+    gc.collect()
+    assert not Path(path).exists()
+    before = set(Path(tempfile.gettempdir()).glob("ottla-*"))
+    with pytest.raises(OSError, match="assign"):
+        Cluster(1, host="198.51.100.7")
+    assert set(Path(tempfile.gettempdir()).glob("ottla-*")) <= before
+
+
+def test_running_cluster_does_not_start_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(1, data_dir=tmp_path)
+    monkeypatch.setattr(ClusterNode, "pid", 1)
+    with pytest.raises(ClusterFailed, match="runs already"):
+        cluster.start()

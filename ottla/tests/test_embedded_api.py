@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -232,3 +233,91 @@ def test_node_creates_no_reference_cycles_per_connection_and_request(broker: ott
         assert gc.collect() < 200  # a node makes full collections rare
     finally:
         gc.enable()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_fork_of_the_program_leaves_broker_and_data_to_the_parent(broker: ottla.Broker) -> None:
+    broker.produce("forked", b"before")
+    child = os.fork()
+    if child == 0:
+        try:
+            broker.stop()  # as at the end of a with block, and at exit
+        finally:
+            os._exit(int(broker.is_running))
+    assert os.waitpid(child, 0)[1] == 0
+    broker.produce("forked", b"after")
+    assert [record.value for record in broker.expect("forked", 2)] == [b"before", b"after"]
+
+
+def test_cancelled_wait_under_asyncio_does_not_delay_the_end_of_the_loop(broker: ottla.Broker) -> None:
+    async def main() -> None:
+        waiting = ottla.AsyncBroker(broker).expect("never", 1, timeout_s=3600)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(waiting, 0.05)
+
+    asyncio.run(main())  # waits for the threads of the loop's executor
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_error_of_a_call_in_a_thread_reaches_the_task(broker: ottla.Broker, loop: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ottla.ProtocolError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await ottla.AsyncBroker(broker).records("never")
+
+    LOOPS[loop](main)
+
+
+def test_produce_splits_what_is_larger_than_a_batch(broker: ottla.Broker) -> None:
+    values = [b"%05d" % number + b"x" * 1000 for number in range(2500)]
+    broker.produce("large", *values, partition=1)
+    assert [record.value for record in broker.records("large")] == values
+    with pytest.raises(ottla.ProtocolError, match=r"^MESSAGE_TOO_LARGE: large-0$"):
+        broker.produce("large", b"x" * 2_000_000, partition=0)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"key": 5}, {"headers": {"a": 5}}, {"headers": {"a": 1.5}}], ids=["key", "header", "number"]
+)
+def test_produce_refuses_what_is_no_bytes_and_no_text(broker: ottla.Broker, arguments: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"^bytes, text or None expected, not (int|float): [15]"):
+        broker.produce("types", b"x", **arguments)
+    with pytest.raises(TypeError, match="not dict"):
+        broker.produce("types", {})  # type: ignore[arg-type]
+    broker.produce("types", bytearray(b"a"), memoryview(b"b"), timestamp_ms=1.5e12)  # type: ignore[arg-type]
+    assert {record.timestamp_ms for record in broker.records("types")} == {1_500_000_000_000}
+    broker.client.delete_topic("types")
+
+
+def test_produce_to_a_partition_that_does_not_exist_names_it(broker: ottla.Broker) -> None:
+    with pytest.raises(
+        ottla.ProtocolError, match=r"^UNKNOWN_TOPIC_OR_PARTITION: partition 99 of topic few does not exist$"
+    ):
+        broker.produce("few", b"x", partition=99)
+
+
+def test_paths_of_any_type_are_data_directories_and_an_empty_one_is_refused(tmp_path: Path) -> None:
+    with ottla.Broker(data_dir=tmp_path / "a") as broker:
+        broker.produce("t", b"x")
+        assert (tmp_path / "a" / "t-0").is_dir()
+        assert broker.is_running
+    assert not broker.is_running
+    assert ottla.Cluster(1, data_dir=tmp_path / "b").nodes[0].data_dir == str(tmp_path / "b" / "node-1")
+    for start in (lambda: ottla.Broker(data_dir=""), lambda: ottla.Cluster(data_dir="")):
+        with pytest.raises(ValueError, match=r"^data_dir: empty path$"):
+            start()
+
+
+def test_broker_whose_process_ended_is_not_running_and_starts_again(tmp_path: Path) -> None:
+    broker = ottla.Broker(data_dir=tmp_path, isolate=True).start()
+    try:
+        broker.produce("t", b"x")
+        assert broker._child is not None
+        broker._child.kill()
+        broker._child.wait()
+        assert not broker.is_running
+        with pytest.raises(ottla.BrokerFailed, match="does not run"):
+            broker.restart()
+        broker.start()
+        assert [record.value for record in broker.records("t")] == [b"x"]
+    finally:
+        broker.stop()

@@ -5,7 +5,7 @@ Its calls block. Each opens connections of its own, so threads may share a clien
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.channel import Channel
@@ -27,6 +27,9 @@ REQUEST_TIMEOUT_S = 30.0
 WAIT_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _EARLIEST, _LATEST = -2, -1
+_BATCH_BYTES = 512 * 1024
+"""Records of a batch: half of the default of ``max.message.bytes``."""
+_RECORD_OVERHEAD_BYTES = 32
 _OFFSET_FETCH_WITH_NAMES = 9
 """Newest version of OffsetFetch that names topics."""
 _COORDINATOR_LOADS = (
@@ -58,7 +61,33 @@ class TopicRecord(NamedTuple):
 
 
 def _as_bytes(value: bytes | str | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+    """Return a key or value as it is sent.
+
+    Raises:
+        TypeError: neither bytes nor text nor None.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"bytes, text or None expected, not {type(value).__name__}: {value!r}")
+
+
+def _split_records(records: Sequence[NewRecord]) -> Iterator[list[NewRecord]]:
+    """Yield records in groups that a batch of `_BATCH_BYTES` has room for; a larger record is alone."""
+    group: list[NewRecord] = []
+    size_bytes = 0
+    for record in records:
+        own_bytes = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+        own_bytes += sum(_RECORD_OVERHEAD_BYTES + 4 * len(name) + len(value or b"") for name, value in record.headers)
+        if group and size_bytes + own_bytes > _BATCH_BYTES:
+            yield group
+            group, size_bytes = [], 0
+        group.append(record)
+        size_bytes += own_bytes
+    yield group
 
 
 def _check(code: int, message: str | None, subject: str) -> None:
@@ -208,23 +237,29 @@ class BlockingClient:
             timestamp_ms: the time of all of them; now without it.
 
         Raises:
-            ProtocolError: refused.
+            ProtocolError: refused. TypeError: a key or value is neither bytes nor text nor None.
         """
         raw_key = _as_bytes(key)
         raw_headers = tuple((name, _as_bytes(value)) for name, value in (headers or {}).items())
-        time_ms = self._env.now_ms() if timestamp_ms is None else timestamp_ms
+        raw_values = [_as_bytes(value) for value in values]
+        time_ms = self._env.now_ms() if timestamp_ms is None else int(timestamp_ms)
 
         async def append(client: ClusterClient) -> None:
             numbers = await client.partitions(topic, create=True)
             batches: dict[int, list[NewRecord]] = {}
-            for index, value in enumerate(values):
+            if partition is not None and partition not in numbers:
+                raise ProtocolError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} of topic {topic} does not exist"
+                )
+            for index, value in enumerate(raw_values):
                 number = partition
                 if number is None:
                     at = index % len(numbers) if raw_key is None else partition_for_key(raw_key, len(numbers))
                     number = numbers[at]
-                batches.setdefault(number, []).append(NewRecord(raw_key, _as_bytes(value), time_ms, raw_headers))
-            for number, items in batches.items():
-                await client.produce(topic, number, items)
+                batches.setdefault(number, []).append(NewRecord(raw_key, value, time_ms, raw_headers))
+            for number, records in batches.items():
+                for items in _split_records(records):
+                    await client.produce(topic, number, items)
 
         self._run(append)
 
