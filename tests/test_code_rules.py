@@ -113,7 +113,7 @@ WAITS = re.compile(
     r"sleep|sleep_until|sleep_forever|move_on_(at|after)|fail_(at|after)|current_time|to_thread|from_thread"
 )
 ALLOWED_WAITS = {
-    "ottla/embedded.py": {"to_thread"},  # in the user's own loop, not the node's
+    "ottla/tools/async_calls.py": {"to_thread"},  # in the user's own loop, not the node's
 }
 
 
