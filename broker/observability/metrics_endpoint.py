@@ -103,7 +103,7 @@ class MetricsCollector:
         yield from add_replica_metrics(page, replicas)
         yield from add_traffic_metrics(page, replicas)
         yield from GroupMetricsCollector(page, replicas).collect(sources.group_shards())
-        ids = sum(len(machine.transactional_ids()) for machine in active_machines(sources.transaction_shards()))
+        ids = sum(machine.transactional_id_count for machine in active_machines(sources.transaction_shards()))
         page.add("ottla_transactional_ids", ids)
         cleaner, scrubber = sources.cleaner, sources.scrubber
         for name, value in (

@@ -69,6 +69,11 @@ class TransactionStateMachine:
         pending = self.pending_transitions.get(transactional_id)
         return self._transactions.get(transactional_id) if pending is None else pending.visible_transaction()
 
+    @property
+    def transactional_id_count(self) -> int:
+        """Number of the ids that `transactional_ids` returns, without a list of them: there may be a million."""
+        return len(self._transactions) + sum(x not in self._transactions for x in self.pending_transitions)
+
     def transactional_ids(self) -> list[str]:
         """Return all transactional ids, with those of pending transitions."""
         return [*self._transactions, *(x for x in self.pending_transitions if x not in self._transactions)]

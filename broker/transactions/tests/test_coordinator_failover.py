@@ -169,6 +169,7 @@ def test_idle_transactional_id_expires_with_tombstone() -> None:
         assert node.machine.committed_transaction("young") is not None
         assert states(node)[-1] == ("idle", None, -1)
         assert node.machine.transactional_ids() == ["open", "young"]
+        assert node.machine.transactional_id_count == 2
 
     run(node, scenario)
 
