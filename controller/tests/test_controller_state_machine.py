@@ -227,7 +227,7 @@ def test_controlled_shutdown_and_registration_change_leader_epoch() -> None:
     controller = machine()
     create(controller, "t")
     answer = send_heartbeat(controller, 1, want_shut_down=True)
-    assert (answer.is_fenced, answer.should_shut_down) == (False, False), "it leads something still"
+    assert (answer.is_fenced, answer.should_shut_down) == (False, False), "it still leads a partition"
     answer = send_heartbeat(controller, 1, want_shut_down=True)
     assert (answer.is_fenced, answer.should_shut_down) == (True, True)
     stopped = controller.image.topics["t"].partitions[0]

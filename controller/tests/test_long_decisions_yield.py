@@ -249,7 +249,7 @@ def test_image_and_delta_yield_every_100_topics() -> None:
     publishing = controller.publish()
     for _ in range(7):
         next(publishing)
-        assert controller.image is before, "nobody sees it before it is whole"
+        assert controller.image is before, "image is published only when complete"
     with pytest.raises(StopIteration):
         next(publishing)
     assert controller.image is controller.latest_image is not before
@@ -320,7 +320,7 @@ def test_image_records_yielding_yields_while_sorting(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("ottla.jobs.sequences.SORT_CHUNK", 10)
     told = list(image_records_yielding(run_to_end(image.image(1, 1))))
     assert told.count(None) == 3 * (5 + 1)
-    assert pauses(encode_snapshot(SnapshotContents(), 1, 0, records=told)) == 18 + 1, "and one for each hundred records"
+    assert pauses(encode_snapshot(SnapshotContents(), 1, 0, records=told)) == 18 + 1, "one more per hundred records"
     assert run_to_end(encode_snapshot(SnapshotContents(), 1, 0, records=told)) == run_to_end(
         encode_snapshot(SnapshotContents(), 1, 0, records=filter(None, told))
     )

@@ -37,7 +37,7 @@ class ScriptedMetadataStore:
 
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[Any]:
         for at in range(offset, upper_offset):
-            assert self.snapshot_generation == 0, "the log is gone"
+            assert self.snapshot_generation == 0, "the log was replaced by a snapshot"
             self.read.append(at)
             writer = MetadataBatchWriter(0)
             writer.add_message(ConfigRecord(2, "t", f"k{at}", "v"))
@@ -73,7 +73,7 @@ async def test_catch_up_snapshot_during_read_replaces_replayed_records() -> None
     loader = MetadataLoader(machine(), store)
     run_to_end(loader.catch_up(5))
     assert store.read == [0, 1, 2]
-    assert loader.position == 0, "nothing of it counts"
+    assert loader.position == 0, "replayed records are discarded"
     run_to_end(loader.catch_up(50))
     assert (loader.position, settings(loader)) == (50, {"whole"})
     assert (loader._machine.latest_image.offset, loader._machine.latest_image.epoch) == (49, 3)

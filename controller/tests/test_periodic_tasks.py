@@ -52,7 +52,7 @@ async def test_brokers_without_heartbeat_are_fenced_and_do_not_delay_shutdown() 
 
         controller.subscribe(count_publication)
         publications = 0
-        assert await shut_down_broker(controller) == 10, "it would wait for broker 2"
+        assert await shut_down_broker(controller) == 10, "broker 2 would delay the shutdown"
         assert publications == 1
         assert not controller.image.brokers[1].fenced
     async with fixture.controller() as controller:

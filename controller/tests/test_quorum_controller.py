@@ -89,11 +89,11 @@ async def test_new_leader_decides_after_its_first_record_is_synced() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(controller.run)
         await trio.sleep(1)
-        assert controller.log_end_offset == end, "nothing is said under an epoch that is not written down"
+        assert controller.log_end_offset == end, "no decision before the epoch record is synced"
         gate, env.thread_gate = env.thread_gate, trio.Event()
         gate.set()
         await trio.sleep(1)
-        assert controller.log_end_offset == end + 1, "who leads"
+        assert controller.log_end_offset == end + 1, "the new leader"
         assert not controller.is_active
         env.thread_gate.set()
         await controller.wait_ready()
@@ -188,7 +188,7 @@ async def test_changes_are_visible_only_after_sync() -> None:
         assert "t" not in controller.image.topics
         assert not published
         assert not future._done.is_set()
-        assert not late._done.is_set(), "a refusal that rests on what is not committed waits too"
+        assert not late._done.is_set(), "a rejection based on uncommitted records is delayed too"
         fixture.env.thread_gate.set()
         assert code(await future.wait()) == 0
         assert code(await late.wait()) == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -208,7 +208,7 @@ async def test_listeners_are_called_before_the_response_in_order() -> None:
         await controller.submit(topic("t"), 7)
         assert log == ["first", "second"]
         await controller.submit(topic("t"), 7)
-        assert log == ["first", "second"], "a refusal publishes nothing"
+        assert log == ["first", "second"], "a rejection publishes no image"
 
 
 @virtual
@@ -299,7 +299,7 @@ async def test_create_topics_of_many_partitions_yields_in_each_stage(monkeypatch
             await future.wait()
             nursery.cancel_scope.cancel()
         assert len(controller.image.topics["t"].partitions) == 2000
-        assert rounds >= 2 * 20 + 2 * 2000, "placed and made a hundred at a time, encoded and replayed one by one"
+        assert rounds >= 2 * 20 + 2 * 2000, "placement and creation in steps of 100, encoding and replay in steps of 1"
 
 
 @pytest.mark.behaviour("P-57")
@@ -321,7 +321,7 @@ async def test_open_metadata_transaction_is_aborted_by_next_leader() -> None:
             assert code(await controller.submit(topic("after"), 7)) in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
             assert "after" in controller.image.topics
     aborted = [record for _, record in written(fixture) if isinstance(record, AbortTransactionRecord)]
-    assert aborted == [AbortTransactionRecord("the controller was replaced")], "once, by the first of them"
+    assert aborted == [AbortTransactionRecord("the controller was replaced")], "aborted once, by the first leader"
 
 
 @virtual

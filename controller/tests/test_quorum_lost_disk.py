@@ -58,7 +58,7 @@ def test_initial_voter_state_with_log_or_snapshot_is_grown() -> None:
     disk, identity = formatted()
     session = disk.session()
     assert MetadataStore(session, "/data", identity, 0).initial_hard_state(THREE).voter_state == VoterState.GROWN, (
-        "voters are records here"
+        "voters are stored in records"
     )
     led = LeaderMetadataStore(session, identity)
     led.add(3)
@@ -104,7 +104,7 @@ async def test_voter_with_new_disk_votes_again_after_catching_up() -> None:
         quorum.nodes[old.node_id].kill()
         quorum.start(third)
         new = await quorum.leader()
-        assert new.node_id == lost, "what was acknowledged last is only there"
+        assert new.node_id == lost, "only this node has the last committed records"
         assert set(new.image.topics) == {"t", "u", "v"}
 
 
@@ -128,7 +128,7 @@ async def test_voter_with_new_disk_elects_no_leader_without_committed_records() 
             await trio.sleep(15)
             assert age(quorum, lost) == VoterState.LEARNING
             assert not any(quorum.nodes[i].running_controller.is_active for i in (lost, third)), (
-                "u is on the old leader's disk"
+                "u is on the disk of the old leader"
             )
             quorum.nodes[lost].kill()
             quorum.start(lost)

@@ -66,7 +66,7 @@ async def test_quorum_elects_one_controller_and_all_replay_its_decisions(static:
             assert here.is_active == (here is leader)
             assert here.kraft_version == (0 if static else 1)
             made = [name for _, delta in member.published for name in delta.topics]
-            assert made == ["t", "u"], "each publication is heard once, in order"
+            assert made == ["t", "u"], "each publication is received once, in order"
             if here is not leader:
                 with pytest.raises(ProtocolError) as caught:
                     await here.submit(topic("v"), 7)
@@ -149,7 +149,7 @@ async def test_isolated_controller_loses_uncommitted_changes() -> None:
         await quorum.wait_converged()
         assert set(old.image.topics) == {"kept", "new"}
         heard = [name for _, delta in quorum.nodes[old.node_id].published for name in delta.topics]
-        assert heard == ["kept", "new"], "what was committed while it led is not taken in again"
+        assert heard == ["kept", "new"], "records committed during leadership are not replayed again"
         assert old.machine.latest_image.topics == old.image.topics
 
 
@@ -196,7 +196,7 @@ async def test_all_controllers_stopped_restart_in_any_order() -> None:
         quorum.start(1)
         began = trio.current_time()
         leader = await quorum.leader()
-        assert trio.current_time() - began < 1, "their leader's port refuses: it is not waited for"
+        assert trio.current_time() - began < 1, "no wait for a leader whose port refuses connections"
         assert set(leader.image.topics) == {"a", "b", "c"}
         quorum.start(2)
         await quorum.wait_converged()
@@ -220,7 +220,7 @@ async def test_controller_is_ready_after_catching_up_with_discovered_leader() ->
         await quorum.nodes[late].running_controller.wait_ready()
         assert set(quorum.nodes[late].running_controller.image.topics) == set(names)
         (first, everything), *_ = quorum.nodes[late].published
-        assert set(first.topics) == set(everything.topics) == set(names), "what it hears first is all of it"
+        assert set(first.topics) == set(everything.topics) == set(names), "the first image is complete"
 
 
 @virtual
@@ -310,7 +310,7 @@ async def test_observer_discovers_leader_and_replays_metadata() -> None:
         threads = watcher.env.threads
         await make(leader, "u", "v")
         await quorum.wait_converged()
-        assert watcher.env.threads == threads, "nobody waits for what an observer has on its disk (R-225)"
+        assert watcher.env.threads == threads, "syncs of an observer are not awaited (R-225)"
         quorum.nodes[leader.node_id].kill()
         following = await quorum.leader()
         await make(following, "w")

@@ -97,7 +97,7 @@ async def test_remove_raft_voter_leader_resigns_and_becomes_observer() -> None:
         await wait_for_voters(quorum, remaining)
         await make(following, "t")
         await quorum.wait_converged()
-        assert set(leader.image.topics) == {"t"}, "it follows as an observer"
+        assert set(leader.image.topics) == {"t"}, "it replicates as an observer"
         assert not leader.is_active
 
 
@@ -164,7 +164,7 @@ async def test_kraft_version_upgrade_records_static_voters() -> None:
                 )
             )
         assert (await upgrade_kraft_version(leader)).error_code == ErrorCode.INVALID_UPDATE_VERSION, (
-            "they have not said it yet"
+            "versions of the voters are unknown"
         )
         await trio.sleep(5)
         end = leader.log_end_offset
@@ -176,7 +176,7 @@ async def test_kraft_version_upgrade_records_static_voters() -> None:
         assert leader.log_end_offset >= end + 3
         wanted = [(1, "host1"), (2, "host2"), (3, "host3")]
         await wait_for_voters(quorum, wanted)
-        assert (await upgrade_kraft_version(leader)).error_code == 0, "it is there already"
+        assert (await upgrade_kraft_version(leader)).error_code == 0, "the version is already active"
     async with quorum.running():
         leader = await quorum.leader()
         assert leader.kraft_version == 1

@@ -77,7 +77,9 @@ async def test_snapshot_generator_writes_one_snapshot_at_a_time() -> None:
         segments = [n for n in fixture.env.disk.listdir(LOG) if n.endswith(".log")]
         for number in range(12, 24):
             await controller.submit(topic(f"t{number}"), 7)
-        assert [n for n in fixture.env.disk.listdir(LOG) if n.endswith(".log")] == segments, "no other was begun"
+        assert [n for n in fixture.env.disk.listdir(LOG) if n.endswith(".log")] == segments, (
+            "no second snapshot was started"
+        )
         fixture.env.blocked_pools.pop(ThreadPool.FILES).set()
         await trio.sleep(1)
         assert len(controller._store.snapshots) == before + 1

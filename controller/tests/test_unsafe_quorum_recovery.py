@@ -86,7 +86,7 @@ def test_recover_quorum_remaining_node_becomes_single_voter_and_keeps_records() 
     raft = RaftStateMachine(again.local_replica, voters, again.persisted_hard_state, again.log_summary(), lambda: 0.5)
     ready = raft.step(0, events.RaftStarted())
     assert raft.is_leader
-    assert ready.hard_state == HardState(6, ME), "under an epoch that the others never heard of"
+    assert ready.hard_state == HardState(6, ME), "epoch above that of the other voters"
 
 
 def test_recover_quorum_fences_lost_brokers_and_elects_remaining_replicas() -> None:
@@ -97,11 +97,11 @@ def test_recover_quorum_fences_lost_brokers_and_elects_remaining_replicas() -> N
     append_as_follower(store, 4, *brokers, TopicRecord("t", TOPIC), *rows)
     unsafe_quorum_recovery.recover_quorum(store, {}, 2_000)
     image = unsafe_quorum_recovery._machine(open_store(disk, identity)).latest_image
-    assert [image.brokers[i].fenced for i in (1, 2, 3, 4)] == [True, False, True, False], "4 decides nothing"
+    assert [image.brokers[i].fenced for i in (1, 2, 3, 4)] == [True, False, True, False], "4 is not a voter"
     told = image.topics["t"].partitions
     assert (told[0].leader, told[0].isr) == (2, (2, 3)), "3 was fenced before"
     assert (told[1].leader, told[1].isr) == (4, (4, 2))
-    assert (told[2].leader, told[2].isr) == (3, (3,)), "nobody else has its records"
+    assert (told[2].leader, told[2].isr) == (3, (3,)), "no other replica has the records"
 
 
 def test_preview_recovery_reports_lost_records_without_changes() -> None:

@@ -105,7 +105,9 @@ def test_close_idle_files_writes_indexes_rebuilt_by_recovery() -> None:
     again.close_idle_files()
     assert all(s._offset_index is None for s in again.segments[:-1])
     paths = [p for p in memory.files if p.startswith(DIRECTORY) and p.endswith("index")]
-    assert sum(memory.files[p].data == b"nonsense" for p in paths) == 2, "the active segment's own, as after any kill"
+    assert sum(memory.files[p].data == b"nonsense" for p in paths) == 2, (
+        "files of the active segment remain, as after a kill"
+    )
     again.append_as_leader(make_batch(120), 0, NOW)
     assert record_values(again) == expected_values(123)
 

@@ -121,7 +121,7 @@ def test_read_skips_offset_gap_but_not_the_upper_offset() -> None:
         assert parse_header(part.read()).base_offset == at
     assert log.read(3, size, 9, at_least_one=True) is None
     assert log.read(12, size, 20, at_least_one=True) is None
-    assert log.read(12, size, 22, at_least_one=True) is None, "it lies within the batch"
+    assert log.read(12, size, 22, at_least_one=True) is None, "upper offset is within the batch"
     assert log.read(12, size, 23, at_least_one=True) is not None
     assert [h.base_offset for h, _ in log.segments.batches(3)] == [9, 20]
     assert list(log.segments.batches(23)) == []
@@ -287,4 +287,4 @@ def test_delete_segments_below_start_renames_files_and_deletes_them_later() -> N
     assert log.segments.retired_files == []
     log.maybe_increment_log_start_offset(27)
     log.delete_segments_below_start(NOW)
-    assert log.segments.base_offsets == [18], "the last one stays"
+    assert log.segments.base_offsets == [18], "the active segment remains"

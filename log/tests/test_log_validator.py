@@ -307,7 +307,7 @@ def test_append_size_limits_are_checked_in_kafkas_order() -> None:
     assert len(exact) == 500
     assert outcome(exact, settings)[0] is TAKEN
     assert outcome(poked(good(1, value=bytes(500)), 70, 1), settings)[0] is ErrorCode.MESSAGE_TOO_LARGE, (
-        "before its CRC"
+        "size is checked before the CRC"
     )
     of_segment = replace(settings, segment_bytes=499)
     assert outcome(exact, of_segment)[0] is ErrorCode.RECORD_LIST_TOO_LARGE
@@ -321,7 +321,7 @@ def test_append_size_limits_are_checked_in_kafkas_order() -> None:
         log.append_as_leader(bytearray(exact), 0, NOW, AppendOrigin.COORDINATOR)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     log.append_as_leader(bytearray(exact), 0, NOW, AppendOrigin.RAFT_LEADER)
-    assert log.log_end_offset == 1, "max.message.bytes is not for raft"
+    assert log.log_end_offset == 1, "max.message.bytes does not apply to raft appends"
 
 
 LOOKS: list[tuple[str, LogConfig, dict[str, int], bool]] = [

@@ -130,7 +130,7 @@ def test_validate_records_large_snappy_block_is_announced_before_decompression()
     steps = log_validator.validate_records(bytearray(packed), parse_header(packed), COMPACT, NOW, "t-0")
     with pytest.raises(log_validator.ValidationPending) as caught:
         log_validator.run_validation(steps, at_once=False)
-    assert next(caught.value.steps) is True, "whoever goes on hears it"
+    assert next(caught.value.steps) is True, "large block is announced by the first step"
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20

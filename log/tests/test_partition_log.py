@@ -76,10 +76,10 @@ def test_read_first_batch_above_max_bytes_is_returned_whole() -> None:
     whole = log.read(0, 1, log.high_watermark, at_least_one=True)
     assert whole is not None
     assert len(whole) == size
-    assert log.read(0, size - 1, log.high_watermark, at_least_one=False) is None, "a first batch is never cut off"
+    assert log.read(0, size - 1, log.high_watermark, at_least_one=False) is None, "no partial first batch"
     more = log.read(0, size + 10, log.high_watermark, at_least_one=True)
     assert more is not None
-    assert len(more) == size + 10, "behind the first batch the limit is hard, and may cut the next"
+    assert len(more) == size + 10, "max bytes is exact after the first batch and may cut the next"
 
 
 @pytest.mark.behaviour("P-34")
@@ -228,7 +228,7 @@ def test_abort_marker_is_indexed_and_raises_last_stable_offset() -> None:
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 0
     log.append_as_leader(control(1, 0), 0, NOW, AppendOrigin.COORDINATOR)
-    assert log.last_stable_offset == 0, "the marker is not below the high watermark yet"
+    assert log.last_stable_offset == 0, "marker is not below the high watermark"
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 3
     log.append_as_leader(control(2, 1), 0, NOW, AppendOrigin.COORDINATOR)
@@ -279,11 +279,9 @@ def test_log_start_increment_applies_at_once_and_deletes_segments_below() -> Non
         log.read(99, 100, 180, at_least_one=True)
     assert [offset for offset, _ in record_values(log) if offset >= 100] == list(range(100, 180))
     again = reopen_log(memory.session())
-    assert again.log_start_offset == again.segments.base_offsets[0], (
-        "without its checkpoint the log starts at its first segment"
-    )
+    assert again.log_start_offset == again.segments.base_offsets[0], "log start falls back to the first segment"
     assert again.log_end_offset == 180
-    assert not log.maybe_increment_log_start_offset(50), "never back"
+    assert not log.maybe_increment_log_start_offset(50), "log start never decreases"
 
 
 def test_expire_keeps_producers_with_open_transaction() -> None:
@@ -292,7 +290,7 @@ def test_expire_keeps_producers_with_open_transaction() -> None:
     log.append_as_leader(make_batch(0, producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
     log.append_as_leader(make_batch(3, producer_id=2, **txn), 0, NOW, txn=UNVERIFIED_TXN)
     log.producers.expire(NOW + 20_000, 10_000)
-    assert sorted(log.producers.producers) == [1, 2], "both wrote since the last sweep"
+    assert sorted(log.producers.producers) == [1, 2], "both were active since the last expiration"
     log.producers.expire(NOW + 1000, 10_000)
     assert sorted(log.producers.producers) == [1, 2]
     log.producers.expire(NOW + 20_000, 10_000)

@@ -68,7 +68,7 @@ def test_append_as_new_leader_writes_epoch_before_first_record() -> None:
     log = new_log(session)
     session.fault = failing("open", "leader-epoch-checkpoint.tmp")
     log.assign_epoch_start_offset(3)
-    assert log.epochs.latest_epoch() == 3, "who asks is told already"
+    assert log.epochs.latest_epoch() == 3, "epoch is visible in memory"
     with pytest.raises(OSError, match="short"):
         log.append_as_leader(make_batch(0), 3, NOW)
     assert log.size_bytes == 0
@@ -87,7 +87,7 @@ def test_append_abort_marker_without_index_entry_is_not_readable() -> None:
     with pytest.raises(OSError, match="short"):
         append_committed(log, make_marker(1, 0))
     assert log.log_end_offset == 1
-    assert log.last_stable_offset == 0, "the transaction is still open"
+    assert log.last_stable_offset == 0, "transaction is still open"
     assert not log.closed
     session.fault = failing("open", ".log")
     log.flush()
@@ -113,7 +113,7 @@ def test_append_failed_abort_marker_sets_log_offline_until_recovery() -> None:
     session.fault = failing("pwrite", ".log", errno.ENOMEM)
     with pytest.raises(OSError, match="no marker") as caught:
         append_committed(log, make_marker(1, 0))
-    assert not is_transient(caught.value), "else the node would go on with it"
+    assert not is_transient(caught.value), "a transient error would keep the log online"
     assert log.closed
     session.fault = None
     session.kill()
@@ -170,7 +170,7 @@ def test_roll_during_directory_sync_keeps_directory_unsynced() -> None:
         job()
         while len(log.segments.base_offsets) == 1:  # on the event loop, while the thread is still running
             append_batches(log, 1)
-        assert log.complete_flush(job) == 0, "the indexes of what is sealed now were not among it"
+        assert log.complete_flush(job) == 0, "indexes of the newly sealed segment were not synced"
         assert log.segments.directory_changes > log.flush_state.synced_directory_changes
         log.flush()
         end = log.log_end_offset
@@ -195,7 +195,7 @@ def test_flush_of_sealed_segment_requires_synced_indexes() -> None:
     log.append_as_leader(make_batch(200, 1), 0, NOW)
     log.flush()
     log.roll(NOW)
-    assert log.recovery_point == 200, "what was sealed before stays so"
+    assert log.recovery_point == 200, "previously flushed segments stay covered"
 
 
 def test_flush_covers_only_records_appended_before_its_start() -> None:
@@ -209,7 +209,7 @@ def test_flush_covers_only_records_appended_before_its_start() -> None:
     assert log.complete_flush(job) == 6
     assert log.unflushed_records == 3
     log.start_flush(6)
-    assert log.unflushed_records == 3, "it reaches less far than what was appended"
+    assert log.unflushed_records == 3, "only records before the start are covered"
 
 
 def test_flush_of_log_renamed_for_deletion_succeeds() -> None:
@@ -239,7 +239,7 @@ def test_flush_syncs_parent_directory_once() -> None:
     log.flush()
     assert synced == ["/data/t-0", "/data"]
     log.flush()
-    assert len(synced) == 2, "nothing changed"
+    assert len(synced) == 2, "no second sync without changes"
     while len(log.segments.base_offsets) < 3:
         append_batches(log, 1)
     log.flush()

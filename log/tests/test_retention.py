@@ -57,7 +57,7 @@ def test_retention_of_expired_log_rolls_and_deletes_all_records() -> None:
     assert log.log_start_offset == log.log_end_offset == 180
     assert log.segments.base_offsets == [180]
     retain(log, NOW + 20 * HOUR_MS)
-    assert log.segments.base_offsets == [180], "an empty segment stays"
+    assert log.segments.base_offsets == [180], "an empty active segment remains"
     append_batches(log, 1)
     assert [offset for offset, _ in record_values(log)] == [180, 181, 182]
 

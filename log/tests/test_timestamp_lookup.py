@@ -74,7 +74,7 @@ def test_find_offset_by_timestamp_returns_first_record_in_offset_order() -> None
             want = next((x for x in expected if x.timestamp_ms >= wanted), None)
             assert find_offset_by_timestamp(log, wanted, log.log_end_offset) == want
             if want is not None:
-                assert find_offset_by_timestamp(log, wanted, want.offset) is None, "not below the offset that counts"
+                assert find_offset_by_timestamp(log, wanted, want.offset) is None, "upper offset is exclusive"
                 assert find_offset_by_timestamp(log, wanted, want.offset + 1) == want
 
 
@@ -112,7 +112,7 @@ def test_timestamp_lookup_ignores_max_timestamp_above_its_records(codec: Compres
     append_committed(log, make_timed_batch(30, codec=codec))
     assert find_offset_by_timestamp(log, NOW + 20, 4) == TimestampAndOffset(NOW + 30, 3, 0)
     assert find_offset_by_timestamp(log, NOW + 40, 4) is None
-    assert find_max_timestamp(log) == TimestampAndOffset(NOW + 4, 1, 0), "as the index has it"
+    assert find_max_timestamp(log) == TimestampAndOffset(NOW + 4, 1, 0), "value of the time index"
 
 
 def test_timestamp_lookup_truncated_file_raises_wire_error() -> None:

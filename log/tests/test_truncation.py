@@ -128,14 +128,14 @@ def test_flush_during_truncation_does_not_cover_rewritten_records(settings: LogC
     job()
     log.truncate_to(12, NOW)
     append_batches(log, 10)
-    assert log.complete_flush(job) == 0, "nothing was synced before it"
+    assert log.complete_flush(job) == 0, "rewritten records were not synced"
     assert log.recovery_point == 0
     job = log.start_flush(21)
     job()
     assert log.complete_flush(job) == 21
     late = log.start_flush(15)
     late()
-    assert log.complete_flush(late) == 21, "never back"
+    assert log.complete_flush(late) == 21, "recovery point never decreases"
 
 
 def test_truncate_removes_aborted_transactions_and_epochs() -> None:
@@ -152,7 +152,7 @@ def test_truncate_removes_aborted_transactions_and_epochs() -> None:
     log.truncate_to(3, NOW)
     assert [a.producer_id for a in log.segments.collect_aborted_txns(0, 9)] == [1]
     assert log.epochs.entries == [(0, 0)]
-    assert log.last_stable_offset == 2, "its transaction is open again"
+    assert log.last_stable_offset == 2, "transaction is open again"
     append_committed(log, make_marker(2, 1))
     assert log.last_stable_offset == 4
     log.close()
@@ -205,9 +205,7 @@ def test_truncate_below_first_segment_restarts_log_at_offset() -> None:
     assert log.truncate_to(30, NOW) == 30
     assert (log.log_start_offset, log.log_end_offset) == (30, 30)
     append_batches(log, 2)
-    assert record_offsets(again_in_directory(memory)) == list(range(30, 36)), (
-        "the checkpoint of the log start came down too"
-    )
+    assert record_offsets(again_in_directory(memory)) == list(range(30, 36)), "checkpointed log start is lowered too"
 
 
 def test_truncate_fully_then_flush_survives_power_loss() -> None:
@@ -275,7 +273,7 @@ def test_truncate_failure_sets_log_offline() -> None:
             failure = error.errno
         assert log.closed == (failure == errno.EIO)
         if not log.closed:
-            assert log.log_end_offset == (39 if failure is None else 90), "done, or nothing was"
+            assert log.log_end_offset == (39 if failure is None else 90), "truncated completely or not at all"
         session.fault = None
         session.kill()
         again = reopen_in_new_session(memory)

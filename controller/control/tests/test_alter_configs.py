@@ -163,8 +163,8 @@ def test_incremental_alter_configs_subtract_removes_one_element_per_name() -> No
         assert alter(controller, T, "t", (name, operation, value)) == 0
         assert controller.image.config(T, "t")[name] == expected
     assert alter(controller, T, "t", (name, SET, "1:1" + "1" * 32_757)) == 0
-    assert alter(controller, T, "t", (name, APPEND, "1:" + "2" * 8)) == CONFIG, "what it would become is too long"
-    assert alter(controller, T, "t", (name, SUBTRACT, "," * 32_768)) == CONFIG, "so is what is asked for"
+    assert alter(controller, T, "t", (name, APPEND, "1:" + "2" * 8)) == CONFIG, "the resulting value is too long"
+    assert alter(controller, T, "t", (name, SUBTRACT, "," * 32_768)) == CONFIG, "the requested value is too long"
 
 
 def test_alter_configs_above_10000_records_returns_error_for_every_resource() -> None:
@@ -210,7 +210,7 @@ def test_incremental_alter_configs_of_many_configs_yields_during_decoding() -> N
         topics = [IncrementalAlterConfigsResource(T, f"t{n}", settings) for n in range(350)]
         steps = controller.decide(IncrementalAlterConfigsRequest(topics))
         counted = 350 // YIELD_EVERY_DECODED + 350 // YIELD_EVERY
-        assert sum(1 for _ in steps) == pauses + counted, "and while they are counted, and freed"  # type: ignore[arg-type]
+        assert sum(1 for _ in steps) == pauses + counted, "counting and freeing yield too"  # type: ignore[arg-type]
 
 
 def test_incremental_alter_configs_resources_are_independent() -> None:
@@ -257,7 +257,7 @@ def test_create_topics_checks_combinations_of_topic_configs() -> None:
     assert row((most, "5"), log_cleaner_min_compaction_lag_ms="6") == CONFIG
     assert row((least, "6"), log_cleaner_max_compaction_lag_ms="5") == CONFIG
     assert row(("remote.storage.enable", "true")) == CONFIG
-    assert row(("leader.replication.throttled.replicas", ",".join(["1:1"] * 9_000))) == CONFIG, "too long"
+    assert row(("leader.replication.throttled.replicas", ",".join(["1:1"] * 9_000))) == CONFIG, "value too long"
     assert row(("retention.ms", None)) == CONFIG
 
 
@@ -270,4 +270,4 @@ def test_alter_configs_cordoned_log_dirs_requires_metadata_version(
     controller.replay(0, FeatureLevelRecord("metadata.version", level))
     publish(controller, controller.image.offset + 1)
     assert alter(controller, B, "1", change) == error
-    assert alter(controller, B, "1", ("message.max.bytes", SET, "7")) == 0, "nothing else hangs on it"
+    assert alter(controller, B, "1", ("message.max.bytes", SET, "7")) == 0, "other configs need no metadata version"

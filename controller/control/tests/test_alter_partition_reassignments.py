@@ -85,12 +85,14 @@ def test_reassignment_adds_replicas_and_completes_when_they_are_in_sync() -> Non
     assert (row.partition_index, row.error_code, row.error_message) == (0, 0, None)
     assert shape(controller) == ((5, 4, 3, 1, 2), (4, 5), (1, 2), (1, 2, 3), 1)
     now = part(controller)
-    assert (now.leader_epoch, now.partition_epoch) == (before.leader_epoch, before.partition_epoch + 1), "nobody left"
+    assert (now.leader_epoch, now.partition_epoch) == (before.leader_epoch, before.partition_epoch + 1), (
+        "no replica was removed"
+    )
     assert now.directories == tuple(directory(i) for i in (5, 4, 3, 1, 2))
     assert ask(controller, isr=(1, 2, 3, 4)).error_code == 0
     assert shape(controller)[:3] == ((5, 4, 3, 1, 2), (4, 5), (1, 2))
     row_of_leader = ask(controller, isr=(1, 2, 3, 4, 5))
-    assert row_of_leader.error_code == ErrorCode.NEW_LEADER_ELECTED, "it completes the move, and leads no more"
+    assert row_of_leader.error_code == ErrorCode.NEW_LEADER_ELECTED, "the leader completes the reassignment and resigns"
     assert shape(controller) == ((5, 4, 3), (), (), (3, 4, 5), 5)
     assert part(controller).directories == tuple(directory(i) for i in (5, 4, 3))
     assert part(controller).leader_epoch == now.leader_epoch + 1
@@ -115,7 +117,7 @@ def test_reassignment_to_other_order_is_immediate_and_keeps_leader() -> None:
     assert part(controller).leader_epoch == before.leader_epoch
     offset = controller.image.offset
     assert move(controller, 3, 1, 2).error_code == 0
-    assert controller.image.offset == offset, "nothing to do, nothing written"
+    assert controller.image.offset == offset, "no record for an unchanged assignment"
 
 
 def test_reassignment_to_fewer_in_sync_replicas_is_immediate() -> None:
@@ -129,9 +131,9 @@ def test_reassignment_completes_when_awaited_replica_is_in_sync() -> None:
     controller = three()
     assert ask(controller, isr=(1, 3)).error_code == 0
     move(controller, 2, 3)
-    assert shape(controller)[:3] == ((2, 3, 1), (), (1,)), "2 lags"
+    assert shape(controller)[:3] == ((2, 3, 1), (), (1,)), "2 is not in sync"
     send_heartbeat(controller, 1, want_fence=True)
-    assert shape(controller) == ((2, 3, 1), (), (1,), (3,), 3), "it lags still"
+    assert shape(controller) == ((2, 3, 1), (), (1,), (3,), 3), "3 is not in sync"
     assert ask(controller, sender=3, isr=(3, 2)).error_code == 0
     assert shape(controller) == ((2, 3), (), (), (3, 2), 3)
 
@@ -199,7 +201,7 @@ def test_cancelled_reassignment_restores_replicas_and_bumps_leader_epoch() -> No
     before = part(controller)
     assert ask_for(controller, None).error_code == 0
     assert shape(controller) == ((1, 2, 3), (), (), (1, 2, 3), 1)
-    assert part(controller).leader_epoch == before.leader_epoch + 1, "4 and 5 must hear of it"
+    assert part(controller).leader_epoch == before.leader_epoch + 1, "new epoch for the removed replicas 4 and 5"
 
 
 def with_only_added_replica_in_sync(unclean: str) -> ControllerStateMachine:
@@ -221,7 +223,7 @@ def test_cancel_with_only_added_replica_in_sync_requires_unclean_election() -> N
     assert ask_for(controller, None).error_code == 0
     p = part(controller)
     assert (p.replicas, p.adding, p.removing, p.leader, p.recovering) == ((1, 2, 3), (), (), 2, 1)
-    assert p.isr == (2,), "1 is fenced: whoever lives"
+    assert p.isr == (2,), "1 is fenced, 2 remains in sync"
 
 
 def test_alter_partition_reassignments_above_record_limit_fails_remaining_rows() -> None:

@@ -45,7 +45,7 @@ def next_expired(controller: ControllerStateMachine, now_ms: float) -> int | Non
 @pytest.mark.behaviour("R-276")
 def test_broker_session_expires_after_last_heartbeat() -> None:
     controller = machine(2)
-    assert next_expired(controller, 10**9) is None, "registration begins none"
+    assert next_expired(controller, 10**9) is None, "registration starts no session"
     touch_session(controller, 1, 1_000)
     touch_session(controller, 2, 1_500)
     touch_session(controller, 1, 3_000)
@@ -62,10 +62,10 @@ def test_heartbeat_with_other_epoch_does_not_extend_session() -> None:
     controller.heartbeat_tracker.touch(1, epoch_of(controller, 1) - 1, 8_000)
     controller.heartbeat_tracker.touch(7, 3, 0)
     assert next_expired(controller, SESSION + 1) == 1
-    assert controller.heartbeat_tracker.last_contact_ms(7, 3) == 0, "looked at in the order of their first heartbeat"
+    assert controller.heartbeat_tracker.last_contact_ms(7, 3) == 0, "ordered by first heartbeat"
     touch_session(controller, 1, SESSION)
     assert next_expired(controller, SESSION + 1) is None
-    assert controller.heartbeat_tracker.last_contact_ms(7, 3) is None, "it is no broker's"
+    assert controller.heartbeat_tracker.last_contact_ms(7, 3) is None, "unknown broker epoch"
 
 
 @pytest.mark.behaviour("R-277")
@@ -88,7 +88,7 @@ def test_activate_starts_full_session_for_each_unfenced_broker() -> None:
     assert controller.heartbeat_tracker.last_contact_ms(9, 9) is None
     controller.activate(6_000, own=3)
     assert controller.heartbeat_tracker.last_contact_ms(3, epoch_of(controller, 3)) is None, (
-        "its former process is gone for certain"
+        "the former process has ended"
     )
     assert controller.heartbeat_tracker.last_contact_ms(1, epoch_of(controller, 1)) == 6_000
 
@@ -102,15 +102,17 @@ def register_again(controller: ControllerStateMachine, now_ms: float, broker: in
 @pytest.mark.behaviour("R-269")
 def test_registration_of_active_broker_id_returns_duplicate_broker_registration() -> None:
     controller = machine()
-    assert register_again(controller, 0) == ErrorCode.NONE, "no heartbeat yet"
+    assert register_again(controller, 0) == ErrorCode.NONE, "no heartbeat since registration"
     touch_session(controller, 1, 0)
     assert register_again(controller, SESSION) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert register_again(controller, SESSION + 1) == ErrorCode.NONE
     same = controller.image.brokers[1].incarnation_id
-    assert register_again(controller, 0, incarnation_id=same) == ErrorCode.NONE, "the same process again"
-    assert register_again(controller, 0, cluster_id="x") == ErrorCode.INCONSISTENT_CLUSTER_ID, "the cluster comes first"
+    assert register_again(controller, 0, incarnation_id=same) == ErrorCode.NONE, "same incarnation id"
+    assert register_again(controller, 0, cluster_id="x") == ErrorCode.INCONSISTENT_CLUSTER_ID, (
+        "cluster id is checked first"
+    )
     assert register_again(controller, 0, log_dirs=[]) == ErrorCode.DUPLICATE_BROKER_REGISTRATION, (
-        "its directories later"
+        "log directories are checked last"
     )
 
 
@@ -134,7 +136,7 @@ def test_controlled_shutdown_resumes_after_controller_change_without_second_reco
     )  # as if a part of the shutdown had been lost
     publish(controller, offset)
     controller.activate(0)
-    assert not send_heartbeat(controller, 1).should_shut_down, "it has not asked this controller"
+    assert not send_heartbeat(controller, 1).should_shut_down, "no shutdown request at this controller"
     epoch = epoch_of(controller, 1)
     decided = controller.decide(BrokerHeartbeatRequest(1, epoch, offset, False, True), 1, offset + 1)
     records = run_to_end(decided).records  # type: ignore[arg-type]

@@ -135,7 +135,9 @@ def test_registration_after_unclean_shutdown_clears_existing_elr() -> None:
     assert controller.image.topics["t"].partitions[0].elr == ()
     send_heartbeat(controller, 1)
     again = controller.image.topics["t"].partitions[0]
-    assert (again.leader, again.isr, again.recovering) == (1, (1,), 1), "the last known leader, recovering"
+    assert (again.leader, again.isr, again.recovering) == (1, (1,), 1), (
+        "last known leader is elected in recovering state"
+    )
 
 
 def controllable(state: str) -> ControllerStateMachine:
@@ -230,7 +232,7 @@ def test_controlled_shutdown_waits_for_other_brokers_to_apply_it() -> None:
     controller = controllable("shutting down")
     offset = controller.image.offset
     assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
-    assert controller.image.offset == offset, "nothing is written twice"
+    assert controller.image.offset == offset, "no second record"
     send_heartbeat(controller, 2, current_metadata_offset=offset - 1)
     assert not send_heartbeat(controller, 1, want_shut_down=True).should_shut_down
     send_heartbeat(controller, 2, current_metadata_offset=offset)
@@ -263,7 +265,7 @@ def test_broker_heartbeat_offline_log_dirs_are_removed_once() -> None:
     assert list(controller.image.brokers[1].log_dirs) == [directory(1)]
     offset = controller.image.offset
     send_heartbeat(controller, 1, offline_log_dirs=[directory(7)])
-    assert controller.image.offset == offset, "told once"
+    assert controller.image.offset == offset, "no second record"
 
 
 @pytest.mark.behaviour("R-290")

@@ -95,7 +95,9 @@ def test_create_topics_excludes_fenced_and_stopping_brokers_from_isr() -> None:
         assert row.error_code == REPLICAS
     for _ in range(20):
         create(controller, "v")
-        assert controller.image.topics["v"].partitions[0].replicas == (1,), "new replicas go elsewhere"
+        assert controller.image.topics["v"].partitions[0].replicas == (1,), (
+            "no new replica on fenced or stopping brokers"
+        )
 
 
 def test_create_topics_invalid_topic_fails_alone() -> None:
@@ -146,7 +148,7 @@ def test_create_partitions_above_10000_fails_the_request(count: int, code: int) 
     topics = [CreatePartitionsTopic("u", 1, None), CreatePartitionsTopic("t", count, None)]
     answer = submit(controller, CreatePartitionsRequest(topics, 1000))
     codes = [row.error_code for row in answer.results]
-    assert codes == ([code, code] if code else [ErrorCode.INVALID_PARTITIONS, 0]), "all of the request is refused"
+    assert codes == ([code, code] if code else [ErrorCode.INVALID_PARTITIONS, 0]), "the whole request is rejected"
     assert len(controller.image.topics["t"].partitions) == (1 if code else count)
 
 
@@ -240,7 +242,7 @@ def test_create_topics_colliding_name_returns_invalid_topic() -> None:
     both = [CreatableTopic(name, 1, 1) for name in ("z.y_x", "z_y.x")]
     submit(controller, CreateTopicsRequest(both, 1000))
     row = create(controller, "z_y_x")
-    assert row.error_message == "Topic 'z_y_x' collides with existing topic: z.y_x", "the first of several"
+    assert row.error_message == "Topic 'z_y_x' collides with existing topic: z.y_x", "message names the first collision"
     assert create(controller, "a.b_c").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert create(controller, "a-b-c").error_code == 0
 
@@ -255,5 +257,5 @@ def test_create_topics_metadata_topic_name_returns_invalid_request() -> None:
     assert [row.error_message for row in twice] == ["Duplicate topic name."]
     assert METADATA_TOPIC not in controller.image.topics
     for name in ("__cluster.metadata", "__cluster_metadata-0", "__cluster_metadata2"):
-        assert create(controller, name).error_code == 0, "and no other name is refused"
+        assert create(controller, name).error_code == 0, "other names are accepted"
         submit(controller, DeleteTopicsRequest([DeleteTopicState(name)]), 6)

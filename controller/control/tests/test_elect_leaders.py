@@ -109,7 +109,7 @@ def test_elect_leaders_all_partitions_omits_rows_without_election() -> None:
     answer = submit(controller, ElectLeadersRequest(PREFERRED, None), 2)
     assert [(r.topic, r.partition_result) for r in answer.replica_election_results] == [
         (f"t{n}", []) for n in range(3)
-    ], "topics are named all the same"
+    ], "topics are listed without rows"
 
 
 @pytest.mark.behaviour("R-293")
@@ -118,7 +118,7 @@ def test_elect_leaders_unknown_election_type_fails_every_row() -> None:
     why = (ErrorCode.INVALID_REQUEST, "Unknown election type 2")
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert [(r.error_code, r.error_message) for r in answer.replica_election_results[0].partition_result] == [why] * 2
-    assert submit(led(), ElectLeadersRequest(2, []), 2) == ElectLeadersResponse(), "nothing to look at"
+    assert submit(led(), ElectLeadersRequest(2, []), 2) == ElectLeadersResponse(), "empty request"
 
 
 @pytest.mark.behaviour("R-263")
@@ -174,5 +174,5 @@ def test_elect_unclean_leaders_requires_topic_config(unclean: str, after: int) -
     assert not sweep(controller, elect_leaders.elect_unclean_leaders(controller.image, {}))
     assert leader(controller)[0] == after
     assert not run_to_end(elect_leaders.elect_unclean_leaders(led(2, unclean="true").image, {})).records, (
-        "somebody leads"
+        "the partition has a leader"
     )

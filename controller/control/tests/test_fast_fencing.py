@@ -41,9 +41,9 @@ def test_connection_refused_after_last_heartbeat_fences_broker() -> None:
     assert refused(controller, 1_000)
     assert controller.image.brokers[1].fenced
     assert controller.image.topics["t"].partitions[0].leader == 2
-    assert register_again(controller, 1_001) == ErrorCode.NONE, "it may come back at once"
+    assert register_again(controller, 1_001) == ErrorCode.NONE, "registration is accepted at once"
     offset = controller.image.offset
-    assert not refused(controller, 1_002), "once is enough"
+    assert not refused(controller, 1_002), "a second refusal is ignored"
     assert controller.image.offset == offset
 
 
@@ -60,8 +60,8 @@ def test_connection_refused_requires_earlier_reached_incarnation() -> None:
     assert send_heartbeat(controller, 1, want_fence=True, want_shut_down=True).should_shut_down
     register(controller, 1)
     touch_session(controller, 1, 3_000)
-    assert not refused(controller, 4_000), "it may not listen yet"
-    assert not refused(controller, 4_000, epoch=former), "that process is none of the cluster's any more"
+    assert not refused(controller, 4_000), "the listener may not be open yet"
+    assert not refused(controller, 4_000, epoch=former), "the former epoch is no longer registered"
     controller.probes.record_reached(1, epoch_of(controller, 1))
     assert refused(controller, 4_000)
 

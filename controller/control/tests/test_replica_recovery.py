@@ -46,18 +46,18 @@ def test_expand_internal_topics_adds_replica_per_broker_up_to_three() -> None:
     assert run_task(controller, EXPAND_INTERNAL_TOPICS)[0]
     assert sets(controller, OFFSETS) == [(1, 2)] * 4
     assert [p.adding for p in controller.image.topics[OFFSETS].partitions.values()] == [(2,)] * 4
-    assert run_task(controller, EXPAND_INTERNAL_TOPICS) == (False, []), "once asked is enough"
+    assert run_task(controller, EXPAND_INTERNAL_TOPICS) == (False, []), "no second request"
     register(controller, 3)
     register(controller, 4)
-    assert run_task(controller, EXPAND_INTERNAL_TOPICS) == (False, []), "what moves is left alone"
+    assert run_task(controller, EXPAND_INTERNAL_TOPICS) == (False, []), "reassigned partitions are skipped"
     topic = controller.image.topics[OFFSETS]
     for number in topic.partitions:
         offset = controller.image.offset + 1
         finish(controller, topic.id, number)
         assert controller.image.offset == offset
     assert run_task(controller, EXPAND_INTERNAL_TOPICS)[0]
-    assert sets(controller, OFFSETS) == [(1, 2, 3), (1, 4, 2), (1, 2, 3), (1, 4, 2)], "evenly, and each has its turn"
-    assert sets(controller, "mine") == [(1,)], "what users made stays as they made it"
+    assert sets(controller, OFFSETS) == [(1, 2, 3), (1, 4, 2), (1, 2, 3), (1, 4, 2)], "replicas are spread evenly"
+    assert sets(controller, "mine") == [(1,)], "topics of users are unchanged"
 
 
 def finish(controller: ControllerStateMachine, topic_id: bytes, number: int) -> None:
@@ -91,7 +91,7 @@ def test_expand_internal_topics_replaces_replica_on_unregistered_broker() -> Non
     now = [p for name in rows for p in controller.image.topics[name].partitions.values()]
     assert [len({*p.replicas} - {*p.removing}) for p in now] == [3, 3, 3, 3, 1, 3]
     assert [p.removing for p in now] == [(2,)] * 3 + [()] * 3
-    assert now[4].replicas == (2,), "what only a broker had that is gone stays as it is"
+    assert now[4].replicas == (2,), "partition without another replica is unchanged"
     assert run_task(controller, EXPAND_INTERNAL_TOPICS) == (False, [])
 
 
@@ -112,12 +112,12 @@ def three(**static: str) -> ControllerStateMachine:
 def test_replace_lost_replicas_after_timeout_moves_them_to_other_brokers() -> None:
     controller = three()
     send_heartbeat(controller, 1, want_fence=True)
-    assert run_task(controller, REPLACE_LOST_REPLICAS, 5_000) == (False, []), "it begins to count here"
+    assert run_task(controller, REPLACE_LOST_REPLICAS, 5_000) == (False, []), "the timeout starts here"
     assert run_task(controller, REPLACE_LOST_REPLICAS, 5_999) == (False, [])
     assert run_task(controller, REPLACE_LOST_REPLICAS, 6_000) == (False, ["PartitionChangeRecord"] * 2)
     p = controller.image.topics["t"].partitions[0]
     assert (p.replicas, p.adding, p.removing) == ((4, 2, 3, 1), (4,), (1,))
-    assert run_task(controller, REPLACE_LOST_REPLICAS, 7_000) == (False, []), "it moves already"
+    assert run_task(controller, REPLACE_LOST_REPLICAS, 7_000) == (False, []), "reassignment is in progress"
     assert ask(controller, sender=2, isr=(2, 3, 4)).error_code == 0
     assert controller.image.topics["t"].partitions[0].replicas == (4, 2, 3)
 
@@ -155,7 +155,7 @@ def test_replace_lost_replicas_without_spare_broker_or_leader_moves_no_replica()
     for broker in (4, 1):
         send_heartbeat(controller, broker, want_fence=True)
     run_task(controller, REPLACE_LOST_REPLICAS, 0)
-    assert run_task(controller, REPLACE_LOST_REPLICAS, 5_000) == (False, []), "4 is away too"
+    assert run_task(controller, REPLACE_LOST_REPLICAS, 5_000) == (False, []), "4 is fenced too"
     send_heartbeat(controller, 4)
     for broker in (2, 3):
         send_heartbeat(controller, broker, want_fence=True)

@@ -124,7 +124,7 @@ def test_alter_scram_credentials_of_many_users_yields():
         ).records
     )
     steps = scram_credentials.alter_scram_credentials(image, AlterUserScramCredentialsRequest(downs, ups))
-    assert len(list(steps)) == 3 * (250 // YIELD_EVERY), "both lists, and what is wrong"
+    assert len(list(steps)) == 3 * (250 // YIELD_EVERY), "deletions, upsertions and errors"
     told, records = decided(downs, ups, image)
     assert len(told) == 500
     assert len(records) == 251
@@ -197,4 +197,4 @@ def test_alter_scram_credentials_empty_salted_password_returns_unknown_server_er
     for twice in ([fine, fine], [fine, empty]):
         twice[0].name = twice[1].name = "t"
         for order in (twice, twice[::-1]):
-            assert decided([], order)[0] == {"t": ErrorCode.DUPLICATE_RESOURCE}, "which is seen first"
+            assert decided([], order)[0] == {"t": ErrorCode.DUPLICATE_RESOURCE}, "duplicates are checked first"

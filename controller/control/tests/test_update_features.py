@@ -162,4 +162,6 @@ def test_changed_min_insync_replicas_clears_eligible_leader_replicas() -> None:
     request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(T, "t", [])])
     request.resources[0].configs.append(IncrementalAlterableConfig("min.insync.replicas", SET, "2"))
     decision = run_to_end(controller.decide(request))  # type: ignore[arg-type]
-    assert decision.records == [ConfigRecord(T, "t", "min.insync.replicas", "2")], "nobody is eligible without them"
+    assert decision.records == [ConfigRecord(T, "t", "min.insync.replicas", "2")], (
+        "no eligible leader replicas without the feature"
+    )

@@ -111,13 +111,13 @@ def test_image_snapshot_keeps_every_record_field(records: list[Message]) -> None
     for record in records:
         image, delta = after(BASE, record)
         assert content(reload_image(image)) == content(image)
-        assert any(r == record for r in image_records(image)), "it comes back as it was"
+        assert any(r == record for r in image_records(image)), "record is missing in the snapshot"
         assert not delta.is_empty
         assert content(image) not in seen
         seen.append(content(image))
     both, _ = after(BASE, *records)
     if not isinstance(records[0], TopicRecord):
-        assert [r for r in image_records(both) if type(r) is type(records[0])] == records[1:], "the later one counts"
+        assert [r for r in image_records(both) if type(r) is type(records[0])] == records[1:], "the later record wins"
 
 
 REMOVALS: list[tuple[Message, Message]] = [
@@ -203,7 +203,7 @@ def test_clear_elr_record_of_topic_or_all_topics_clears_eligible_leaders() -> No
     assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}, "u": {0}}
     assert after(base, ClearElrRecord("no such topic"))[1] == MetadataDelta()
     late, _ = after(base, with_elr(5, 1, eligible_leader_replicas=[3]), ClearElrRecord("t"))
-    assert late.topics["t"].partitions[5].elr == (), "what was made in the same batch too"
+    assert late.topics["t"].partitions[5].elr == (), "partitions of the same batch are cleared too"
 
 
 def test_records_after_clear_elr_record_are_kept() -> None:
@@ -222,10 +222,10 @@ def test_records_after_clear_elr_record_are_kept() -> None:
         "u": {0: (2,)},
         "v": {0: (), 1: ()},
     }
-    assert image.topics["t"].partitions[0].partition_epoch == 8, "it has forgotten, and then has learnt"
+    assert image.topics["t"].partitions[0].partition_epoch == 8, "records after the clear are applied"
     assert {name: t.partitions for name, t in delta.topics.items()} == {"t": {0, 1}, "u": {0}, "v": {0, 1}}
     twice, _ = after(base, ClearElrRecord(""), *changes, made, ClearElrRecord(""))
-    assert not any(p.elr for t in twice.topics.values() for p in t.partitions.values()), "the second one counts too"
+    assert not any(p.elr for t in twice.topics.values() for p in t.partitions.values()), "the second clear is applied"
     slowly = base
     for record in (ClearElrRecord(""), *changes, made):
         slowly, _ = after(slowly, record)

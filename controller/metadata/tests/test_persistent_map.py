@@ -41,7 +41,7 @@ def test_persistent_int_map_change_copies_one_shard() -> None:
     assert (len(old), len(middle), len(new)) == (5000, 5000, 5001)
     assert dict(old) == seen
     shared = [at for at, shard in old._shards.items() if new._shards[at] is shard]
-    assert len(shared) == len(old._shards) - 1, "only the last shard was copied"
+    assert len(shared) == len(old._shards) - 1, "only the last shard is copied"
 
 
 def test_persistent_int_map_random_changes_equal_dict() -> None:

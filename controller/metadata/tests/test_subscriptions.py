@@ -80,7 +80,7 @@ def test_unsubscribe_ends_the_calls_even_during_a_publication() -> None:
     unsubscribe = source.subscriptions.subscribe(source.record)
     twice = source.subscriptions.subscribe(source.record)
     source.create_topic("a")
-    assert source.calls == [(0, ("a",))], "the same listener's other subscription goes on"
+    assert source.calls == [(0, ("a",))], "the other subscription of the listener remains"
     ended()
     twice()
     twice()

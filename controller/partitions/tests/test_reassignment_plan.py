@@ -49,7 +49,7 @@ def test_least_loaded_prefers_other_rack_then_fewest_replicas() -> None:
     assert [brokers.least_loaded(x) for x in ([], [1], [1, 4], [1, 2, 3, 4])] == [2, 4, 2, None]
     assert brokers.replicas == {1: 3, 2: 0, 3: 2, 4: 1}
     assert brokers.preferred_leads == {1: 3, 2: 0, 3: 0, 4: 0}
-    assert brokers.least_loaded([9]) == 2, "who is not known is in a rack of its own"
+    assert brokers.least_loaded([9]) == 2, "an unknown broker has its own rack"
 
 
 def test_drain_replaces_broker_in_place_and_evenly() -> None:
@@ -59,7 +59,9 @@ def test_drain_replaces_broker_in_place_and_evenly() -> None:
     after = applied(partitions, moves)
     assert 1 not in loads(after)
     assert sorted(loads(after).values()) == [2, 3, 3]
-    assert [after[at][1 - partitions[at].index(1)] for at in partitions] == [2, 2, 3, 4], "the others keep their places"
+    assert [after[at][1 - partitions[at].index(1)] for at in partitions] == [2, 2, 3, 4], (
+        "other replicas keep their positions"
+    )
 
 
 def test_drain_without_replacement_returns_partition_as_stuck() -> None:
@@ -71,7 +73,7 @@ def test_drain_without_replacement_returns_partition_as_stuck() -> None:
     brokers = BrokerLoads({2: None, 3: None})
     brokers.count([1, 2, 4])
     assert replace_brokers(brokers, [1, 2, 4], [1, 4]) is None
-    assert brokers.replicas == {2: 1, 3: 0}, "as it was"
+    assert brokers.replicas == {2: 1, 3: 0}, "unchanged assignment"
     assert replace_brokers(brokers, [1, 2], [1]) == (3, 2)
     assert brokers.replicas == {2: 1, 3: 1}
 
@@ -80,7 +82,7 @@ def test_drain_keeps_replicas_in_different_racks() -> None:
     racks = {1: "a", 2: "b", 3: "a", 4: "b"}
     moves, _ = run_to_end(drain(racks, parts([1, 2], [1, 2]), [1]))
     assert moves == [PlannedReassignment(("t", 0), (3, 2)), PlannedReassignment(("t", 1), (3, 2))], (
-        "4 would be empty, but is in the other's rack"
+        "4 has no replicas but is in the rack of 2"
     )
 
 
@@ -97,7 +99,7 @@ def test_rebalance_moves_fair_share_to_new_broker() -> None:
     assert set(loads(after).values()) == {9}
     assert set(leads(after).values()) == {3}
     new = sum(len(set(after[at]) - set(partitions[at])) for at in partitions)
-    assert new == 9, "only what the new one is due"
+    assert new == 9, "the fair share of the new broker"
 
 
 def test_rebalance_of_leaders_changes_replica_order() -> None:

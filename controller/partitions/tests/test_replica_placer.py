@@ -74,14 +74,14 @@ def test_place_next_rack_without_active_broker_is_skipped_for_leader() -> None:
     assert placed(racks, 1, 1, lambda: 0.26) == [[3]]
     assert placed(racks, 1, 1, lambda: 0.99) == [[4]]
     last = image(broker(1, "a"), broker(2, "b"), broker(3, "c", fenced=True))
-    assert placed(last, 1, 1, lambda: 0.99) == [[1]], "after the last comes the first"
+    assert placed(last, 1, 1, lambda: 0.99) == [[1]], "wraps around to the first broker"
 
 
 def test_place_next_shuffles_after_a_full_round() -> None:
     six = image(*(broker(i) for i in range(6)))
     lists = placed(six, 600, 2, random.Random(3).random)
     pairs = Counter(tuple(sorted(r)) for r in lists)
-    assert len(pairs) == 15, "every two brokers share some"
+    assert len(pairs) == 15, "every pair of brokers shares a partition"
     assert all(80 <= n <= 120 for n in Counter(r[0] for r in lists).values())
     assert len({tuple(map(tuple, lists[at : at + 6])) for at in range(0, 600, 6)}) > 50
 

@@ -162,7 +162,7 @@ class SimulatedHost:
         self.log.append(entries)
 
     def truncate(self, offset: int) -> None:
-        assert offset >= self.committed, "what is committed is never cut"
+        assert offset >= self.committed, "committed records must not be truncated"
         self.log.truncate(offset)
         self.flushed_offset = min(self.flushed_offset, offset)
 

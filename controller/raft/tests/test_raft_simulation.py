@@ -20,7 +20,7 @@ def test_single_voter_becomes_leader_and_commits_synced_records() -> None:
     machine = quorum.hosts[1].machine
     assert machine is not None
     assert (machine.is_leader, machine.epoch, machine.leader_id) == (True, 1, 1)
-    assert quorum.hosts[1].committed == -1, "nothing is committed before it is on the disk"
+    assert quorum.hosts[1].committed == -1, "no commit before the sync"
     quorum.run(100)
     assert quorum.hosts[1].committed == quorum.hosts[1].log.end_offset >= 1
 
@@ -44,7 +44,7 @@ def test_healthy_quorum_keeps_its_leader(count: int) -> None:
     machines = [h.machine for h in quorum.hosts.values() if h.machine is not None]
     (leader,) = [x for x in machines if x.is_leader]
     assert {x.leader_id for x in machines} == {leader.local_replica.id}
-    assert len(quorum.invariants.leaders) <= 3, "it does not change while it is heard"
+    assert len(quorum.invariants.leaders) <= 3, "no leader change without failures"
     before = dict(quorum.invariants.leaders)
     quorum.run(60_000)
     assert quorum.invariants.leaders == before

@@ -328,7 +328,7 @@ def test_clean_shutdown_file_presence_marks_clean_stop_until_removed(text: bytes
         write_file(disk, f"/d/{CLEAN_SHUTDOWN_FILE}", text)
     assert read_clean_shutdown_file(disk, "/d") == epoch
     if epoch is not None:
-        assert read_clean_shutdown_file(disk, "/d") == epoch, "looking at it leaves it"
+        assert read_clean_shutdown_file(disk, "/d") == epoch, "reading keeps the file"
         remove_clean_shutdown_file(disk, "/d")
     assert read_clean_shutdown_file(disk, "/d") is None
     assert f"/d/{CLEAN_SHUTDOWN_FILE}" not in disk.disk.durable_files
@@ -353,7 +353,7 @@ def test_assign_epoch_start_offset_writes_no_file_before_first_batch() -> None:
     disk.fault = watch
     again = open_log(disk, DIRECTORY, "t", 0, SMALL, NOW, clean=True)
     again.assign_epoch_start_offset(5)
-    assert again.epochs.entries == [(5, 0)], "who asks is told"
+    assert again.epochs.entries == [(5, 0)], "the entry is visible in memory"
     assert not written
     assert open_log(memory.session(), DIRECTORY, "t", 0, SMALL, NOW, clean=True).epochs.entries == []
     for _ in range(2):

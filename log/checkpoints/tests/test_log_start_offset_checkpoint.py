@@ -90,7 +90,7 @@ def test_kill_at_any_call_leaves_old_or_new_entries() -> None:
             fixture.complete_sync()
         except ProcessKilled:
             assert fixture.begin() in (HAD, NEWER)
-            assert KEPT_PATH not in fixture.names(), "a start leaves nothing beside the file"
+            assert KEPT_PATH not in fixture.names(), "start leaves no temporary file"
             calls += 1
             continue
         break
@@ -103,7 +103,7 @@ def test_load_makes_entries_durable(seed: int) -> None:
     fixture = LogStartFixture(seed)
     fixture.file.write(HAD, sync=True, sync_dir=True)
     fixture.file.write(NEWER, sync=False)
-    assert fixture.begin() == NEWER, "the process was killed"
+    assert fixture.begin() == NEWER, "simulated kill"
     fixture.file.write({**NEWER, ("u", 1): 8}, sync=False)
     fixture.memory.lose_power()
     assert fixture.begin().items() >= NEWER.items()
@@ -128,7 +128,7 @@ def test_failed_write_keeps_previous_entries(at: str) -> None:
     with pytest.raises(OSError, match="full"):
         fixture.file.write(NEWER, sync=False)
     fixture.disk.fault = None
-    assert fixture.file.needs_write(NEWER), "it is not in the file"
+    assert fixture.file.needs_write(NEWER), "the entries are not in the file"
     assert fixture.begin() == HAD
 
 
@@ -138,11 +138,11 @@ def test_removed_log_is_not_restored_from_backup(seed: int) -> None:
     fixture = LogStartFixture(seed)
     fixture.file.write(HAD, sync=True, sync_dir=True)
     fixture.file.write(NEWER, sync=False)
-    assert set(fixture.file.backup_partitions) == set(HAD), "whose names may come back"
+    assert set(fixture.file.backup_partitions) == set(HAD), "partitions that a restore would recreate"
     gone = dict(NEWER)
     del gone["t", 5]
     fixture.file.write(gone, sync=False)
-    assert fixture.file.needs_write(gone), "what is kept names it still"
+    assert fixture.file.needs_write(gone), "the backup still contains the name"
     fixture.file.write(gone, sync=True)
     assert not fixture.file.backup_partitions
     fixture.disk.fsync_dir("/d")  # with the name of the new log

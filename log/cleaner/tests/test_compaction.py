@@ -140,7 +140,7 @@ def test_compaction_tombstone_gets_delete_horizon_and_is_removed_after_it() -> N
     assert stamped.base_timestamp == NOW + KEEP_MS
     assert data(log) == {1: (b"b", b"1"), 2: (b"a", None), 3: (b"c", b"1"), 4: (b"z", b"9")}
     times = {x.offset: x.timestamp_ms for h, raw in log.segments.batches(0) for x in iterate_records(raw, h)}
-    assert set(times.values()) == {NOW}, "deltas count from the stamp"
+    assert set(times.values()) == {NOW}, "timestamp deltas are relative to the delete horizon"
     for later, there in ((KEEP_MS - 1, True), (KEEP_MS + 1, False)):
         log.roll(NOW)
         append(log, [(b"z", b"9")])
@@ -190,13 +190,13 @@ def test_compaction_removes_aborted_records_at_once_and_markers_later() -> None:
     assert data(log) == before
     assert before == {0: (b"a", b"kept"), 3: (b"b", b"done"), 5: (b"c", b"1"), 7: (b"z", b"9")}
     assert 1 not in {h.base_offset for h, _ in log.segments.batches(0) if h.records_count}
-    assert markers() == [2, 4, 6], "their time begins with the first pass that finds nothing of theirs"
+    assert markers() == [2, 4, 6], "delete horizon is set by the first pass without data of the transaction"
     for step in (1, KEEP_MS, KEEP_MS + 1):
         log.roll(NOW)
         append(log, [(b"z", b"9"), (b"c", b"2")])
         compact(disk, log, NOW + step)
         assert (2 in markers()) is (step <= KEEP_MS), step
-    assert 4 in markers(), "its data is still there"
+    assert 4 in markers(), "data of the transaction remains"
 
 
 def test_compaction_excludes_active_segment_and_unstable_records() -> None:
@@ -221,7 +221,7 @@ def test_select_dirtiest_log_respects_ratio_and_max_compaction_lag() -> None:
     for i in range(200):
         append(log, [(b"k%d" % i, b"v" * 20)])
     log.set_high_watermark(log.log_end_offset)
-    assert dirtiest_log([log], NOW) is not None, "nothing is clean yet"
+    assert dirtiest_log([log], NOW) is not None, "no segment is clean"
     compact(disk, log)
     append(log, [(b"k", b"v")])
     log.roll(NOW)
@@ -229,7 +229,7 @@ def test_select_dirtiest_log_respects_ratio_and_max_compaction_lag() -> None:
     log.set_high_watermark(log.log_end_offset)
     assert dirtiest_log([log], NOW) is None
     log.config = replace(log.config, max_compaction_lag_ms=1000)
-    assert dirtiest_log([log], NOW + 5000) is not None, "too long is too long"
+    assert dirtiest_log([log], NOW + 5000) is not None, "exceeds max.compaction.lag.ms"
 
 
 def test_compaction_full_offset_map_takes_several_passes() -> None:

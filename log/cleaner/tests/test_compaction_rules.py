@@ -113,7 +113,7 @@ def test_find_log_to_clean_returns_dirty_range_and_ratio(
 def test_find_log_to_clean_excludes_open_transactions_and_closed_logs() -> None:
     log = new_log(memory_disk().session(), SETTINGS)
     append_committed(log, bytearray(build_batch([record(b"k", b"v")])))
-    assert find_log_to_clean(log, NOW) is None, "only what is not written to any more"
+    assert find_log_to_clean(log, NOW) is None, "the active segment is not cleaned"
     log.roll(NOW)
     assert find_log_to_clean(log, NOW) is not None
     append_committed(log, make_transactional_batch(1, 0))
@@ -164,7 +164,7 @@ def test_select_dirtiest_log_prefers_overdue_log_then_highest_ratio() -> None:
     assert found is not None
     assert found.log is most
     most.set_offline()
-    assert dirtiest_log([half, most, late], NOW) is None, "a ratio of one half is not above one half"
+    assert dirtiest_log([half, most, late], NOW) is None, "ratio must exceed one half"
     late.update_config(replace(SETTINGS, max_compaction_lag_ms=10))
     found = dirtiest_log([half, late], NOW + 11)
     assert found is not None
@@ -268,10 +268,10 @@ def test_compaction_commit_marker_is_removed_after_its_delete_horizon() -> None:
         log.roll(NOW)
     one_pass(log)
     assert remaining_batches(log)[:4] == [(1, 1), (2, 0), (3, 1), (4, 1)], (
-        "the last data batch of the producer stays though empty"
+        "the producer's last data batch remains without records"
     )
     first = next(h for h, _ in log.segments.batches())
-    assert not first.attributes & DELETE_HORIZON_BIT, "its records went in this very pass"
+    assert not first.attributes & DELETE_HORIZON_BIT, "its records were removed by the same pass"
     segments(log, 1)
     one_pass(log)
     first = next(h for h, _ in log.segments.batches())

@@ -113,7 +113,7 @@ def test_compaction_keeps_tombstone_after_oversized_batch() -> None:
     one_pass(log)
     append_unvalidated(log, build_batch([record(b"b", b"1")]))
     one_pass(log, LATER)
-    assert remaining_batches(log) == [(1, 1), (2, 1), (3, 1)], "only the tombstone before it went"
+    assert remaining_batches(log) == [(1, 1), (2, 1), (3, 1)], "only the tombstone before the batch is removed"
     append_unvalidated(log, build_batch([record(b"k", b"2")]))
     one_pass(log, LATER)
     assert remaining_batches(log) == [(1, 1), (3, 1), (4, 1)]
@@ -147,7 +147,7 @@ def test_compaction_batch_of_many_records_takes_bounded_memory(monkeypatch: pyte
     tracemalloc.start()
     try:
         stats = one_pass(log)
-        assert tracemalloc.get_traced_memory()[1] < 2 << 20, "places of all of them take 5 MiB"
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20, "the offsets of all records take 5 MiB"
     finally:
         tracemalloc.stop()
     assert (stats.records_kept, remaining_batches(log)) == (count + 1, [(0, count), (2 * count, 1)])

@@ -170,5 +170,5 @@ def test_offset_map_accepts_new_keys_up_to_its_capacity() -> None:
     assert not found.has_capacity_for(2)
     assert found.put(b"c" * 40, 2)
     assert not found.put(b"d", 3)
-    assert found.put(b"a", 4), "it is known"
+    assert found.put(b"a", 4), "known key"
     assert (found.get(b"a"), found.get(b"c" * 40), found.get(b"d"), len(found)) == (4, 2, -1, 3)

@@ -71,7 +71,7 @@ def test_segment_swap_power_loss_at_any_point_keeps_last_values() -> None:
         log = write_small_segments(disk)
         expected, end = last_of_keys(log), log.log_end_offset
         outcome = compacted(log, disk)
-        assert any(len(done.sources) > 1 for done in outcome.cleaned), "groups are merged"
+        assert any(len(done.sources) > 1 for done in outcome.cleaned), "segments are grouped"
         disk.kill_at = memory.calls + random.Random(seed).randrange(1, 260)
         with contextlib.suppress(ProcessKilled):
             swap_segments(log, outcome.cleaned, NOW)
@@ -157,7 +157,9 @@ def test_segment_swap_truncated_or_closed_log_is_left_unchanged(step: str) -> No
     if step == "announced":
         log.truncate_to(3, NOW)
         assert not work.replace_segments(NOW)
-        assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")], "else a crash would bring it back"
+        assert not [n for n in disk.listdir(log.directory) if n.endswith(".swap")], (
+            "a leftover file would be restored after a crash"
+        )
         assert record_offsets(log) == [0, 1, 2]
         return
     assert work.replace_segments(NOW)

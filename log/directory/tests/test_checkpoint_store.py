@@ -89,7 +89,7 @@ def test_checkpoint_write_equals_log_state_and_skips_unchanged_files() -> None:
         == {("t", n): 3 for n in range(LOGS)}
     )
     assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {("t", 5): 1}
-    assert fixture.write() == 2, "no change: compared, not written"
+    assert fixture.write() == 2, "unchanged files are not written"
     assert fixture.writes() == 1
     fixture.log(LOGS - 1).maybe_increment_log_start_offset(2)
     fixture.write()
@@ -145,11 +145,11 @@ def test_recreated_log_does_not_inherit_recovery_point() -> None:
     fixture.directory.rename_for_deletion("t", 1, "tag")
     fixture.directory.create_partition("t", 1, bytes(16), LogConfig(), NOW)
     assert fixture.read(RECOVERY_POINT_CHECKPOINT).get(("t", 1), 0) == 0, (
-        "what is appended now must be looked at after a crash"
+        "appended records must be recovered after a crash"
     )
     fixture.watch()
     fixture.make(LOGS)
-    assert fixture.writes() == 0, "a new name costs no write"
+    assert fixture.writes() == 0, "a new name needs no write"
 
 
 @pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT])
@@ -169,7 +169,7 @@ def test_recreated_log_after_failed_checkpoint_write_does_not_inherit_log_start(
         fixture.write()
     fixture.directory.disk.fault = None  # type: ignore[attr-defined]
     fixture.directory.create_partition("t", 1, bytes(16), LogConfig(), NOW)
-    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {}, "after a crash the new one would begin at 2"
+    assert fixture.read(LOG_START_OFFSET_CHECKPOINT) == {}, "a restored entry would start the new log at 2"
 
 
 def test_recreated_log_after_restart_does_not_inherit_recovery_point() -> None:
@@ -191,7 +191,7 @@ def test_checkpoint_files_are_synced_together() -> None:
     fixture.store.complete_sync(fixture.store.prepare_sync()())
     assert not fixture.store.has_unsynced_files
     fixture.write()
-    assert not fixture.store.has_unsynced_files, "no change"
+    assert not fixture.store.has_unsynced_files, "unchanged files"
     disk = fixture.directory.disk
     assert isinstance(disk, DiskSession)
     before = {

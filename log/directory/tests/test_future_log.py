@@ -178,7 +178,7 @@ def test_future_log_copy_follows_deleted_records() -> None:
     fixture.current.delete_segments_below_start(NOW)
     fixture.copy(pieces=2)
     assert fixture.future.log_start_offset == 40
-    assert fixture.future.segments.base_offsets[0] == 39, "from the batch that holds the start"
+    assert fixture.future.segments.base_offsets[0] == 39, "starts at the batch with the log start offset"
     fixture.current.maybe_increment_log_start_offset(70)
     fixture.current.delete_segments_below_start(NOW)
     fixture.copy()
@@ -217,7 +217,7 @@ def test_replace_current_with_future_log_keeps_all_state() -> None:
     fixture.current.delete_segments_below_start(NOW)
     fixture.current.assign_epoch_start_offset(5)
     fixture.copy()
-    assert fixture.future.producers.producers.entry(7) is None, "its records are gone"
+    assert fixture.future.producers.producers.entry(7) is None, "records of the producer are deleted"
     settings = replace(SMALL, retention_ms=1)
     fixture.current.update_config(settings)
     fixture.swap()
@@ -228,7 +228,7 @@ def test_replace_current_with_future_log_keeps_all_state() -> None:
     assert future.epochs.entries == fixture.current.epochs.entries == [(2, 9), (5, 12)]
     assert future.config is settings
     again = future.append_as_leader(make_batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=0), 5, NOW)
-    assert again.duplicate, "who sends it again is known still"
+    assert again.duplicate, "a retry is recognized as a duplicate"
     append_batches(future, 1, epoch=5)
     assert not [path for path in fixture.disk.listdir("/b") if path.endswith("-future")]
 
@@ -264,7 +264,7 @@ def test_future_log_synced_records_survive_power_loss_under_either_name(seed: in
     directory = LogDirectory(fixture.memory.session(), "/b")
     directory.load_checkpoints()
     (name,) = (x for x in directory.disk.listdir("/b") if x.startswith("t-0"))
-    assert name in ("t-0", f"t-0.{TAG}-future")[not swapped :], "its new name may be lost, but no more than that"
+    assert name in ("t-0", f"t-0.{TAG}-future")[not swapped :], "only the rename may be lost"
     log = directory.open_partition_directory(f"/b/{name}", "t", 0, SMALL, NOW)
     assert record_values(log) == expected_values(60)
 

@@ -102,7 +102,7 @@ def test_close_unchanged_logs_syncs_no_log_file() -> None:
     synced = calls_of(directory.disk, "fsync", "fsync_dir")  # type: ignore[arg-type]
     directory.close(2)
     assert [path for path in synced if "/t-" in path] == []
-    assert len(synced) <= 10, "checkpoints and the mark"
+    assert len(synced) <= 10, "checkpoints and the clean shutdown file"
 
 
 def test_close_syncs_changed_log_once() -> None:
@@ -150,7 +150,7 @@ def test_close_interrupted_leaves_no_clean_shutdown_file(how: str) -> None:
         for log in logs:
             assert record_offsets(log) == list(range(log.log_start_offset, log.log_end_offset))
             assert (log.log_start_offset, log.log_end_offset) == (0, 60) or not again.was_clean_shutdown
-    assert 0 < finished < 67, "some stops ended before the fault came"
+    assert 0 < finished < 67, "the fault must occur during close"
 
 
 def test_close_with_offline_log_writes_no_clean_shutdown_file() -> None:
@@ -188,7 +188,7 @@ def test_checkpoints_write_recovery_point_log_start_and_high_watermark() -> None
     directory.checkpoints.write()
     assert read_checkpoint(memory, RECOVERY_POINT_CHECKPOINT) == {("t", 0): 60, ("t", 1): 0, ("t", 2): 0}
     assert read_checkpoint(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 30}, (
-        "where the first segment says it there is no need"
+        "no entry where the first segment has the same offset"
     )
     assert read_checkpoint(memory, REPLICATION_OFFSET_CHECKPOINT) == {("t", 0): 60, ("t", 1): 60, ("t", 2): 60}
     assert read_checkpoint(memory, CLEANER_OFFSET_CHECKPOINT) == {("t", 2): 12}
@@ -220,7 +220,7 @@ def test_write_log_start_offsets_writes_only_given_logs() -> None:
     written = calls_of(directory.disk, "rename")  # type: ignore[arg-type]
     directory.checkpoints.write_log_start_offsets([second])
     assert set(written) == {f"/data/{LOG_START_OFFSET_CHECKPOINT}.tmp", f"/data/{LOG_START_OFFSET_CHECKPOINT}"}, (
-        "the former is kept"
+        "other entries are kept"
     )
     assert read_checkpoint(memory, LOG_START_OFFSET_CHECKPOINT) == {("t", 0): 10, ("t", 1): 20}
     directory.checkpoints.write_log_start_offsets([third])
@@ -283,7 +283,7 @@ def test_power_loss_after_recreated_partition_keeps_offsets_of_other_logs(how: s
         directory.rename_for_deletion("t", 0, "x")
         directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)
         killed = read_offsets(memory.session(), f"/data/{CLEANER_OFFSET_CHECKPOINT}")
-        assert ("t", 0) not in killed, "nothing is believed of the new one"
+        assert ("t", 0) not in killed, "no entry for the recreated log"
         memory.lose_power()
         second, third = reopen_directory(memory, COMPACTED)[1][-2:]
         assert (second.cleaner_offset in (12, 15), third.cleaner_offset) == (True, 12), seed

@@ -218,7 +218,7 @@ def test_expire_removes_inactive_producers_without_transaction(
     states = ProducerStateManager(ProducerTable())
     states.producers[5] = ProducerStateEntry(0, (BatchMetadata(0, 0, 0, 1000),), 1000, -1, first)
     states.expire(1000 + silent_ms, 10)
-    assert 5 in states.producers, "it wrote since the last sweep"
+    assert 5 in states.producers, "active since the last expiration"
     states.expire(1000 + silent_ms, 10)
     assert (5 not in states.producers) is gone
 
@@ -327,4 +327,4 @@ def test_end_transaction_takes_constant_lookups_with_many_open(kind: int) -> Non
     assert counting.lookups <= 6 * 1000
     if kind == ControlRecordType.ABORT:
         stable = [entry.last_stable_offset for entry in told if entry is not None]
-        assert stable == [*range(1, 1000), 2000], "each was the oldest, and what follows it is the next that is open"
+        assert stable == [*range(1, 1000), 2000], "each was the oldest open transaction"

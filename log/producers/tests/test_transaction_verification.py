@@ -56,7 +56,7 @@ def refusal(log: PartitionLog, raw: bytearray, origin: AppendOrigin, txn: TxnApp
     try:
         log.append_as_leader(raw, 0, NOW, origin, txn=txn)
     except ProtocolError as error:
-        assert log.log_end_offset == end, "what is refused is not written"
+        assert log.log_end_offset == end, "rejected batch is not written"
         return error.code
     assert log.log_end_offset > end
     return None
@@ -210,7 +210,7 @@ def test_maybe_start_verification_open_transaction_or_older_epoch_returns_no_gua
     append_committed(log, data(5, 0))
     assert log.producers.maybe_start_verification(PID, 5, 1, NOW, bumps=True) is None
     assert log.producers.maybe_start_verification(PID, 6, 0, NOW, bumps=True) is not None, (
-        "that one has ended, as its epoch says"
+        "the transaction of the older epoch has ended"
     )
     with pytest.raises(ProtocolError) as raised:
         log.producers.maybe_start_verification(PID, 4, 0, NOW, bumps=True)
@@ -221,7 +221,7 @@ def test_maybe_start_verification_open_transaction_or_older_epoch_returns_no_gua
 def test_append_first_batch_removes_the_guard() -> None:
     log = empty_log()
     guard = start_verification(log)
-    assert start_verification(log) is guard, "asked twice, it is the same"
+    assert start_verification(log) is guard, "same guard for a second request"
     log.append_as_leader(data(5, 0), 0, NOW, txn=TxnAppendContext(guard))
     assert log.producers.verification_states == {}
 
@@ -235,7 +235,7 @@ def test_abort_marker_before_append_invalidates_the_guard() -> None:
     again = start_verification(log)
     assert again is not guard
     assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(guard)) is STATE, (
-        "an answer to the question before"
+        "guard of the earlier verification"
     )
     assert refusal(log, data(5, 0), AppendOrigin.CLIENT, TxnAppendContext(again)) is None
 

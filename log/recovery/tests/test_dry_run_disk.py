@@ -83,7 +83,7 @@ def test_offline_check_keeps_few_files_open() -> None:
     for clean in (True, False):
         again = open_log(disk, log.directory, "t", 0, SMALL, NOW, clean=clean)
         assert len(again.segments) > 5
-        assert now[0] == 0, "opened again when they are needed"
+        assert now[0] == 0, "files are reopened on demand"
     assert [v.problem for v in check_one(disk, log.directory)] == [None]
     assert now[0] == 0
     assert most[0] <= 3

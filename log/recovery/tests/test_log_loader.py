@@ -89,12 +89,12 @@ def test_open_log_without_segment_begins_at_log_start() -> None:
     session.makedirs(DIRECTORY)
     log = open_recovered_log(memory, log_start_offset=17)
     assert (log.segments.base_offsets, log.log_start_offset, log.log_end_offset) == ([17], 17, 17)
-    assert open_recovered_log(memory).log_start_offset == 17, "its first segment says so"
+    assert open_recovered_log(memory).log_start_offset == 17, "offset of the first segment"
 
 
 def test_open_log_reads_topic_id_and_malformed_file_raises_corrupt_file() -> None:
     memory = disk_with_segments((0, [(0, 3)]))
-    assert open_recovered_log(memory).topic_id == bytes(16), "made before there were any"
+    assert open_recovered_log(memory).topic_id == bytes(16), "log without a topic id file"
     write_partition_metadata(memory.session(), DIRECTORY, TOPIC_ID, sync=False)
     assert open_recovered_log(memory).topic_id == TOPIC_ID
     write_file(memory.session(), f"{DIRECTORY}/partition.metadata", b"x")
@@ -140,7 +140,7 @@ def test_recovery_writes_epoch_checkpoint_only_if_changed_or_damaged(checkpoint:
     log = open_recovered_log(memory)
     assert log.epochs.write_count == writes
     assert log.epochs.entries == [(0, 0)]
-    assert open_recovered_log(memory).epochs.write_count == 0, "the file is as the first recovery left it"
+    assert open_recovered_log(memory).epochs.write_count == 0, "checkpoint unchanged since the first recovery"
 
 
 @pytest.mark.parametrize(("checkpoint", "writes"), [(b"0\n0\n", 0), (b"x", 1), (b"", 1), (None, 1)])
@@ -271,7 +271,7 @@ def test_recovery_truncates_at_unexplained_offset_gap(
     assert log.log_end_offset == found[-1] + 1
     assert (
         record_offsets(open_recovered_log(memory, COMPACTED if compact else SMALL, compacted_below=below)) == found
-    ), "once and for all"
+    ), "second recovery is unchanged"
 
 
 @pytest.mark.parametrize(("point", "left"), [(0, 3), (5, 3), (6, 15), (7, 15), (12, 15)])
@@ -295,7 +295,7 @@ def test_recovery_truncates_log_at_damaged_batch(cut: int, end: int) -> None:
     assert log.log_end_offset == end
     assert log.segments.active.size_bytes == (0 if cut else len(data))
     size = len(memory.files[f"{DIRECTORY}/{segment_file_name(12, '.log')}"].data)
-    assert size == log.segments.active.size_bytes, "the file too"
+    assert size == log.segments.active.size_bytes, "the file is truncated too"
 
 
 def test_open_log_after_clean_shutdown_reads_only_its_end() -> None:
@@ -313,7 +313,7 @@ def test_open_log_after_clean_shutdown_reads_only_its_end() -> None:
     assert again.log_end_offset == 93
     del data[len(data) - 10 :]
     again = open_recovered_log(memory, LogConfig(index_interval_bytes=200), clean=True)
-    assert again.log_end_offset == 0, "damage at the end: then everything is looked at, and the first batch is damaged"
+    assert again.log_end_offset == 0, "damaged end: full recovery truncates at the first batch"
 
 
 @pytest.mark.parametrize("extra", [0, 1, 2, 5])
@@ -342,7 +342,7 @@ def test_recovery_rebuilds_epochs_from_batches() -> None:
     data = memory.files[f"{DIRECTORY}/{segment_file_name(0, '.log')}"].data
     del data[len(data) - 5 :]
     again = open_recovered_log(memory)
-    assert again.epochs.entries == [(1, 0), (4, 6)], "one whose batches are gone goes too"
+    assert again.epochs.entries == [(1, 0), (4, 6)], "epochs without batches are removed"
     assert open_recovered_log(memory, clean=True).epochs.entries == [(1, 0), (4, 6)]
 
 

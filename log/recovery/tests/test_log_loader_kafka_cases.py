@@ -79,9 +79,9 @@ def test_clean_shutdown_file_is_removed_when_a_log_is_opened() -> None:
     for _ in range(2):
         again = LogDirectory(memory.session(), "/data")
         again.load_checkpoints()
-        assert (again.was_clean_shutdown, again.clean_shutdown_epoch) == (True, 7), "looked at, and nothing more"
+        assert (again.was_clean_shutdown, again.clean_shutdown_epoch) == (True, 7), "the file is only read"
     again.open_partition("t", 0, SMALL, NOW)
-    assert again.clean_shutdown_epoch == 7, "what is asked for at the registration"
+    assert again.clean_shutdown_epoch == 7, "epoch for the broker registration"
     assert read_clean_shutdown_file(memory.session(), "/data") is None
     assert f"/data/{CLEAN_SHUTDOWN_FILE}" not in memory.durable_files
 
@@ -154,7 +154,7 @@ def test_open_log_forgets_producers_below_log_start_within_segment(start: int) -
     append_committed(log, make_producer_batch(2, 0))
     append_committed(log, make_producer_batch(3, 0))
     log.maybe_increment_log_start_offset(start)
-    assert len(log.producers.producers) == 3, "while it runs, nobody is forgotten"
+    assert len(log.producers.producers) == 3, "no expiration while the log is open"
     again = reopen_in_new_session(memory, start=start)
     assert sorted(again.producers.producers) == list(range(start + 1, 4))
 

@@ -52,7 +52,7 @@ def test_recovery_gap_above_cleaner_offset_truncates_log(file: bytes | None, *, 
     first = memory.files["/data/t-0/00000000000000000000.log"].data
     del first[len(first) // 2 :]
     path = f"/data/{CLEANER_OFFSET_CHECKPOINT}"
-    assert read_checkpoint(memory, CLEANER_OFFSET_CHECKPOINT) == {}, "a directory without logs gets a file"
+    assert read_checkpoint(memory, CLEANER_OFFSET_CHECKPOINT) == {}, "a directory without logs gets an empty checkpoint"
     if file is None:
         memory.session().unlink(path)
     else:
@@ -91,7 +91,7 @@ def test_completed_swap_writes_cleaner_offset_durably(*, known: bool) -> None:
         assert read_checkpoint(memory, CLEANER_OFFSET_CHECKPOINT) == {("t", 0): 6, ("u", 1): 5}
     else:
         assert bytes(memory.files[f"/data/{CLEANER_OFFSET_CHECKPOINT}"].data) == b"nonsense", (
-            "of the others nothing is known"
+            "offsets of other logs are unknown"
         )
 
 

@@ -70,9 +70,7 @@ def test_open_log_trusts_producer_snapshot_at_log_end_after_clean_shutdown() -> 
     state.producers[99] = state.producers[5]
     write_file(memory.session(), f"{DIRECTORY}/{segment_file_name(12, '.snapshot')}", state.pack())
     assert sorted(open_recovered_log(memory, LogConfig(), clean=True).producers.producers) == [5, 99]
-    assert sorted(open_recovered_log(memory, LogConfig()).producers.producers) == [5], (
-        "told again by what recovery read"
-    )
+    assert sorted(open_recovered_log(memory, LogConfig()).producers.producers) == [5], "rebuilt from the batches"
 
 
 def test_open_log_ignores_producer_batches_below_log_start() -> None:

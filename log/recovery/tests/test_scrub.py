@@ -56,7 +56,7 @@ def test_scrub_damaged_batch_is_located_and_not_served(byte: int, at_most_bytes:
     bad = list(iterate_batches(bytes(memory.files[segment.path + ".log"].data)))[4]
     position, header = bad
     memory.files[segment.path + ".log"].data[position + byte] ^= 1
-    assert header.base_offset in served(log, header.base_offset), "nobody has looked yet"
+    assert header.base_offset in served(log, header.base_offset), "not scrubbed yet"
     found = scrub(log, at_most_bytes)
     assert found == [DamagedRange(segment.path + ".log", position, position + header.size_bytes, header.base_offset)]
     for offset in (header.base_offset, header.last_offset):

@@ -222,7 +222,7 @@ def test_truncate_keeps_one_index_entry_for_transaction_begun_below_log_start() 
     log.truncate_to(log.log_end_offset - 1, NOW)
     assert log.segments.active.aborted_txns == want
     log.close_files()
-    assert log.segments.active.aborted_txns == want, "as a file it is read: two of one marker are damage"
+    assert log.segments.active.aborted_txns == want, "a file with a duplicate marker would be damaged"
 
 
 def test_truncate_compares_no_aborted_transaction_entry() -> None:
@@ -261,7 +261,7 @@ def test_truncate_after_expiration_restores_no_transaction_of_old_snapshot() -> 
         append_committed(log, make_producer_batch(9, sequence))
     expire_all_producers(log)
     log.truncate_to(log.log_end_offset - 1, NOW)
-    assert log.producers.ongoing_txns == {}, "its end lies below the cut"
+    assert log.producers.ongoing_txns == {}, "its marker is below the truncation offset"
     assert log.last_stable_offset == log.high_watermark == log.log_end_offset
     append_committed(log, make_producer_batch(9, 3), AppendOrigin.CLIENT)
 

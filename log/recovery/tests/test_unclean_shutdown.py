@@ -140,7 +140,7 @@ def test_recovery_reads_below_recovery_point_only_end_of_previous_segment() -> N
     assert again.log_end_offset == 180
     believed = {segment.path + ".log" for segment in log.segments[:-2]}
     assert not believed & set(read)
-    assert log.segments.active.path + ".log" in read, "what lies behind the recovery point is"
+    assert log.segments.active.path + ".log" in read, "data above the recovery point is read"
 
 
 @pytest.mark.parametrize("back", ["rubbish", "batches"])
@@ -160,7 +160,7 @@ def test_recovery_restored_bytes_after_trusted_segment_are_truncated(back: str) 
     again = reopen_log(memory.session(), point=point)
     assert record_values(again) == expected_values(again.log_end_offset)
     assert len(inode.data) == size
-    assert not inode.pending, "and synced: nobody looks again"
+    assert not inode.pending, "truncation is synced"
     assert [note for note in again.recovery_notes if note.startswith("Truncating segment ")]
 
 

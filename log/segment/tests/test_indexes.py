@@ -130,7 +130,9 @@ def test_index_unpack_skips_zeros_of_preallocated_file() -> None:
     index = TimeIndex.unpack(BASE, time_file((5, 10), (0, 0), (0, 0)))
     assert (list(index.timestamps), list(index.offsets)) == ([5], [10])
     assert not TimeIndex.unpack(BASE, bytes(24)).timestamps
-    assert list(TimeIndex.unpack(BASE, time_file((0, 3), (0, 0))).offsets) == [3], "the first may be of 1970"
+    assert list(TimeIndex.unpack(BASE, time_file((0, 3), (0, 0))).offsets) == [3], (
+        "a first entry with timestamp 0 is valid"
+    )
 
 
 def test_index_unpack_accepts_first_entry_with_zero() -> None:

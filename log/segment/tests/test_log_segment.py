@@ -194,7 +194,7 @@ def test_append_adds_index_entry_after_index_interval() -> None:
     assert target.bytes_since_index_entry == 300
     assert (target.max_timestamp, target.max_timestamp_offset, target.first_timestamp) == (NOW + 9, BASE + 4, NOW)
     target.write_index_files()
-    assert target.time_index.timestamps.tolist() == [NOW + 5, NOW + 9], "the newest is known after a restart"
+    assert target.time_index.timestamps.tolist() == [NOW + 5, NOW + 9], "write_index_files adds the last entry"
 
 
 def renames(disk: DiskSession) -> list[str]:

@@ -111,7 +111,7 @@ def test_drain_moves_limited_number_of_partitions_at_once(capsys: pytest.Capture
         {"topic": "t", "partition": 1, "from": [2, 1], "to": [2, 4]},
         {"topic": "t", "partition": 2, "from": [3, 1], "to": [3, 4]},
     ]
-    assert cluster.at_once == [], "only shown"
+    assert cluster.at_once == [], "dry run"
     assert run(cluster, capsys, "drain", "1", "--at-once", "2") == [{"moved": 3}]
     assert cluster.sets() == [(4, 2), (2, 4), (3, 4), (2, 3)]
     assert cluster.leaders() == [4, 2, 3, 2]
@@ -129,10 +129,10 @@ def test_drain_prints_progress_only_on_a_terminal(
     options = parser.parse_args(["drain", "1", "--at-once", "2", "-o", "json"])
     blocking_env.run_blocking(reassignment.VERBS[options.verb](cluster, options))  # type: ignore[arg-type]
     told = capfd.readouterr()
-    assert json.loads(told.out) == [{"moved": 3}], "whoever reads what is printed is not told"
+    assert json.loads(told.out) == [{"moved": 3}], "no progress on standard output"
     lines = told.err.split("\r")[1:]
     done = [int(line.rpartition("] ")[2].split()[0]) for line in lines]
-    assert done == sorted(done), "never back"
+    assert done == sorted(done), "progress never decreases"
     assert len({*done}) > 1 if is_terminal else not done
     assert lines[-1:] == ([f"[{'#' * 40}] 3 of 3 partitions\n"] if is_terminal else [])
 
@@ -181,10 +181,10 @@ def test_elect_prints_failed_elections(capsys: pytest.CaptureFixture[str]) -> No
     assert cluster.leaders() == [2, 2, 2]
     failed = [{"topic": "t", "partition": n, "result": "preferred_leader_not_available"} for n in (0, 1)]
     why = "2 of 2 elections failed: t:0: preferred_leader_not_available"
-    assert run(cluster, capsys, "elect", why=why) == failed, "it is not in sync again"
+    assert run(cluster, capsys, "elect", why=why) == failed, "preferred replica is not in sync"
     assert run(cluster, capsys, "elect", "t:1", why="1 of 1 elections failed") == failed[1:]
     assert run(cluster, capsys, "elect", "t:2") == []
-    assert run(cluster, capsys, "elect", "--unclean", "t:0") == [], "somebody leads"
+    assert run(cluster, capsys, "elect", "--unclean", "t:0") == [], "partition has a leader"
     with pytest.raises(CommandFailed, match=r"partition 3 of topic t does not exist \(it has 0 to 2\)"):
         run_verb(cluster, "elect", "t:3")
     with pytest.raises(CommandFailed, match="topic u does not exist"):

@@ -101,11 +101,11 @@ def test_remove_node_drains_waits_for_stop_and_unregisters(capsys: pytest.Captur
     cluster = FakeClusterWithQuorum(4, [3, 1], [1, 2], [2, 3], stops=5)
     told, said = run(cluster, capsys, "3")
     assert told == [{"removed": 3}]
-    assert said == "node 3 holds nothing any more: stop it now\n", "once"
+    assert said == "node 3 holds nothing any more: stop it now\n", "printed once"
     assert cluster.voters == [1, 2, 4]
     assert sorted(cluster.machine.image.brokers) == [1, 2, 4]
     assert not any(3 in replicas for replicas in cluster.sets())
-    assert cluster.away == [3], "it is not asked while it goes"
+    assert cluster.away == [3], "no request during the shutdown"
     stopped = cluster.requests.index("RemoveRaftVoterRequest")
     assert "AlterPartitionReassignmentsRequest" in cluster.requests[:stopped]
     assert cluster.requests[stopped:] == ["RemoveRaftVoterRequest"] * 2 + ["UnregisterBrokerRequest"]
@@ -124,7 +124,7 @@ def test_remove_without_other_broker_fails_unless_fewer_copies(capsys: pytest.Ca
     cluster = FakeClusterWithQuorum(3, [3, 1, 2], [2, 3, 1], stops=4)
     with pytest.raises(CommandFailed, match=r"2 partitions have no other broker to go to: t:0, t:1 \(--fewer-copies"):
         run(cluster, capsys, "3")
-    assert cluster.sets() == [(3, 1, 2), (2, 3, 1)], "nothing has begun"
+    assert cluster.sets() == [(3, 1, 2), (2, 3, 1)], "no reassignment was started"
     run(cluster, capsys, "3", "--fewer-copies")
     assert cluster.sets() == [(1, 2), (2, 1)]
     alone = FakeClusterWithQuorum(1, [1])
@@ -182,7 +182,7 @@ def test_remove_throttle_is_set_during_moves_and_removed_after(capsys: pytest.Ca
     run(cluster, capsys, "3", "--throttle", "5000")
     names = [x for name in ("t", "1", "2", "3") for x in (name, name)]
     rows = [[(name, kind)] * 2 for kind in (0, 1) for name in names[::2]]
-    assert seen == rows, "each broker's own are set at that broker"
+    assert seen == rows, "throttle is set per broker"
     configs = cluster.machine.image
     assert not configs.config(2, "t").get("leader.replication.throttled.replicas")
     assert not configs.config(4, "3").get("leader.replication.throttled.rate")

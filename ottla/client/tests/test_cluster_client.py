@@ -154,7 +154,7 @@ def test_client_uses_first_reachable_bootstrap_server(bootstrap: str, address: t
     client = brokers.client(bootstrap)
     assert run_coroutine(client.call(HeartbeatRequest("g", 7, "m"))) == HeartbeatResponse(0, 3)
     assert run_coroutine(client.call(HeartbeatRequest("g", 7, "m"), 1)) == HeartbeatResponse(0, 3)
-    assert brokers.connected_addresses() == [address], "one connection for both"
+    assert brokers.connected_addresses() == [address], "one shared connection"
 
 
 def test_bootstrap_channel_without_reachable_server_raises_last_error() -> None:
@@ -199,7 +199,7 @@ def test_metadata_returns_brokers_and_leaders() -> None:
     run_coroutine(client.leader("t", 1))
     run_coroutine(client.broker(0))
     assert [len(asked), brokers.connected_addresses()] == [2, [("b0", 9000), ("b1", 9001)]], (
-        "what is known is not asked again"
+        "cached metadata is not requested again"
     )
     with pytest.raises(ProtocolError, match="BROKER_NOT_AVAILABLE: broker 7"):
         run_coroutine(client.broker(7))
@@ -232,10 +232,10 @@ def test_partitions_waits_for_leaders_of_a_new_topic() -> None:
     brokers.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(ProtocolError, match="UNKNOWN_TOPIC_OR_PARTITION: topic t"):
         run_coroutine(brokers.client().partitions("t"))
-    assert brokers.slept == [], "it will not come by itself"
+    assert brokers.slept == [], "unknown topic is not retried"
     with pytest.raises(ProtocolError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         run_coroutine(brokers.client().partitions("t", create=True))
-    assert len(brokers.slept) == 20, "it is being made"
+    assert len(brokers.slept) == 20, "new topic is retried until the limit"
     brokers.error = ErrorCode.INVALID_TOPIC_EXCEPTION
     with pytest.raises(ProtocolError, match="INVALID_TOPIC_EXCEPTION"):
         run_coroutine(brokers.client().partitions("t", create=True))

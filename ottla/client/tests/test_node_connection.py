@@ -136,7 +136,7 @@ def test_node_connection_is_reused_until_it_ends_or_node_moves() -> None:
         node.address = None
         with pytest.raises(Disconnected):
             await node.exchange()
-        assert third.closed, "the node may come back as another process"
+        assert third.closed, "the node may restart as another process"
 
     run_virtual(scenario)
     assert [stream.address for stream in node.streams] == [HERE, THERE, THERE]

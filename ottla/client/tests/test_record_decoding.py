@@ -42,7 +42,7 @@ ABORTED = [(1, 8), (1, 0)]
 def test_decode_committed_omits_records_of_aborted_transactions_only() -> None:
     found = decode_committed(BATCHES, 0, ABORTED)
     assert [x.value for x in found.records] == [b"1", b"2", b"4", b"5"]
-    assert found.next_offset == 10, "behind the markers"
+    assert found.next_offset == 10, "offset after the markers"
 
 
 def test_decode_committed_without_aborted_transactions_omits_markers() -> None:

@@ -63,6 +63,6 @@ def test_find_duplicates_job_decodes_bounded_bytes_between_yields() -> None:
     request = CreateTopicsRequest([CreatableTopic(f"t{n}", 1, 1, configs=configs) for n in range(300)])
     raw = compiler.encode(request, 7)
     body: Any = run_to_end(compiler.decode_job(CreateTopicsRequest, 7, raw, 0, DecodeBudget(len(raw))))[0]
-    assert isinstance(body.topics, LazyArray), "each element is read anew"
+    assert isinstance(body.topics, LazyArray), "elements are decoded on access"
     _, pauses = run_and_count_yields(find_duplicates_job(topic.name for topic in body.topics))
     assert len(raw) / pauses < 20 * LARGE_ELEMENT_BYTES

@@ -46,7 +46,7 @@ def test_time_slice_is_used_up_after_10_ms_of_work() -> None:
         await time_slice.yield_now()
         assert not time_slice.is_used_up()
         env.work(9.9)
-        assert not time_slice.is_used_up(), "the slice began anew"
+        assert not time_slice.is_used_up(), "pause starts a new slice"
 
     in_virtual_time(run)
 
@@ -74,7 +74,7 @@ def test_job_pauses_when_time_slice_is_used_up(each_ms: float, pauses: int, meth
             assert await time_slice.run(steps(env, each_ms)) == "done"
         else:
             result: Any = time_slice.start(steps(env, each_ms))
-            assert (result == "done") == (pauses == 0), "at once where it fits, and only then"
+            assert (result == "done") == (pauses == 0), "no pause exactly if the work fits in one slice"
             if pauses:
                 assert await result == "done"
         assert abs(time_slice.pauses - pauses) <= 1
@@ -103,10 +103,10 @@ def test_job_waits_do_not_use_the_time_slice(method: str) -> None:
         result: Any = await (time_slice.start(job) if method == "start" else time_slice.run(job))  # type: ignore[misc]
         assert result == [0, 1, 2, 3, 4]
         assert trio.current_time() == 500
-        assert time_slice.pauses == 0, "nine and a half milliseconds of work"
+        assert time_slice.pauses == 0, "9.5 ms of work"
         assert not time_slice.is_used_up()
         env.work(0.5)
-        assert time_slice.is_used_up(), "the work of all steps counts"
+        assert time_slice.is_used_up(), "work of all steps is added"
 
     in_virtual_time(run)
 

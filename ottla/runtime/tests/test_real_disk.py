@@ -34,14 +34,14 @@ def test_lock_in_same_process_returns_none_and_keeps_first_lock(tmp_path: Path) 
     first = RealDisk().lock(path)
     assert first is not None
     assert RealDisk().lock(path) is None
-    assert RealDisk().lock(f"{tmp_path}/./.lock") is None, "by whatever name"
-    assert is_locked_by_other_process(path), "the refused one did not take the first with it"
+    assert RealDisk().lock(f"{tmp_path}/./.lock") is None, "path in another form"
+    assert is_locked_by_other_process(path), "the failed attempt keeps the first lock"
     first.close()
     first.close()
     again = RealDisk().lock(path)
     assert again is not None
     first.close()
-    assert RealDisk().lock(path) is None, "an old one's closing says nothing of the new"
+    assert RealDisk().lock(path) is None, "close of an old lock keeps the new one"
     again.close()
     assert not is_locked_by_other_process(path)
 

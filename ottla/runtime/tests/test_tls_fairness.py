@@ -108,7 +108,7 @@ def test_handshake_invalid_server_name_raises_without_traceback(
     assert told == []
     server_ssl_context(TlsConfig(keys))
     sys.unraisablehook(ValueError("another"))  # type: ignore[arg-type]
-    assert len(told) == 1, "all else is told as before, once"
+    assert len(told) == 1, "other errors are logged once"
 
 
 def reset(port: int, data: bytes = b"") -> None:
@@ -142,7 +142,7 @@ def test_accept_skips_reset_connections_and_yields(keys: TlsStore, has_tls: bool
             assert stream.detach().getpeername() == client.getsockname()
             assert len(iterations) > 20
             stream.close()
-        assert len(os.listdir("/proc/self/fd")) <= len(numbers), "who left holds no descriptor"
+        assert len(os.listdir("/proc/self/fd")) <= len(numbers), "closed connections leave no descriptor"
         listener.close()
 
     trio.run(main)
@@ -181,9 +181,7 @@ def test_concurrent_handshakes_take_one_step_per_loop_iteration() -> None:
                 iteration[0] += 1
 
     trio.run(main)
-    assert max(steps.count(each) for each in steps) <= 2, (
-        "the clock itself may run before or after them in an iteration"
-    )
+    assert max(steps.count(each) for each in steps) <= 2, "the timer may run before or after them in an iteration"
 
 
 def test_closed_stream_waiting_for_handshake_takes_no_step() -> None:

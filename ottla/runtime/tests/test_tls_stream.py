@@ -147,7 +147,7 @@ def test_tls_receive_full_records_together_and_yields(authority, keys):
             sizes = [await ours.receive_into(buffer, FOREVER_S) for _ in range(8)]
             nursery.cancel_scope.cancel()
         ours._tls = real
-        assert sizes == [MIB] * 8, "so much at once, and no more"
+        assert sizes == [MIB] * 8, "reads of exactly 1 MiB"
         assert len(iterations) >= 5
 
     over_tls(main, TlsConfig(keys), TlsConfig(truststore=authority.truststore))

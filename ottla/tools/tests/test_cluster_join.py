@@ -48,7 +48,7 @@ def test_join_settings_use_voters_and_join_until_enough_voters() -> None:
     assert "controller.quorum.auto.join.enable" not in joined
     assert joined["controller.quorum.bootstrap.servers"] == "[::1]:19091,[::1]:19092,[::1]:19093"
     assert "controller.quorum.auto.join.enable" in join_settings({}, 4, three, 5)
-    assert "controller.quorum.auto.join.enable" not in join_settings({}, 3, three, 5), "it is a voter"
+    assert "controller.quorum.auto.join.enable" not in join_settings({}, 3, three, 5), "already a voter"
 
 
 def test_join_settings_of_voter_with_lost_disk_enable_auto_join() -> None:
@@ -60,11 +60,11 @@ def test_join_settings_of_voter_with_lost_disk_enable_auto_join() -> None:
     def joins(node_id: int, directory_id: bytes | None) -> bool:
         return "controller.quorum.auto.join.enable" in join_settings({}, node_id, three, 3, directory_id)
 
-    assert joins(3, None), "a new directory"
-    assert joins(3, new), "one that could not take its place the last time"
-    assert not joins(3, lost), "its disk is there"
-    assert not joins(2, None), "where the voters are fixed nobody knows their directories"
-    assert not joins(4, None), "there are enough"
+    assert joins(3, None), "new directory"
+    assert joins(3, new), "directory of a failed join"
+    assert not joins(3, lost), "directory of the voter is present"
+    assert not joins(2, None), "directories of static voters are unknown"
+    assert not joins(4, None), "enough voters"
 
 
 def test_join_settings_keep_auto_join_of_the_user() -> None:
@@ -113,4 +113,4 @@ def test_load_join_settings_uses_saved_settings_unless_configured() -> None:
         "controller.quorum.bootstrap.servers": "10.0.0.1:19091",
     }
     for own in ({"controller.quorum.bootstrap.servers": "x:1"}, {"controller.quorum.voters": "1@x:1"}):
-        assert load_join_settings(disk, "/d", own) is own, "what the settings say wins"
+        assert load_join_settings(disk, "/d", own) is own, "configured settings take precedence"

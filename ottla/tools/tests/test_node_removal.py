@@ -75,7 +75,7 @@ def test_removal_obstacle_several_nodes_require_remaining_replicas() -> None:
         "the quorum would be lost: of the 2 other controllers that vote only 1 are alive"
     )
     assert removal_obstacle(seen(THREE, {1: UP, 2: UP, 3: DOWN}), [2, 3]) is None
-    assert not must_remove_votes_first(seen(dead, {1: UP, 2: DOWN, 3: DOWN}), [2, 3]), "the dead have no vote to give"
+    assert not must_remove_votes_first(seen(dead, {1: UP, 2: DOWN, 3: DOWN}), [2, 3]), "dead nodes are no voters"
 
 
 def test_removal_of_one_of_two_voters_requires_vote_removal_first() -> None:
@@ -101,7 +101,7 @@ def test_throttle_configs_list_old_replicas_as_leaders_and_new_as_followers() ->
     lists = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
     assert set_to[2, "t"] == dict(zip(lists, ("0:1,0:2,1:2,1:1", "0:3,1:3"), strict=True))
     assert set_to[2, "v"] == dict(zip(lists, ("0:4", "0:5"), strict=True))
-    assert (2, "u") not in set_to, "only its order is another"
+    assert (2, "u") not in set_to, "only the replica order changes"
     rates = {"leader.replication.throttled.rate": "1000", "follower.replication.throttled.rate": "1000"}
     assert {name: x for (kind, name), x in set_to.items() if kind == 4} == dict.fromkeys("12345", rates)
     away = throttle_removals(rows)

@@ -68,7 +68,7 @@ def test_decode_array_longer_than_eager_elements_is_lazy_array(count: int) -> No
     assert isinstance(out.topics, LazyArray) == (count > EAGER_ELEMENTS)
     assert len(out.topics) == count
     plain = names(count).topics
-    assert list(out.topics) == list(out.topics) == plain, "as often as one likes"
+    assert list(out.topics) == list(out.topics) == plain, "repeated iteration gives equal elements"
     for part in (slice(3), slice(2, 300, 7), slice(None, None, -1), slice(-2, None)):
         assert out.topics[part] == plain[part]
     for place in (0, count - 1, -1, -count) if count else ():
@@ -128,10 +128,10 @@ def test_decode_charges_fixed_budget_per_lazy_element() -> None:
     assert cost(DescribeGroupsRequest(["x" * 100] * 2000), 5) == 2000 * BUDGET_LAZY_ELEMENT_BYTES
     few = cost(names(EAGER_ELEMENTS), 12)
     assert few == cost(names(EAGER_ELEMENTS), 12, keeps=True) > EAGER_ELEMENTS * BUDGET_LAZY_ELEMENT_BYTES, (
-        "few are objects"
+        "short arrays are decoded to objects"
     )
     long = fetch(*(200,) * 300)
-    assert cost(long, 12) > 300 * 200 * BUDGET_LAZY_ELEMENT_BYTES, "and so are those that may be long themselves"
+    assert cost(long, 12) > 300 * 200 * BUDGET_LAZY_ELEMENT_BYTES, "nested long arrays are charged too"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_decode_budget_of_retained_message_is_smaller() -> None:
         == BUDGET_FREE_BYTES - BUDGET_FREE_RETAINED_BYTES
     )
     assert DecodeBudget(1000).remaining_early_bytes > DecodeBudget(1000, keeps=True).remaining_early_bytes == 0
-    assert BUDGET_FREE_RETAINED_BYTES > 10_000 * 200, "ten thousand members of a group"
+    assert BUDGET_FREE_RETAINED_BYTES > 10_000 * 200, "a group of 10,000 members fits"
 
 
 def test_decode_job_long_request_takes_less_than_50_kb() -> None:

@@ -64,7 +64,7 @@ def test_header_derived_offsets_size_and_last_sequence() -> None:
     header = parse_header(HEADER)
     base = header.base_offset
     assert (header.size_bytes, header.last_offset, header.next_offset) == (62, base + 16, base + 17)
-    assert header.last_sequence == 8, "after 2^31-1 comes 0"
+    assert header.last_sequence == 8, "sequence wraps from 2^31-1 to 0"
     assert header._replace(base_sequence=5).last_sequence == 21
     assert header._replace(base_sequence=-1).last_sequence == -1
     assert increment_sequence(2**31 - 1, 0) == 2**31 - 1

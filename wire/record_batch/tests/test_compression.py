@@ -172,7 +172,7 @@ def test_check_compressed_prefix_snappy_requires_size_and_literal() -> None:
             is not ErrorCode.NONE
         )
     assert check_compressed_prefix(CompressionType.SNAPPY, b"\x80\x80\x80\x80\x80\x00\x00") is not ErrorCode.NONE, (
-        "a size has five bytes at most"
+        "size has at most five bytes"
     )
 
 

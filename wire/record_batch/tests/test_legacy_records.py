@@ -113,8 +113,8 @@ def test_iterate_any_batches_yields_old_and_new_formats() -> None:
         wrong = bytearray(old + new)
         wrong[at + h.size_bytes - 2] ^= 1
         assert not legacy_records.any_crc_matches(wrong, h, at)
-    assert len(list(legacy_records.iterate_any_batches((old + new)[:-1]))) == 2, "the last is cut off"
-    assert len(list(legacy_records.iterate_any_batches(old + new + bytes(16)))) == 3, "too few bytes to tell"
+    assert len(list(legacy_records.iterate_any_batches((old + new)[:-1]))) == 2, "truncated last batch"
+    assert len(list(legacy_records.iterate_any_batches(old + new + bytes(16)))) == 3, "too few bytes for a header"
 
 
 def test_parse_any_header_old_message_keeps_codec_and_timestamp_type() -> None:

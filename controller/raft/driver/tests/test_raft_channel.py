@@ -156,7 +156,7 @@ async def test_raft_channel_waiting_request_is_replaced_by_newer_one() -> None:
         await trio.sleep(0.1)
         fixture.ask(2)
         fixture.ask(3)
-        assert [type(x) for x in fixture.responses] == [OSError], "the second: the third is newer"
+        assert [type(x) for x in fixture.responses] == [OSError], "the third request replaced the second"
         await trio.sleep(5)
         assert [n for _, _, n in fixture.net.received] == [1, 3]
         assert isinstance(fixture.responses[1], OSError)
@@ -229,7 +229,7 @@ async def test_raft_channel_connection_attempts_back_off_exponentially() -> None
         await fixture.answer()
         before = trio.current_time()
         await fixture.answer()
-        assert trio.current_time() - before < 0.06, "after a success it begins anew"
+        assert trio.current_time() - before < 0.06, "success resets the backoff"
         nursery.cancel_scope.cancel()
 
 

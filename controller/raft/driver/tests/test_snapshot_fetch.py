@@ -47,7 +47,9 @@ async def test_follower_behind_log_start_fetches_snapshot_and_publishes_differen
         await quorum.wait_converged()
         for node_id in (late, 4):
             member = quorum.nodes[node_id]
-            assert member.running_controller._store.log.log_start_offset > known.offset + 1, "it took the snapshot"
+            assert member.running_controller._store.log.log_start_offset > known.offset + 1, (
+                "the log starts after the snapshot"
+            )
             assert member.running_controller.image.configs == leader.image.configs
             assert member.running_controller.image.brokers == leader.image.brokers
             changes = {n: d for _, delta in member.published[heard[node_id] :] for n, d in delta.topics.items()}

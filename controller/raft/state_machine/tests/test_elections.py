@@ -90,7 +90,7 @@ def test_raft_start_single_voter_becomes_leader_at_once() -> None:
         assert ready.hard_state == HardState(epoch, 1)
         assert [(a.first_offset, a.epoch, a.records_count) for a in ready.appends] == [(0, epoch, 1)]
         assert not ready.sends
-        assert raft.deadline_ms == float("inf"), "nobody has to listen to it"
+        assert raft.deadline_ms == float("inf"), "a single voter needs no fetches"
 
 
 def test_raft_observer_does_not_request_votes() -> None:
@@ -194,16 +194,16 @@ def test_lost_pre_vote_returns_to_old_leader_or_unattached() -> None:
     raft = follower()
     raft.step(2000, Tick())
     raft.step(raft.deadline_ms, Tick())
-    assert isinstance(raft.state, RaftFollowerState), "its time is over"
+    assert isinstance(raft.state, RaftFollowerState), "the election timeout has expired"
     raft = prospective()
     at = raft.deadline_ms
     raft.step(at, Tick())
-    assert isinstance(raft.state, ProspectiveState), "none of its time remains: it asks again"
+    assert isinstance(raft.state, ProspectiveState), "no fetch timeout remains: new pre-vote"
     assert raft.deadline_ms == at + 1500
     raft = prospective()
     for peer in (2, 3):
         raft.step(1600, ResponseReceived(peer, vote, no))
-    assert raft.deadline_ms == 3100, "who was refused waits anew"
+    assert raft.deadline_ms == 3100, "new election timeout after the rejection"
 
 
 def test_pre_vote_is_requested_again_from_rejecting_voter_that_requests_votes() -> None:
@@ -216,7 +216,7 @@ def test_pre_vote_is_requested_again_from_rejecting_voter_that_requests_votes() 
     assert [r.response.vote_granted for r in ready.replies] == [False]  # type: ignore[union-attr]
     assert [(s.peer, s.request) for s in ready.sends] == [(2, vote._replace(voter=SECOND))]
     assert not raft.step(1630, RequestReceived("t", Vote(SECOND, 5, 3, 9, pre_vote=True))).sends, (
-        "its answer is under way"
+        "its vote request is pending"
     )
     raft.step(1640, ResponseReceived(2, vote, RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=True)))
     assert isinstance(raft.state, CandidateState)
@@ -232,11 +232,11 @@ def test_lost_pre_vote_does_not_return_to_leader_with_refused_connection() -> No
     raft.step(100, PeerConnectionRefused(2))
     assert isinstance(raft.state, ProspectiveState)
     raft.step(raft.state.deadline_ms, Tick())
-    assert isinstance(raft.state, ProspectiveState), "it asks again"
+    assert isinstance(raft.state, ProspectiveState), "new pre-vote"
     response_to(raft, BeginEpoch(3, 6), 5000)
     raft.step(7000, Tick())
     raft.step(raft.state.deadline_ms, Tick())
-    assert isinstance(raft.state, RaftFollowerState), "of another one it knows nothing of the kind"
+    assert isinstance(raft.state, RaftFollowerState), "the current leader refused no connection"
 
 
 @pytest.mark.behaviour("R-206")
@@ -252,7 +252,7 @@ def test_later_response_counts_for_pre_vote_but_not_for_vote() -> None:
     for said in (no, yes):
         raft.step(1600, ResponseReceived(2, real, said._replace(epoch=6)))
     raft.step(1600, ResponseReceived(3, real, yes._replace(epoch=6)))
-    assert isinstance(raft.state, CandidateState), "one no stays a no"
+    assert isinstance(raft.state, CandidateState), "a rejection is final"
     raft.step(1600, ResponseReceived(4, real, yes._replace(epoch=6)))
     assert raft.is_leader
 
@@ -272,8 +272,8 @@ def test_vote_response_with_error_or_older_epoch_is_no_vote() -> None:
     wrong = RaftResponse(ErrorCode.INVALID_VOTER_KEY, 5, -1, vote_granted=True)
     assert not raft.step(1600, ResponseReceived(2, Vote(FIRST, 5, 0, 0, pre_vote=True), wrong)).sends
     assert isinstance(raft.state, ProspectiveState)
-    assert raft.state.election.votes == {1: True}, "neither a yes nor a no"
-    assert [s.peer for s in raft.step(1620, Tick()).sends] == [2], "asked again shortly"
+    assert raft.state.election.votes == {1: True}, "neither granted nor rejected"
+    assert [s.peer for s in raft.step(1620, Tick()).sends] == [2], "retried after the backoff"
     old = RaftResponse(ErrorCode.NONE, 5, -1, vote_granted=True)
     raft.step(1600, ResponseReceived(3, Vote(FIRST, 4, 0, 0, pre_vote=True), old))
     assert isinstance(raft.state, ProspectiveState)
@@ -299,12 +299,12 @@ def test_pre_vote_unsupported_by_peer_starts_real_election() -> None:
     assert ready.hard_state == HardState(6, -1, FIRST)
     assert [s.request for s in ready.sends] == [Vote(FIRST, 6, 0, 0, voter=SECOND), Vote(FIRST, 6, 0, 0, voter=THIRD)]
     raft.step(1630, RequestRejected(2, pre, ErrorCode.UNSUPPORTED_VERSION))
-    assert raft.epoch == 6, "an old refusal"
+    assert raft.epoch == 6, "late rejection"
 
 
 def test_failed_vote_request_is_retried_after_backoff() -> None:
     raft = prospective()
-    assert not raft.step(1501, Tick()).sends, "a request is under way to each"
+    assert not raft.step(1501, Tick()).sends, "a request to each voter is pending"
     assert not raft.step(1510, RequestFailed(2, Vote(FIRST, 5, 0, 0, pre_vote=True))).sends
     assert raft.deadline_ms == 1530
     assert [s.peer for s in raft.step(1530, Tick()).sends] == [2]

@@ -82,7 +82,7 @@ def test_follower_syncs_fetched_records_before_next_fetch() -> None:
     assert raft.deadline_ms == 2100
     ready = raft.step(150, LogFlushed(13))
     assert [s.request for s in ready.sends] == [Fetch(FIRST, 5, 13, 4, 11, 500)]
-    assert not raft.step(160, Tick()).sends, "one at a time"
+    assert not raft.step(160, Tick()).sends, "one fetch at a time"
 
 
 @pytest.mark.behaviour("R-224")
@@ -153,7 +153,7 @@ def test_follower_truncation_lowers_flushed_offset() -> None:
     fetched(raft, fetch, offset=-1, diverging=(3, 7))
     assert (raft.flushed_offset, pending_fetch(raft).offset) == (7, 7)
     ready = fetched(raft, pending_fetch(raft), FetchedRaftBatch(7, 8, 4, "new"))
-    assert not ready.sends, "what takes its place has to be synced as well"
+    assert not ready.sends, "rewritten records need a sync as well"
     assert [s.request.offset for s in raft.step(200, LogFlushed(9)).sends if isinstance(s.request, Fetch)] == [9]
 
 
@@ -210,11 +210,11 @@ def test_follower_ignores_delayed_fetch_response() -> None:
     for peer in (2, 3):
         vote = Vote(FIRST, 5, 4, 20, pre_vote=True)
         raft.step(2_001, ResponseReceived(peer, vote, RaftResponse(OK, 5, 2)))
-    assert raft.leader_id == 2, "back to the same leader, in the same epoch"
+    assert raft.leader_id == 2, "same leader and epoch again"
     fetched(raft, pending_fetch(raft), offset=-1, diverging=(3, 10), now_ms=2_100)
     fetched(raft, pending_fetch(raft), FetchedRaftBatch(10, 15, 5, "new"), now_ms=2_200)
     raft.step(2_300, LogFlushed(16))
-    assert pending_fetch(raft).offset == 16, "the leader counts on it"
+    assert pending_fetch(raft).offset == 16, "the leader uses this offset"
     for values in ({"offset": -1, "diverging": (3, 10)}, {"offset": -1, "snapshot": (90, 4)}, {"error": FENCED}):
         ready = fetched(raft, late, now_ms=2_400, **values)
         assert (ready.truncate, ready.load_snapshot, ready.sends) == (None, None, [])
@@ -231,7 +231,7 @@ def test_follower_loading_snapshot_sends_no_fetch_and_ignores_late_response() ->
     assert not ready.sends
     assert raft.deadline_ms == 2_100
     raft.step(1_900, SnapshotChunkReceived())
-    assert raft.deadline_ms == 3_900, "the leader lives as long as parts come"
+    assert raft.deadline_ms == 3_900, "each part resets the fetch timeout"
     assert not raft.step(3_000, Tick()).sends
 
 
@@ -245,7 +245,7 @@ def test_follower_ignores_snapshot_requested_in_earlier_epoch() -> None:
     assert (raft.log_summary.end_offset, raft.log_summary.last_epoch, raft.deadline_ms) == (10, 3, deadline)
     raft, fetch = fetching(end=10, epoch=3)
     fetched(raft, fetch, offset=-1, snapshot=(90, 4))
-    assert raft.step(300, SnapshotLoaded(80, 4)).truncate_to_snapshot is None, "another one"
+    assert raft.step(300, SnapshotLoaded(80, 4)).truncate_to_snapshot is None, "snapshot of an earlier epoch"
     assert raft.step(300, SnapshotLoaded(90, 4)).truncate_to_snapshot == (90, 4)
 
 
@@ -296,7 +296,7 @@ def test_follower_connection_refused_by_leader_starts_election_at_once() -> None
     raft, fetch = fetching()
     fetched(raft, fetch, high_watermark=0)
     raft.step(200, PeerConnectionRefused(3))
-    assert raft.deadline_ms == 2_100, "it follows another"
+    assert raft.deadline_ms == 2_100, "follows another leader"
     ready = raft.step(200, PeerConnectionRefused(2))
     assert isinstance(raft.state, ProspectiveState)
     assert {type(s.request) for s in ready.sends} == {Vote}
@@ -308,7 +308,7 @@ def test_follower_connection_refused_by_leader_starts_election_at_once() -> None
     )
     raft.step(0, RaftStarted())
     raft.step(100, PeerConnectionRefused(2))
-    assert isinstance(raft.state, RaftFollowerState), "it may not vote"
+    assert isinstance(raft.state, RaftFollowerState), "not a voter"
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_follower_election_delay_is_reset_by_leader_response() -> None:
     raft.step(150, ResponseReceived(2, raft.requests.pending_fetch, RaftFetchResponse(OK, 5, 2, offset=0)))
     assert raft.state == RaftFollowerState(2, 2_150, has_fetched_from_leader=True, voter_request_due_ms=2_000)
     raft.step(2_150, Tick())
-    assert raft.state.deadline_ms == 2_225, "another time, another turn"
+    assert raft.state.deadline_ms == 2_225, "new random timeout"
 
 
 def test_epoch_election_counts_votes() -> None:

@@ -111,7 +111,7 @@ def test_end_quorum_epoch_shortens_timeout_of_followers_only() -> None:
     raft = follower()
     deadline = raft.deadline_ms
     raft.step(10, RequestReceived("t", EndEpoch(THIRD.id, 5, (FIRST,))))
-    assert (raft.leader_id, raft.deadline_ms) == (2, deadline), "another one's end is nothing to it"
+    assert (raft.leader_id, raft.deadline_ms) == (2, deadline), "request of another leader"
     raft = leader_with_log()
     response_to(raft, EndEpoch(2, 6, (FIRST,)), 10)
     assert raft.is_leader
@@ -210,17 +210,17 @@ def test_high_watermark_is_majority_offset_of_current_epoch() -> None:
     raft = leader_with_log()
     assert raft.high_watermark == -1
     raft.step(1600, RequestReceived("a", Fetch(SECOND, 6, 10, 3)))
-    assert raft.high_watermark == -1, "ten are of an older epoch"
+    assert raft.high_watermark == -1, "offset 10 is of an older epoch"
     assert raft.advertised_high_watermark == -1
     ready = raft.step(1610, RequestReceived("b", Fetch(SECOND, 6, 11, 6)))
     assert ready.committed == raft.high_watermark == raft.advertised_high_watermark == 11
     raft.step(1620, Propose("x", 4))
     assert raft.high_watermark == 11
     raft.step(1630, RequestReceived("c", Fetch(SECOND, 6, 15, 6)))
-    assert raft.high_watermark == 11, "this node has not synced it"
+    assert raft.high_watermark == 11, "not synced on this node"
     assert raft.step(1640, LogFlushed(15)).committed == 15
     raft.step(1650, RequestReceived("d", Fetch(SECOND, 6, 11, 6)))
-    assert raft.high_watermark == 15, "it never goes back"
+    assert raft.high_watermark == 15, "the high watermark never decreases"
 
 
 @pytest.mark.behaviour("R-219")
@@ -249,7 +249,7 @@ def test_fetch_with_leader_id_returns_unknown_server_error() -> None:
         (reply,) = raft.step(1600, RequestReceived("a", Fetch(key, 6, 4, 3))).replies
         assert (reply.response.error, reply.response.offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
     raft.step(1600, RequestReceived("a", Fetch(SECOND, 6, 11, 6)))
-    assert raft.high_watermark == 11, "what this node has itself still counts"
+    assert raft.high_watermark == 11, "this node's own offset counts"
 
 
 @pytest.mark.behaviour("R-220")
@@ -312,7 +312,7 @@ def test_leader_without_majority_of_fetches_resigns() -> None:
     raft.step(2001, RequestReceived("a", Fetch(SECOND, 6, 10, 3)))
     raft.step(2001, RequestReceived("a", Fetch(ReplicaKey(3, bytes([9] * 16)), 6, 10, 3)))
     raft.step(2002, RequestReceived("a", Fetch(THIRD, 6, 12, 5)))
-    assert raft.state.deadline_ms == deadline, "two others are needed, and their logs must fit"
+    assert raft.state.deadline_ms == deadline, "valid fetches of two other voters are required"
     raft.step(2500, RequestReceived("b", Fetch(THIRD, 6, 10, 3)))
     assert raft.state.deadline_ms == 5500
     raft.step(5499, Tick())
@@ -330,7 +330,7 @@ def test_leader_repeats_begin_quorum_epoch_until_fetched() -> None:
     raft.step(2400, RequestReceived("a", Fetch(SECOND, 6, 0, 0)))
     assert [s.peer for s in raft.step(2510, Tick()).sends] == [3]
     raft.step(2520, RequestFailed(3, BeginEpoch(1, 6)))
-    assert 3 not in [s.peer for s in raft.step(3519, Tick()).sends], "no hurry: who lives asks by itself"
+    assert 3 not in [s.peer for s in raft.step(3519, Tick()).sends], "fetching voters need no request"
     assert [s.peer for s in raft.step(3520, Tick()).sends] == [3]
 
 

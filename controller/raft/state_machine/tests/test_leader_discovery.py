@@ -72,13 +72,13 @@ def test_node_without_leader_fetches_from_random_bootstrap_server(chance: float,
     raft, ready = started_node(chances=[0.1, chance])
     assert requested_peers(ready) == [peer]
     assert in_flight(raft) == Fetch(OBSERVER, 5, 0, 0, -1, 500)
-    assert not raft.step(10, Tick()).sends, "one at a time"
+    assert not raft.step(10, Tick()).sends, "one fetch at a time"
 
 
 @pytest.mark.behaviour("R-223")
 def test_voter_without_leader_fetches_until_election_timeout() -> None:
     raft, ready = started_node(FIRST, (1, 2, 3), chances=[0.5] * 9)
-    assert raft.bootstrap == (2, 3), "nobody asks itself"
+    assert raft.bootstrap == (2, 3), "this node is not among the bootstrap servers"
     assert requested_peers(ready) == [3]
     ready = raft.step(1500, Tick())
     assert isinstance(raft.state, ProspectiveState)
@@ -100,7 +100,7 @@ def test_bootstrap_server_without_leader_is_followed_by_another(error: ErrorCode
     raft, _ = started_node(chances=[0.0] * 9)
     assert requested_peers(fetch_response(raft, 100, error, epoch, leader_id)) == [-3]
     assert isinstance(raft.state, UnattachedState)
-    assert not fetch_response(raft, 110, error, epoch, leader_id).sends, "both rest"
+    assert not fetch_response(raft, 110, error, epoch, leader_id).sends, "both are in backoff"
     assert raft.deadline_ms == 120
     assert requested_peers(raft.step(120, Tick())) == [-2]
 
@@ -135,8 +135,8 @@ def test_unreachable_leader_is_searched_at_bootstrap_servers() -> None:
     assert requested_peers(ready) == [2]
     assert requested_peers(raft.step(100, RequestFailed(2, in_flight(raft)))) == [-2]
     assert requested_peers(fetch_response(raft, 105, ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, 2)) == [-3]
-    assert raft.state.deadline_ms == 2000, "only the leader's own answers count"
-    assert requested_peers(raft.step(130, RequestFailed(-3, in_flight(raft)))) == [2], "the leader has rested"
+    assert raft.state.deadline_ms == 2000, "only responses of the leader reset the timeout"
+    assert requested_peers(raft.step(130, RequestFailed(-3, in_flight(raft)))) == [2], "the leader is in backoff"
     raft.step(140, RequestFailed(2, in_flight(raft)))
     assert requested_peers(fetch_response(raft, 141, FENCED, 6, 3)) == [3]
     assert raft.epoch == 6
@@ -155,7 +155,7 @@ def test_bootstrap_server_timeout_moves_to_next_server() -> None:
     assert raft.deadline_ms == 2000
     assert requested_peers(raft.step(2000, Tick())) == [-3]
     assert raft.step(2001, ResponseReceived(-2, late, RaftFetchResponse(OK, 5, 2))).appends == []
-    assert raft.leader_id == 2, "who leads is believed all the same"
+    assert raft.leader_id == 2, "a late response names the leader"
 
 
 def test_observer_has_no_election_timeout() -> None:
@@ -164,7 +164,7 @@ def test_observer_has_no_election_timeout() -> None:
         assert raft.state.deadline_ms == NO_DEADLINE_MS
     fetch_response(raft, 100, FENCED, 9, -1)
     assert (raft.epoch, raft.state.deadline_ms) == (9, NO_DEADLINE_MS)
-    assert raft.deadline_ms < NO_DEADLINE_MS, "it goes on asking"
+    assert raft.deadline_ms < NO_DEADLINE_MS, "next fetch is scheduled"
 
 
 @pytest.mark.behaviour("R-204")
@@ -197,7 +197,7 @@ def test_unreachable_leader_is_not_followed(epoch: int, how: str) -> None:
     name_leader_4(raft, epoch, how)
     assert isinstance(raft.state, UnattachedState)
     assert (raft.epoch, raft.leader_id) == (epoch, -1)
-    assert raft.hard_state == (HardState(6, 4) if epoch == 6 else HardState(5)), "a higher epoch's leader is remembered"
+    assert raft.hard_state == (HardState(6, 4) if epoch == 6 else HardState(5)), "leader of a higher epoch is persisted"
     raft, _ = started_node()
     raft.reachable_replicas.add(4)
     name_leader_4(raft, epoch, how)

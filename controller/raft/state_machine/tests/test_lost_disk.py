@@ -119,7 +119,7 @@ def prospective_voter(age: VoterState = NEW, count: int = 3) -> tuple[RaftStateM
 def test_newborn_voter_waits_for_all_reachable_voters() -> None:
     raft, pre = prospective_voter()
     raft.step(160, ResponseReceived(2, pre, RaftResponse(OK, 0, -1, vote_granted=True)))
-    assert isinstance(raft.state, ProspectiveState), "the third may have a log"
+    assert isinstance(raft.state, ProspectiveState), "no response of the third voter"
     raft.step(161, ResponseReceived(3, pre, RaftResponse(OK, 0, -1, vote_granted=True)))
     assert isinstance(raft.state, CandidateState)
     assert raft.hard_state == HardState(1, -1, FIRST, NEW)
@@ -148,7 +148,7 @@ def test_rejected_pre_vote_makes_newborn_voter_learning() -> None:
     assert ready.hard_state == HardState(0, voter_state=WIPED)
     for peer in (3, 4, 5):
         raft.step(170, ResponseReceived(peer, pre, RaftResponse(OK, 0, -1, vote_granted=True)))
-    assert isinstance(raft.state, UnattachedState), "what the others say comes too late"
+    assert isinstance(raft.state, UnattachedState), "late responses are ignored"
 
 
 def test_vote_received_at_election_timeout_is_ignored() -> None:
@@ -180,14 +180,14 @@ def test_unelected_leader_makes_newborn_voter_learn_without_replica_id() -> None
     fetch = follow_leader(raft)
     assert fetch.replica == NOBODY
     raft.step(110, ResponseReceived(2, fetch, empty_response(raft)))
-    assert raft.hard_state.voter_state == WIPED, "its log end is not known to the leader"
+    assert raft.hard_state.voter_state == WIPED, "the leader's log end offset is unknown"
 
 
 def test_learning_voter_votes_again_after_all_responses_and_leader_log_end() -> None:
     raft = voter(WIPED)
     raft.step(10, ResponseReceived(3, Vote(FIRST, 0, 0, 0, True), RaftResponse(ErrorCode.FENCED_LEADER_EPOCH, 7, -1)))
     fetch = follow_leader(raft)
-    assert fetch.replica == NOBODY, "its leader did not answer yet"
+    assert fetch.replica == NOBODY, "no response of the leader"
     raft.step(
         110, ResponseReceived(2, fetch, empty_response(raft)._replace(offset=0), (FetchedRaftBatch(0, 4, 7, b""),))
     )
@@ -196,10 +196,10 @@ def test_learning_voter_votes_again_after_all_responses_and_leader_log_end() -> 
     raft.step(
         120, ResponseReceived(2, fetch, empty_response(raft)._replace(offset=5), (FetchedRaftBatch(5, 6, 7, b""),))
     )
-    assert raft.hard_state.voter_state == WIPED, "there was more"
+    assert raft.hard_state.voter_state == WIPED, "records before the leader's log end are missing"
     fetch = raft.requests.pending_fetch or next_fetch(raft)
     raft.step(130, ResponseReceived(2, fetch, empty_response(raft)._replace(offset=7)))
-    assert raft.hard_state.voter_state == WIPED, "what came was damaged"
+    assert raft.hard_state.voter_state == WIPED, "damaged records"
     fetch = raft.requests.pending_fetch or next_fetch(raft)
     ready = raft.step(140, ResponseReceived(2, fetch, empty_response(raft)))
     assert ready.hard_state == HardState(7, 2)
@@ -225,7 +225,7 @@ def test_learning_voter_without_all_responses_fetches_anonymously_until_timeout(
         sent.append((at, fetch.replica))
     first = next(t for t, replica in sent if replica == FIRST)
     assert 2 * (1000 + 3000) * 1.1 <= first < 2 * (1000 + 3000) * 1.1 + 400
-    assert at == first + 400, "the next answer is the leader's end"
+    assert at == first + 400, "the next response is at the leader's log end"
 
 
 def test_query_is_repeated_only_to_voters_without_response() -> None:

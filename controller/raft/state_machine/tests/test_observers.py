@@ -33,7 +33,7 @@ def test_fetching_observer_is_not_evicted_by_new_ones() -> None:
             replica_fetches(raft, 4, 2010 + number / 10)
         fetch_as_new_observer(raft, number, 2010 + number / 10)
     ready = raft.step(2400, ResponseReceived(4, ask, SPEAKS))
-    assert not [a for a in responses(ready) if a.error == ErrorCode.REQUEST_TIMED_OUT], "it has the whole log"
+    assert not [a for a in responses(ready) if a.error == ErrorCode.REQUEST_TIMED_OUT], "the observer is caught up"
     assert raft.voters.is_voter(KEYS[4])
 
 

@@ -137,7 +137,7 @@ def test_fetch_snapshot_response_with_new_leader_stops_loading() -> None:
         assert (raft.epoch, raft.leader_id, send.peer, raft.requests.loading_snapshot) == (8, 3, 3, None)
         assert isinstance(send.request, Fetch)
         raft.step(1010, ResponseReceived(2, ask, PART))
-        assert raft.state.deadline_ms == 3000, "an old answer"
+        assert raft.state.deadline_ms == 3000, "late response"
 
 
 def test_observer_without_leader_stops_loading_and_fetches_elsewhere() -> None:

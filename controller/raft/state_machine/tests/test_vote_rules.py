@@ -62,7 +62,7 @@ def test_vote_request_is_validated_in_kafkas_order(vote: Vote, error: ErrorCode)
     raft = unattached()
     response = response_to(raft, vote)
     assert response.error == error
-    assert raft.epoch == (5 if error in (FENCED, INVALID) else 6), "a wrong key has moved the epoch already"
+    assert raft.epoch == (5 if error in (FENCED, INVALID) else 6), "epoch is raised before the voter key is checked"
     assert response.epoch == raft.epoch
 
 
@@ -72,7 +72,7 @@ def test_vote_is_persisted_before_response_and_granted_once_per_epoch() -> None:
     ready = raft.step(100, RequestReceived("t", Vote(SECOND, 6, 0, 0)))
     assert ready.hard_state == HardState(6, -1, SECOND)
     assert ready.replies[0].response.vote_granted
-    assert raft.deadline_ms == 1600, "the timer begins anew"
+    assert raft.deadline_ms == 1600, "election timeout is reset"
     assert not response_to(raft, Vote(THIRD, 6, 0, 5)).vote_granted
     assert response_to(raft, Vote(SECOND, 6, 0, 0)).vote_granted
     assert not response_to(raft, Vote(ReplicaKey(2), 6, 0, 0)).vote_granted
@@ -125,7 +125,7 @@ def test_vote_is_granted_by_state_and_log(state: str, real: bool, pre: bool) -> 
             assert response.error == OK
             assert response.vote_granted == (expected and up_to_date), (state, asked, last_epoch, offset)
             if asked:
-                assert raft.hard_state.voted_key != THIRD, "a pre-vote is no vote"
+                assert raft.hard_state.voted_key != THIRD, "a pre-vote is not persisted"
 
 
 @pytest.mark.behaviour("R-212")

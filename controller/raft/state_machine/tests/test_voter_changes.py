@@ -155,14 +155,14 @@ def test_add_voter_queries_versions_then_appends_voters_record() -> None:
     (append,) = ready.appends
     assert append.controls == (voters_record(1, 2, 3, 4),)
     assert (raft.voters.offset, raft.voters.record) == (end, voters_record(1, 2, 3, 4))
-    assert raft.voters.is_voter(FOUR), "it counts from now on (R-242)"
+    assert raft.voters.is_voter(FOUR), "applied at the append (R-242)"
     assert not responses(ready)
     raft.step(2020, LogFlushed(end + 1))
     assert not responses(replica_fetches(raft, 2, 2030)), "two of four are no majority"
     ready = replica_fetches(raft, 4, 2040)
     assert raft.high_watermark == end + 1
     assert responses(ready) == [VoterChangeResponse(OK, 1, 1)]
-    assert error(raft, RemoveVoter(SECOND), 2050) is None, "the next one may come"
+    assert error(raft, RemoveVoter(SECOND), 2050) is None, "next change is accepted"
 
 
 def test_add_voter_without_fetch_receives_begin_quorum_epoch() -> None:
@@ -178,10 +178,10 @@ def test_add_voter_without_ack_when_committed_is_answered_at_append() -> None:
     ask = adding(raft, ADD._replace(ack_when_committed=False))
     ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
     assert responses(ready) == [VoterChangeResponse(OK, 1, 1)]
-    assert error(raft, RemoveVoter(SECOND), 2020) == ErrorCode.REQUEST_TIMED_OUT, "it is not committed yet"
+    assert error(raft, RemoveVoter(SECOND), 2020) == ErrorCode.REQUEST_TIMED_OUT, "the change is not committed"
     raft.step(2020, LogFlushed(raft.log_summary.end_offset))
     replica_fetches(raft, 2, 2030)
-    assert not responses(replica_fetches(raft, 3, 2030)), "not twice"
+    assert not responses(replica_fetches(raft, 3, 2030)), "no second response"
 
 
 @pytest.mark.behaviour("R-248")
@@ -203,7 +203,7 @@ def test_add_voter_with_unsupported_kraft_version_is_rejected(
     assert [a.error for a in responses(ready)] == ([] if expected is None else [expected])
     assert raft.voters.is_voter(FOUR) == (expected is None)
     if expected is not None:
-        assert error(raft, RemoveVoter(SECOND), 2020) is None, "the way is free again"
+        assert error(raft, RemoveVoter(SECOND), 2020) is None, "next change is accepted"
 
 
 @pytest.mark.behaviour("R-248")
@@ -235,7 +235,7 @@ def test_add_voter_not_caught_up_is_rejected() -> None:
     replica_fetches(raft, 4, 1600, key=ReplicaKey(4, bytes([9] * 16)))
     (ask,) = version_queries(raft.step(2000, RequestReceived("t", ADD)))
     raft.step(2000, ResponseReceived(4, ask, SPEAKS))
-    assert not raft.voters.is_voter(FOUR), "another directory's log is not its own"
+    assert not raft.voters.is_voter(FOUR), "progress of another directory"
 
 
 @pytest.mark.behaviour("R-247")
@@ -246,7 +246,7 @@ def test_voter_change_timeout_is_answered_and_may_still_commit() -> None:
     assert raft.deadline_ms <= 4000
     assert responses(raft.step(4000, Tick())) == [VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 1, 1)]
     raft.step(4010, ResponseReceived(4, ask, SPEAKS))
-    assert not raft.voters.is_voter(FOUR), "its answer came too late"
+    assert not raft.voters.is_voter(FOUR), "late response"
     raft = leader_of_voters(1, 2, 3)
     raft.step(2010, ResponseReceived(4, adding(raft), SPEAKS))
     assert responses(raft.step(4010, Tick())) == [VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 1, 1)]
@@ -268,7 +268,7 @@ def test_single_leader_requires_added_voter_from_the_append() -> None:
     raft = leader_of_voters(1)
     assert raft.state.deadline_ms == NO_DEADLINE_MS
     raft.step(2010, ResponseReceived(4, adding(raft), SPEAKS))
-    assert raft.state.deadline_ms == 2010 + 3000, "somebody has to listen to it now"
+    assert raft.state.deadline_ms == 2010 + 3000, "fetches of the new voter are required"
     raft.step(2020, LogFlushed(raft.log_summary.end_offset))
     assert raft.high_watermark < raft.log_summary.end_offset
     assert responses(replica_fetches(raft, 4, 2030)) == [VoterChangeResponse(OK, 1, 1)]
@@ -285,10 +285,10 @@ def test_removed_voter_does_not_count_for_high_watermark() -> None:
     assert [a.controls for a in ready.appends] == [(voters_record(1, 2),)]
     raft.step(2010, LogFlushed(end + 1))
     replica_fetches(raft, 3, 2020)
-    assert raft.high_watermark == end, "it is an observer"
+    assert raft.high_watermark == end, "observer does not count"
     assert responses(replica_fetches(raft, 2, 2030)) == [VoterChangeResponse(OK, 1, 1)]
     raft.step(2040, RequestReceived("t", RemoveVoter(SECOND)))
-    assert raft.state.deadline_ms == NO_DEADLINE_MS, "alone again"
+    assert raft.state.deadline_ms == NO_DEADLINE_MS, "single voter needs no fetches"
     assert responses(raft.step(2050, LogFlushed(end + 2))) == [VoterChangeResponse(OK, 1, 1)]
 
 
@@ -299,7 +299,7 @@ def test_remove_slow_voter_commits_records_of_the_others() -> None:
     assert raft.high_watermark == raft.log_summary.end_offset
     raft = leader_of_voters(1, 2)
     assert responses(raft.step(2000, RequestReceived("t", RemoveVoter(SECOND)))) == []
-    assert raft.high_watermark < raft.log_summary.end_offset, "not before this node has it on its disk"
+    assert raft.high_watermark < raft.log_summary.end_offset, "not synced on the leader"
     assert responses(raft.step(2010, LogFlushed(raft.log_summary.end_offset))) == [VoterChangeResponse(OK, 1, 1)]
 
 
@@ -311,7 +311,7 @@ def test_leader_removing_itself_leads_until_commit() -> None:
     assert raft.is_leader
     raft.step(2010, LogFlushed(end + 1))
     replica_fetches(raft, 2, 2020)
-    assert raft.high_watermark == end, "one of two, for it does not count itself"
+    assert raft.high_watermark == end, "one of two, the leader is not counted"
     ready = replica_fetches(raft, 3, 2030)
     assert responses(ready) == [VoterChangeResponse(OK, 1, 1)]
     assert isinstance(raft.state, ResignedState)

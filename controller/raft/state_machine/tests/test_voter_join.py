@@ -82,12 +82,12 @@ def test_voter_with_changed_entry_sends_update_voter_each_fetch_timeout() -> Non
     assert isinstance(next_request(raft, 1999), Fetch)
     own = next_request(raft, 2000)
     assert own == OWN
-    assert raft.requests.pending_fetch is None, "nothing is fetched meanwhile"
+    assert raft.requests.pending_fetch is None, "no fetch while the request is pending"
     (send,) = raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(OK, 5, 2))).sends
     assert isinstance(send.request, Fetch)
-    assert raft.state.deadline_ms == 4010, "the leader lives"
+    assert raft.state.deadline_ms == 4010, "the leader responded"
     assert isinstance(next_request(raft, 3999), Fetch)
-    assert next_request(raft, 4000) == OWN, "it differs still"
+    assert next_request(raft, 4000) == OWN, "the voter entry still differs"
 
 
 @pytest.mark.behaviour("R-249")
@@ -126,7 +126,7 @@ def test_update_voter_at_kraft_version_0_is_sent_once_per_leader() -> None:
         answer = RaftFetchResponse(OK, 6, 2, offset=0)
         raft.step(6000, ResponseReceived(2, in_flight(raft), answer))
         (send,) = raft.step(7100, ResponseReceived(2, in_flight(raft), answer)).sends
-        assert send.request == OWN._replace(epoch=6), "a new leader"
+        assert send.request == OWN._replace(epoch=6), "new leader"
 
 
 @pytest.mark.behaviour("R-249")
@@ -176,7 +176,7 @@ def test_follower_with_auto_join_sends_add_voter() -> None:
         raft.requests.pending_fetch = None
     assert not raft.step(
         2020, ResponseReceived(2, request, VoterChangeResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
-    ).sends, "the leader rests"
+    ).sends, "the leader is in backoff"
     (send,) = raft.step(2040, Tick()).sends
     assert isinstance(send.request, Fetch)
     assert next_request(raft, 4000) == request
@@ -251,7 +251,7 @@ def test_replica_removed_by_uncommitted_record_starts_election_without_own_vote(
     assert raft.can_be_candidate
     raft.step(2_000, Tick())
     assert isinstance(raft.state, ProspectiveState)
-    assert raft.state.election.votes == {}, "its own voice does not count"
+    assert raft.state.election.votes == {}, "own vote is not counted"
 
 
 def test_leader_removing_itself_is_elected_again_after_restart() -> None:
@@ -266,7 +266,7 @@ def test_leader_removing_itself_is_elected_again_after_restart() -> None:
     again.step(0, RaftStarted())
     again.step(again.state.deadline_ms, Tick())
     for pre in (True, False):
-        assert not again.is_leader, "it does not count itself"
+        assert not again.is_leader, "own vote is not counted"
         vote = Vote(FIRST, again.epoch, 1, end + 1, pre)
         again.step(1600, ResponseReceived(2, vote, RaftResponse(OK, again.epoch, -1, vote_granted=True)))
     assert (again.is_leader, again.epoch) == (True, 3)

@@ -65,7 +65,7 @@ def test_upgrade_kraft_version_requires_support_of_every_voter() -> None:
     assert (raft.voters.kraft_version, raft.voters.current) == (1, (FIRST, SECOND, THIRD))
     raft.step(2030, LogFlushed(raft.log_summary.end_offset))
     replica_fetches(raft, 2, 2030)
-    assert raft.high_watermark == raft.log_summary.end_offset, "what was known of the voters is kept"
+    assert raft.high_watermark == raft.log_summary.end_offset, "replica states of the voters are kept"
 
 
 @pytest.mark.behaviour("R-244")
@@ -134,5 +134,5 @@ def test_update_voter_is_answered_at_once_and_appended() -> None:
     (append,) = ready.appends
     assert append.controls == (VotersRecord(0, [voter_entry(1), voter_entry(2, 5)]),)
     assert raft.voters.current == (FIRST, SECOND)
-    assert raft.state.deadline_ms == 5000, "it is a sign of life (R-228)"
-    assert error(raft, RemoveVoter(SECOND)) == ErrorCode.REQUEST_TIMED_OUT, "it has to be committed first"
+    assert raft.state.deadline_ms == 5000, "the request resets the fetch timeout (R-228)"
+    assert error(raft, RemoveVoter(SECOND)) == ErrorCode.REQUEST_TIMED_OUT, "the previous change is not committed"

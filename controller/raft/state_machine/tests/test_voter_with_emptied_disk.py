@@ -19,11 +19,11 @@ def test_add_voter_ignores_progress_of_earlier_directory(epoch: int) -> None:
     emptied = ReplicaKey(4, bytes([9] * 16))
     raft.step(2005, RequestReceived("fetch", Fetch(emptied, epoch, 0, 0)))
     ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
-    assert [a.error for a in responses(ready)] == [ErrorCode.REQUEST_TIMED_OUT], "nobody would ever vote for it"
+    assert [a.error for a in responses(ready)] == [ErrorCode.REQUEST_TIMED_OUT], "the added directory no longer fetches"
     assert not raft.voters.is_voter(FOUR)
     ask = adding(raft)
     raft.step(2010, ResponseReceived(4, ask, SPEAKS))
-    assert raft.voters.is_voter(FOUR), "it is back"
+    assert raft.voters.is_voter(FOUR), "the added directory fetches again"
 
 
 @pytest.mark.parametrize("epoch", [1, 0])

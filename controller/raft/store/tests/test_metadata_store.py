@@ -111,7 +111,7 @@ def test_metadata_store_each_start_persists_new_epoch() -> None:
         assert state.hard_state == HardState(epoch, 1)
     headers = [header for header, _ in led.store.log.segments.batches()]
     assert [h.partition_leader_epoch for h in headers] == [1, 2, 3]
-    assert [h.records_count for h in headers] == [3, 1, 1], "voters are written once"
+    assert [h.records_count for h in headers] == [3, 1, 1], "voters are written only once"
 
 
 def test_raft_start_persists_epoch_before_first_record() -> None:
@@ -207,7 +207,9 @@ def test_truncated_log_restarts_at_end_of_snapshot(keep: int) -> None:
     led.add(5)
     again = LeaderMetadataStore(disk.session(), identity)
     assert again.offsets == list(range(name.end_offset + 1, name.end_offset + 6))
-    assert next(h.base_offset for h, _ in again.store.log.segments.batches()) == name.end_offset, "no hole at the front"
+    assert next(h.base_offset for h, _ in again.store.log.segments.batches()) == name.end_offset, (
+        "no offset gap at the start of the log"
+    )
 
 
 def test_unreadable_snapshot_falls_back_to_older_one() -> None:
@@ -237,7 +239,7 @@ def test_complete_log_without_readable_snapshot_is_used() -> None:
     again = LeaderMetadataStore(disk.session(), identity)
     assert again.store.snapshot_id == SnapshotId(0, 0)
     assert again.offsets == [3, *range(4, 14)]
-    assert again.store.kraft_version == 1, "the log says it too"
+    assert again.store.kraft_version == 1, "version is read from the log"
 
 
 def test_unreadable_bootstrap_snapshot_raises_corrupt_file() -> None:
@@ -292,7 +294,7 @@ def test_snapshot_contains_timestamp_of_last_record() -> None:
     path = f"{LOG}/{name.file_name}"
     assert last_contained_log_timestamp(disk.session(), path) == 700
     store = MetadataStore(disk.session(), "/data", identity, 1_000)
-    assert store.last_timestamp_ms == 700, "nothing came since"
+    assert store.last_timestamp_ms == 700, "no record after the snapshot"
     assert list(store.committed_batches(store.snapshot_id.end_offset, store.log.log_end_offset)) == []
     assert store.prepare_snapshot(store.log.log_end_offset, 1_000)[1].timestamp_ms == 700
 

@@ -42,7 +42,7 @@ def test_read_returns_whole_batches_and_at_least_one() -> None:
         got = [header.base_offset for _, header in iterate_batches(raw)]
         count = max(1, sum(1 for n in range(1, 21) if sum(sizes[:n]) <= most))
         assert got == list(range(3, 3 + count))
-        assert len(raw) == sum(sizes[:count]), "nothing is cut off at the end"
+        assert len(raw) == sum(sizes[:count]), "no partial batch"
     assert led.store.read(23, 1000) == b""
 
 
@@ -80,4 +80,4 @@ def test_own_snapshot_completed_after_loaded_one_is_discarded() -> None:
     store.complete_snapshot(own, 0)
     assert led.files(".checkpoint") == [name.file_name]
     assert store.snapshot_created_event() == events.SnapshotCreated(100, ((100, 7),))
-    assert MetadataStore(disk.session(), "/data", identity, 0).snapshot_id == name, "the next start finds what it needs"
+    assert MetadataStore(disk.session(), "/data", identity, 0).snapshot_id == name, "the loaded snapshot remains"

@@ -18,7 +18,7 @@ def test_metadata_store_start_removes_unfinished_snapshots() -> None:
     for name in (f"{stem}.part", f"{stem}.deleted", "x.checkpoint.part", "x.checkpoint.deleted"):
         session.open(f"{LOG}/{name}", create=True).close()
     led = LeaderMetadataStore(session, identity)
-    assert led.files(".part") == ["x.checkpoint.part"], "a foreign file is left"
+    assert led.files(".part") == ["x.checkpoint.part"], "other files remain"
     assert led.files(".deleted") == ["x.checkpoint.deleted"]
 
 

@@ -34,7 +34,7 @@ def test_quorum_records_last_record_applies_and_truncation_restores_previous() -
     records.truncate(9)
     assert ids(records) == [1, 2]
     records.truncate(0)
-    assert ids(records) == [1], "what the seed says is never cut"
+    assert ids(records) == [1], "initial voters are kept"
 
 
 @pytest.mark.behaviour("R-231")
