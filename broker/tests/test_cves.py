@@ -14,7 +14,7 @@ from ottla.broker.handlers.fetch.tests.test_fetch import rows_of, send
 from ottla.broker.handlers.fetch.tests.test_follower_fetch import LeaderPartitionFixture, by
 from ottla.broker.handlers.groups.tests.test_consumer_group_handlers import beat, served
 from ottla.broker.handlers.produce import produce
-from ottla.broker.handlers.produce.tests.test_txn_verification import a_stage, data
+from ottla.broker.handlers.produce.tests.test_txn_verification import data, verifying_fixture
 from ottla.broker.handlers.produce.tests.test_txn_verification import request as bringing
 from ottla.broker.observability.tests.test_client_metrics import MOST, A
 from ottla.broker.observability.tests.test_client_metrics import TelemetryNode as Pushing
@@ -68,7 +68,7 @@ def test_replica_id_without_cluster_action_does_not_act_as_replica(
 @pytest.mark.parametrize("may", [False, True])
 def test_transactional_batch_requires_permission_of_its_transactional_id(version: int, *, may: bool) -> None:
     """CVE-2018-17196: only the request's own fields were checked, and a crafted batch was not."""
-    fixture, coordinator = a_stage()
+    fixture, coordinator = verifying_fixture()
     fixture.services.authorizer = holding(WRITE, *([WRITE_AS] if may else []))
     for transactional_id in ("x", "somebody-else", "", None):
         what = bringing(

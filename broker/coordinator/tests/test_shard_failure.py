@@ -284,24 +284,24 @@ def test_replay_error_answers_all_replies_of_its_event(in_slices: bool) -> None:
 
 
 def test_continuation_of_shard_unloaded_during_pause_is_not_resumed() -> None:
-    house = RegisterRuntime(followed=False, partitions=2)
+    fixture = RegisterRuntime(followed=False, partitions=2)
 
-    async def story() -> None:
-        shard, resumed = house.shard, []
+    async def scenario() -> None:
+        shard, resumed = fixture.shard, []
 
         def job() -> Iterator[Any]:
             shard.unload()
             yield None
             resumed.append(True)
 
-        machine = house.machines[-1]
+        machine = fixture.machines[-1]
         machine.handle = lambda now_ms, event: Effects(continuation=job())  # type: ignore[method-assign,assignment]
         shard.enqueue("long")
         del machine.handle  # type: ignore[method-assign]
         await trio.testing.wait_all_tasks_blocked()
         assert (shard.state, resumed) == (CoordinatorState.CLOSED, [])
 
-    run(house, story)
+    run(fixture, scenario)
 
 
 def test_unanswered_requests_keeps_only_open_requests() -> None:

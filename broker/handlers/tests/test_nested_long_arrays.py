@@ -50,9 +50,9 @@ def test_metadata_of_a_topic_with_many_partitions_before_many_topics(limited_row
     }
 
     async def main() -> None:
-        stage = HandlerFixture()
-        stage.hosted.image = MetadataImage(topics=topics)
-        context = stage.context(ApiKey.METADATA, 12)
+        fixture = HandlerFixture()
+        fixture.hosted.image = MetadataImage(topics=topics)
+        context = fixture.context(ApiKey.METADATA, 12)
         answer = as_decoded(await resolve(metadata.handle(context, MetadataRequest(None))), 12)
         assert {topic.name: len(topic.partitions) for topic in answer.topics} == sizes
         assert [row.partition_index for row in answer.topics[0].partitions] == list(range(LONG))
@@ -72,7 +72,7 @@ def test_offsets_of_a_group_with_many_topics_before_many_groups(limited_rows: li
     others = [OffsetFetchRequestGroup(f"g{number}", topics=topics[:1]) for number in range(LONG)]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics), *others])
 
-    async def story() -> None:
+    async def scenario() -> None:
         answer = as_decoded(await resolve(node.ask(ApiKey.OFFSET_FETCH, 9, request)), 9)
         rows = answer.groups[0].topics
         assert [(row.name, row.partitions[0].committed_offset) for row in rows] == [
@@ -83,7 +83,7 @@ def test_offsets_of_a_group_with_many_topics_before_many_groups(limited_rows: li
     with pytest.MonkeyPatch.context() as patch:
         if not is_known:
             patch.setattr(RequestContext, "may", lambda context, operation, resource, name: not name.startswith("t"))
-        run(node, story)
+        run(node, scenario)
     assert {"OffsetFetchResponseGroup", "OffsetFetchResponseTopics"} <= set(limited_rows)
 
 
@@ -101,9 +101,9 @@ def test_transactions_with_many_topics(monkeypatch: pytest.MonkeyPatch, limited_
     )
 
     async def main() -> None:
-        stage = HandlerFixture()
-        stage.services.transaction_coordinator = SimpleNamespace(shard_for=lambda _: None)
-        context = stage.context(ApiKey.DESCRIBE_TRANSACTIONS, 0)
+        fixture = HandlerFixture()
+        fixture.services.transaction_coordinator = SimpleNamespace(shard_for=lambda _: None)
+        context = fixture.context(ApiKey.DESCRIBE_TRANSACTIONS, 0)
         request = DescribeTransactionsRequest([f"x{number}" for number in range(LONG)])
         answer = as_decoded(await resolve(describe_transactions.handle(context, request)), 0)
         assert [len(row.topics) for row in answer.transaction_states] == [LONG] * LONG

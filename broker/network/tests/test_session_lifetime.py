@@ -13,43 +13,43 @@ from ottla.wire.messages.heartbeat import HeartbeatResponse
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
-    stage = DispatcherFixture(monkeypatch)
-    stage.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
-    return stage
+def fixture(monkeypatch: pytest.MonkeyPatch) -> DispatcherFixture:
+    fixture = DispatcherFixture(monkeypatch)
+    fixture.serve(BEAT, lambda context, request: HeartbeatResponse(error_code=7))
+    return fixture
 
 
 @pytest.mark.behaviour("S-317")
 @pytest.mark.parametrize("session", [{"connections_max_reauth_ms": "5000"}, {}])
-def test_requests_are_prepared_only_in_unlimited_sessions(stage: DispatcherFixture, session: dict[str, str]) -> None:
-    line = ClientStream()
+def test_requests_are_prepared_only_in_unlimited_sessions(fixture: DispatcherFixture, session: dict[str, str]) -> None:
+    stream = ClientStream()
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            connection = SecureConnection(stage.dispatcher, line, listener_security(**session))
+            connection = SecureConnection(fixture.dispatcher, stream, listener_security(**session))
             nursery.start_soon(connection.serve)
-            line.send_bytes(login())
+            stream.send_bytes(login())
             await trio.sleep(1)
             assert connection._peer.prepares_requests == (not session)
-            line.disconnect()
+            stream.disconnect()
 
     in_virtual_time(run)
 
 
 @pytest.mark.behaviour("S-317")
-def test_reauthentication_extends_the_session(stage: DispatcherFixture) -> None:
-    line = ClientStream()
+def test_reauthentication_extends_the_session(fixture: DispatcherFixture) -> None:
+    stream = ClientStream()
 
     async def run() -> None:
         asked = listener_security(connections_max_reauth_ms="5000")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(SecureConnection(stage.dispatcher, line, asked).serve)
-            line.send_bytes(login())
+            nursery.start_soon(SecureConnection(fixture.dispatcher, stream, asked).serve)
+            stream.send_bytes(login())
             await trio.sleep(4)
-            line.send_bytes(login())
+            stream.send_bytes(login())
             await trio.sleep(4)
-            line.send_bytes(beat(5))
-            line.disconnect()
+            stream.send_bytes(beat(5))
+            stream.disconnect()
 
     in_virtual_time(run)
-    assert codes(line, *[(HANDSHAKE, 1), (TOKEN, 2)] * 2, (BEAT, 0)) == [0, 0, 0, 0, 7]
+    assert codes(stream, *[(HANDSHAKE, 1), (TOKEN, 2)] * 2, (BEAT, 0)) == [0, 0, 0, 0, 7]

@@ -21,8 +21,8 @@ SIZE = len(make_batch(10))
 
 
 @pytest.fixture
-def stage() -> HandlerFixture:
-    """Topic t with four batches of three records each, and topic empty."""
+def fixture() -> HandlerFixture:
+    """Return a node with topic t of four batches of three records each, and topic empty."""
     out = HandlerFixture()
     out.hosted.host("empty")
     replica = out.hosted.host("t")
@@ -44,25 +44,25 @@ class WindowAllowance(CountingAllowance):
 
 @pytest.mark.parametrize("replica", [-1, 2])
 def test_fetch_min_bytes_above_fetch_max_bytes_of_the_broker_does_not_wait(replica: int) -> None:
-    stage = HandlerFixture()
-    leader = stage.hosted.host("t", replicas=(1, 2))
+    fixture = HandlerFixture()
+    leader = fixture.hosted.host("t", replicas=(1, 2))
     for _ in range(4):
         leader.append(make_batch(10), 1_000_000)
     leader.log.set_high_watermark(12)
-    stage.services.fetch_max_bytes = 2 * SIZE
-    answer, took = send(stage, request(("t", 0, 0), least=1 << 20, wait=5000, replica=replica), 14)
+    fixture.services.fetch_max_bytes = 2 * SIZE
+    answer, took = send(fixture, request(("t", 0, 0), least=1 << 20, wait=5000, replica=replica), 14)
     assert ([len(r.records) for r in rows_of(answer)], took) == ([2 * SIZE], 0)
 
 
-def test_fetch_min_bytes_above_the_quota_window_does_not_wait(stage: HandlerFixture) -> None:
-    stage.services.quota_holder.quotas = WindowAllowance(2 * SIZE)
-    answer, took = send(stage, request(("t", 0, 0), least=1 << 20, wait=5000))
+def test_fetch_min_bytes_above_the_quota_window_does_not_wait(fixture: HandlerFixture) -> None:
+    fixture.services.quota_holder.quotas = WindowAllowance(2 * SIZE)
+    answer, took = send(fixture, request(("t", 0, 0), least=1 << 20, wait=5000))
     assert ([len(r.records) for r in rows_of(answer)], took) == ([2 * SIZE], 0)
 
 
-def test_fetch_min_bytes_above_the_bytes_there_waits(stage: HandlerFixture) -> None:
-    stage.services.fetch_max_bytes = 5 * SIZE
-    answer, took = send(stage, request(("t", 0, 0), least=1 << 20, wait=5000), meanwhile=append_after(stage, 0.2))
+def test_fetch_min_bytes_above_the_available_bytes_waits(fixture: HandlerFixture) -> None:
+    fixture.services.fetch_max_bytes = 5 * SIZE
+    answer, took = send(fixture, request(("t", 0, 0), least=1 << 20, wait=5000), meanwhile=append_after(fixture, 0.2))
     assert ([len(r.records) for r in rows_of(answer)], took) == ([5 * SIZE], 0.2)
 
 
@@ -75,52 +75,52 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("part", "version", "code"), UNREADABLE)
-def test_fetch_of_an_unreadable_partition_ends_the_wait_only_where_there_is_no_other(
-    stage: HandlerFixture, part: tuple[str, int, int], version: int, code: E
+def test_fetch_of_unreadable_partition_waits_only_with_other_partitions(
+    fixture: HandlerFixture, part: tuple[str, int, int], version: int, code: E
 ) -> None:
-    stage.hosted.host("secret").append(make_batch(10), 1_000_000)
-    stage.services.authorizer = SimpleNamespace(may_read=lambda context, topic: topic != "secret")
-    answer, took = send(stage, request(part, wait=500), version)
+    fixture.hosted.host("secret").append(make_batch(10), 1_000_000)
+    fixture.services.authorizer = SimpleNamespace(may_read=lambda context, topic: topic != "secret")
+    answer, took = send(fixture, request(part, wait=500), version)
     assert ([(r.error_code, r.aborted_transactions) for r in rows_of(answer)], took) == ([(code, [])], 0)
-    answer, took = send(stage, request(part, ("empty", 0, 0), wait=500), version)
+    answer, took = send(fixture, request(part, ("empty", 0, 0), wait=500), version)
     assert (sorted(r.error_code for r in rows_of(answer)), took) == ([0, code], 0.5)
-    arrives = append_after(stage, 0.2, topic="empty")
-    answer, took = send(stage, request(part, ("empty", 0, 0), wait=500), version, meanwhile=arrives)
+    arrives = append_after(fixture, 0.2, topic="empty")
+    answer, took = send(fixture, request(part, ("empty", 0, 0), wait=500), version, meanwhile=arrives)
     assert (sorted(len(r.records) for r in rows_of(answer)), took) == ([0, SIZE], 0.2)
 
 
 @pytest.mark.parametrize("long", [False, True])
-def test_fetch_of_many_partitions_with_unknown_ones_waits_for_the_others(stage: HandlerFixture, *, long: bool) -> None:
+def test_fetch_with_many_unknown_partitions_waits_for_the_others(fixture: HandlerFixture, *, long: bool) -> None:
     unknown = [("t", number, 0) for number in range(1, 10_002 if long else 40)]
-    arrives = append_after(stage, 0.2, topic="empty")
+    arrives = append_after(fixture, 0.2, topic="empty")
     wanted = request(*unknown, ("empty", 0, 0), ("t", 0, 12), wait=500)
-    answer, took = send(stage, wanted, meanwhile=arrives)
+    answer, took = send(fixture, wanted, meanwhile=arrives)
     assert took == 0.2
     assert sum(len(topic.partitions) for topic in answer.responses) == len(unknown) + 2
 
 
 @pytest.mark.parametrize(("topic", "offset", "epoch"), [("t", 13, -1), ("t", 12, 2), ("elsewhere", 0, -1)])
-def test_fetch_with_an_error_of_a_readable_partition_is_answered_at_once(
-    stage: HandlerFixture, topic: str, offset: int, epoch: int
+def test_fetch_with_error_of_readable_partition_is_answered_at_once(
+    fixture: HandlerFixture, topic: str, offset: int, epoch: int
 ) -> None:
-    stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
-    answer, took = send(stage, request(("empty", 0, 0), (topic, 0, offset), wait=500, epoch=epoch), 10)
+    fixture.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    answer, took = send(fixture, request(("empty", 0, 0), (topic, 0, offset), wait=500, epoch=epoch), 10)
     assert (any(r.error_code for r in rows_of(answer)), took) == (True, 0)
 
 
 @pytest.mark.parametrize(("offset", "took"), [(0, 0), (3, 0), (6, 0), (9, 5)])
-def test_fetch_of_an_older_segment_is_answered_whatever_the_limit_of_the_partition(offset: int, took: float) -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
+def test_fetch_of_older_segment_is_answered_for_any_partition_limit(offset: int, took: float) -> None:
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
     for _ in range(4):
         replica.append(make_batch(10), 1_000_000)
     assert replica.log.segments.base_offsets == [0, 3, 6, 9]
-    assert send(stage, request(("t", 0, offset), least=1 << 20, each=SIZE, wait=5000))[1] == took
+    assert send(fixture, request(("t", 0, offset), least=1 << 20, each=SIZE, wait=5000))[1] == took
 
 
 def test_fetch_waits_for_bytes_below_the_high_watermark() -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t", isr=(1, 2), replicas=(1, 2))
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t", isr=(1, 2), replicas=(1, 2))
     for _ in range(4):
         replica.append(make_batch(10), 1_000_000)
     replica.log.set_high_watermark(3)
@@ -131,7 +131,7 @@ def test_fetch_waits_for_bytes_below_the_high_watermark() -> None:
             replica.log.set_high_watermark(at)
             replica.notify_waiters()
 
-    answer, took = send(stage, request(("t", 0, 0), least=3 * SIZE, wait=5000), meanwhile=commit)
+    answer, took = send(fixture, request(("t", 0, 0), least=3 * SIZE, wait=5000), meanwhile=commit)
     assert (len(rows_of(answer)[0].records), took) == (3 * SIZE, pytest.approx(0.2))
 
 
@@ -140,27 +140,27 @@ def test_fetch_waits_for_bytes_below_the_high_watermark() -> None:
     [(0, 1, 0), (3, 1, 0.5), (4, 1, 0), (5, 1, 0), (5, 0, 0.5), (4, 0, 0)],
 )
 def test_fetch_above_the_last_stable_offset_is_answered_at_once(offset: int, isolation: int, took: float) -> None:
-    stage = HandlerFixture()
-    log = stage.hosted.host("t").log
+    fixture = HandlerFixture()
+    log = fixture.hosted.host("t").log
     append_committed(log, make_batch(0))
     append_committed(log, make_transactional_batch(7, 0))
     append_committed(log, make_transactional_batch(7, 1))
     assert (log.last_stable_offset, log.high_watermark) == (3, 5)
-    answer, after = send(stage, request(("t", 0, offset), isolation=isolation, wait=500))
+    answer, after = send(fixture, request(("t", 0, offset), isolation=isolation, wait=500))
     assert (rows_of(answer)[0].error_code, after) == (0, took)
     assert (len(rows_of(answer)[0].records) > 0) == (offset < (3 if isolation else 5))
 
 
-def test_fetch_that_waits_is_answered_when_its_leader_epoch_is_fenced(stage: HandlerFixture) -> None:
+def test_delayed_fetch_is_answered_when_its_leader_epoch_is_fenced(fixture: HandlerFixture) -> None:
     async def elect() -> None:
         await trio.sleep(0.2)
-        replica = stage.hosted.replicas["t", 0]
+        replica = fixture.hosted.replicas["t", 0]
         replica.apply_partition_state(1, PartitionRegistration((1,), (1,), 1, 4, 1), 1_000_000)
         replica.notify_waiters()
 
-    answer, took = send(stage, request(("t", 0, 12), wait=5000, epoch=3), meanwhile=elect)
+    answer, took = send(fixture, request(("t", 0, 12), wait=5000, epoch=3), meanwhile=elect)
     assert (rows_of(answer)[0].error_code, took) == (E.FENCED_LEADER_EPOCH, 0.2)
-    assert row(stage, ("t", 0, 12), epoch=-7).error_code == 0, "any negative epoch is none"
+    assert row(fixture, ("t", 0, 12), epoch=-7).error_code == 0, "any negative epoch is none"
 
 
 @pytest.mark.parametrize(
@@ -172,28 +172,28 @@ def test_fetch_that_waits_is_answered_when_its_leader_epoch_is_fenced(stage: Han
         pytest.param(0, 0, [(0, SIZE), (0, 0)], id="zero"),
     ],
 )
-def test_fetch_with_a_negative_limit_is_answered_as_kafka_does(
-    stage: HandlerFixture, each: int, most: int, told: list[tuple[int, int]]
+def test_fetch_with_negative_limit_is_answered_as_by_kafka(
+    fixture: HandlerFixture, each: int, most: int, told: list[tuple[int, int]]
 ) -> None:
-    stage.hosted.host("u").append(make_batch(10), 1_000_000)
-    answer, took = send(stage, request(("t", 0, 0), ("u", 0, 0), each=each, most=most, wait=5000))
+    fixture.hosted.host("u").append(make_batch(10), 1_000_000)
+    answer, took = send(fixture, request(("t", 0, 0), ("u", 0, 0), each=each, most=most, wait=5000))
     assert ([(r.error_code, len(r.records)) for r in rows_of(answer)], took) == (told, 0)
-    answer, _ = send(stage, request(("empty", 0, 0), each=each, most=most))
+    answer, _ = send(fixture, request(("empty", 0, 0), each=each, most=most))
     assert rows_of(answer)[0].error_code == 0, "where nothing is to be read the limit is not looked at"
 
 
 @pytest.mark.parametrize(("version", "rows"), [(4, 1), (12, 1), (13, 0), (18, 0)])
 @pytest.mark.parametrize("isolation", [-1, 2])
-def test_fetch_with_an_unknown_isolation_level_is_refused_as_a_whole(
-    stage: HandlerFixture, isolation: int, version: int, rows: int
+def test_fetch_with_unknown_isolation_level_is_refused_as_a_whole(
+    fixture: HandlerFixture, isolation: int, version: int, rows: int
 ) -> None:
-    answer, took = send(stage, request(("t", 0, 0), isolation=isolation, wait=5000), version)
+    answer, took = send(fixture, request(("t", 0, 0), isolation=isolation, wait=5000), version)
     assert (answer.error_code, took) == (E.UNKNOWN_SERVER_ERROR, 0)
     assert [(r.error_code, r.aborted_transactions) for r in rows_of(answer)] == [(E.UNKNOWN_SERVER_ERROR, [])] * rows
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, E.NOT_LEADER_OR_FOLLOWER), (6, E.KAFKA_STORAGE_ERROR)])
-def test_fetch_before_v6_gets_not_leader_for_a_storage_error(stage: HandlerFixture, version: int, code: E) -> None:
-    stage.hosted.replicas["t", 0].log.segments.active.close()
-    stage.env.disk.fault = lambda what, path: OSError(5, "broken")
-    assert row(stage, ("t", 0, 0), version=version).error_code == code
+def test_fetch_before_v6_returns_not_leader_for_storage_error(fixture: HandlerFixture, version: int, code: E) -> None:
+    fixture.hosted.replicas["t", 0].log.segments.active.close()
+    fixture.env.disk.fault = lambda what, path: OSError(5, "broken")
+    assert row(fixture, ("t", 0, 0), version=version).error_code == code

@@ -49,14 +49,16 @@ def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:
     )
 
 
-def send(stage: HandlerFixture, what: FetchRequest, version: int = NEWEST, meanwhile: Any = None) -> tuple[Any, float]:
-    """The answer, and how long it took."""
+def send(
+    fixture: HandlerFixture, what: FetchRequest, version: int = NEWEST, meanwhile: Any = None
+) -> tuple[Any, float]:
+    """Send a request; return the response and the seconds it took."""
 
     async def main() -> tuple[Any, float]:
         async with trio.open_nursery() as nursery:
             if meanwhile is not None:
                 nursery.start_soon(meanwhile)
-            answer: Any = start(fetch.handle(stage.context(ApiKey.FETCH, version), what))
+            answer: Any = start(fetch.handle(fixture.context(ApiKey.FETCH, version), what))
             answer = await answer if isinstance(answer, Awaitable) else answer
             took = trio.current_time()
             nursery.cancel_scope.cancel()
@@ -69,14 +71,14 @@ def rows_of(answer: Any) -> list[PartitionData]:
     return [row for topic in answer.responses for row in topic.partitions]
 
 
-def row(stage: HandlerFixture, *parts: tuple[str, int, int], version: int = NEWEST, **more: Any) -> PartitionData:
-    (out,) = rows_of(send(stage, request(*parts, **more), version)[0])
+def row(fixture: HandlerFixture, *parts: tuple[str, int, int], version: int = NEWEST, **more: Any) -> PartitionData:
+    (out,) = rows_of(send(fixture, request(*parts, **more), version)[0])
     return out
 
 
 @pytest.fixture
-def stage() -> HandlerFixture:
-    """Topic t with four batches of three records each."""
+def fixture() -> HandlerFixture:
+    """Return a node with topic t of four batches of three records each."""
     out = HandlerFixture()
     replica = out.hosted.host("t")
     for _ in range(4):
@@ -97,16 +99,18 @@ READS = [
 
 
 @pytest.mark.parametrize(("offset", "each", "most", "size"), READS)
-def test_how_much_is_read(stage: HandlerFixture, offset: int, each: int, most: int, size: int) -> None:
-    got = row(stage, ("t", 0, offset), each=each, most=most)
+def test_fetch_returns_whole_batches_within_limits(
+    fixture: HandlerFixture, offset: int, each: int, most: int, size: int
+) -> None:
+    got = row(fixture, ("t", 0, offset), each=each, most=most)
     assert (got.error_code, len(got.records)) == (0, size)
     assert (got.high_watermark, got.last_stable_offset, got.log_start_offset) == (12, 12, 0)
 
 
-def test_only_the_first_partition_that_has_something_may_exceed_the_limits(stage: HandlerFixture) -> None:
-    stage.hosted.host("empty")
-    stage.hosted.host("u").append(make_batch(10), 1_000_000)
-    answer, _ = send(stage, request(("empty", 0, 0), ("t", 0, 0), ("u", 0, 0), each=1, most=1 << 20))
+def test_only_first_partition_with_records_may_exceed_limits(fixture: HandlerFixture) -> None:
+    fixture.hosted.host("empty")
+    fixture.hosted.host("u").append(make_batch(10), 1_000_000)
+    answer, _ = send(fixture, request(("empty", 0, 0), ("t", 0, 0), ("u", 0, 0), each=1, most=1 << 20))
     assert [len(r.records) for r in rows_of(answer)] == [0, SIZE, 0]
 
 
@@ -138,13 +142,13 @@ LIMITS = [
 def test_fetch_with_limits_below_the_first_batch_returns_no_records(
     reader: dict[str, Any], each: int, most: int, sizes: list[int]
 ) -> None:
-    stage = HandlerFixture()
+    fixture = HandlerFixture()
     for topic, batches in (("t", 4), ("u", 1), ("v", 2)):
-        replica = stage.hosted.host(topic, replicas=(1, 2))
+        replica = fixture.hosted.host(topic, replicas=(1, 2))
         for _ in range(batches):
             replica.append(make_batch(10), 1_000_000)
     more = {"each": each, "most": most, **reader}
-    answer, _ = send(stage, request(("t", 0, 0), ("u", 0, 0), ("v", 0, 0), **more), more["version"])
+    answer, _ = send(fixture, request(("t", 0, 0), ("u", 0, 0), ("v", 0, 0), **more), more["version"])
     assert [len(r.records) for r in rows_of(answer)] == sizes
 
 
@@ -164,75 +168,75 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("topic", "partition", "offset", "more", "code"), REFUSED)
-def test_what_is_refused_says_why_at_once(
-    stage: HandlerFixture, topic: str, partition: int, offset: int, more: dict[str, Any], code: ErrorCode
+def test_fetch_invalid_partition_returns_error_at_once(
+    fixture: HandlerFixture, topic: str, partition: int, offset: int, more: dict[str, Any], code: ErrorCode
 ) -> None:
-    stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    fixture.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
     more = {"wait": 5000 if code else 0, **more}
     version = more.pop("version", NEWEST)
-    answer, took = send(stage, request((topic, partition, offset), **more), version)
+    answer, took = send(fixture, request((topic, partition, offset), **more), version)
     assert ([r.error_code for r in rows_of(answer)], took) == ([code], 0)
     if code:
         assert len(rows_of(answer)[0].records) == 0
 
 
-def test_fetch_counts_the_traffic_of_topics(stage: HandlerFixture) -> None:
-    traffic, unknown = stage.hosted.replicas["t", 0].traffic, stage.hosted.unknown_traffic
-    send(stage, request(("t", 0, 0), ("t", 9, 0), each=2 * SIZE))
+def test_fetch_counts_the_traffic_of_topics(fixture: HandlerFixture) -> None:
+    traffic, unknown = fixture.hosted.replicas["t", 0].traffic, fixture.hosted.unknown_traffic
+    send(fixture, request(("t", 0, 0), ("t", 9, 0), each=2 * SIZE))
     assert (traffic.bytes_out, traffic.fetches, traffic.failed_fetches) == (2 * SIZE, 1, 0)
     assert (unknown.fetches, unknown.failed_fetches) == (1, 1)
-    send(stage, request(("t", 0, 13)))
+    send(fixture, request(("t", 0, 13)))
     assert (traffic.bytes_out, traffic.fetches, traffic.failed_fetches) == (2 * SIZE, 2, 1)
 
 
-def test_fetch_that_waits_for_more_bytes_counts_them_once(stage: HandlerFixture) -> None:
-    answer, took = send(stage, request(("t", 0, 0), least=10 * SIZE, wait=1000))
+def test_fetch_that_waits_for_more_bytes_counts_them_once(fixture: HandlerFixture) -> None:
+    answer, took = send(fixture, request(("t", 0, 0), least=10 * SIZE, wait=1000))
     assert (len(rows_of(answer)[0].records), took) == (4 * SIZE, 1)
-    assert stage.hosted.replicas["t", 0].traffic.bytes_out == 4 * SIZE
+    assert fixture.hosted.replicas["t", 0].traffic.bytes_out == 4 * SIZE
 
 
-def test_a_topic_made_again_under_its_name_is_another_topic(stage: HandlerFixture) -> None:
+def test_fetch_with_former_topic_id_returns_inconsistent_topic_id(fixture: HandlerFixture) -> None:
     what = request(("t", 0, 0))
-    stage.hosted.image = stage.hosted.image.__class__(
-        topics={"t": stage.hosted.image.topics["t"].__class__("t", b"\x09" * 16, {})},
+    fixture.hosted.image = fixture.hosted.image.__class__(
+        topics={"t": fixture.hosted.image.topics["t"].__class__("t", b"\x09" * 16, {})},
         topic_names={topic_id_of("t"): "t", b"\x09" * 16: "t"},
     )
-    assert rows_of(send(stage, what)[0])[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+    assert rows_of(send(fixture, what)[0])[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_from_v16_a_refusal_for_leadership_names_the_leader(stage: HandlerFixture) -> None:
-    stage.hosted.host("elsewhere", leader=1, isr=(1,), replicas=(1, 2))
-    stage.hosted.replicas["elsewhere", 0].resign()
+def test_fetch_from_v16_leadership_error_names_the_leader(fixture: HandlerFixture) -> None:
+    fixture.hosted.host("elsewhere", leader=1, isr=(1,), replicas=(1, 2))
+    fixture.hosted.replicas["elsewhere", 0].resign()
     for version, leader, nodes in ((16, 1, [1]), (15, -1, [])):
-        answer, _ = send(stage, request(("elsewhere", 0, 0), epoch=2), version)
+        answer, _ = send(fixture, request(("elsewhere", 0, 0), epoch=2), version)
         assert rows_of(answer)[0].current_leader.leader_id == leader
         assert [node.node_id for node in answer.node_endpoints] == nodes
 
 
-def test_a_reader_whose_log_was_cut_is_told_where_its_epoch_ended() -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t")
+def test_fetch_with_diverged_epoch_returns_diverging_epoch() -> None:
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t")
     replica.append(make_batch(10), 0)  # epoch 3
     replica.leader_epoch = 5
     replica.append(make_batch(10), 0)
-    got = row(stage, ("t", 0, 4), last_epoch=3)
+    got = row(fixture, ("t", 0, 4), last_epoch=3)
     assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset, len(got.records)) == (3, 3, 0)
-    got = row(stage, ("t", 0, 3), last_epoch=4)
+    got = row(fixture, ("t", 0, 3), last_epoch=4)
     assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (3, 3)
-    assert len(row(stage, ("t", 0, 3), last_epoch=3).records) == SIZE
-    assert row(stage, ("t", 0, 3), last_epoch=9).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert len(row(fixture, ("t", 0, 3), last_epoch=3).records) == SIZE
+    assert row(fixture, ("t", 0, 3), last_epoch=9).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_read_committed_ends_at_the_last_stable_offset_and_names_the_aborted() -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t")
+def test_read_committed_fetch_ends_at_last_stable_offset_with_aborted() -> None:
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t")
     log = replica.log
     append_committed(log, make_batch(0))
     append_committed(log, make_transactional_batch(7, 0))
     append_committed(log, make_marker(7, 0))
     append_committed(log, make_transactional_batch(8, 0))
     replica.advance_high_watermark(log.log_end_offset, 0)
-    free, committed = row(stage, ("t", 0, 0)), row(stage, ("t", 0, 0), isolation=1)
+    free, committed = row(fixture, ("t", 0, 0)), row(fixture, ("t", 0, 0), isolation=1)
     assert free.aborted_transactions is None
     assert len(committed.records) < len(free.records)
     assert committed.last_stable_offset < committed.high_watermark
@@ -251,30 +255,30 @@ def test_read_committed_ends_at_the_last_stable_offset_and_names_the_aborted() -
     ],
 )
 def test_fetch_read_committed_without_room_for_first_batch_returns_null_aborted(
-    stage: HandlerFixture, each: int, most: int, offset: int, aborted: list[AbortedTransaction] | None
+    fixture: HandlerFixture, each: int, most: int, offset: int, aborted: list[AbortedTransaction] | None
 ) -> None:
-    """Source: ``ReplicaManager.readFromLog`` (firstEntryIncomplete), ``LocalLog.read``; seen beside Kafka 4.3.1."""
-    stage.hosted.host("u").append(make_batch(10), 1_000_000)
-    answer, _ = send(stage, request(("t", 0, 0), ("u", 0, offset), each=each, most=most, isolation=1), NEWEST)
+    """Source: ``ReplicaManager.readFromLog`` (firstEntryIncomplete), ``LocalLog.read``; compared with Kafka 4.3.1."""
+    fixture.hosted.host("u").append(make_batch(10), 1_000_000)
+    answer, _ = send(fixture, request(("t", 0, 0), ("u", 0, offset), each=each, most=most, isolation=1), NEWEST)
     assert rows_of(answer)[1].aborted_transactions == aborted
 
 
-def test_a_disk_that_cannot_be_read_is_told(stage: HandlerFixture) -> None:
-    log = stage.hosted.replicas["t", 0].log
+def test_fetch_disk_error_returns_kafka_storage_error_and_is_reported(fixture: HandlerFixture) -> None:
+    log = fixture.hosted.replicas["t", 0].log
     log.segments.active.close()
-    stage.env.disk.fault = lambda what, path: OSError(5, "broken")
-    assert row(stage, ("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert stage.failures
+    fixture.env.disk.fault = lambda what, path: OSError(5, "broken")
+    assert row(fixture, ("t", 0, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert fixture.failures
 
 
 # ---------------------------------------------------------------------- waiting
 
 
-def append_after(stage: HandlerFixture, *times: float, topic: str = "t") -> Any:
+def append_after(fixture: HandlerFixture, *times: float, topic: str = "t") -> Any:
     async def work() -> None:
         for at in times:
             await trio.sleep_until(at)
-            stage.hosted.replicas[topic, 0].append(make_batch(10), 1_000_000)
+            fixture.hosted.replicas[topic, 0].append(make_batch(10), 1_000_000)
 
     return work
 
@@ -291,12 +295,14 @@ def append_after(stage: HandlerFixture, *times: float, topic: str = "t") -> Any:
         pytest.param(1 << 30, 5000, (), 0, 5, id="for ever longer than it takes"),
     ],
 )
-def test_how_long_an_answer_waits(
-    stage: HandlerFixture, least: int, wait: int, times: tuple[float, ...], size: int, took: float
+def test_fetch_waits_for_min_bytes_or_max_wait(
+    fixture: HandlerFixture, least: int, wait: int, times: tuple[float, ...], size: int, took: float
 ) -> None:
-    answer, after = send(stage, request(("t", 0, 12), least=least, wait=wait), meanwhile=append_after(stage, *times))
+    answer, after = send(
+        fixture, request(("t", 0, 12), least=least, wait=wait), meanwhile=append_after(fixture, *times)
+    )
     assert (len(rows_of(answer)[0].records), after) == (size, took)
-    assert len(stage.services.purgatory) == 0
+    assert len(fixture.services.purgatory) == 0
 
 
 class CountingAllowance:
@@ -315,42 +321,40 @@ class CountingAllowance:
 
 @pytest.mark.behaviour("S-349")
 @pytest.mark.parametrize(("wait", "at_s"), [(0, 0), (5000, 0.2)])
-def test_what_is_taken_counts_when_it_is_answered_however_long_that_was_waited_for(
-    stage: HandlerFixture, wait: int, at_s: float
-) -> None:
-    stage.services.quota_holder.quotas = counting = CountingAllowance()
-    send(stage, request(("t", 0, 12), wait=wait), meanwhile=append_after(stage, 0.2))
+def test_fetch_quota_is_counted_when_the_response_is_sent(fixture: HandlerFixture, wait: int, at_s: float) -> None:
+    fixture.services.quota_holder.quotas = counting = CountingAllowance()
+    send(fixture, request(("t", 0, 12), wait=wait), meanwhile=append_after(fixture, 0.2))
     assert counting.at_ms == [NOW_MS + at_s * 1000]
 
 
-def test_bytes_of_several_partitions_add_up_and_each_is_counted_once(stage: HandlerFixture) -> None:
-    stage.hosted.host("u")
+def test_fetch_adds_up_bytes_of_several_partitions(fixture: HandlerFixture) -> None:
+    fixture.hosted.host("u")
 
     async def both() -> None:
         for at, topic in ((0.1, "t"), (0.2, "t"), (0.3, "u")):
             await trio.sleep_until(at)
-            stage.hosted.replicas[topic, 0].append(make_batch(10), 1_000_000)
+            fixture.hosted.replicas[topic, 0].append(make_batch(10), 1_000_000)
 
-    answer, took = send(stage, request(("t", 0, 12), ("u", 0, 0), least=3 * SIZE, wait=5000), meanwhile=both)
+    answer, took = send(fixture, request(("t", 0, 12), ("u", 0, 0), least=3 * SIZE, wait=5000), meanwhile=both)
     assert ([len(r.records) for r in rows_of(answer)], took) == ([2 * SIZE, SIZE], pytest.approx(0.3))
 
 
-def test_who_waits_is_answered_when_the_partition_goes(stage: HandlerFixture) -> None:
+def test_delayed_fetch_is_answered_when_its_partition_is_removed(fixture: HandlerFixture) -> None:
     async def go() -> None:
         await trio.sleep(0.2)
-        replica = stage.hosted.replicas.pop(("t", 0))
+        replica = fixture.hosted.replicas.pop(("t", 0))
         replica.resign()
         replica.notify_waiters()
 
-    answer, took = send(stage, request(("t", 0, 12), wait=5000), meanwhile=go)
+    answer, took = send(fixture, request(("t", 0, 12), wait=5000), meanwhile=go)
     assert (rows_of(answer)[0].error_code, took) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.2)
 
 
-def test_an_old_segment_counts_as_enough_whatever_is_asked_for() -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
+def test_fetch_of_older_segment_does_not_wait_for_min_bytes() -> None:
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t", settings=LogConfig(segment_bytes=SIZE + 1))
     for _ in range(3):
         replica.append(make_batch(10), 1_000_000)
     assert len(replica.log.segments) == 3
-    _, took = send(stage, request(("t", 0, 0), least=1000 * SIZE, wait=5000))
+    _, took = send(fixture, request(("t", 0, 0), least=1000 * SIZE, wait=5000))
     assert took == 0

@@ -203,8 +203,8 @@ BEGINS = [
 def test_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
     first: int, last: int, begins: int | None, ends: int
 ) -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t", leader=2, isr=(2,), replicas=(1, 2))
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t", leader=2, isr=(2,), replicas=(1, 2))
     replica.log.truncate_fully_and_start_at(5, NOW_MS)
     batch = leader_batch(first, last - first + 1)
     if begins is None:
@@ -224,7 +224,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
         answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
         came.append((who, trio.current_time(), len(rows_of(answer)[0].records)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, "follower", by(2, 12, wait=500))
             await trio.sleep(0.05)
@@ -241,7 +241,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
             assert came[1:] == [("consumer", 0.2, SIZE)]
 
     led.leading.followers.pop(3)
-    run_virtual(story)
+    run_virtual(scenario)
 
 
 def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_here_and_a_consumers_does() -> None:
@@ -252,7 +252,7 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
         answer = await resolve(fetch.handle(led.context(ApiKey.FETCH, 18), what))
         came.append((who, trio.current_time(), rows_of(answer)[0].error_code))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with trio.open_nursery() as nursery:
             for broker in (2, 3):
                 nursery.start_soon(ask, f"follower {broker}", by(broker, 12, wait=500))
@@ -263,47 +263,47 @@ def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_he
             await trio.sleep(0.1)
             assert came == [("follower 2", 0.1, 0)]
 
-    run_virtual(story)
+    run_virtual(scenario)
     assert sorted(came[1:]) == [("consumer", 0.5, 0), ("follower 3", 0.5, 0)]
 
 
-def test_who_begins_to_lead_has_the_fetches_of_its_followers_answered() -> None:
-    """They do not name the partition; a follower that waits for one of them begins half a second later."""
-    ground = BrokerStorageFixture()
+def test_new_leader_completes_delayed_fetches_of_its_followers() -> None:
+    """The change names no partition; a follower that waits for it would otherwise start half a second later."""
+    storage = BrokerStorageFixture()
 
-    async def story() -> None:
-        ground.commit_topics(led_topic("t", 1, leader=2, replicas=(NODE_ID, 2, 3), partition_epoch=0))
-        await ground.publisher.wait_applied_and_created()
-        assert not {follower_fetch_key(2), follower_fetch_key(3)} & set(ground.woken)
-        ground.commit_topics(led_topic("t", 1, leader_epoch=1, replicas=(NODE_ID, 2, 3), partition_epoch=1))
-        await ground.publisher.wait_applied_and_created()
-        assert [k for k in ground.woken if k[0] == "follower"] == [follower_fetch_key(2), follower_fetch_key(3)]  # type: ignore[index]
-        ground.woken.clear()
-        ground.commit_topics(led_topic("t", 1, leader_epoch=1, replicas=(NODE_ID, 2, 3), partition_epoch=2))
-        await ground.publisher.wait_applied_and_created()
-        assert not {follower_fetch_key(2), follower_fetch_key(3)} & set(ground.woken), "it led before"
+    async def scenario() -> None:
+        storage.commit_topics(led_topic("t", 1, leader=2, replicas=(NODE_ID, 2, 3), partition_epoch=0))
+        await storage.publisher.wait_applied_and_created()
+        assert not {follower_fetch_key(2), follower_fetch_key(3)} & set(storage.woken)
+        storage.commit_topics(led_topic("t", 1, leader_epoch=1, replicas=(NODE_ID, 2, 3), partition_epoch=1))
+        await storage.publisher.wait_applied_and_created()
+        assert [k for k in storage.woken if k[0] == "follower"] == [follower_fetch_key(2), follower_fetch_key(3)]  # type: ignore[index]
+        storage.woken.clear()
+        storage.commit_topics(led_topic("t", 1, leader_epoch=1, replicas=(NODE_ID, 2, 3), partition_epoch=2))
+        await storage.publisher.wait_applied_and_created()
+        assert not {follower_fetch_key(2), follower_fetch_key(3)} & set(storage.woken), "it led before"
 
-    ground.run(story)
+    storage.run(scenario)
 
 
 @pytest.mark.behaviour("R-340")
-def test_any_replica_serves_consumers_up_to_its_own_high_watermark() -> None:
-    stage = HandlerFixture()
-    replica = stage.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
+def test_consumer_fetch_at_follower_reads_up_to_its_high_watermark() -> None:
+    fixture = HandlerFixture()
+    replica = fixture.hosted.host("t", leader=2, isr=(1, 2), replicas=(1, 2))
     for n in range(2):
         batch = make_batch(10)
         batch[7] = 3 * n
         replica.append_as_follower(batch, NOW_MS)
     replica.update_leader_offsets(3, 0)
-    got = row(stage, ("t", 0, 0), version=11)
+    got = row(fixture, ("t", 0, 0), version=11)
     assert (got.error_code, len(got.records), got.high_watermark) == (E.NONE, SIZE, 3)
-    assert row(stage, ("t", 0, 0), version=10).error_code == E.NOT_LEADER_OR_FOLLOWER
+    assert row(fixture, ("t", 0, 0), version=10).error_code == E.NOT_LEADER_OR_FOLLOWER
 
     async def later() -> None:
         await trio.sleep(0.2)
         replica.update_leader_offsets(6, 0)
 
-    answer, took = send(stage, request(("t", 0, 3), wait=5000), meanwhile=later)
+    answer, took = send(fixture, request(("t", 0, 3), wait=5000), meanwhile=later)
     assert (len(rows_of(answer)[0].records), took) == (SIZE, 0.2)
 
 

@@ -196,10 +196,10 @@ def test_join_and_sync_group_over_element_limits_are_refused() -> None:
     assert node.ask(ApiKey.SYNC_GROUP, 3, sync).error_code == E.UNKNOWN_SERVER_ERROR
 
 
-def test_results_arrive_before_their_rows_are_encoded_also_where_a_row_has_none(
+def test_rows_wait_for_results_when_last_row_of_block_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The row whose number ends a block of rows is refused at once: the rows before it are waited for all the same."""
+    """The last row of a block is refused at once: the rows before it are waited for all the same."""
     node = GroupCoordinatorNode(followed=True)
     names = [f"g{number}" for number in range(2 * MAX_PENDING_RESULTS)]
     refused = names[MAX_PENDING_RESULTS - 1]
@@ -211,7 +211,7 @@ def test_results_arrive_before_their_rows_are_encoded_also_where_a_row_has_none(
     monkeypatch.setattr(delete_groups, "_delete_share_state", fail_share_state)
     monkeypatch.setattr(RequestContext, "may", lambda context, operation, resource, name: name != refused)
 
-    async def story() -> None:
+    async def scenario() -> None:
         for name in names:
             node.commit(name)
         deleted = node.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(names))
@@ -221,4 +221,4 @@ def test_results_arrive_before_their_rows_are_encoded_also_where_a_row_has_none(
             assert codes.pop(refused) == E.GROUP_AUTHORIZATION_FAILED
             assert set(codes.values()) == {E.COORDINATOR_NOT_AVAILABLE}
 
-    run(node, story)
+    run(node, scenario)

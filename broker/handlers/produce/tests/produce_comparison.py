@@ -21,7 +21,7 @@ NO_RESPONSE = b""
 
 
 class ProducingNode:
-    """A node and one connection to it, whose requests are prepared for or always handled."""
+    """Node with one connection; its requests are served prepared, or always by the handler."""
 
     def __init__(self, *, prepares: bool, settings: LogConfig | None = None) -> None:
         self.fixture = HandlerFixture()
@@ -32,7 +32,7 @@ class ProducingNode:
             self.fixture.hosted.host(name, partitions=2, settings=settings)
 
     def produce(self, frame: bytes) -> bytes:
-        """The bytes of the response to a request."""
+        """Return the bytes of the response to a request."""
         buffer, end = bytearray(b"1234size" + frame + b"the next request"), 8 + len(frame)
         prepared = self.peer.prepared_request
         chunks: Any = prepared.respond(memoryview(buffer), 8, end) if self.prepares and prepared is not None else None
@@ -81,7 +81,7 @@ class ProduceComparison:
         self._correlation_id = -1000
 
     def produce(self, request: ProduceRequest, version: int = NEWEST, client_id: str | None = "client") -> Any:
-        """Have both serve a request; return the response, decoded."""
+        """Serve a request on both nodes, compare, and return the decoded response."""
         self._correlation_id += 7
         frame = encode_request(ApiKey.PRODUCE, version, self._correlation_id, client_id, request)[4:]
         raw, expected = (node.produce(frame) for node in self.nodes)
@@ -94,7 +94,7 @@ class ProduceComparison:
         return compiler.decode(ProduceResponse, version, raw, 9 if version >= 9 else 8)[0]
 
     def repeat(self, version: int = NEWEST, **more: Any) -> None:
-        """Have a request served so often that the next one like it is served prepared."""
+        """Serve a request until the next one like it is served prepared."""
         for _ in range(REPETITIONS):
             self.produce(request(make_batch(0), **more), version)
         before = self.prepared
@@ -102,7 +102,7 @@ class ProduceComparison:
         assert self.prepared == before + 1
 
     def change(self, what: Callable[[HandlerFixture], object]) -> None:
-        """Change the same on both nodes."""
+        """Apply a change to both nodes."""
         for node in self.nodes:
             what(node.fixture)
 

@@ -1,4 +1,4 @@
-"""Prepared Produce: its responses and logs are those of the handler, byte for byte, whatever the requests are."""
+"""Prepared Produce: its responses and logs equal those of the handler, byte for byte, for any requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def changed(raw: bytes | bytearray, **fields: int) -> bytes:
 
 @pytest.mark.parametrize("acks", [-1, 1])
 @pytest.mark.parametrize("version", range(3, NEWEST + 1))
-def test_a_repeated_request_is_served_prepared_in_each_version(version: int, acks: int) -> None:
+def test_prepared_produce_serves_repeated_request_in_each_version(version: int, acks: int) -> None:
     nodes = ProduceComparison()
     nodes.repeat(version, acks=acks)
     for count in (1, 2, 3, 10, 100, 1000, 1):
@@ -41,7 +41,7 @@ def test_a_repeated_request_is_served_prepared_in_each_version(version: int, ack
     assert nodes.prepared == 8
 
 
-def test_batches_of_each_size_are_found_in_their_frames() -> None:
+def test_prepared_produce_serves_batches_of_each_size() -> None:
     nodes = ProduceComparison()
     nodes.repeat()
     base = make_batch(0, 1)
@@ -54,7 +54,7 @@ def test_batches_of_each_size_are_found_in_their_frames() -> None:
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 @pytest.mark.parametrize("version", [3, 6, 7, NEWEST])
-def test_compressed_batches_are_served_prepared(codec: CompressionType, version: int) -> None:
+def test_prepared_produce_serves_compressed_batches(codec: CompressionType, version: int) -> None:
     nodes = ProduceComparison()
     nodes.repeat(version)
     nodes.produce(request(make_batch(0, 5, codec)), version)
@@ -90,7 +90,7 @@ BATCHES = [
 
 @pytest.mark.parametrize("raw", BATCHES)
 @pytest.mark.parametrize("version", [8, NEWEST])
-def test_a_batch_that_is_refused_is_left_to_the_handler(raw: bytes | None, version: int) -> None:
+def test_prepared_produce_leaves_refused_batch_to_the_handler(raw: bytes | None, version: int) -> None:
     nodes = ProduceComparison()
     nodes.repeat(version)
     nodes.produce(request(raw), version)
@@ -98,7 +98,7 @@ def test_a_batch_that_is_refused_is_left_to_the_handler(raw: bytes | None, versi
     assert nodes.prepared >= 2
 
 
-def test_an_idempotent_producer_gets_the_offsets_of_a_batch_sent_again() -> None:
+def test_prepared_produce_returns_offsets_of_duplicate_idempotent_batch() -> None:
     nodes = ProduceComparison()
     nodes.repeat()
     batch = [make_batch(0, producer_id=5, producer_epoch=0, base_sequence=3 * n) for n in range(8)]
@@ -165,7 +165,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "prepared"), CHANGES)
-def test_a_change_of_the_node_between_two_requests_counts(
+def test_prepared_produce_notices_changes_of_the_node(
     change: Callable[[HandlerFixture], object], prepared: bool
 ) -> None:
     nodes = ProduceComparison()
@@ -186,14 +186,14 @@ OTHER_REQUESTS = [
 
 
 @pytest.mark.parametrize("more", OTHER_REQUESTS)
-def test_a_request_with_other_parameters_is_handled(more: dict[str, Any]) -> None:
+def test_prepared_produce_leaves_other_parameters_to_the_handler(more: dict[str, Any]) -> None:
     nodes = ProduceComparison()
     nodes.repeat()
     nodes.produce(request(make_batch(0), **more))
     assert nodes.prepared == 1
 
 
-def test_another_timeout_client_or_version_is_handled() -> None:
+def test_prepared_produce_leaves_other_timeout_client_or_version_to_handler() -> None:
     nodes = ProduceComparison()
     nodes.repeat()
     other = request(make_batch(0))
@@ -205,7 +205,7 @@ def test_another_timeout_client_or_version_is_handled() -> None:
     assert nodes.prepared == 1
 
 
-def test_a_frame_that_ends_otherwise_is_left_to_the_handler() -> None:
+def test_prepared_produce_leaves_frame_with_other_end_to_the_handler() -> None:
     nodes = ProduceComparison()
     nodes.repeat()
     frame = encode_request(ApiKey.PRODUCE, NEWEST, 1, "client", request(make_batch(0)))
@@ -221,7 +221,7 @@ def test_a_frame_that_ends_otherwise_is_left_to_the_handler() -> None:
     assert prepared.respond(memoryview(bytearray(frame)), 4, len(frame)) is not None
 
 
-def test_what_waits_for_followers_or_for_the_disk_is_left_to_the_handler() -> None:
+def test_prepared_produce_leaves_delayed_requests_to_the_handler() -> None:
     for acks, attribute in ((-1, "is_sole_replica"), (-1, "is_flushing"), (1, "is_flushing")):
         nodes = ProduceComparison()
         nodes.repeat(acks=acks)
@@ -234,7 +234,7 @@ def test_what_waits_for_followers_or_for_the_disk_is_left_to_the_handler() -> No
         assert nodes.prepared == 1
 
 
-def test_records_below_the_high_watermark_alone_are_answered_at_once() -> None:
+def test_prepared_produce_below_high_watermark_is_left_to_the_handler() -> None:
     nodes = ProduceComparison()
     nodes.repeat()
 
@@ -247,7 +247,7 @@ def test_records_below_the_high_watermark_alone_are_answered_at_once() -> None:
 
 
 @pytest.mark.parametrize("writable", [True, False])
-def test_a_topic_that_may_not_be_written_any_more_is_left_to_the_handler(writable: bool) -> None:
+def test_prepared_produce_leaves_unwritable_topic_to_the_handler(writable: bool) -> None:
     nodes = ProduceComparison()
     nodes.repeat()
     authorizer = SimpleNamespace(may_write=lambda context, topic: False)
@@ -260,7 +260,7 @@ def test_a_topic_that_may_not_be_written_any_more_is_left_to_the_handler(writabl
     assert nodes.prepared == 1 + writable
 
 
-def test_requests_are_counted_where_there_are_quotas() -> None:
+def test_prepared_produce_leaves_requests_under_quotas_to_the_handler() -> None:
     nodes = ProduceComparison()
     nodes.repeat()
     quotas = SimpleNamespace(produce=SimpleNamespace(maybe_record_and_get_throttle_ms=lambda *values: 9))
@@ -269,7 +269,7 @@ def test_requests_are_counted_where_there_are_quotas() -> None:
     assert nodes.prepared == 1
 
 
-def test_internal_topics_and_several_partitions_are_not_prepared_for() -> None:
+def test_prepared_produce_is_not_built_for_internal_topics_or_several_partitions() -> None:
     nodes = ProduceComparison()
     nodes.change(lambda fixture: fixture.hosted.host("__consumer_offsets"))
     for _ in range(REPETITIONS + 1):
@@ -283,7 +283,7 @@ def test_internal_topics_and_several_partitions_are_not_prepared_for() -> None:
     assert nodes.prepared == 0
 
 
-def test_requests_that_failed_or_have_no_response_are_not_prepared_for() -> None:
+def test_prepared_produce_is_not_built_for_failed_requests_or_acks_0() -> None:
     nodes = ProduceComparison()
     for _ in range(REPETITIONS + 1):
         nodes.produce(request(make_batch(0), acks=0))
@@ -295,7 +295,7 @@ def test_requests_that_failed_or_have_no_response_are_not_prepared_for() -> None
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_requests_and_changes_give_the_responses_of_the_handler(seed: int) -> None:
+def test_prepared_produce_random_requests_equal_the_handler(seed: int) -> None:
     rng = random.Random(seed)
     nodes = ProduceComparison()
     more: dict[str, Any] = {}

@@ -34,8 +34,8 @@ def request(*parts: tuple[str, int, Any], acks: int = -1, timeout_ms: int = 1000
     return ProduceRequest(None, acks, timeout_ms, topics)
 
 
-def send(stage: HandlerFixture, what: ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
-    answer = start(produce.handle(stage.context(ApiKey.PRODUCE, version, client_id), what))
+def send(fixture: HandlerFixture, what: ProduceRequest, version: int = NEWEST, client_id: str = "client") -> Any:
+    answer = start(produce.handle(fixture.context(ApiKey.PRODUCE, version, client_id), what))
     if answer is None or isinstance(answer, Message):
         return answer
     return run_virtual(partial(resolve, answer))
@@ -47,15 +47,15 @@ def row_of(answer: Any) -> PartitionProduceResponse:
 
 
 @pytest.fixture
-def stage() -> HandlerFixture:
+def fixture() -> HandlerFixture:
     out = HandlerFixture()
     out.hosted.host("t")
     return out
 
 
-def test_a_batch_gets_the_next_offsets_and_tells_the_log_start(stage: HandlerFixture) -> None:
-    assert row_of(send(stage, request(("t", 0, make_batch(0))))).base_offset == 0
-    row = row_of(send(stage, request(("t", 0, make_batch(3)))))
+def test_produce_returns_base_offset_and_log_start_offset(fixture: HandlerFixture) -> None:
+    assert row_of(send(fixture, request(("t", 0, make_batch(0))))).base_offset == 0
+    row = row_of(send(fixture, request(("t", 0, make_batch(3)))))
     assert (row.index, row.error_code, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
         0,
         0,
@@ -63,7 +63,7 @@ def test_a_batch_gets_the_next_offsets_and_tells_the_log_start(stage: HandlerFix
         -1,
         0,
     )
-    assert stage.hosted.replicas["t", 0].log.high_watermark == 6
+    assert fixture.hosted.replicas["t", 0].log.high_watermark == 6
 
 
 REFUSED = [
@@ -105,30 +105,30 @@ def bytes_of(what: Any) -> Any:
 
 
 @pytest.mark.parametrize(("topic", "partition", "what", "acks", "version", "code"), REFUSED)
-def test_what_is_refused_says_why_and_leaves_no_trace(
-    stage: HandlerFixture, topic: str, partition: int, what: Any, acks: int, version: int, code: ErrorCode
+def test_produce_refused_batch_returns_error_and_appends_none(
+    fixture: HandlerFixture, topic: str, partition: int, what: Any, acks: int, version: int, code: ErrorCode
 ) -> None:
-    stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
-    stage.hosted.host("__consumer_offsets")
-    row = row_of(send(stage, request((topic, partition, bytes_of(what)), acks=acks), version))
+    fixture.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    fixture.hosted.host("__consumer_offsets")
+    row = row_of(send(fixture, request((topic, partition, bytes_of(what)), acks=acks), version))
     assert row.error_code == code
     if code:
         assert row.base_offset == -1
-        assert all(replica.log.log_end_offset == 0 for replica in stage.hosted.replicas.values())
+        assert all(replica.log.log_end_offset == 0 for replica in fixture.hosted.replicas.values())
 
 
-def test_only_an_admin_tool_writes_to_an_internal_topic(stage: HandlerFixture) -> None:
-    stage.hosted.host("__consumer_offsets")
+def test_produce_to_internal_topic_requires_admin_client_id(fixture: HandlerFixture) -> None:
+    fixture.hosted.host("__consumer_offsets")
     what = request(("__consumer_offsets", 0, make_batch(0)))
-    assert row_of(send(stage, what, 11, "__admin_client")).error_code == 0
-    assert row_of(send(stage, what, 11, "__admin_client2")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert row_of(send(fixture, what, 11, "__admin_client")).error_code == 0
+    assert row_of(send(fixture, what, 11, "__admin_client2")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_from_v10_a_refusal_for_leadership_names_the_leader(stage: HandlerFixture) -> None:
-    stage.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
-    row = row_of(send(stage, request(("elsewhere", 0, make_batch(0))), 10))
+def test_produce_from_v10_leadership_error_names_the_leader(fixture: HandlerFixture) -> None:
+    fixture.hosted.host("elsewhere", leader=2, isr=(2,), replicas=(1, 2))
+    row = row_of(send(fixture, request(("elsewhere", 0, make_batch(0))), 10))
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 3)
-    assert row_of(send(stage, request(("elsewhere", 0, make_batch(0))), 9)).current_leader.leader_id == -1
+    assert row_of(send(fixture, request(("elsewhere", 0, make_batch(0))), 9)).current_leader.leader_id == -1
 
 
 NO_BATCH = [
@@ -140,33 +140,33 @@ NO_BATCH = [
 
 
 @pytest.mark.parametrize(("at", "what", "text"), NO_BATCH)
-def test_bytes_that_begin_like_no_batch_refuse_the_whole_request(
-    stage: HandlerFixture, at: int, what: bytes, text: str
+def test_produce_with_invalid_batch_header_refuses_whole_request(
+    fixture: HandlerFixture, at: int, what: bytes, text: str
 ) -> None:
     bad = make_batch(0)
     bad[at : at + len(what)] = what
-    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
+    answer = send(fixture, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
     rows = [r for t in answer.responses for r in t.partition_responses]
     assert [(r.error_code, r.error_message) for r in rows] == [(ErrorCode.CORRUPT_MESSAGE, text)] * 2
-    assert stage.hosted.replicas["t", 0].log.log_end_offset == 0
+    assert fixture.hosted.replicas["t", 0].log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("bad", [make_batch(0)[:40], make_batch(0)[:8] + (25).to_bytes(4, "big") + make_batch(0)[12:]])
-def test_a_batch_that_is_not_all_there_is_refused_alone(stage: HandlerFixture, bad: bytearray) -> None:
-    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
+def test_produce_incomplete_batch_is_refused_alone(fixture: HandlerFixture, bad: bytearray) -> None:
+    answer = send(fixture, request(("t", 0, make_batch(0)), ("t", 0, bad)), 11)
     codes = [r.error_code for t in answer.responses for r in t.partition_responses]
     assert codes == [0, ErrorCode.INVALID_RECORD if len(bad) == 40 else ErrorCode.CORRUPT_MESSAGE]
 
 
-def test_a_refusal_by_the_log_tells_its_start_unless_the_bytes_were_at_fault(stage: HandlerFixture) -> None:
+def test_produce_error_returns_log_start_offset_unless_bytes_are_corrupt(fixture: HandlerFixture) -> None:
     """``ReplicaManager.appendToLocalLog``"""
     unknown_codec = make_batch(0, attributes=7)
     assert unknown_codec[22] == 7
-    row = row_of(send(stage, request(("t", 0, unknown_codec))))
+    row = row_of(send(fixture, request(("t", 0, unknown_codec))))
     assert (row.error_code, row.log_start_offset) == (ErrorCode.UNKNOWN_SERVER_ERROR, 0)
-    row = row_of(send(stage, request(("t", 0, make_batch(0, base_offset=1)))))
+    row = row_of(send(fixture, request(("t", 0, make_batch(0, base_offset=1)))))
     assert (row.error_code, row.log_start_offset) == (ErrorCode.INVALID_RECORD, 0)
-    row = row_of(send(stage, request(("t", 0, bytes_of("torn")))))
+    row = row_of(send(fixture, request(("t", 0, bytes_of("torn")))))
     assert (row.error_code, row.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
 
 
@@ -176,9 +176,9 @@ def large(count: int, key: bytes | None = b"k") -> bytearray:
 
 @pytest.fixture
 def compacted() -> HandlerFixture:
-    stage = HandlerFixture()
-    stage.hosted.host("c", settings=LogConfig(compact=True))
-    return stage
+    fixture = HandlerFixture()
+    fixture.hosted.host("c", settings=LogConfig(compact=True))
+    return fixture
 
 
 def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(compacted: HandlerFixture) -> None:
@@ -253,18 +253,18 @@ def test_an_answer_names_ten_thousand_records_at_fault_and_no_more(compacted: Ha
     assert {r.error_code for r in rows} == {ErrorCode.INVALID_RECORD}
 
 
-def test_each_partition_has_its_own_outcome(stage: HandlerFixture) -> None:
-    answer = send(stage, request(("t", 0, make_batch(0)), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
+def test_produce_returns_result_per_partition(fixture: HandlerFixture) -> None:
+    answer = send(fixture, request(("t", 0, make_batch(0)), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
     rows = [r for t in answer.responses for r in t.partition_responses]
     assert [(r.error_code, r.base_offset) for r in rows] == [(0, 0), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (0, 3)]
     assert [(t.name, t.topic_id) for t in answer.responses] == [("t", topic_id_of("t"))] * 3
     assert topic_id_of("t") != ZERO_UUID
 
 
-def test_produce_counts_the_traffic_of_topics(stage: HandlerFixture) -> None:
+def test_produce_counts_the_traffic_of_topics(fixture: HandlerFixture) -> None:
     batch = make_batch(0)
-    send(stage, request(("t", 0, batch), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
-    traffic, unknown = stage.hosted.replicas["t", 0].traffic, stage.hosted.unknown_traffic
+    send(fixture, request(("t", 0, batch), ("t", 5, make_batch(0)), ("t", 0, make_batch(3))), 11)
+    traffic, unknown = fixture.hosted.replicas["t", 0].traffic, fixture.hosted.unknown_traffic
     assert (traffic.messages_in, traffic.bytes_in, traffic.produces) == (6, 2 * len(batch), 2)
     assert (traffic.failed_produces, unknown.produces, unknown.failed_produces) == (0, 1, 1)
     large = HandlerFixture()
@@ -274,31 +274,31 @@ def test_produce_counts_the_traffic_of_topics(stage: HandlerFixture) -> None:
     assert (traffic.bytes_rejected, traffic.failed_produces, traffic.bytes_in) == (len(batch), 1, 0)
 
 
-def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(stage: HandlerFixture) -> None:
-    assert send(stage, request(("t", 0, make_batch(0)), acks=0)) is None
-    assert stage.hosted.replicas["t", 0].log.log_end_offset == 3
+def test_produce_acks_0_sends_no_response_and_closes_on_error(fixture: HandlerFixture) -> None:
+    assert send(fixture, request(("t", 0, make_batch(0)), acks=0)) is None
+    assert fixture.hosted.replicas["t", 0].log.log_end_offset == 3
     with pytest.raises(CloseConnection):
-        send(stage, request(("t", 9, make_batch(0)), acks=0))
+        send(fixture, request(("t", 9, make_batch(0)), acks=0))
 
 
-def test_a_disk_that_fails_is_told_and_answered_as_a_storage_error(stage: HandlerFixture) -> None:
-    stage.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
-    assert row_of(send(stage, request(("t", 0, make_batch(0))))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert len(stage.failures) == 1
+def test_produce_disk_error_returns_kafka_storage_error_and_is_reported(fixture: HandlerFixture) -> None:
+    fixture.env.disk.fault = lambda what, path: OSError(5, "broken") if what == "pwrite" else None
+    assert row_of(send(fixture, request(("t", 0, make_batch(0))))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(fixture.failures) == 1
 
 
-def test_acks_all_is_refused_before_the_append_while_too_few_are_in_sync_and_acks_1_is_not() -> None:
-    stage = HandlerFixture()
-    stage.hosted.host("r", isr=(1,), replicas=(1, 2), settings=LogConfig(min_insync_replicas=2))
-    assert row_of(send(stage, request(("r", 0, make_batch(0))))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert stage.hosted.replicas["r", 0].log.log_end_offset == 0
-    assert row_of(send(stage, request(("r", 0, make_batch(0)), acks=1))).error_code == 0
+def test_produce_under_min_isr_refuses_only_acks_all() -> None:
+    fixture = HandlerFixture()
+    fixture.hosted.host("r", isr=(1,), replicas=(1, 2), settings=LogConfig(min_insync_replicas=2))
+    assert row_of(send(fixture, request(("r", 0, make_batch(0))))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert fixture.hosted.replicas["r", 0].log.log_end_offset == 0
+    assert row_of(send(fixture, request(("r", 0, make_batch(0)), acks=1))).error_code == 0
 
 
 def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     many = 60
-    stage = HandlerFixture()
-    stage.hosted.host("r", isr=(1, 2), replicas=(1, 2), partitions=many)
+    fixture = HandlerFixture()
+    fixture.hosted.host("r", isr=(1, 2), replicas=(1, 2), partitions=many)
     looks = [0]
 
     def high_watermark(log: Any) -> int:
@@ -313,12 +313,12 @@ def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch
         await trio.sleep(0.1)
         monkeypatch.setattr(PartitionLog, "high_watermark", property(high_watermark, move), raising=False)
         for number in range(many):
-            one = stage.hosted.replicas["r", number]
+            one = fixture.hosted.replicas["r", number]
             move(one.log, one.log.log_end_offset)
             one.notify_waiters()
 
     what = request(*(("r", number, make_batch(0)) for number in (*range(many), 0)))
-    answer: Any = start(produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what))
+    answer: Any = start(produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), what))
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

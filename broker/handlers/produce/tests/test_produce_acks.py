@@ -23,14 +23,14 @@ from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRec
 from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 
-def waiting(stage: HandlerFixture, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
-    """Produce to a partition with a follower that has fetched nothing yet; gives the error and how long it took."""
+def waiting(fixture: HandlerFixture, meanwhile: Any, *, acks: int = -1, timeout_ms: int = 1000) -> tuple[int, float]:
+    """Produce to a partition with a follower that has not fetched yet; return the error and the seconds it took."""
     what = request(("r", 0, make_batch(0)), acks=acks, timeout_ms=timeout_ms)
-    answer: Any = start(produce.handle(stage.context(ApiKey.PRODUCE, NEWEST), what))
+    answer: Any = start(produce.handle(fixture.context(ApiKey.PRODUCE, NEWEST), what))
 
     async def main() -> tuple[int, float]:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(meanwhile, stage.hosted.replicas["r", 0])
+            nursery.start_soon(meanwhile, fixture.hosted.replicas["r", 0])
             row = row_of(await answer if isinstance(answer, Awaitable) else answer)
             took = trio.current_time()
             nursery.cancel_scope.cancel()
@@ -41,9 +41,9 @@ def waiting(stage: HandlerFixture, meanwhile: Any, *, acks: int = -1, timeout_ms
 
 @pytest.fixture
 def replicated() -> HandlerFixture:
-    stage = HandlerFixture()
-    stage.hosted.host("r", isr=(1, 2), replicas=(1, 2))
-    return stage
+    fixture = HandlerFixture()
+    fixture.hosted.host("r", isr=(1, 2), replicas=(1, 2))
+    return fixture
 
 
 async def follower_fetches(replica: Any) -> None:
@@ -205,13 +205,13 @@ class AcksLogDirectory:
         pass
 
 
-def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> tuple[int, int, float]:
-    """Delete the first batch of a partition of two; gives the error, the low watermark and how long it took."""
-    replica = stage.hosted.replicas["r", 0]
+def deleting(fixture: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> tuple[int, int, float]:
+    """Delete the first batch of a partition of two; return error, low watermark and the seconds it took."""
+    replica = fixture.hosted.replicas["r", 0]
     directory = AcksLogDirectory()
-    stage.services.log_dirs = SimpleNamespace(directory_of=lambda log: directory)
-    stage.hosted.image = replace(
-        stage.hosted.image,
+    fixture.services.log_dirs = SimpleNamespace(directory_of=lambda log: directory)
+    fixture.hosted.image = replace(
+        fixture.hosted.image,
         brokers={2: RegisterBrokerRecord(2, fenced=False), 3: RegisterBrokerRecord(3, fenced=True)},
     )
     for _ in range(2):
@@ -223,7 +223,7 @@ def deleting(stage: HandlerFixture, meanwhile: Any, timeout_ms: int = 1000) -> t
     async def main() -> tuple[int, int, float]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(meanwhile, replica)
-            context = stage.context(ApiKey.DELETE_RECORDS, 2)
+            context = fixture.context(ApiKey.DELETE_RECORDS, 2)
             answer = await resolve(delete_records.handle(context, DeleteRecordsRequest([topic], timeout_ms)))
             took = trio.current_time()
             nursery.cancel_scope.cancel()

@@ -26,13 +26,13 @@ from ottla.wire.record_batch.records import NewRecord, build_batch
 PID = 7
 
 
-def a_stage(*codes: E, **settings: str) -> tuple[HandlerFixture, FakeTransactionVerifier]:
-    stage = HandlerFixture(**settings)
-    stage.hosted.host("t", partitions=3)
-    stage.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
-    coordinator = FakeTransactionVerifier(stage.services, *codes)
-    stage.services.transaction_verifier = lambda: coordinator
-    return stage, coordinator
+def verifying_fixture(*codes: E, **settings: str) -> tuple[HandlerFixture, FakeTransactionVerifier]:
+    fixture = HandlerFixture(**settings)
+    fixture.hosted.host("t", partitions=3)
+    fixture.hosted.host("away", leader=2, isr=(2,), replicas=(1, 2))
+    coordinator = FakeTransactionVerifier(fixture.services, *codes)
+    fixture.services.transaction_verifier = lambda: coordinator
+    return fixture, coordinator
 
 
 def data(sequence: int = 0, epoch: int = 0, pid: int = PID, *, txn: bool = True, **more: Any) -> bytearray:
@@ -49,16 +49,16 @@ def request(*parts: tuple[str, int, Any], transactional_id: str | None = "x") ->
     return ProduceRequest(transactional_id, -1, 1000, topics)
 
 
-def send(stage: HandlerFixture, what: ProduceRequest, version: int = 12) -> list[int]:
-    answer = run_virtual(partial(resolve, produce.handle(stage.context(ApiKey.PRODUCE, version), what)))
+def send(fixture: HandlerFixture, what: ProduceRequest, version: int = 12) -> list[int]:
+    answer = run_virtual(partial(resolve, produce.handle(fixture.context(ApiKey.PRODUCE, version), what)))
     return [row.error_code for topic in answer.responses for row in topic.partition_responses]
 
 
 def marked(
-    stage: HandlerFixture, epoch: int, number: int = 0, kind: int = ControlRecordType.ABORT, version: int = 1
+    fixture: HandlerFixture, epoch: int, number: int = 0, kind: int = ControlRecordType.ABORT, version: int = 1
 ) -> None:
     raw = bytearray(build_end_transaction_batch(EndTransactionMarker(kind, 0), PID, epoch, 5))
-    stage.hosted.replicas["t", number].append(
+    fixture.hosted.replicas["t", number].append(
         raw, 5, AppendOrigin.COORDINATOR, txn=TxnAppendContext(transaction_version=version)
     )
 
@@ -97,27 +97,27 @@ ROWS = [
 
 @pytest.mark.behaviour("C-146", "C-150")
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_what_a_coordinator_says_and_what_the_producer_hears(row: TransactionalProduceCase) -> None:
-    stage, coordinator = a_stage(row.code)
-    assert send(stage, request(("t", 0, data())), row.version) == [row.told]
+def test_transactional_produce_maps_verification_result(row: TransactionalProduceCase) -> None:
+    fixture, coordinator = verifying_fixture(row.code)
+    assert send(fixture, request(("t", 0, data())), row.version) == [row.told]
     assert len(coordinator.asked) == row.asked
     assert all(asked.verify_only is (row.version < 12) for asked in coordinator.asked)
-    assert stage.hosted.replicas["t", 0].log.log_end_offset == (row.told is E.NONE)
+    assert fixture.hosted.replicas["t", 0].log.log_end_offset == (row.told is E.NONE)
 
 
 @pytest.mark.behaviour("C-150")
-def test_from_v12_it_is_asked_again_each_20_ms_until_the_transaction_before_has_ended() -> None:
-    stage, coordinator = a_stage(E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, E.NONE)
-    assert send(stage, request(("t", 0, data())), 12) == [E.NONE]
+def test_transactional_produce_v12_retries_concurrent_transactions_every_20_ms() -> None:
+    fixture, coordinator = verifying_fixture(E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, E.NONE)
+    assert send(fixture, request(("t", 0, data())), 12) == [E.NONE]
     first = coordinator.at_ms[0]
     assert [round(at - first) for at in coordinator.at_ms] == [0, 20, 40]
 
 
-def test_only_partitions_where_the_transaction_is_not_open_are_asked_about() -> None:
-    stage, coordinator = a_stage()
-    assert send(stage, request(("t", 0, data()), ("t", 1, data()))) == [0, 0]
-    assert send(stage, request(("t", 0, data(1)), ("t", 2, data()))) == [0, 0]
-    assert send(stage, request(("t", 0, data(2)))) == [0]
+def test_transactional_produce_verifies_only_partitions_not_in_transaction() -> None:
+    fixture, coordinator = verifying_fixture()
+    assert send(fixture, request(("t", 0, data()), ("t", 1, data()))) == [0, 0]
+    assert send(fixture, request(("t", 0, data(1)), ("t", 2, data()))) == [0, 0]
+    assert send(fixture, request(("t", 0, data(2)))) == [0]
     asked = [[(t.name, t.partitions) for t in transaction.topics] for transaction in coordinator.asked]
     assert asked == [[("t", [0, 1])], [("t", [2])]]
     first = coordinator.asked[0]
@@ -125,87 +125,87 @@ def test_only_partitions_where_the_transaction_is_not_open_are_asked_about() -> 
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_topics_who_asks_may_not_write_to_are_no_part_of_its_transaction(version: int) -> None:
-    """Else a marker would be written there; and whether it exists would be told."""
-    stage = HandlerFixture()
+def test_transactional_produce_does_not_verify_unauthorized_topics(version: int) -> None:
+    """Otherwise a marker would be written there, and its existence would be revealed."""
+    fixture = HandlerFixture()
     for name in ("t", "closed", "__consumer_offsets", "__transaction_state"):
-        stage.hosted.host(name)
-    coordinator = FakeTransactionVerifier(stage.services, E.INVALID_PRODUCER_ID_MAPPING)
-    stage.services.transaction_verifier = lambda: coordinator
-    stage.services.authorizer = SimpleNamespace(
+        fixture.hosted.host(name)
+    coordinator = FakeTransactionVerifier(fixture.services, E.INVALID_PRODUCER_ID_MAPPING)
+    fixture.services.transaction_verifier = lambda: coordinator
+    fixture.services.authorizer = SimpleNamespace(
         decisions={},
         may=lambda peer, operation, kind, name: name != "closed",
         may_write=lambda context, name: name != "closed",
     )
     names = ("closed", "__consumer_offsets", "__transaction_state", "t")
-    told = send(stage, request(*((name, 0, data()) for name in names)), version)
+    told = send(fixture, request(*((name, 0, data()) for name in names)), version)
     invalid = E.INVALID_TOPIC_EXCEPTION
     assert told == [E.TOPIC_AUTHORIZATION_FAILED, invalid, invalid, E.INVALID_PRODUCER_ID_MAPPING]
     assert [[topic.name for topic in asked.topics] for asked in coordinator.asked] == [["t"]]
 
 
-def test_each_partition_has_its_own_outcome() -> None:
-    stage, coordinator = a_stage()
-    marked(stage, 5, 1, version=2)
+def test_transactional_produce_returns_result_per_partition() -> None:
+    fixture, coordinator = verifying_fixture()
+    marked(fixture, 5, 1, version=2)
     what = request(("t", 0, data()), ("t", 1, data()), ("away", 0, data()), ("none", 0, data()), ("t", 2, b"x" * 70))
     fenced, elsewhere, unknown = E.INVALID_PRODUCER_EPOCH, E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION
-    assert send(stage, what) == [0, fenced, elsewhere, unknown, E.CORRUPT_MESSAGE]
+    assert send(fixture, what) == [0, fenced, elsewhere, unknown, E.CORRUPT_MESSAGE]
     assert [(t.name, t.partitions) for t in coordinator.asked[0].topics] == [("t", [0])]
 
 
-def test_an_abort_that_overtakes_the_answer_wins() -> None:
-    stage, coordinator = a_stage()
-    coordinator.meanwhile = lambda: marked(stage, 0)
-    assert send(stage, request(("t", 0, data())), 11) == [E.INVALID_TXN_STATE]
-    assert stage.hosted.replicas["t", 0].log.log_end_offset == 1, "the marker alone"
+def test_transactional_produce_verified_after_abort_returns_invalid_txn_state() -> None:
+    fixture, coordinator = verifying_fixture()
+    coordinator.meanwhile = lambda: marked(fixture, 0)
+    assert send(fixture, request(("t", 0, data())), 11) == [E.INVALID_TXN_STATE]
+    assert fixture.hosted.replicas["t", 0].log.log_end_offset == 1, "the marker alone"
 
 
-def test_a_lead_that_went_meanwhile_appends_nothing() -> None:
-    stage, coordinator = a_stage()
-    coordinator.meanwhile = stage.hosted.replicas["t", 0].resign
-    assert send(stage, request(("t", 0, data())), 11) == [E.NOT_LEADER_OR_FOLLOWER]
+def test_transactional_produce_after_resignation_appends_none() -> None:
+    fixture, coordinator = verifying_fixture()
+    coordinator.meanwhile = fixture.hosted.replicas["t", 0].resign
+    assert send(fixture, request(("t", 0, data())), 11) == [E.NOT_LEADER_OR_FOLLOWER]
 
 
 @pytest.mark.behaviour("C-152")
-def test_two_producers_in_one_request_are_refused_with_all_of_it() -> None:
-    stage, coordinator = a_stage()
+def test_transactional_produce_with_two_producers_is_refused() -> None:
+    fixture, coordinator = verifying_fixture()
     mapping = E.INVALID_PRODUCER_ID_MAPPING
-    assert send(stage, request(("t", 0, data()), ("t", 1, data(pid=8)))) == [mapping, mapping]
-    assert send(stage, request(("t", 0, data()), ("t", 1, data(epoch=1)))) == [mapping, mapping]
+    assert send(fixture, request(("t", 0, data()), ("t", 1, data(pid=8)))) == [mapping, mapping]
+    assert send(fixture, request(("t", 0, data()), ("t", 1, data(epoch=1)))) == [mapping, mapping]
     assert not coordinator.asked
 
 
-def test_a_transactions_batch_without_a_transactional_id_refuses_all_of_the_request() -> None:
-    stage, _ = a_stage()
+def test_transactional_batch_without_transactional_id_refuses_request() -> None:
+    fixture, _ = verifying_fixture()
     refused = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     what = request(("t", 0, make_batch(0)), ("t", 1, data()), transactional_id=None)
-    assert send(stage, what) == [refused, refused]
-    assert not any(replica.log.log_end_offset for replica in stage.hosted.replicas.values())
+    assert send(fixture, what) == [refused, refused]
+    assert not any(replica.log.log_end_offset for replica in fixture.hosted.replicas.values())
 
 
-def test_a_request_with_a_transactional_id_and_no_batch_of_a_transaction_asks_nobody() -> None:
-    stage, coordinator = a_stage()
-    assert send(stage, request(("t", 0, data(txn=False)))) == [0]
+def test_produce_with_transactional_id_and_no_transactional_batch_is_not_verified() -> None:
+    fixture, coordinator = verifying_fixture()
+    assert send(fixture, request(("t", 0, data(txn=False)))) == [0]
     assert not coordinator.asked
 
 
 @pytest.mark.behaviour("C-146")
 @pytest.mark.parametrize(("version", "asked"), [(11, 0), (12, 1)])
-def test_where_verification_is_off_partitions_are_only_added(version: int, asked: int) -> None:
-    stage, coordinator = a_stage(transaction_partition_verification_enable="false")
-    assert send(stage, request(("t", 0, data())), version) == [0]
+def test_transactional_produce_without_verification_only_adds_partitions(version: int, asked: int) -> None:
+    fixture, coordinator = verifying_fixture(transaction_partition_verification_enable="false")
+    assert send(fixture, request(("t", 0, data())), version) == [0]
     assert len(coordinator.asked) == asked
 
 
-def test_batches_with_many_records_and_requests_with_many_partitions_go_the_same_way() -> None:
-    stage, coordinator = a_stage()
-    replica = stage.hosted.host("many", partitions=70, settings=LogConfig(compression_type=CompressionType.LZ4))
+def test_transactional_produce_of_large_batches_and_many_partitions() -> None:
+    fixture, coordinator = verifying_fixture()
+    replica = fixture.hosted.host("many", partitions=70, settings=LogConfig(compression_type=CompressionType.LZ4))
     items = [NewRecord(b"k", bytes(900), 5) for _ in range(2 + PIECE_BYTES // 900)]
     whose: dict[str, int] = {"producer_id": PID, "producer_epoch": 0, "base_sequence": 0}
     large = bytearray(build_batch(items, codec=CompressionType.GZIP, attributes=TRANSACTIONAL_BIT, **whose))
     parts = [PartitionProduceData(number, large if number == 3 else data()) for number in range(70)]
     what = ProduceRequest("x", -1, 1000, [TopicProduceData("many", topic_id_of("many"), parts)])
-    assert send(stage, what) == [0] * 70
+    assert send(fixture, what) == [0] * 70
     assert len(coordinator.asked) == 1
     assert replica.log.producers.ongoing_txns == {PID: 0}
-    assert stage.hosted.replicas["many", 3].log.log_end_offset == len(items)
+    assert fixture.hosted.replicas["many", 3].log.log_end_offset == len(items)
