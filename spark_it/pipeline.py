@@ -38,7 +38,7 @@ class ProgressListener(StreamingQueryListener):
             print(f"  spark: batch {p.batchId}, {p.numInputRows} records, {p.processedRowsPerSecond:.0f}/s", flush=True)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
+        """Ignore the end of the query."""
 
 
 def windows(spark: SparkSession, bootstrap: str, source: str, max_per_trigger: int) -> DataFrame:

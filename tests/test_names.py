@@ -1,4 +1,4 @@
-"""Names: public classes are unique, and no name has a word from everyday life or a pronoun."""
+"""Names: public classes are unique, no name has a word from everyday life or a pronoun, test names are short."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ EXEMPT = {
     "one_less": "a heading of the golden recording of tools",
 }
 """Names that keep such a word, with the reason. Kafka's API keys and error codes are upper case."""
+_PRONOUNS = "who whose whoever what whatever nobody nobodys somebody anybody everybody nothing"
+SENTENCE_WORDS = frozenset(f"{_PRONOUNS} tell tells told say says said hear hears heard ask asks asked".split())
+"""Words of sentences that the name of a test does not have: `test_<unit>_<condition>_<result>`."""
+RENAMED_TESTS = ("compat_tests/", "tests/", "sim/", "spark_it/", "devtools/")
+"""Folders with tests that have such names."""
+MAX_TEST_NAME_CHARS = 85
 REPLACED = """
 Absences Admin Admission Answered Applier Asked Asks Beaten Bound BrokerWatch Call Changes Chore Contacts Context
 Counts Covered Decision Delta Directories Disturber Door Draft EpochChain Exchange FetchRequester Following Gate Gone
@@ -114,6 +120,17 @@ def parameters(tree: ast.Module) -> list[str]:
     return [name for name in named if name.lstrip("_") in PARAMETERS]
 
 
+def names_of_tests(tree: ast.Module) -> list[str]:
+    """Return the names of the tests of a module."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node.name for node in functions if node.name.startswith("test_")]
+
+
+def is_sentence(name: str) -> bool:
+    """Return True for a name of a test that has a pronoun, or is longer than the limit."""
+    return bool(SENTENCE_WORDS & set(name.split("_"))) or len(name) > MAX_TEST_NAME_CHARS
+
+
 def test_public_class_names_are_defined_once() -> None:
     places: dict[str, list[str]] = {}
     for path, tree in sources().items():
@@ -157,3 +174,21 @@ def test_parameters_returns_those_with_a_replaced_word() -> None:
 )
 def test_flagged_returns_names_with_a_replaced_word(source: str, names: list[str]) -> None:
     assert flagged(ast.parse(source)) == names
+
+
+def test_names_of_tests_are_short_and_have_no_pronoun() -> None:
+    found = {path: [name for name in names_of_tests(tree) if is_sentence(name)] for path, tree in sources().items()}
+    assert {path: names for path, names in found.items() if names and path.startswith(RENAMED_TESTS)} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("test_fetch_of_deleted_topic_returns_error", False),
+        ("test_who_fetches_a_deleted_topic_is_told", True),
+        ("test_" + "x" * 80, False),
+        ("test_" + "x" * 81, True),
+    ],
+)
+def test_is_sentence_returns_true_for_pronouns_and_long_names(name: str, expected: bool) -> None:
+    assert is_sentence(name) is expected

@@ -41,7 +41,7 @@ def _block_id(block: Block) -> str:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if executed_blocks(page)], ids=name_of)
-def test_page_executed_from_top_to_bottom_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
+def test_page_executed_from_top_to_bottom_prints_its_output(page: Path, tmp_path: Path) -> None:
     reason = namespace_reason()
     if reason:
         pytest.skip(reason)
@@ -172,7 +172,7 @@ _RUNNERS: dict[str, Callable[[str, Path], list[str]]] = {
 
 @pytest.mark.xdist_group("docs")
 @pytest.mark.parametrize("block", [b for b in NOT_RUN if b.language in _PROGRAMS], ids=_block_id)
-def test_program_with_fetched_library_prints_what_the_page_shows(block: Block, tmp_path: Path) -> None:
+def test_program_with_fetched_library_prints_output_of_page(block: Block, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     with OttlaProcess(tmp_path / "data") as node:
