@@ -20,6 +20,7 @@ _SIZE = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i").unpack_from
 _MAX_CACHED_HEADER_BYTES = 512
+_KEY_AND_VERSION_BYTES = 4
 _RESPONSE_HEADERS = (struct.Struct(">ii"), struct.Struct(">iib"))
 """Size and correlation id; from header version 1 an empty section of tagged fields behind them."""
 
@@ -80,6 +81,11 @@ class RequestHeaderCache:
     def __init__(self) -> None:
         self._start, self._rest = b"no four bytes", b""
         self._key, self._version, self._client_id, self._body, self._answered = ApiKey.PRODUCE, 0, "", 8, 0
+
+    @property
+    def last_request(self) -> tuple[ApiKey, int, str] | None:
+        """API, version and client id of the last request; None before the first."""
+        return (self._key, self._version, self._client_id) if len(self._start) == _KEY_AND_VERSION_BYTES else None
 
     def parse_request(self, frame: memoryview) -> RequestFrame:
         """As `parse_request`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -48,6 +48,22 @@ _COUNTED_BY_HANDLERS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
 class CloseConnection(Exception):
     """A handler's wish to end the connection: the only sign of an error that Produce with acks=0 has."""
+
+
+class ConnectionDescription(NamedTuple):
+    """A connection and its last request, for operators."""
+
+    host: str
+    listener: str
+    principal: str
+    client_id: str
+    software: str
+    """Name and version that the client sent in ApiVersions (KIP-511)."""
+    last_api: str
+    """``Fetch v17``; empty before the first request."""
+    idle_ms: float
+    """Time since its last response; 0 while a request is under way."""
+    is_authenticated: bool
 
 
 class Connection:
@@ -97,6 +113,22 @@ class Connection:
         self.is_closed = True
         self._stream.close()
         self._peer.mark_disconnected()
+
+    def describe(self, now_ms: float) -> ConnectionDescription:
+        """Return the client and its last request."""
+        peer, last = self._peer, self._header_cache.last_request
+        software = "" if peer.software_name == "unknown" else f"{peer.software_name} {peer.software_version}"
+        since_ms = self._waiting_since_ms
+        return ConnectionDescription(
+            peer.host,
+            peer.listener,
+            peer.principal,
+            "" if last is None else last[2],
+            software,
+            "" if last is None else f"{last[0].api_name} v{last[1]}",
+            0 if since_ms is None else now_ms - since_ms,
+            self.is_authenticated,
+        )
 
     def idle_ms(self, now_ms: float) -> float:
         """For how long the other side has owed us a request, or has not read our answer; 0 while it is our turn."""

@@ -150,6 +150,14 @@ class LocalNode:
             return response
         return await self._connections.call(node, request, version)
 
+    async def call_remote(self, node: int, request: Message, version: int) -> Any:
+        """Ask another broker, with the credentials of this node: the caller authorizes the rows of the response.
+
+        Raises:
+            OSError, WireError: it cannot be reached.
+        """
+        return await self._connections.call(node, request, version)
+
     def close(self) -> None:
         """Close the connections to other brokers."""
         self._connections.close()
@@ -209,6 +217,11 @@ class SessionClient(ClusterClient):
     async def bootstrap_channel(self) -> Channel:
         """Return the channel of this node."""
         return SessionChannel(self._local, self._principal, self._local.node_id)
+
+    async def brokers(self) -> list[int]:
+        """Return the ids of the brokers that are alive, after a look at the metadata."""
+        await self.metadata([])
+        return sorted(self._brokers)
 
     def find_leader_id(self, topic: str, partition: int) -> int:
         """Return the leader that the metadata named; -1 if there is none."""

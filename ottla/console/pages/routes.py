@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from ottla.console.page import PageHandler, Route
-from ottla.console.pages import overview, topic_changes, topics
+from ottla.console.pages import cluster, connections, group_changes, groups, overview, topic_changes, topics
 
 PAGES: dict[str, Route] = {
     "/": Route(overview.get_overview, overview.get_traffic),
+    "/cluster": Route(cluster.get_cluster, cluster.get_state),
+    "/connections": Route(connections.get_connections, connections.get_connections),
     "/topics": Route(topics.get_topics),
     "/topic": Route(topics.get_topic, topics.get_topic_partitions),
+    "/groups": Route(groups.get_groups),
+    "/group": Route(groups.get_group, groups.get_group_state),
+    "/group/offsets": Route(group_changes.get_offset_reset),
     "/topic/new": Route(topic_changes.get_new_topic),
     "/topic/partitions": Route(topic_changes.get_new_partitions),
     "/topic/setting": Route(topic_changes.get_setting),
@@ -20,4 +25,6 @@ ACTIONS: dict[str, PageHandler] = {
     "/topic/setting": topic_changes.alter_setting,
     "/topic/delete": topic_changes.delete_topic,
     "/topic/delete-records": topic_changes.delete_records,
+    "/group/offsets": group_changes.reset_offsets,
+    "/group/delete": group_changes.delete_group,
 }

@@ -5,8 +5,9 @@ Each is confirmed on a page that names what is lost, and made by the request tha
 
 from __future__ import annotations
 
+from ottla.console.offsets import EARLIEST, LATEST
 from ottla.console.page import Change, InvalidInput, PageRequest, View, check, confirm_and_execute
-from ottla.console.pages.topics import EARLIEST, LATEST, fetch_offsets, fetch_settings, find_topic
+from ottla.console.pages.topics import fetch_offsets, fetch_settings, find_topic
 from ottla.console.rendering import format_count, url
 from ottla.controller.metadata.image import RESOURCE_TOPIC
 from ottla.wire.messages import create_partitions as cp

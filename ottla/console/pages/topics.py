@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla.console.offsets import EARLIEST, LATEST, list_offsets
 from ottla.console.page import PageRequest, View, check
+from ottla.console.paging import paginate
 from ottla.controller.metadata.image import RESOURCE_TOPIC
-from ottla.wire.api_keys import ApiKey
-from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_configs as dcf
 from ottla.wire.messages import describe_log_dirs as dld
-from ottla.wire.messages import list_offsets as lo
 from ottla.wire.messages.metadata import MetadataResponseTopic
 
-PAGE_ROWS = 100
-LATEST, EARLIEST = -1, -2
-_OFFSETS_VERSION = 10
 SOURCES = {
     1: "topic",
     2: "broker (dynamic)",
@@ -26,50 +23,6 @@ SOURCES = {
     6: "broker logger",
 }
 """Sources of a setting, as ``DescribeConfigsResponse.ConfigSource`` numbers them."""
-
-
-class Paging(NamedTuple):
-    """Part of a list that a page shows."""
-
-    first: int
-    shown: int
-    total: int
-
-    @property
-    def has_previous(self) -> bool:
-        """True if there are rows before."""
-        return self.first > 0
-
-    @property
-    def has_next(self) -> bool:
-        """True if there are rows behind."""
-        return self.first + self.shown < self.total
-
-    @property
-    def previous(self) -> int:
-        """First row of the page before."""
-        return max(self.first - PAGE_ROWS, 0)
-
-    @property
-    def next(self) -> int:
-        """First row of the page behind."""
-        return self.first + PAGE_ROWS
-
-
-def paginate(page: PageRequest, rows: Sequence[Any]) -> tuple[list[Any], Paging]:
-    """Return the rows that the query asks for.
-
-    Raises:
-        InvalidInput: not a number.
-    """
-    first = page.number("first", 0, 0, 10_000_000)
-    shown = list(rows[first : first + PAGE_ROWS])
-    return shown, Paging(first, len(shown), len(rows))
-
-
-def is_under_replicated(topic: MetadataResponseTopic) -> bool:
-    """Return whether a partition has a replica that is not in sync."""
-    return any(len(p.isr_nodes) < len(p.replica_nodes) for p in topic.partitions)
 
 
 async def find_topic(page: PageRequest, name: str) -> MetadataResponseTopic:
@@ -100,23 +53,8 @@ async def fetch_log_sizes(page: PageRequest, partitions: Mapping[str, Sequence[i
 
 async def fetch_offsets(page: PageRequest, topic: str, numbers: Sequence[int], timestamp: int) -> dict[int, int]:
     """Return an offset of each partition by time; those without an answer are left out."""
-    by_leader: dict[int, tuple[Any, list[int]]] = {}
-    for number in numbers:
-        leader = page.client.find_leader_id(topic, number)
-        if leader >= 0:
-            by_leader.setdefault(leader, (await page.client.leader(topic, number), []))[1].append(number)
-    out = {}
-    for channel, some in by_leader.values():
-        asked = [lo.ListOffsetsPartition(number, timestamp=timestamp) for number in some]
-        request = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(topic, asked)])
-        try:
-            response = await channel.call(request, channel.version_for(ApiKey.LIST_OFFSETS, _OFFSETS_VERSION))
-        except (OSError, WireError):
-            continue
-        for row in response.topics[0].partitions:
-            if not row.error_code:
-                out[row.partition_index] = row.offset
-    return out
+    found = await list_offsets(page.client, [(topic, number) for number in numbers], timestamp)
+    return {number: offset for (_, number), offset in found.items()}
 
 
 async def get_topics(page: PageRequest) -> View:

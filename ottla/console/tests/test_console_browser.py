@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from ottla.console.tests.console_fixture import ConsoleFixture, console
 
@@ -24,7 +25,10 @@ def running() -> Iterator[ConsoleFixture]:
     with console() as made:
         made.broker.client.create_topic("orders", 3)
         made.broker.produce("orders", b"value", key="key", headers={"source": "shop"}, partition=1)
+        reader = Consumer({"bootstrap.servers": made.broker.bootstrap_servers, "group.id": "readers"})
+        reader.commit(offsets=[TopicPartition("orders", 1, 0)], asynchronous=False)
         yield made
+        reader.close()
 
 
 class Walk:
@@ -85,6 +89,11 @@ def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> Non
         "/topics",
         "/topics?internal=1",
         "/topic?name=orders",
+        "/groups",
+        "/group?id=readers",
+        "/group/offsets?id=readers",
+        "/connections",
+        "/cluster",
         "/topic/new",
         "/topic/partitions?name=orders",
         "/topic/setting?name=orders&key=retention.ms",
@@ -95,7 +104,7 @@ def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> Non
 
 def test_narrow_page_does_not_scroll_sideways(walk: Walk) -> None:
     walk.page.set_viewport_size({"width": 360, "height": 700})
-    for path in ("/", "/topics", "/topic?name=orders", "/topic/new"):
+    for path in ("/", "/topics", "/topic?name=orders", "/group?id=readers", "/connections", "/cluster"):
         walk.open(path)
         width = walk.page.evaluate("document.documentElement.scrollWidth")
         assert width <= 360, (path, width)

@@ -1,0 +1,46 @@
+"""Offsets of partitions by time, from their leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.console.in_process import SessionClient
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import WireError
+from ottla.wire.messages import list_offsets as lo
+
+LATEST, EARLIEST = -1, -2
+TopicPartitionName = tuple[str, int]
+"""Topic and number of a partition."""
+_VERSION_WITH_NAMES = 10
+
+
+async def list_offsets(
+    client: SessionClient, partitions: Iterable[TopicPartitionName], timestamp: int
+) -> dict[TopicPartitionName, int]:
+    """Return the offset of each partition by time; those without a leader or an answer are left out.
+
+    The metadata of the topics must have been asked for.
+    """
+    by_leader: dict[int, tuple[Any, dict[str, list[int]]]] = {}
+    for topic, number in partitions:
+        leader = client.find_leader_id(topic, number)
+        if leader >= 0:
+            if leader not in by_leader:
+                by_leader[leader] = (await client.leader(topic, number), {})
+            by_leader[leader][1].setdefault(topic, []).append(number)
+    out = {}
+    for channel, topics in by_leader.values():
+        rows = [
+            lo.ListOffsetsTopic(topic, [lo.ListOffsetsPartition(number, timestamp=timestamp) for number in numbers])
+            for topic, numbers in topics.items()
+        ]
+        version = channel.version_for(ApiKey.LIST_OFFSETS, _VERSION_WITH_NAMES)
+        try:
+            response = await channel.call(lo.ListOffsetsRequest(-1, 0, rows), version)
+        except (OSError, WireError):
+            continue  # the leader is not reached: the page shows no number
+        for found in response.topics:
+            out.update({(found.name, p.partition_index): p.offset for p in found.partitions if not p.error_code})
+    return out

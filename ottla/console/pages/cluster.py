@@ -1,0 +1,93 @@
+"""Cluster: the metadata quorum, and a map of leaders and replicas in sync."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.console.page import PageRequest, View
+from ottla.console.pages.overview import ClusterState, describe_nodes, fetch_cluster_state
+from ottla.console.paging import paginate
+from ottla.wire.messages.describe_quorum import DescribeQuorumResponsePartitionData
+from ottla.wire.messages.metadata import MetadataResponsePartition
+
+
+def describe_quorum(quorum: DescribeQuorumResponsePartitionData) -> list[dict[str, Any]]:
+    """Return a row for each voter and observer."""
+    leader = next((each for each in quorum.current_voters if each.replica_id == quorum.leader_id), None)
+    end = quorum.high_watermark if leader is None else leader.log_end_offset
+    return [
+        {
+            "node": replica.replica_id,
+            "role": "leader" if replica.replica_id == quorum.leader_id else role,
+            "end": replica.log_end_offset,
+            "lag": max(end - replica.log_end_offset, 0),
+            "caught_up": replica.last_caught_up_timestamp,
+        }
+        for role, replicas in (("voter", quorum.current_voters), ("observer", quorum.observers))
+        for replica in replicas
+    ]
+
+
+def replica_state(partition: MetadataResponsePartition, broker: int) -> str:
+    """Return the state of a partition on a broker; empty if it has no replica."""
+    if broker not in partition.replica_nodes:
+        return ""
+    if broker in partition.offline_replicas:
+        return "offline"
+    if broker == partition.leader_id:
+        return "leader"
+    return "in sync" if broker in partition.isr_nodes else "behind"
+
+
+def has_problem(partition: MetadataResponsePartition) -> bool:
+    """Return whether a partition lacks a leader or a replica in sync."""
+    return partition.leader_id < 0 or len(partition.isr_nodes) < len(partition.replica_nodes)
+
+
+def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str, Any]:
+    """Return the map: a row for each partition, a column for each broker.
+
+    Raises:
+        InvalidInput: the query has no number where one is expected.
+    """
+    only_problems = page.fields.get("problems") == "1"
+    wanted = page.fields.get("q", "").strip().lower()
+    partitions = [
+        (topic.name or "", partition)
+        for topic in state.metadata.topics
+        if wanted in (topic.name or "").lower()
+        for partition in topic.partitions
+        if not only_problems or has_problem(partition)
+    ]
+    partitions.sort(key=lambda row: (row[0], row[1].partition_index))
+    shown, paging = paginate(page, partitions)
+    brokers = sorted({b.broker_id for b in state.cluster.brokers}.union(*(p.replica_nodes for _, p in shown)))
+    rows = [
+        {
+            "topic": topic,
+            "partition": partition.partition_index,
+            "epoch": partition.leader_epoch,
+            "states": [replica_state(partition, broker) for broker in brokers],
+            "has_problem": has_problem(partition),
+        }
+        for topic, partition in shown
+    ]
+    return {"brokers": brokers, "rows": rows, "paging": paging, "q": wanted, "problems": only_problems}
+
+
+async def get_state(page: PageRequest) -> View:
+    """Return the quorum and the map."""
+    state = await fetch_cluster_state(page)
+    values = {
+        "nodes": describe_nodes(state),
+        "quorum": state.quorum,
+        "replicas_of_quorum": [] if state.quorum is None else describe_quorum(state.quorum),
+        **describe_replicas(page, state),
+    }
+    return View("cluster.html", values)
+
+
+async def get_cluster(page: PageRequest) -> View:
+    """Return the page of the cluster."""
+    view = await get_state(page)
+    return View("cluster.html", {"title": "Cluster", **view.values})

@@ -1,0 +1,243 @@
+"""Groups of all four types: members, assignments and lag.
+
+Source: ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java`` (apache/kafka 4.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ottla.console.offsets import LATEST, TopicPartitionName, list_offsets
+from ottla.console.page import PageRequest, View, check
+from ottla.console.paging import paginate
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.codec import compiler
+from ottla.wire.errors import ErrorCode, WireError
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+EMPTY_STATES = ("Empty", "Dead")
+OFFSETS_VERSION_WITH_NAMES = 9
+_LIST_VERSION = 5
+_OTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+_DESCRIBERS: tuple[tuple[str, Any], ...] = (
+    (CONSUMER, ConsumerGroupDescribeRequest),
+    (SHARE, ShareGroupDescribeRequest),
+    (STREAMS, StreamsGroupDescribeRequest),
+)
+
+
+class DescribedGroup(NamedTuple):
+    """Group, as its coordinator describes it."""
+
+    id: str
+    type: str
+    state: str
+    epoch: int | None
+    assignor: str
+    coordinator: int
+    members: list[dict[str, Any]]
+    channel: Any
+
+
+async def find_group_coordinator(page: PageRequest, group: str) -> tuple[int, Any]:
+    """Return the coordinator of a group and a channel to it.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    response = await page.client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
+    row = response.coordinators[0]
+    check(row.error_code, row.error_message, f"coordinator of group {group}")
+    await page.client.metadata([])
+    return row.node_id, await page.client.broker(row.node_id)
+
+
+async def list_groups(page: PageRequest) -> tuple[list[ListedGroup], list[int]]:
+    """Return the groups of all coordinators that the session may see, and the brokers that did not answer."""
+    own = page.node.local.node_id
+    response = await page.client.call(ListGroupsRequest(), _LIST_VERSION)
+    found, silent = list(response.groups), []
+    sees_all = page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+    for node in await page.client.brokers():
+        if node == own:
+            continue
+        try:
+            remote = await page.node.local.call_remote(node, ListGroupsRequest(), _LIST_VERSION)
+        except (OSError, WireError):
+            silent.append(node)
+            continue
+        found += [
+            group
+            for group in remote.groups
+            if sees_all or page.client.may(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        ]
+    found.sort(key=lambda group: group.group_id)
+    return found, silent
+
+
+async def get_groups(page: PageRequest) -> View:
+    """Return the list of groups."""
+    wanted = page.fields.get("q", "").strip().lower()
+    every, silent = await list_groups(page)
+    rows, paging = paginate(page, [group for group in every if wanted in group.group_id.lower()])
+    values = {"title": "Groups", "rows": rows, "paging": paging, "q": wanted, "silent": silent}
+    return View("groups.html", values)
+
+
+# ---------------------------------------------------------------------- one group
+
+
+def _by_topic(assignment: Any) -> dict[str, list[int]]:
+    return {row.topic_name: sorted(row.partitions) for row in assignment.topic_partitions}
+
+
+def _classic_assignment(raw: Any) -> dict[str, list[int]]:
+    """Return the assignment of a member of the classic protocol; empty if it is not a consumer's."""
+    if len(raw) < 2:
+        return {}
+    try:
+        decoded = compiler.decode(ConsumerProtocolAssignment, min(int.from_bytes(raw[:2], "big"), 3), raw, 2)[0]
+    except WireError:
+        return {}
+    return {row.topic: sorted(row.partitions) for row in decoded.assigned_partitions}
+
+
+def _tasks(assignment: Any) -> dict[str, list[int]]:
+    return {f"subtopology {row.subtopology_id}": sorted(row.partitions) for row in assignment.active_tasks}
+
+
+def _member(kind: str, member: Any) -> dict[str, Any]:
+    if kind == CLASSIC:
+        assignment, instance = _classic_assignment(member.member_assignment), member.group_instance_id
+    else:
+        assignment = _tasks(member.assignment) if kind == STREAMS else _by_topic(member.assignment)
+        instance = getattr(member, "instance_id", None)
+    target = _by_topic(member.target_assignment) if kind == CONSUMER else assignment
+    return {
+        "id": member.member_id,
+        "instance": instance or "",
+        "client": member.client_id,
+        "host": member.client_host,
+        "epoch": getattr(member, "member_epoch", None),
+        "assignment": assignment,
+        "is_settled": assignment == target,
+    }
+
+
+async def describe_group(page: PageRequest, group: str) -> DescribedGroup:
+    """Describe a group.
+
+    Raises:
+        ProtocolError: it does not exist, or the session may not see it.
+    """
+    coordinator, channel = await find_group_coordinator(page, group)
+    for kind, request in _DESCRIBERS:
+        row = (await channel.call(request([group]))).groups[0]
+        if row.error_code not in _OTHER_TYPE:
+            check(row.error_code, row.error_message, f"group {group}")
+            members = [_member(kind, member) for member in sorted(row.members, key=lambda m: m.member_id)]
+            assignor = getattr(row, "assignor_name", "")
+            return DescribedGroup(
+                group, kind, row.group_state, row.group_epoch, assignor, coordinator, members, channel
+            )
+    row = (await channel.call(DescribeGroupsRequest([group]))).groups[0]
+    if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or row.group_state == "Dead":
+        check(ErrorCode.GROUP_ID_NOT_FOUND, "the group does not exist", f"group {group}")
+    check(row.error_code, None, f"group {group}")
+    members = [_member(CLASSIC, member) for member in sorted(row.members, key=lambda m: m.member_id)]
+    return DescribedGroup(group, CLASSIC, row.group_state, None, row.protocol_data, coordinator, members, channel)
+
+
+async def fetch_positions(group: DescribedGroup) -> dict[TopicPartitionName, int]:
+    """Return the committed offsets of a group, or the start offsets of a share group.
+
+    Raises:
+        ProtocolError: refused.
+    """
+    if group.type == SHARE:
+        asked = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group.id, None)])
+        shared = (await group.channel.call(asked)).groups[0]
+        check(shared.error_code, shared.error_message, f"group {group.id}")
+        return {
+            (topic.topic_name, row.partition_index): row.start_offset
+            for topic in shared.topics
+            for row in topic.partitions
+            if row.start_offset >= 0
+        }
+    version = group.channel.version_for(ApiKey.OFFSET_FETCH, OFFSETS_VERSION_WITH_NAMES)
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group.id, topics=None)])
+    stored = (await group.channel.call(request, version)).groups[0]
+    check(stored.error_code, None, f"group {group.id}")
+    return {
+        (topic.name, row.partition_index): row.committed_offset
+        for topic in stored.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+async def load_leaders(page: PageRequest, partitions: Iterable[TopicPartitionName]) -> None:
+    """Ask for the leaders of partitions."""
+    topics = sorted({topic for topic, _ in partitions})
+    if topics:
+        await page.client.metadata(topics)
+
+
+async def describe_lag(page: PageRequest, group: DescribedGroup) -> list[dict[str, Any]]:
+    """Return a row for each partition with a position or an owner."""
+    positions = await fetch_positions(group)
+    owners = {
+        (topic, number): member["client"] or member["id"]
+        for member in group.members
+        if group.type != STREAMS
+        for topic, numbers in member["assignment"].items()
+        for number in numbers
+    }
+    partitions = sorted({*positions, *owners})
+    await load_leaders(page, partitions)
+    ends = await list_offsets(page.client, partitions, LATEST)
+    rows = []
+    for at in partitions:
+        position, end = positions.get(at), ends.get(at)
+        lag = None if position is None or end is None else max(end - position, 0)
+        rows.append(
+            {
+                "topic": at[0],
+                "partition": at[1],
+                "position": position,
+                "end": end,
+                "lag": lag,
+                "owner": owners.get(at, ""),
+            }
+        )
+    return rows
+
+
+async def get_group_state(page: PageRequest) -> View:
+    """Return the state, the members and the lag of a group."""
+    group = await describe_group(page, page.text("id"))
+    every = await describe_lag(page, group)
+    rows, paging = paginate(page, every)
+    known = [row["lag"] for row in every if row["lag"] is not None]
+    values = {"group": group, "rows": rows, "paging": paging, "lag": sum(known) if known else None}
+    return View("group.html", {**values, "members": group.members[:100], "member_count": len(group.members)})
+
+
+async def get_group(page: PageRequest) -> View:
+    """Return the page of a group."""
+    view = await get_group_state(page)
+    return View("group.html", {"title": f"Group {page.text('id')}", **view.values})

@@ -1,0 +1,134 @@
+"""Pages of groups, connections and the cluster; reset of offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
+
+pytestmark = pytest.mark.xdist_group(__name__)
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ConsoleFixture]:
+    with console() as made:
+        made.broker.client.create_topic("orders", 2)
+        made.broker.produce("orders", *[b"x"] * 10, partition=0)
+        made.broker.produce("orders", *[b"x"] * 20, partition=1)
+        yield made
+
+
+@pytest.fixture
+def browser(running: ConsoleFixture) -> Browser:
+    return running.browser()
+
+
+def consumer(running: ConsoleFixture, group: str, protocol: str = "classic", **settings: str) -> Consumer:
+    servers = {"bootstrap.servers": running.broker.bootstrap_servers, "group.id": group, "group.protocol": protocol}
+    return Consumer({**servers, "auto.offset.reset": "earliest", "enable.auto.commit": False, **settings})
+
+
+def commit(running: ConsoleFixture, group: str, *offsets: int) -> None:
+    member = consumer(running, group)
+    member.commit(offsets=[TopicPartition("orders", n, offset) for n, offset in enumerate(offsets)], asynchronous=False)
+    member.close()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_group_shows_members_assignment_and_lag(running: ConsoleFixture, browser: Browser, protocol: str) -> None:
+    name = f"readers-{protocol}"
+    member = consumer(running, name, protocol, **{"client.id": "till"})
+    member.subscribe(["orders"])
+    seen = 0
+    while seen < 10:
+        seen += len(member.consume(10 - seen, 0.5))
+    member.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
+    page = browser.get(f"/group?id={name}")
+    assert f"Type {protocol} State Stable Lag 6 Members 1" in page.text
+    assert "till /127.0.0.1" in page.text
+    assert "orders: 0, 1" in page.text
+    assert "orders 0 4 10 6 till orders 1 – 20 – till" in page.text  # noqa: RUF001 - an unknown number
+    assert f"{name} {protocol} Stable consumer" in browser.get("/groups").text
+    refused = browser.submit(browser.get(f"/group/offsets?id={name}").form("/group/offsets"), target="earliest")
+    assert (refused.status, "stop its members first" in refused.text) == (400, True)
+    refused = browser.submit(browser.submit(page.form("/group/delete")).form("/group/delete"))
+    assert refused.status == 400, refused.text
+    member.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "offsets"),
+    [
+        ({"target": "earliest"}, (0, 0)),
+        ({"target": "latest"}, (10, 20)),
+        ({"target": "offset", "value": "15"}, (10, 15)),
+        ({"target": "shift", "value": "-2"}, (3, 6)),
+        ({"target": "time", "value": "0"}, (0, 0)),
+        ({"target": "time", "value": "9999999999999"}, (10, 20)),
+        ({"target": "latest", "topic": "orders", "partition": "1"}, (5, 20)),
+    ],
+)
+def test_offsets_are_shown_before_they_are_reset(
+    running: ConsoleFixture, browser: Browser, fields: dict[str, str], offsets: tuple[int, int]
+) -> None:
+    commit(running, "resets", 5, 8)
+    form = browser.get("/group/offsets?id=resets").form("/group/offsets")
+    confirmation = browser.submit(form, **fields)
+    assert f"orders-1: 8 becomes {offsets[1]}" in confirmation.text
+    assert "orders 0 5 10 5" in browser.get("/group?id=resets").text, "a dry run changes nothing"
+    done = browser.submit(confirmation.form("/group/offsets"))
+    assert "of group resets were set" in done.text
+    text = browser.get("/group?id=resets").text
+    assert f"orders 0 {offsets[0]} 10 {10 - offsets[0]}" in text
+    assert f"orders 1 {offsets[1]} 20 {20 - offsets[1]}" in text
+
+
+def test_invalid_reset_and_unknown_group_are_errors_with_the_cause(running: ConsoleFixture, browser: Browser) -> None:
+    commit(running, "invalid", 5)
+    form = browser.get("/group/offsets?id=invalid").form("/group/offsets")
+    for fields in (
+        {"target": "absent"},
+        {"target": "offset", "value": ""},
+        {"target": "offset", "value": "x"},
+        {"target": "latest", "topic": "absent"},
+        {"target": "latest", "topic": "orders", "partition": "9"},
+    ):
+        assert browser.submit(form, **fields).status in (400, 404), fields
+    page = browser.get("/group?id=absent")
+    assert (page.status, "group absent: the group does not exist" in page.text) == (404, True)
+
+
+def test_group_without_members_is_deleted_and_a_hostile_id_is_text(running: ConsoleFixture, browser: Browser) -> None:
+    commit(running, HOSTILE, 5)
+    page = browser.get("/groups")
+    assert HOSTILE not in page.html
+    link = next(found["href"] for tag, found in page.markup.tags if tag == "a" and "script" in found.get("href", ""))
+    page = browser.get(link)
+    assert HOSTILE not in page.html
+    confirmation, done = browser.change(page.form("/group/delete"))
+    assert "its offsets in 1 partitions are lost" in confirmation.text
+    assert HOSTILE not in confirmation.html + done.html
+    assert browser.get(link).status == 404
+
+
+def test_connections_show_client_software_and_last_request(running: ConsoleFixture, browser: Browser) -> None:
+    client = consumer(running, "g", **{"client.id": HOSTILE})
+    client.list_topics(timeout=10)
+    page = browser.get("/connections")
+    assert HOSTILE not in page.html
+    assert f"{HOSTILE} confluent-kafka-python" in page.text
+    assert "PLAINTEXT User:ANONYMOUS" in page.text
+    assert "No connections." in browser.get("/connections?q=absent").text
+    client.close()
+
+
+def test_cluster_shows_quorum_and_replicas(browser: Browser) -> None:
+    page = browser.get("/cluster")
+    assert "Leader node 1 Epoch 1" in page.text
+    assert "1 leader" in page.text
+    assert "orders 0 0 leader orders 1 0 leader" in page.text
+    assert "No partitions." in browser.get("/cluster?problems=1").text
