@@ -291,6 +291,21 @@ MAX_CONSOLE_LOGINS = 4
 
 Beyond: they wait for one another.
 """
+MAX_CONSOLE_SCAN_BYTES = 32 * 1024 * 1024
+"""Batches that a page of records of the web console reads, and keys and values that it keeps.
+
+Beyond: the page has what was found, and a link to go on.
+"""
+MAX_CONSOLE_SCAN_MS = 5_000
+"""Time that a page of records of the web console takes.
+
+Beyond: the page has what was found, and a link to go on.
+"""
+MAX_CONSOLE_BATCH_BYTES = 8 * 1024 * 1024
+"""Records of a compressed batch that the web console unpacks.
+
+Beyond: the page names the batch instead of showing its records.
+"""
 CONSOLE_TIMEOUT_S = 20.0
 """A request to the web console and its response.
 

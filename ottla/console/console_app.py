@@ -25,8 +25,8 @@ from ottla.jobs.supervision import is_broken_invariant
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 HTML = "text/html; charset=utf-8"
-LIVE_S = 2.0
-"""Time between two updates of a page."""
+KEEP_ALIVE_S = 10.0
+"""Time after which an event stream without events has a comment, so that the loss of the connection is found."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -101,7 +101,7 @@ class Console:
 
     def _page_request(self, request: HttpRequest, session: Session, fields: Mapping[str, str]) -> PageRequest:
         client = SessionClient(self.node.local, Principal(session.principal, request.peer))
-        return PageRequest(self.node, request, session, client, fields)
+        return PageRequest(self.node, request, session, client, fields, {})
 
     def _allows_login(self, request: HttpRequest) -> bool:
         return self._is_secure or ip_address(request.peer.partition("%")[0]).is_loopback
@@ -206,23 +206,29 @@ class Console:
         route = PAGES[path]
         assert route.live is not None
         page = self._page_request(request, session, request.query)
-        last = ""
+        last_view: View | None = None
+        last, quiet_s = "", 0.0
         self.stream_count += 1
         try:
             while self.session_of(request).is_logged_in == session.is_logged_in:
                 try:
                     view = await route.live(page)
                     assert isinstance(view, View)
-                    html = self._templates.render_block(view.template, "live", self._values(session, view, path))
+                    if view is not last_view:
+                        last_view = view
+                        html = self._templates.render_block(view.template, "live", self._values(session, view, path))
+                        if html != last:
+                            yield _event("live", html)
+                            last, quiet_s = html, 0.0
                 except (ProtocolError, OSError, WireError, InvalidInput) as error:
-                    yield _event("problem", _error_text(error))
-                    html = last
-                if html != last:
-                    yield _event("live", html)
-                    last = html
-                else:
+                    if last_view is not None or not last:
+                        yield _event("problem", _error_text(error))
+                    last_view, last = None, last or " "
+                if quiet_s >= KEEP_ALIVE_S:
                     yield b": unchanged\n\n"
-                await self.env.sleep(LIVE_S)
+                    quiet_s = 0.0
+                await self.env.sleep(route.live_s)
+                quiet_s += route.live_s
         finally:
             self.stream_count -= 1
 

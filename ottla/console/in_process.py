@@ -102,7 +102,7 @@ class LocalNode:
             WireError: the request cannot be encoded. Disconnected: it was cancelled while it waited.
         """
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
-        frame = memoryview(encode_request(key, version, 0, CLIENT_ID, request))[4:]
+        frame = memoryview(bytearray(encode_request(key, version, 0, CLIENT_ID, request)))[4:]
         peer = self.create_peer(principal)
         try:
             chunks = await self._run_uncancelled(peer, frame, key, version)
@@ -117,11 +117,17 @@ class LocalNode:
     async def _run_uncancelled(self, peer: Peer, frame: memoryview, key: ApiKey, version: int) -> list[Any]:
         """Run a handler to its end: a cancellation ends only its waits, as the disconnection of a client does."""
         chunks: list[Any] = []
+        failure: Exception | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._disconnect_when_cancelled, peer)
             with trio.CancelScope(shield=True):
-                chunks = await self._handle(peer, frame, key, version)
+                try:
+                    chunks = await self._handle(peer, frame, key, version)
+                except Exception as error:  # noqa: BLE001,RUF100 - raised outside of the nursery, without a group
+                    failure = error
             nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
         return chunks
 
     async def _disconnect_when_cancelled(self, peer: Peer) -> None:

@@ -49,6 +49,8 @@ class PageRequest(NamedTuple):
     client: SessionClient
     fields: Mapping[str, str]
     """Fields of the form of a change, or of the query of a page."""
+    memory: dict[str, Any]
+    """Values that the handler of a live part keeps between two updates."""
 
     def text(self, name: str) -> str:
         """Return a field that must be there.
@@ -88,6 +90,8 @@ class Route(NamedTuple):
     handler: PageHandler
     live: PageHandler | None = None
     """Returns the values of the block ``live`` of the template; None: the page has none."""
+    live_s: float = 2.0
+    """Time between two updates of this part."""
 
 
 def check(code: int, message: str | None, subject: str) -> None:

@@ -41,7 +41,7 @@ def format_time(timestamp_ms: int | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
-def url(path: str, **fields: object) -> str:
+def url(path: str, /, **fields: object) -> str:
     """Return the address of a page with a query."""
     return f"{path}?{urlencode({k: str(v) for k, v in fields.items()})}" if fields else path
 

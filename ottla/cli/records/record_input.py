@@ -11,10 +11,10 @@ from ottla.cli.common import parse_key_values, require_partition
 from ottla.cli.errors import CommandFailed
 from ottla.cli.records.idempotent_producer import TopicProducer
 from ottla.cli.records.input_reader import InputReader
-from ottla.cli.records.json_records import InvalidRecord, ParsedRecord, record_from_json
 from ottla.client.cluster_client import ClusterClient
 from ottla.client.murmur2 import partition_for_key
 from ottla.runtime.blocking_env import BlockingEnv
+from ottla.tools.json_records import InvalidRecord, ParsedRecord, record_from_json
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.compression import CompressionType

@@ -11,11 +11,11 @@ from typing import IO
 
 from ottla.cli.common import print_output, require_topic
 from ottla.cli.errors import CommandFailed, raise_for_topic
-from ottla.cli.records.json_records import InvalidRecord, record_from_json
 from ottla.cli.records.record_input import produce_records
 from ottla.cli.records.topic_reader import TopicReader
 from ottla.cli.terminal import write_bytes
 from ottla.client.cluster_client import ClusterClient
+from ottla.tools.json_records import InvalidRecord, record_from_json
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 

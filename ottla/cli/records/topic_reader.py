@@ -11,10 +11,10 @@ from functools import partial
 from ottla.cli.common import retry_while_leader_moves
 from ottla.cli.errors import CommandFailed
 from ottla.cli.records import record_format
-from ottla.cli.records.json_records import record_to_json
 from ottla.client.cluster_client import ClusterClient
 from ottla.client.record_decoding import DecodedRecords
 from ottla.runtime.blocking_env import BlockingEnv
+from ottla.tools.json_records import record_to_json
 from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch.records import Record
 

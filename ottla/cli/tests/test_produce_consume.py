@@ -19,10 +19,10 @@ from ottla.cli.commands import produce
 from ottla.cli.connection_settings import CONFIG_VARIABLE
 from ottla.cli.records import record_input
 from ottla.cli.records.idempotent_producer import TopicProducer
-from ottla.cli.records.json_records import InvalidRecord, record_from_json, record_to_json
 from ottla.cli.tests.command_runs import run_command
 from ottla.client.channel import Channel, Disconnected
 from ottla.client.murmur2 import murmur2, partition_for_key
+from ottla.tools.json_records import InvalidRecord, record_from_json, record_to_json
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.record_batch.records import Record
 

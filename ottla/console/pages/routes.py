@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from ottla.console.page import PageHandler, Route
-from ottla.console.pages import cluster, connections, group_changes, groups, overview, topic_changes, topics
+from ottla.console.pages import (
+    cluster,
+    connections,
+    group_changes,
+    groups,
+    overview,
+    produce,
+    records,
+    topic_changes,
+    topics,
+)
 
+RECORDS_LIVE_S = 0.1
+"""Time between two looks at the newest records."""
 PAGES: dict[str, Route] = {
     "/": Route(overview.get_overview, overview.get_traffic),
     "/cluster": Route(cluster.get_cluster, cluster.get_state),
     "/connections": Route(connections.get_connections, connections.get_connections),
     "/topics": Route(topics.get_topics),
     "/topic": Route(topics.get_topic, topics.get_topic_partitions),
+    "/records": Route(records.get_records, records.get_newest_records, RECORDS_LIVE_S),
+    "/record": Route(records.get_record),
+    "/records/export": Route(records.export_records),
+    "/records/produce": Route(produce.get_produce),
     "/groups": Route(groups.get_groups),
     "/group": Route(groups.get_group, groups.get_group_state),
     "/group/offsets": Route(group_changes.get_offset_reset),
@@ -25,6 +41,7 @@ ACTIONS: dict[str, PageHandler] = {
     "/topic/setting": topic_changes.alter_setting,
     "/topic/delete": topic_changes.delete_topic,
     "/topic/delete-records": topic_changes.delete_records,
+    "/records/produce": produce.produce_record,
     "/group/offsets": group_changes.reset_offsets,
     "/group/delete": group_changes.delete_group,
 }

@@ -10,9 +10,9 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from typing import Any, NamedTuple
 
-from ottla.cli.arguments import MAX_INT32, MAX_INT64
 from ottla.wire.record_batch.records import Record
 
+_MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
 FIELDS = {
     "topic", "partition", "offset", "timestamp_ms", "key", "key_base64", "value", "value_base64", "headers",
     "headers_base64",
@@ -137,8 +137,8 @@ def record_from_json(line: bytes) -> ParsedRecord:
             _field(row, "key"),
             _field(row, "value"),
             _headers(row),
-            _number(row, "partition", MAX_INT32),
-            _number(row, "timestamp_ms", MAX_INT64),
+            _number(row, "partition", _MAX_INT32),
+            _number(row, "timestamp_ms", _MAX_INT64),
         )
     except UnicodeEncodeError:
         raise InvalidRecord("text with half a surrogate pair cannot be encoded as UTF-8") from None

@@ -1,0 +1,207 @@
+"""Records of a topic: read from an offset, a time or the end, filter, look at one, export, follow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+from ottla.broker.network.http.http_messages import HttpResponse
+from ottla.console.offsets import EARLIEST, LATEST, list_offsets
+from ottla.console.page import InvalidInput, PageRequest, View, audit
+from ottla.console.pages.topics import find_topic
+from ottla.console.record_scan import FoundRecord, RecordCriteria, RecordScan, ScanRange
+from ottla.console.record_text import LONG_CHARS, format_bytes, format_hex, format_json
+from ottla.console.rendering import url
+from ottla.tools.json_records import record_to_json
+
+MAX_SHOWN = 200
+DEFAULT_SHOWN = 50
+MAX_NEWEST = 2000
+"""Records of all partitions that are read for the newest ones."""
+STARTS = ("newest", "start", "offset", "time")
+_CRITERIA_FIELDS = ("key", "contains", "header", "path", "equals")
+_MAX_HEADERS = 20
+
+
+def parse_criteria(page: PageRequest) -> RecordCriteria:
+    """Return the filter of the query: texts, ``NAME`` or ``NAME=TEXT`` of a header, a path in JSON."""
+    name, _, header_value = page.fields.get("header", "").strip().partition("=")
+    path = page.fields.get("path", "").strip().lstrip("$").strip(".")
+    return RecordCriteria(
+        page.fields.get("key", "").encode("utf-8", "replace"),
+        page.fields.get("contains", "").encode("utf-8", "replace"),
+        name.strip(),
+        header_value.strip().encode("utf-8", "replace"),
+        tuple(path.split(".")) if path else (),
+        page.fields.get("equals", ""),
+    )
+
+
+async def _ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
+    """Return where the scan of the query begins and ends in each partition.
+
+    Raises:
+        InvalidInput: there is no such partition or start.
+    """
+    numbers = [row.partition_index for row in (await find_topic(page, topic)).partitions]
+    chosen = page.number("partition", -1, 0, 2**31 - 1)
+    partitions = [(topic, number) for number in numbers if chosen in (-1, number)]
+    if not partitions:
+        raise InvalidInput(f"partition: topic {topic} has no partition {chosen}")
+    first = await list_offsets(page.client, partitions, EARLIEST)
+    last = await list_offsets(page.client, partitions, LATEST)
+    start = page.fields.get("from", "newest") or "newest"
+    if start == "newest":
+        each = min(limit, max(MAX_NEWEST // len(partitions), 1))
+        begin = {at: offset - each for at, offset in last.items()}
+    elif start == "start":
+        begin = first
+    elif start == "offset":
+        begin = dict.fromkeys(partitions, page.number("at", 0))
+    elif start == "time":
+        found = await list_offsets(page.client, partitions, page.number("at", 0))
+        begin = {at: last[at] if offset < 0 else offset for at, offset in found.items() if at in last}
+    else:
+        raise InvalidInput(f"from: one of {', '.join(STARTS)} is expected")
+    return [
+        ScanRange(at[1], max(begin[at], first[at]), last[at])
+        for at in partitions
+        if at in first and at in last and at in begin
+    ]
+
+
+def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRange]:
+    """Return the rest of a scan behind the position that the page before ended at.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    number, position = page.number("next_partition", -1, 0, 2**31 - 1), page.number("next_offset", 0)
+    if number < 0:
+        return ranges
+    out = [each for each in ranges if each.partition >= number]
+    if out and out[0].partition == number:
+        out[0] = out[0]._replace(position=max(out[0].position, position))
+    return out
+
+
+def describe_record(topic: str, found: FoundRecord) -> dict[str, Any]:
+    """Return a row of the list."""
+    record = found.record
+    headers = [f"{name}: {format_bytes(value, 100)}" for name, value in record.headers[:_MAX_HEADERS]]
+    if len(record.headers) > _MAX_HEADERS:
+        headers.append(f"{len(record.headers) - _MAX_HEADERS} more")
+    return {
+        "partition": found.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": format_bytes(record.key, 200),
+        "value": format_bytes(record.value),
+        "headers": headers,
+        "is_transactional": found.is_transactional,
+        "address": url("/record", name=topic, partition=found.partition, offset=record.offset),
+    }
+
+
+async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, list[dict[str, Any]]]:
+    ranges = _skip_to_cursor(page, await _ranges(page, topic, limit))
+    is_newest = page.fields.get("from", "newest") == "newest"
+    scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
+    found = await scan.find(MAX_NEWEST + len(ranges) if is_newest else limit)
+    if is_newest:
+        found = sorted(found, key=lambda each: each.record.timestamp_ms)[-limit:]
+        found.reverse()
+    return scan, [describe_record(topic, each) for each in found]
+
+
+async def get_record_list(page: PageRequest) -> View:
+    """Return the records that match the query."""
+    topic, limit = page.text("name"), page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
+    scan, rows = await _scan(page, topic, limit)
+    following = ""
+    if scan.ranges:
+        fields = {name: value for name, value in page.fields.items() if not name.startswith("next_")}
+        rest = scan.ranges[0]
+        following = url("/records", **{**fields, "next_partition": rest.partition, "next_offset": rest.position})
+    values = {"rows": rows, "scanned": scan.scanned, "problems": scan.problems[:20], "following": following}
+    return View("records.html", values)
+
+
+async def get_newest_records(page: PageRequest) -> View:
+    """Return the list for its page that is kept up to date: only a list of the newest records changes."""
+    if page.fields.get("from", "newest") != "newest":
+        raise InvalidInput("only the newest records are updated")
+    topic, memory = page.text("name"), page.memory
+    if "partitions" not in memory:
+        numbers = [row.partition_index for row in (await find_topic(page, topic)).partitions]
+        memory["partitions"] = [(topic, number) for number in numbers]
+    ends = await list_offsets(page.client, memory["partitions"], LATEST)
+    if ends != memory.get("ends"):
+        memory["view"] = await get_record_list(page)
+        memory["ends"] = ends
+    view: View = memory["view"]
+    return view
+
+
+async def get_records(page: PageRequest) -> View:
+    """Return the page with the form of the query and its records."""
+    view = await get_record_list(page)
+    fields = {name: page.fields.get(name, "") for name in ("partition", "from", "at", *_CRITERIA_FIELDS)}
+    fields["from"] = fields["from"] or "newest"
+    limit = page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
+    topic = page.text("name")
+    query = {name: value for name, value in page.fields.items() if not name.startswith("next_")}
+    values = {"title": f"Records of {topic}", "topic": topic, "fields": fields, "limit": limit, **view.values}
+    is_live = fields["from"] == "newest" and "next_partition" not in page.fields
+    return View("records.html", {**values, "is_live": is_live, "export": url("/records/export", **query)})
+
+
+async def get_record(page: PageRequest) -> View:
+    """Return one record in all formats."""
+    topic, number, offset = page.text("name"), page.number("partition", 0), page.number("offset", 0)
+    await find_topic(page, topic)
+    part = ScanRange(number, offset, offset + 1)
+    scan = RecordScan(page.node.local.env, page.client, topic, [part], RecordCriteria())
+    found = await scan.find(1)
+    if not found:
+        raise InvalidInput(" ".join(scan.problems) or f"{topic}-{number} has no record at offset {offset}")
+    record = found[0].record
+    values = {
+        "title": f"Record {offset} of {topic}-{number}",
+        "topic": topic,
+        "timestamp": record.timestamp_ms,
+        "is_transactional": found[0].is_transactional,
+        "headers": [(name, format_bytes(value, LONG_CHARS // 16)) for name, value in record.headers[:200]],
+        "parts": [
+            {"name": name, "size": None if raw is None else len(raw), "text": text, "hex": format_hex(raw)}
+            for name, raw, text in (
+                ("Key", record.key, _long_text(record.key)),
+                ("Value", record.value, _long_text(record.value)),
+            )
+        ],
+    }
+    return View("record.html", values)
+
+
+def _long_text(raw: bytes | None) -> str:
+    return format_json(raw) or format_bytes(raw, LONG_CHARS)
+
+
+async def export_records(page: PageRequest) -> HttpResponse:
+    """Return the records that match the query as lines of JSON, while they are read."""
+    topic = page.text("name")
+    ranges = await _ranges(page, topic, page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN))
+    scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
+    audit(page, f"Export records of topic {topic}", "started")
+    name = "".join(char if char.isalnum() or char in "._-" else "_" for char in topic)
+    headers = (("Content-Disposition", f'attachment; filename="{name}.jsonl"'),)
+    return HttpResponse(HTTPStatus.OK, _export(topic, scan), "application/x-ndjson", headers)
+
+
+async def _export(topic: str, scan: RecordScan) -> AsyncIterator[bytes]:
+    async for found in scan.iterate():
+        for each in found:
+            line = json.dumps(record_to_json(topic, each.partition, each.record), ensure_ascii=False)
+            yield line.encode("utf-8", "replace") + b"\n"

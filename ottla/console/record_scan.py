@@ -1,0 +1,183 @@
+"""Scan of a topic for records that match, in steps and with limits.
+
+A scan reads each partition from a start to where it ended when the scan began. It stops at a number of matches, or when
+it has read or computed enough for one request; its position then says where to go on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
+
+from ottla.broker.config.limits import (
+    MAX_CONSOLE_BATCH_BYTES,
+    MAX_CONSOLE_SCAN_BYTES,
+    MAX_CONSOLE_SCAN_MS,
+)
+from ottla.console.in_process import SessionClient
+from ottla.console.page import check
+from ottla.env.env import Env
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.errors import WireError
+from ottla.wire.messages import fetch
+from ottla.wire.record_batch import legacy_records
+from ottla.wire.record_batch.batch_header import BatchHeader
+from ottla.wire.record_batch.records import Record, iterate_records
+
+_FETCH_BYTES = 1024 * 1024
+_VERSION_WITH_NAMES = 12
+_RECORDS_PER_STEP = 20
+_MAX_JSON_BYTES = 256 * 1024
+"""A larger value is not searched by a path: parsing it would hold the event loop."""
+
+
+class RecordCriteria(NamedTuple):
+    """Texts that a record must contain; an empty one matches each record."""
+
+    key: bytes = b""
+    value: bytes = b""
+    header_name: str = ""
+    header_value: bytes = b""
+    path: tuple[str, ...] = ()
+    path_value: str = ""
+
+    def matches(self, record: Record) -> bool:
+        """Return whether a record matches."""
+        if self.key and self.key not in (record.key or b""):
+            return False
+        if self.value and self.value not in (record.value or b""):
+            return False
+        if self.header_name and not any(
+            name == self.header_name and self.header_value in (value or b"") for name, value in record.headers
+        ):
+            return False
+        return not self.path or self._path_matches(record.value)
+
+    def _path_matches(self, raw: bytes | None) -> bool:
+        if raw is None or len(raw) > _MAX_JSON_BYTES:
+            return False
+        try:
+            found: Any = json.loads(raw)
+        except (ValueError, RecursionError):
+            return False
+        for name in self.path:
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isdecimal() and len(name) < 9 and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                return False
+        text = found if isinstance(found, str) else json.dumps(found)
+        return text == self.path_value if self.path_value else True
+
+
+class FoundRecord(NamedTuple):
+    """Record that matches."""
+
+    partition: int
+    record: Record
+    is_transactional: bool
+
+
+class ScanRange(NamedTuple):
+    """Partition with the offset to go on at, and the offset at which the scan ends."""
+
+    partition: int
+    position: int
+    end: int
+
+
+class RecordScan:
+    """Scan of the partitions of a topic, one after the other."""
+
+    def __init__(
+        self, env: Env, client: SessionClient, topic: str, ranges: list[ScanRange], criteria: RecordCriteria
+    ) -> None:
+        self._env = env
+        self._client = client
+        self._topic = topic
+        self._criteria = criteria
+        self.ranges = [each for each in ranges if each.position < each.end]
+        """The rest; empty at the end."""
+        self.scanned = 0
+        """Records that were looked at."""
+        self._found_bytes = 0
+        self.problems: list[str] = []
+        """Batches that could not be read."""
+
+    async def find(self, limit: int) -> list[FoundRecord]:
+        """Return the next matches: at most ``limit``, within the limits of a request.
+
+        Raises:
+            ProtocolError: refused; OSError, WireError: the leader cannot be reached.
+        """
+        found: list[FoundRecord] = []
+        started_ms, read_bytes, self._found_bytes = self._env.monotonic_ms(), 0, 0
+        while self.ranges and not self._is_full(found, limit) and read_bytes < MAX_CONSOLE_SCAN_BYTES:
+            if self._env.monotonic_ms() - started_ms > MAX_CONSOLE_SCAN_MS:
+                break
+            raw = await self._fetch(self.ranges[0])
+            read_bytes += len(raw)
+            next_range = await run_in_background(self._env, self._scan(raw, self.ranges[0], found, limit))
+            if next_range.position >= next_range.end:
+                self.ranges.pop(0)
+            else:
+                self.ranges[0] = next_range
+        return found
+
+    async def iterate(self, step: int = 200) -> AsyncIterator[list[FoundRecord]]:
+        """Yield all matches, some at a time.
+
+        Raises:
+            ProtocolError, OSError, WireError: as `find`.
+        """
+        while self.ranges:
+            yield await self.find(step)
+
+    async def _fetch(self, part: ScanRange) -> Any:
+        """Return the batches at the position; none where the partition ends."""
+        channel = await self._client.leader(self._topic, part.partition)
+        row = fetch.FetchPartition(part.partition, fetch_offset=part.position, partition_max_bytes=_FETCH_BYTES)
+        topics = [fetch.FetchTopic(self._topic, partitions=[row])]
+        request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES, topics=topics)
+        response = await channel.call(request, channel.version_for(ApiKey.FETCH, _VERSION_WITH_NAMES))
+        check(response.error_code, None, self._topic)
+        answer = response.responses[0].partitions[0]
+        check(answer.error_code, None, f"{self._topic}-{part.partition} at offset {part.position}")
+        return answer.records or b""
+
+    def _scan(self, raw: Any, part: ScanRange, found: list[FoundRecord], limit: int) -> Job[ScanRange]:
+        """Add the matches of fetched batches; return the rest of the range."""
+        position = part.position
+        for at, header in legacy_records.iterate_any_batches(raw):
+            records = () if header.is_control else self._records(raw, at, header, part.partition)
+            for count, record in enumerate(records, 1):
+                if position <= record.offset < part.end:
+                    self.scanned += 1
+                    if self._criteria.matches(record):
+                        found.append(FoundRecord(part.partition, record, header.is_transactional))
+                        self._found_bytes += len(record.key or b"") + len(record.value or b"")
+                        if self._is_full(found, limit):
+                            return part._replace(position=record.offset + 1)
+                if count % _RECORDS_PER_STEP == 0:
+                    yield None
+            position = max(position, header.next_offset)
+            yield None
+        if position == part.position:
+            return part._replace(position=part.end)  # nothing left: the log ends before, or was truncated
+        return part._replace(position=position)
+
+    def _is_full(self, found: list[FoundRecord], limit: int) -> bool:
+        return len(found) >= limit or self._found_bytes >= MAX_CONSOLE_SCAN_BYTES
+
+    def _records(self, raw: Any, at: int, header: BatchHeader, partition: int) -> Iterator[Record]:
+        """Yield the records of a batch; note why where it cannot be read."""
+        try:
+            if not legacy_records.any_crc_matches(raw, header, at):
+                raise WireError("wrong checksum")
+            yield from iterate_records(raw, header, at, MAX_CONSOLE_BATCH_BYTES)
+        except WireError as error:
+            self.problems.append(f"Batch at offset {header.base_offset} of partition {partition}: {error}")

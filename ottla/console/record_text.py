@@ -1,0 +1,53 @@
+"""Keys, values and headers of records as text for a page."""
+
+from __future__ import annotations
+
+import json
+
+SHORT_CHARS = 500
+"""Text of a value in a list of records."""
+LONG_CHARS = 65_536
+"""Text of a value on a page of its own."""
+_HEX_BYTES_PER_LINE = 16
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` characters."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def format_bytes(raw: bytes | None, limit: int = SHORT_CHARS) -> str:
+    """Return bytes as text; as hexadecimal digits where they are not UTF-8."""
+    if raw is None:
+        return "null"
+    part = raw[: limit * 4]
+    try:
+        text = part.decode()
+    except UnicodeDecodeError as error:
+        if len(part) < len(raw) and error.start > len(part) - 4:
+            text = part[: error.start].decode()
+        else:
+            return f"{part[: limit // 2].hex()}{'…' if len(raw) > limit // 2 else ''} ({len(raw):,} bytes)"
+    shown = "".join(char if char.isprintable() or char in "\n\t" else "�" for char in text[:limit])
+    return shown if len(text) <= limit and len(part) == len(raw) else f"{shown}… ({len(raw):,} bytes)"
+
+
+def format_json(raw: bytes | None) -> str | None:
+    """Return JSON with indentation; None if it is none, or too large."""
+    if raw is None or len(raw) > LONG_CHARS:
+        return None
+    try:
+        value = json.loads(raw)
+        return json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict | list) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def format_hex(raw: bytes | None, limit: int = 4096) -> str:
+    """Return a dump of bytes: position, hexadecimal digits, characters."""
+    lines = []
+    for at in range(0, min(len(raw or b""), limit), _HEX_BYTES_PER_LINE):
+        row = (raw or b"")[at : at + _HEX_BYTES_PER_LINE]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{at:06x}  {row.hex(' '):<47}  {text}")
+    return "\n".join(lines)

@@ -1,0 +1,173 @@
+"""Records: read, filter, look at, follow, export, append; hostile and large records."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+
+import pytest
+
+from ottla.broker.config.limits import MAX_CONSOLE_SCAN_BYTES
+from ottla.console.record_text import format_bytes, format_hex, format_json
+from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
+
+pytestmark = pytest.mark.xdist_group(__name__)
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ConsoleFixture]:
+    with console({"message.max.bytes": 20_000_000, "socket.request.max.bytes": 40_000_000}) as made:
+        made.broker.client.create_topic("orders", 2)
+        for number in range(100):
+            value = json.dumps({"order": {"id": number, "lines": [{"sku": f"sku-{number}"}]}})
+            made.broker.produce(
+                "orders",
+                value,
+                key=f"key-{number}",
+                headers={"source": "shop" if number % 2 else "web"},
+                partition=number % 2,
+                timestamp_ms=1_700_000_000_000 + number,
+            )
+        yield made
+
+
+@pytest.fixture
+def browser(running: ConsoleFixture) -> Browser:
+    return running.browser()
+
+
+def offsets(browser: Browser, query: str) -> list[tuple[str, str]]:
+    """Return partition and offset of each row."""
+    page = browser.get(f"/records?name=orders&{query}")
+    assert page.status == 200, page.text
+    links = [found["href"] for tag, found in page.markup.tags if tag == "a" and "/record?" in found.get("href", "")]
+    return [(link.partition("partition=")[2].partition("&")[0], link.partition("offset=")[2]) for link in links]
+
+
+def test_newest_records_come_first(browser: Browser) -> None:
+    assert offsets(browser, "limit=4") == [("1", "49"), ("0", "49"), ("1", "48"), ("0", "48")]
+    assert offsets(browser, "limit=2&partition=0") == [("0", "49"), ("0", "48")]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("from=start&limit=2", [("0", "0"), ("0", "1")]),
+        ("from=offset&at=48&partition=1", [("1", "48"), ("1", "49")]),
+        ("from=offset&at=99", []),
+        ("from=time&at=1700000000097", [("0", "49"), ("1", "48"), ("1", "49")]),
+        ("from=start&key=key-42", [("0", "21")]),
+        ("from=start&contains=sku-77", [("1", "38")]),
+        ("from=start&header=source=shop&limit=1", [("1", "0")]),
+        ("from=start&header=absent", []),
+        ("from=start&path=order.id&equals=42", [("0", "21")]),
+        ("from=start&path=$.order.lines.0.sku&equals=sku-7", [("1", "3")]),
+        ("from=start&path=order.lines.7", []),
+    ],
+)
+def test_query_finds_the_records_that_match(browser: Browser, query: str, expected: list[tuple[str, str]]) -> None:
+    assert offsets(browser, query) == expected
+
+
+def test_pages_of_a_query_give_each_record_once(browser: Browser) -> None:
+    path, seen = "/records?name=orders&from=start&limit=30", []
+    while path:
+        page = browser.get(path)
+        links = [found.get("href", "") for tag, found in page.markup.tags if tag == "a"]
+        seen += [link for link in links if link.startswith("/record?")]
+        path = next((link for link in links if "next_offset" in link), "")
+    assert len(seen) == len(set(seen)) == 100
+
+
+@pytest.mark.parametrize("query", ["from=absent", "partition=9", "at=x&from=offset", "limit=0", "limit=999"])
+def test_invalid_query_is_an_error_with_the_field(browser: Browser, query: str) -> None:
+    assert browser.get(f"/records?name=orders&{query}").status == 400
+
+
+def test_record_is_shown_as_json_text_and_bytes(browser: Browser) -> None:
+    page = browser.get("/record?name=orders&partition=0&offset=21")
+    assert '"sku": "sku-42"' in page.text
+    assert "000000 6b 65 79 2d 34 32 key-42" in page.text
+    assert "source web" in page.text
+    assert browser.get("/record?name=orders&partition=0&offset=99").status == 400
+
+
+def test_export_has_each_record_as_a_line_of_json(browser: Browser) -> None:
+    page = browser.request("GET", "/records/export?name=orders&from=start&header=source=web")
+    assert page.headers["Content-Type"] == "application/x-ndjson"
+    assert page.headers["Content-Disposition"] == 'attachment; filename="orders.jsonl"'
+    rows = [json.loads(line) for line in page.body.splitlines()]
+    assert [row["offset"] for row in rows] == list(range(50))
+    assert rows[1]["headers"] == {"source": "web"}
+
+
+def test_record_is_appended_after_a_confirmation(running: ConsoleFixture, browser: Browser) -> None:
+    running.broker.client.create_topic("appends", 3)
+    form = browser.get("/records/produce?name=appends").form("/records/produce")
+    fields = {name: value for name, value in form.fields.items() if name != "key_null"}
+    form = form._replace(fields=fields)
+    confirmation, done = browser.change(form, key="user-7", value=HOSTILE, headers="a=1\nb")
+    assert HOSTILE not in confirmation.html
+    assert "Header a: 1" in confirmation.text
+    assert "The record has offset 0 in appends-" in done.text
+    (record,) = running.broker.records("appends")
+    assert (record.key, record.value, record.headers) == (b"user-7", HOSTILE.encode(), (("a", b"1"), ("b", None)))
+    browser.change(form, key="user-7", value="", value_null="1", partition="2")
+    assert running.broker.records("appends")[-1].value is None
+    assert browser.submit(form, partition="9").status == 400
+
+
+def test_markup_in_keys_values_and_headers_is_shown_as_text(running: ConsoleFixture, browser: Browser) -> None:
+    running.broker.produce("hostile", HOSTILE, key=HOSTILE, headers={HOSTILE: HOSTILE})
+    running.broker.produce("hostile", b"\xff\x00\x1b[2J", key=b"\x80")
+    for path in ("/records?name=hostile", "/record?name=hostile&partition=0&offset=0"):
+        page = browser.get(path)
+        assert "<script>alert" not in page.html
+        assert HOSTILE in page.text
+    assert "ff001b5b324a (6 bytes)" in browser.get("/records?name=hostile").text
+
+
+def test_large_records_are_shortened_and_bounded(running: ConsoleFixture, browser: Browser) -> None:
+    for _ in range(5):
+        running.broker.produce("large", b"x" * 10_000_000)
+    page = browser.get("/records?name=large&from=start")
+    assert len(page.body) < 100_000
+    assert "(10,000,000 bytes)" in page.text
+    assert page.text.count("(10,000,000 bytes)") == MAX_CONSOLE_SCAN_BYTES // 10_000_000 + 1
+    assert "Continue" in page.text
+    page = browser.get("/record?name=large&partition=0&offset=0")
+    assert len(page.body) < 200_000
+    page = browser.get("/records?name=large&from=start&contains=absent")
+    assert "0 records" in page.text
+
+
+def test_new_record_appears_in_the_open_list(running: ConsoleFixture) -> None:
+    running.broker.produce("tail", b"first")
+    connection = HTTPConnection("127.0.0.1", running.port, timeout=30)
+    connection.request("GET", "/live/records?name=tail")
+    response = connection.getresponse()
+
+    def next_html() -> str:
+        while (line := response.readline()) != b"event: live\n":
+            assert line
+        return str(json.loads(response.readline().removeprefix(b"data: ")))
+
+    assert "first" in next_html()
+    produced = threading.Thread(target=running.broker.produce, args=("tail", b"second"))
+    produced.start()
+    assert "second" in next_html()
+    produced.join()
+    connection.close()
+
+
+def test_text_of_bytes_is_cut_at_whole_characters() -> None:
+    assert format_bytes(None) == "null"
+    assert format_bytes("é".encode() * 3000, 10) == "é" * 10 + "… (6,000 bytes)"
+    assert format_bytes(b"x" + "é".encode() * 100, 10) == "x" + "é" * 9 + "… (201 bytes)"
+    assert format_bytes(b"a\x00b") == "a�b"
+    assert format_json(b"[" * 10_000) is None
+    assert format_json(b'"text"') is None
+    assert format_hex(b"") == ""
