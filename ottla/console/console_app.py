@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any
@@ -128,7 +128,25 @@ class Console:
             if is_broken_invariant(error):
                 raise
             view = _view_of_error(error)
-        return view if isinstance(view, HttpResponse) else self.respond(page.session, view, page.request.target)
+        if isinstance(view, View):
+            return self.respond(page.session, view, page.request.target)
+        if isinstance(view.body, bytes | list):
+            return view
+        return self._limit_streams(view._replace(headers=(*HEADERS, *view.headers)), view.body)
+
+    def _limit_streams(self, response: HttpResponse, pieces: AsyncIterable[bytes]) -> HttpResponse:
+        """Return a response without an end, or refuse it where there are too many."""
+        if self.stream_count >= MAX_CONSOLE_STREAMS:
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many event streams and exports")
+        return response._replace(body=self._counted(pieces))
+
+    async def _counted(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        self.stream_count += 1
+        try:
+            async for piece in pieces:
+                yield piece
+        finally:
+            self.stream_count -= 1
 
     def respond(self, session: Session, view: View, target: str = "") -> HttpResponse:
         """Return a page as a response."""
@@ -196,9 +214,8 @@ class Console:
         session = self.session_of(request)
         if not self._is_admitted(session):
             return error_response(HTTPStatus.FORBIDDEN)
-        if self.stream_count >= MAX_CONSOLE_STREAMS:
-            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many event streams")
-        return HttpResponse(HTTPStatus.OK, self._live_events(request, session), "text/event-stream", HEADERS)
+        events = self._live_events(request, session)
+        return self._limit_streams(HttpResponse(HTTPStatus.OK, events, "text/event-stream", HEADERS), events)
 
     async def _live_events(self, request: HttpRequest, session: Session) -> AsyncIterator[bytes]:
         """Yield the live part of a page whenever it has changed, until the session ends."""
@@ -208,29 +225,27 @@ class Console:
         page = self._page_request(request, session, request.query)
         last_view: View | None = None
         last, quiet_s = "", 0.0
-        self.stream_count += 1
-        try:
-            while self.session_of(request).is_logged_in == session.is_logged_in:
-                try:
-                    view = await route.live(page)
-                    assert isinstance(view, View)
-                    if view is not last_view:
-                        last_view = view
-                        html = self._templates.render_block(view.template, "live", self._values(session, view, path))
-                        if html != last:
-                            yield _event("live", html)
-                            last, quiet_s = html, 0.0
-                except (ProtocolError, OSError, WireError, InvalidInput) as error:
-                    if last_view is not None or not last:
-                        yield _event("problem", _error_text(error))
-                    last_view, last = None, last or " "
-                if quiet_s >= KEEP_ALIVE_S:
-                    yield b": unchanged\n\n"
-                    quiet_s = 0.0
-                await self.env.sleep(route.live_s)
-                quiet_s += route.live_s
-        finally:
-            self.stream_count -= 1
+        while self.session_of(request).is_logged_in == session.is_logged_in:
+            try:
+                view = await route.live(page)
+                assert isinstance(view, View)
+                if view is not last_view:
+                    last_view = view
+                    html = self._templates.render_block(view.template, "live", self._values(session, view, path))
+                    if html != last:
+                        yield _event("live", html)
+                        last, quiet_s = html, 0.0
+            except Exception as error:
+                if is_broken_invariant(error):
+                    raise
+                if last_view is not None or not last:
+                    yield _event("problem", str(_view_of_error(error).values["text"]))
+                last_view, last = None, last or " "
+            if quiet_s >= KEEP_ALIVE_S:
+                yield b": unchanged\n\n"
+                quiet_s = 0.0
+            await self.env.sleep(route.live_s)
+            quiet_s += route.live_s
 
 
 def _event(name: str, value: str) -> bytes:

@@ -7,7 +7,7 @@ it has read or computed enough for one request; its position then says where to 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ottla.broker.config.limits import (
@@ -127,15 +127,6 @@ class RecordScan:
             else:
                 self.ranges[0] = next_range
         return found
-
-    async def iterate(self, step: int = 200) -> AsyncIterator[list[FoundRecord]]:
-        """Yield all matches, some at a time.
-
-        Raises:
-            ProtocolError, OSError, WireError: as `find`.
-        """
-        while self.ranges:
-            yield await self.find(step)
 
     async def _fetch(self, part: ScanRange) -> Any:
         """Return the batches at the position; none where the partition ends."""

@@ -15,6 +15,7 @@ from ottla.console.record_scan import FoundRecord, RecordCriteria, RecordScan, S
 from ottla.console.record_text import LONG_CHARS, format_bytes, format_hex, format_json
 from ottla.console.rendering import url
 from ottla.tools.json_records import record_to_json
+from ottla.wire.errors import ProtocolError, WireError
 
 MAX_SHOWN = 200
 DEFAULT_SHOWN = 50
@@ -23,6 +24,7 @@ MAX_NEWEST = 2000
 STARTS = ("newest", "start", "offset", "time")
 _CRITERIA_FIELDS = ("key", "contains", "header", "path", "equals")
 _MAX_HEADERS = 20
+_EXPORT_STEP = 200
 
 
 def parse_criteria(page: PageRequest) -> RecordCriteria:
@@ -194,14 +196,26 @@ async def export_records(page: PageRequest) -> HttpResponse:
     topic = page.text("name")
     ranges = await _ranges(page, topic, page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN))
     scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
+    first = await scan.find(_EXPORT_STEP)
     audit(page, f"Export records of topic {topic}", "started")
     name = "".join(char if char.isalnum() or char in "._-" else "_" for char in topic)
     headers = (("Content-Disposition", f'attachment; filename="{name}.jsonl"'),)
-    return HttpResponse(HTTPStatus.OK, _export(topic, scan), "application/x-ndjson", headers)
+    return HttpResponse(HTTPStatus.OK, _export(topic, scan, first), "application/x-ndjson", headers)
 
 
-async def _export(topic: str, scan: RecordScan) -> AsyncIterator[bytes]:
-    async for found in scan.iterate():
+async def _export(topic: str, scan: RecordScan, found: list[FoundRecord]) -> AsyncIterator[bytes]:
+    """Yield the lines of the records.
+
+    Raises:
+        OSError: a later record cannot be read; the client notices that the response is not complete.
+    """
+    while True:
         for each in found:
             line = json.dumps(record_to_json(topic, each.partition, each.record), ensure_ascii=False)
             yield line.encode("utf-8", "replace") + b"\n"
+        if not scan.ranges:
+            return
+        try:
+            found = await scan.find(_EXPORT_STEP)
+        except (ProtocolError, WireError) as error:
+            raise OSError(str(error)) from error

@@ -1,0 +1,179 @@
+"""Console of one of three nodes with a login: partitions and groups of the other nodes, and their permissions."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+import ottla
+from ottla.client.cluster_client import ClusterClient
+from ottla.client.scram import ScramCredential, derive_credential, salted_password
+from ottla.client.security_config import parse_connection_security
+from ottla.console.tests.console_fixture import Browser, console, free_port
+from ottla.runtime.blocking_env import BlockingEnv, run_blocking
+from ottla.tools.blocking_client import BlockingClient
+from ottla.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
+
+pytestmark = pytest.mark.xdist_group(__name__)
+MECHANISM, ITERATIONS, SALT = "SCRAM-SHA-512", 4096, b"salt of the test"
+GROUPS = [f"group-{n}" for n in range(6)]
+
+
+class ClusterFixture(NamedTuple):
+    cluster: ottla.Cluster
+    port: int
+    password: str
+
+    def client(self) -> ClusterClient:
+        access = parse_connection_security(self.cluster.client_config("java"))
+        return ClusterClient(BlockingEnv(), self.cluster.bootstrap_servers, access=access)
+
+    def admin(self) -> Browser:
+        browser = Browser(self.port)
+        assert browser.log_in("admin", self.password).status == 303
+        return browser
+
+
+def credential(password: str) -> ScramCredential:
+    return derive_credential(MECHANISM, salted_password(MECHANISM, password, SALT, ITERATIONS), SALT, ITERATIONS)
+
+
+async def add_reader(running: ClusterFixture) -> None:
+    """Create a user that may describe topic ``open``, and nothing else."""
+    client = running.client()
+    salted = salted_password(MECHANISM, "reader-secret", SALT, ITERATIONS)
+    upsertion = ScramCredentialUpsertion("reader", 2, ITERATIONS, SALT, salted)
+    response = await client.call(AlterUserScramCredentialsRequest([], [upsertion]))
+    assert [row.error_code for row in response.results] == [0]
+    acl = AclCreation(2, "open", 3, "User:reader", "*", 8, 3)
+    response = await client.call(CreateAclsRequest([acl]))
+    assert [row.error_code for row in response.results] == [0]
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ClusterFixture]:
+    port = free_port()
+    settings = {
+        "ottla.console.listener": f"127.0.0.1:{port}",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    with ottla.Cluster(3, settings=settings, sasl=MECHANISM) as cluster:
+        config = cluster.client_config("confluent")
+        made = ClusterFixture(cluster, port, config["sasl.password"])
+        client = BlockingClient(cluster.bootstrap_servers, parse_connection_security(cluster.client_config("java")))
+        for topic in ("open", "closed"):
+            client.create_topic(topic, 6, replication_factor=1)
+            for number in range(6):
+                client.produce(topic, *[f"{topic} {number}"] * 5, partition=number)
+        for group in GROUPS:
+            consumer = Consumer({**config, "group.id": group})
+            consumer.commit(offsets=[TopicPartition("closed", n, 2) for n in range(6)], asynchronous=False)
+            consumer.close()
+        run_blocking(add_reader(made))
+        yield made
+
+
+def test_console_at_an_occupied_port_is_one_line_and_the_node_starts(running: ClusterFixture) -> None:
+    logs = [Path(node.log).read_text() for node in running.cluster.nodes]
+    lines = [line for log in logs for line in log.splitlines() if "ottla.console" in line and "setting" not in line]
+    problem = f"Console is not available: cannot bind to 127.0.0.1:{running.port}: Address already in use"
+    assert sum(problem in line for line in lines) == 2, lines
+    assert sum(f"Console: http://127.0.0.1:{running.port}/" in line for line in lines) == 1
+
+
+def test_pages_show_partitions_and_groups_of_all_nodes(running: ClusterFixture) -> None:
+    browser = running.admin()
+    assert browser.get("/").text.count("alive") == 3
+    page = browser.get("/topic?name=closed")
+    assert page.html.count('<td class="number">5</td>') == 12, "end offset and records of each partition"
+    records = browser.get("/records?name=closed&from=start&limit=100")
+    assert "30 records" in records.text
+    text = browser.get("/groups").text
+    assert all(group in text for group in GROUPS)
+    for group in GROUPS:
+        assert "Lag 18" in browser.get(f"/group?id={group}").text
+    assert "Quorum Leader node" in browser.get("/cluster").text
+
+
+def test_changes_reach_partitions_and_groups_of_other_nodes(running: ClusterFixture) -> None:
+    browser = running.admin()
+    for number in range(6):
+        form = browser.get(f"/topic/delete-records?name=open&partition={number}").form("/topic/delete-records")
+        assert f"open-{number} starts at offset 3." in browser.change(form, before="3")[1].text
+        form = browser.get("/records/produce?name=open").form("/records/produce")
+        assert f"offset 5 in open-{number}" in browser.change(form, value="more", partition=str(number))[1].text
+    for group in GROUPS:
+        form = browser.get(f"/group/offsets?id={group}").form("/group/offsets")
+        browser.change(form, target="latest")
+        page = browser.get(f"/group?id={group}")
+        assert "Lag 0" in page.text
+        browser.change(page.form("/group/delete"))
+    assert "No groups." in browser.get("/groups").text
+
+
+def test_permissions_hold_for_partitions_and_groups_of_other_nodes(running: ClusterFixture) -> None:
+    browser = Browser(running.port)
+    assert browser.log_in("reader", "reader-secret").status == 303
+    text = browser.get("/topics").text
+    assert ("open" in text, "closed" in text) == (True, False)
+    assert "No groups." in browser.get("/groups").text
+    assert "need DESCRIBE on the cluster" in browser.get("/connections").text
+    page = browser.get("/topic?name=open")
+    assert page.html.count("Delete records<") == 6
+    for number in range(6):
+        page = browser.get(f"/records?name=open&from=start&partition={number}")
+        assert (page.status, "more" in page.text) == (403, False), page.text
+        assert browser.request("GET", f"/records/export?name=open&partition={number}").status == 403
+        token = browser.get("/topic/new").form("/topic/new").fields["csrf"]
+        for action, fields in (
+            ("/topic/delete-records", {"before": "1"}),
+            ("/records/produce", {"value": "x"}),
+        ):
+            sent = {"csrf": token, "name": "open", "partition": str(number), "confirmed": "yes", **fields}
+            assert browser.send(action, sent).status == 403, action
+    for group in GROUPS:
+        assert browser.get(f"/group?id={group}").status == 403
+
+
+def test_session_ends_when_the_credential_of_its_user_is_removed(running: ClusterFixture) -> None:
+    async def remove() -> None:
+        client = running.client()
+        response = await client.call(AlterUserScramCredentialsRequest([ScramCredentialDeletion("reader", 2)], []))
+        assert [row.error_code for row in response.results] == [0]
+        client.close()
+
+    browser = Browser(running.port)
+    browser.log_in("reader", "reader-secret")
+    assert browser.get("/topics").status == 200
+    run_blocking(remove())
+    for _ in range(1000):
+        if browser.get("/topics").status == 303:
+            return
+    pytest.fail("the session is still valid")
+
+
+def test_https_console_uses_the_certificate_of_the_node() -> None:
+    port = free_port()
+    settings = {"ottla.console.listener": f"https://127.0.0.1:{port}"}
+    with console(settings, tls=True, sasl="PLAIN") as made:
+        config = made.broker.client_config("confluent")
+        context = ssl.create_default_context(cafile=config["ssl.ca.location"])
+        connection = HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
+        connection.request("GET", "/login")
+        response = connection.getresponse()
+        assert response.status == 200
+        assert "; Secure" in response.headers["Set-Cookie"]
+        connection.close()
