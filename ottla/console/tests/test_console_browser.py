@@ -89,6 +89,9 @@ def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> Non
         "/topics",
         "/topics?internal=1",
         "/topic?name=orders",
+        "/records?name=orders",
+        "/record?name=orders&partition=1&offset=0",
+        "/records/produce?name=orders",
         "/groups",
         "/group?id=readers",
         "/group/offsets?id=readers",
@@ -104,7 +107,15 @@ def test_each_page_has_no_script_error_and_no_serious_finding(walk: Walk) -> Non
 
 def test_narrow_page_does_not_scroll_sideways(walk: Walk) -> None:
     walk.page.set_viewport_size({"width": 360, "height": 700})
-    for path in ("/", "/topics", "/topic?name=orders", "/group?id=readers", "/connections", "/cluster"):
+    for path in (
+        "/",
+        "/topics",
+        "/topic?name=orders",
+        "/records?name=orders",
+        "/group?id=readers",
+        "/connections",
+        "/cluster",
+    ):
         walk.open(path)
         width = walk.page.evaluate("document.documentElement.scrollWidth")
         assert width <= 360, (path, width)
