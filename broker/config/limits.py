@@ -280,7 +280,10 @@ MAX_CONSOLE_SESSIONS = 1_000
 Beyond: the oldest ends.
 """
 CONSOLE_SESSION_MS = 8 * 60 * 60 * 1000
-"""Life time of a session of the web console."""
+"""Life time of a session of the web console.
+
+Beyond: it ends.
+"""
 MAX_CONSOLE_BODY_BYTES = 2 * 1024 * 1024
 """Body of a request to the web console: a form, or records to import.
 

@@ -203,6 +203,28 @@ broker.config.limits.HTTP_TIMEOUT_S
 
 broker.config.limits.MAX_HTTP_HEAD_BYTES
 
+broker.config.limits.MAX_HTTP_FORM_FIELDS
+
+broker.config.limits.MAX_CONSOLE_CONNECTIONS
+
+broker.config.limits.MAX_CONSOLE_STREAMS
+
+broker.config.limits.MAX_CONSOLE_SESSIONS
+
+broker.config.limits.CONSOLE_SESSION_MS
+
+broker.config.limits.CONSOLE_TIMEOUT_S
+
+broker.config.limits.MAX_CONSOLE_BODY_BYTES
+
+broker.config.limits.MAX_CONSOLE_LOGINS
+
+broker.config.limits.MAX_CONSOLE_SCAN_BYTES
+
+broker.config.limits.MAX_CONSOLE_SCAN_MS
+
+broker.config.limits.MAX_CONSOLE_BATCH_BYTES
+
 broker.config.limits.MAX_METRICS_PARTITIONS
 
 broker.config.limits.MAX_METRICS_TOPICS

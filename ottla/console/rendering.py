@@ -20,6 +20,11 @@ def format_count(value: float | None) -> str:
     return UNKNOWN if value is None or value < 0 else f"{value:,.0f}"
 
 
+def format_rate(value: float) -> str:
+    """Return a number in a second, with a decimal where it is small."""
+    return f"{value:.1f}" if 0 < value < 10 else format_count(value)
+
+
 def format_size(value: float | None) -> str:
     """Return a number of bytes in the largest unit below it."""
     if value is None or value < 0:
@@ -58,7 +63,7 @@ class Templates:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update(count=format_count, size=format_size, time=format_time)
+        self._environment.filters.update(count=format_count, rate=format_rate, size=format_size, time=format_time)
         self._environment.globals.update(url=url)
 
     def render(self, template: str, values: Mapping[str, Any]) -> bytes:
