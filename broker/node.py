@@ -10,23 +10,30 @@ Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import trio
 
 from ottla.broker.components import endpoints
 from ottla.broker.components.broker_components import BrokerComponents
+from ottla.broker.config.listener_config import ConfigException
 from ottla.broker.config.node_config import NodeConfig
+from ottla.broker.dispatch.dispatcher import Dispatcher
 from ottla.broker.metadata.broker_lifecycle import RegistrationRejected
 from ottla.broker.network.bound_listeners import BindError, BoundListeners
 from ottla.broker.storage.clean_shutdown import close_log_dirs
 from ottla.broker.storage.log_dir_failures import LogDirFailureHandler
 from ottla.broker.storage.log_dirs import LogDirMismatch, LogDirs
 from ottla.broker.storage.node_identity import LogDirsNotFormatted, format_log_dirs, read_previous_voters
+from ottla.controller.config.config_keys import FAULTS
 from ottla.controller.raft.quorum_config import QuorumConfig
 from ottla.env import log_escaping
 from ottla.env.env import Env
 from ottla.jobs.supervision import raise_unwrapped
 from ottla.log.directory.meta_properties import MetaProperties
+
+if TYPE_CHECKING:
+    from ottla.broker.faults.node_faults import NodeFaults
 
 
 class StartupRejected(Exception):
@@ -42,7 +49,8 @@ class Node:
 
     def __init__(self, env: Env, config: NodeConfig, on_grown: Callable[[], None] = lambda: None) -> None:
         log_escaping.install()
-        self.env = env
+        self._faults = None if config.values.get(FAULTS, "false") == "false" else _create_faults(env)
+        self.env = env = env if self._faults is None else self._faults.env
         self.config = config
         self.port = config.port
         self.log_dirs = LogDirs(env.disk, config.data_dirs, config.metadata_dir)
@@ -112,6 +120,11 @@ class Node:
 
                 start_http_endpoint(self.env, made, self._listeners, ground)
             endpoints.start_controller_endpoints(self.env, made, self._listeners, ground)
+            if self._faults is not None:
+                # lazy: 20 ms, 600 kB: only with faults
+                from ottla.broker.faults.fault_endpoint import FaultEndpoint
+
+                await ground.start(FaultEndpoint(self._faults, self.config).run)
             if self._listeners.clients:
                 opened = await self._run_unless_stopped(stop, made.register_broker)
             if opened:
@@ -136,7 +149,8 @@ class Node:
             await trio.lowlevel.checkpoint()  # earlier failures end it here, before requests are served
             async with trio.open_nursery() as nursery:
                 if clients:
-                    endpoints.start_client_endpoints(self.env, made, self._listeners, nursery)
+                    create = Dispatcher if self._faults is None else self._faults.create_dispatcher
+                    endpoints.start_client_endpoints(self.env, made, self._listeners, nursery, create)
                 if ready is not None:
                     ready(self)
                 self._on_partitions_added()
@@ -179,9 +193,17 @@ class Node:
             self._log_dir_failures.handle_failure(error)
 
 
+def _create_faults(env: Env) -> NodeFaults:
+    """Return the faults of a node, where they are enabled."""
+    # lazy: 10 ms, 300 kB: only with faults
+    from ottla.broker.faults.node_faults import NodeFaults
+
+    return NodeFaults(env)
+
+
 def _raise_startup_error(error: BaseException) -> None:
     """Raise what ended the node, alone and in words for the user."""
     try:
         raise_unwrapped(error)
-    except RegistrationRejected as refused:
+    except (RegistrationRejected, ConfigException) as refused:
         raise StartupRejected(str(refused)) from None

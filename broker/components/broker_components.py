@@ -43,7 +43,7 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 from ottla.controller.quorum_controller import QuorumController
 from ottla.controller.raft.quorum_config import QuorumConfig
-from ottla.env.env import FOREVER_S, Env
+from ottla.env.env import FOREVER_S, Env, steady_env
 from ottla.jobs.supervision import run_logging_failure, supervise
 from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.meta_properties import MetaProperties
@@ -89,7 +89,7 @@ class BrokerComponents:
         defaults = ControllerDefaults(
             config.number("num.partitions"), config.number("default.replication.factor"), static_config=config.values
         )
-        self.controller = QuorumController(env, storage.metadata, identity, defaults, fail, quorum)
+        self.controller = QuorumController(steady_env(env), storage.metadata, identity, defaults, fail, quorum)
         self.controller.load()
         self.cache = MetadataCache(config, identity.cluster_id, lambda: self.controller.kraft_version)
         self.timers, self.purgatory = Timers(env), Purgatory(env)

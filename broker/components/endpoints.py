@@ -128,7 +128,13 @@ def _reload_certificates(
         subscribe(renewal.publish)
 
 
-def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
+def start_client_endpoints(
+    env: Env,
+    made: BrokerComponents,
+    listening: BoundListeners,
+    nursery: trio.Nursery,
+    create_dispatcher: Callable[..., Dispatcher] = Dispatcher,
+) -> None:
     """Serve clients and other brokers, and start what goes on beside. What may fail and begin anew is supervised."""
     nursery.start_soon(made.timers.run)
     nursery.start_soon(made.groups.run)
@@ -138,7 +144,7 @@ def start_client_endpoints(env: Env, made: BrokerComponents, listening: BoundLis
         nursery.start_soon(supervise, env, name, work, name=name)
     acceptors, observer = {}, create_request_observer(made.services, made.request_metrics)
     for name in listening.clients:
-        dispatcher = Dispatcher(made.services, listener=name, observer=observer)
+        dispatcher = create_dispatcher(made.services, listener=name, observer=observer)
         acceptors[name] = Acceptor(dispatcher, _listener_security(made.services, name, nursery))
     _link_acceptors(made, acceptors)
     _reload_certificates(made.services.config, listening.clients, made.publisher.subscribe)

@@ -259,6 +259,11 @@ HTTP_LINGER_S = 1.0
 
 Beyond: the connection is closed.
 """
+MAX_FAULT_REQUEST_BYTES = 64 * 1024
+"""Body of a request to the listener for faults (`ottla.faults.listener`).
+
+Beyond: the response is 413.
+"""
 MAX_HTTP_FORM_FIELDS = 200
 """Fields of a form or query of an HTTP request.
 

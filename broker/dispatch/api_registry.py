@@ -55,6 +55,28 @@ FORWARDED_WITH_REQUESTER = Forwarding(ForwardingTarget.CONTROLLER_WITH_REQUESTER
 
 PARTITION_RESULTS = ErrorResults("partitions", "partitions", ("partition_index",))
 CONFIG_RESULTS = ErrorResults("resources", "responses", ("resource_type", "resource_name"))
+TOPIC_PARTITION_RESULTS = ErrorResults("topics", "topics", ("name",), nested=PARTITION_RESULTS)
+PRODUCE_RESULTS = ErrorResults(
+    "topic_data",
+    "responses",
+    ("name", "topic_id"),
+    nested=ErrorResults("partition_data", "partition_responses", ("index",), values=(("base_offset", -1),)),
+)
+FETCH_RESULTS = ErrorResults(
+    "topics",
+    "responses",
+    ("topic", "topic_id"),
+    nested=ErrorResults(
+        "partitions", "partitions", ("partition_index",), ("partition",), values=(("high_watermark", -1),)
+    ),
+)
+ADDED_PARTITION_RESULTS = ErrorResults(
+    "v3_and_below_topics",
+    "results_by_topic_v3_and_below",
+    ("name",),
+    nested=ErrorResults("partitions", "results_by_partition", ("partition_index",)),
+)
+DESCRIBED_GROUP_RESULTS = ErrorResults("group_ids", "groups", ("group_id",))
 ERROR_TEXT = ErrorResponse(message=ErrorMessage.ERROR_TEXT)
 
 
@@ -80,6 +102,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         13,
         Endpoint("produce.produce", (Permission(WRITE, TRANSACTIONAL_ID), Permission(WRITE, TOPIC))),
         oldest_supported=3,
+        error_response=_results(PRODUCE_RESULTS),
         quota=QuotaKind.PRODUCE,
         partitions=NamedPartitions("topic_data", "name", "topic_id", "partition_data", "index"),
         large_bytes=LARGE_PRODUCE_BYTES,
@@ -90,6 +113,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         18,
         Endpoint("fetch.fetch", (Permission(READ, TOPIC), Permission(CLUSTER_ACTION, CLUSTER))),
         _raft(CLUSTER_MEMBERS_ONLY),
+        error_response=_results(FETCH_RESULTS),
         quota=QuotaKind.FETCH,
         partitions=NamedPartitions("topics", "topic", "topic_id", "partitions", "partition"),
     ),
@@ -98,7 +122,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         1,
         11,
         Endpoint("offsets.list_offsets", (ResourceRule(DESCRIBE, TOPIC),)),
-        error_response=_results(ErrorResults("topics", "topics", ("name",), nested=PARTITION_RESULTS)),
+        error_response=_results(TOPIC_PARTITION_RESULTS),
         partitions=NamedPartitions(),
     ),
     ApiSpec(
@@ -114,6 +138,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
                 Permission(DESCRIBE, CLUSTER),
             ),
         ),
+        error_response=_results(ErrorResults("topics", "topics", ("name", "topic_id"))),
     ),
     ApiSpec(
         ApiKey.OFFSET_COMMIT,
@@ -122,7 +147,13 @@ API_SPECS: tuple[ApiSpec, ...] = (
         Endpoint("offsets.offset_commit", (READ_GROUP, ResourceRule(READ, TOPIC, ids_since=10))),
         error_response=_results(ErrorResults("topics", "topics", ("name", "topic_id"), nested=PARTITION_RESULTS)),
     ),
-    ApiSpec(ApiKey.OFFSET_FETCH, 1, 10, Endpoint("offsets.offset_fetch", GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.OFFSET_FETCH,
+        1,
+        10,
+        Endpoint("offsets.offset_fetch", GROUP_AND_TOPICS),
+        error_response=_results(ErrorResults("groups", "groups", ("group_id",))),
+    ),
     ApiSpec(
         ApiKey.FIND_COORDINATOR,
         0,
@@ -150,7 +181,13 @@ API_SPECS: tuple[ApiSpec, ...] = (
         Endpoint("groups.sync_group", (READ_GROUP,)),
         retains_buffer=True,
     ),
-    ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6, Endpoint("groups.describe_groups", (Permission(DESCRIBE, GROUP),))),
+    ApiSpec(
+        ApiKey.DESCRIBE_GROUPS,
+        0,
+        6,
+        Endpoint("groups.describe_groups", (Permission(DESCRIBE, GROUP),)),
+        error_response=_results(ErrorResults("groups", "groups", ("group_id",))),
+    ),
     ApiSpec(
         ApiKey.LIST_GROUPS,
         0,
@@ -238,6 +275,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
             "transactions.add_partitions_to_txn",
             (Permission(CLUSTER_ACTION, CLUSTER), Permission(WRITE, TRANSACTIONAL_ID), Permission(WRITE, TOPIC)),
         ),
+        error_response=_results(ADDED_PARTITION_RESULTS),
     ),
     ApiSpec(
         ApiKey.ADD_OFFSETS_TO_TXN,
@@ -264,6 +302,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
             "transactions.txn_offset_commit",
             (Permission(WRITE, TRANSACTIONAL_ID), Permission(READ, GROUP), Permission(READ, TOPIC)),
         ),
+        error_response=_results(TOPIC_PARTITION_RESULTS),
     ),
     ApiSpec(
         ApiKey.DESCRIBE_ACLS,
@@ -530,6 +569,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         Endpoint(
             "transactions.describe_transactions", (Permission(DESCRIBE, TRANSACTIONAL_ID), Permission(DESCRIBE, TOPIC))
         ),
+        error_response=_results(ErrorResults("transactional_ids", "transaction_states", ("transactional_id",))),
     ),
     ApiSpec(
         ApiKey.LIST_TRANSACTIONS,
@@ -545,7 +585,13 @@ API_SPECS: tuple[ApiSpec, ...] = (
         Endpoint("groups.consumer_group_heartbeat", (READ_GROUP, Permission(DESCRIBE, TOPIC))),
         retains_buffer=True,
     ),
-    ApiSpec(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, Endpoint("groups.consumer_group_describe", GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        0,
+        1,
+        Endpoint("groups.consumer_group_describe", GROUP_AND_TOPICS),
+        error_response=_results(DESCRIBED_GROUP_RESULTS),
+    ),
     ApiSpec(
         ApiKey.CONTROLLER_REGISTRATION, 0, 0, controller=_controller(CLUSTER_MEMBERS_ONLY), error_response=ERROR_TEXT
     ),
@@ -566,6 +612,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
         0,
         0,
         Endpoint("admin.describe_topic_partitions", (Permission(DESCRIBE, TOPIC),)),
+        error_response=_results(ErrorResults("topics", "topics", ("name",))),
     ),
     ApiSpec(
         ApiKey.SHARE_GROUP_HEARTBEAT,
@@ -574,7 +621,13 @@ API_SPECS: tuple[ApiSpec, ...] = (
         Endpoint("share.share_group_heartbeat", (Permission(READ, GROUP), Permission(DESCRIBE, TOPIC))),
         retains_buffer=True,
     ),
-    ApiSpec(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, Endpoint("share.share_group_describe", GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        1,
+        1,
+        Endpoint("share.share_group_describe", GROUP_AND_TOPICS),
+        error_response=_results(DESCRIBED_GROUP_RESULTS),
+    ),
     ApiSpec(
         ApiKey.SHARE_FETCH,
         1,
@@ -647,7 +700,13 @@ API_SPECS: tuple[ApiSpec, ...] = (
         ),
         retains_buffer=True,
     ),
-    ApiSpec(ApiKey.STREAMS_GROUP_DESCRIBE, 0, 0, Endpoint("groups.streams_group_describe", GROUP_AND_TOPICS)),
+    ApiSpec(
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        0,
+        0,
+        Endpoint("groups.streams_group_describe", GROUP_AND_TOPICS),
+        error_response=_results(DESCRIBED_GROUP_RESULTS),
+    ),
     ApiSpec(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, Endpoint("share.describe_share_group_offsets", GROUP_AND_TOPICS)
     ),

@@ -8,7 +8,7 @@ from there to the page cache without a copy.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -47,7 +47,14 @@ _COUNTED_BY_HANDLERS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
 
 class CloseConnection(Exception):
-    """A handler's wish to end the connection: the only sign of an error that Produce with acks=0 has."""
+    """A handler's wish to end the connection: the only sign of an error that Produce with acks=0 has.
+
+    ``last_chunks`` are sent before.
+    """
+
+    def __init__(self, last_chunks: Sequence[Chunk] = ()) -> None:
+        super().__init__()
+        self.last_chunks = last_chunks
 
 
 class ConnectionDescription(NamedTuple):
@@ -148,6 +155,7 @@ class Connection:
                     await self._handle_requests()
                 except BaseException as error:
                     if not is_broken_invariant(error):
+                        self._out += error.last_chunks if isinstance(error, CloseConnection) else ()
                         await self._flush()  # what was answered before a request that ends the connection still leaves
                     raise
                 await self._flush()

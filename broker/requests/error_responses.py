@@ -92,7 +92,7 @@ def _fields_in_version(
     cls: type[Message], version: int, code: ErrorCode, message: str | None, values: Iterable[tuple[str, Any]]
 ) -> list[tuple[str, Any]]:
     """Return the fields to set: those that the class has in this version, null ones where they are nullable in it."""
-    every = {"error_code": code, "error_message": message, **dict(values)}
+    every = {"error_code": code, "partition_error_code": code, "error_message": message, **dict(values)}
     return [
         (field.name, every[field.name])
         for field in fields_of(cls)
@@ -106,7 +106,7 @@ def contains_error(answer: Message, code: ErrorCode) -> Job[bool]:
     """Return whether a response has an error anywhere, at the top or in a row."""
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
-        if name == "error_code":
+        if name in ("error_code", "partition_error_code"):
             if value == code:
                 return True
         elif isinstance(value, list | ResponseArray):

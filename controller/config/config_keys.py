@@ -102,6 +102,7 @@ METRICS_LISTENER = "ottla.metrics.listener"
 CONSOLE_LISTENER = "ottla.console.listener"
 ALLOWED_HOSTS = "ottla.http.allowed.hosts"
 AUDIT_LOG = "ottla.audit.log"
+FAULTS, FAULTS_LISTENER = "ottla.faults", "ottla.faults.listener"
 REPLICA_RECOVERY = "auto.replica.recovery.after.ms"
 
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
@@ -120,6 +121,8 @@ OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     CONSOLE_LISTENER: ConfigKey(CONSOLE_LISTENER, "STRING", None),
     ALLOWED_HOSTS: ConfigKey(ALLOWED_HOSTS, "LIST", ""),
     AUDIT_LOG: ConfigKey(AUDIT_LOG, "STRING", "OFF", "anycase:OFF|INFO|DEBUG"),
+    FAULTS: ConfigKey(FAULTS, "BOOLEAN", "false"),
+    FAULTS_LISTENER: ConfigKey(FAULTS_LISTENER, "STRING", "127.0.0.1:0"),
     REPLICA_RECOVERY: ConfigKey(REPLICA_RECOVERY, "LONG", "0", "0.."),
 }
 AUTHORIZER_KEYS: dict[str, ConfigKey] = {

@@ -130,6 +130,7 @@ TOPIC_OF_PREFIX: dict[str, str] = {
     "offset": "groups",
     "ottla.audit.log": "security",
     "ottla.console.": "metrics",
+    "ottla.faults": "node",
     "ottla.http.": "metrics",
     "ottla.metrics.": "metrics",
     "ottla.scrub.": "storage",

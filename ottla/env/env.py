@@ -199,3 +199,9 @@ class Env(Protocol):
 
         ``work`` is a function of a module; its argument and result can be pickled. Raises its exceptions.
         """
+
+
+def steady_env(env: Env) -> Env:
+    """Return the environment for elections and sessions of nodes: its clock is never advanced by a test."""
+    steady: Env = getattr(env, "steady", env)
+    return steady

@@ -1,0 +1,314 @@
+"""Fault rules: which requests a fault applies to, and how often. A pure state machine; the callers apply the faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from ottla.wire.api_keys import ApiKey, request_class
+from ottla.wire.errors import ErrorCode
+
+MAX_RULES = 1000
+_MASK = 2**64 - 1
+
+
+class InvalidFault(Exception):
+    """A fault that cannot be; the message is one line for the user."""
+
+
+class FaultKind(StrEnum):
+    """What a fault does."""
+
+    ERROR = "error"
+    """The response has an error code, and the request is not handled."""
+    DELAY = "delay"
+    """The request is handled later."""
+    DISCONNECT = "disconnect"
+    """The connection is closed without a response."""
+    DROP = "drop"
+    """The request gets no response, and the connection stays open."""
+    THROTTLE = "throttle"
+    """The response has a throttle time, and the connection is not read for as long (KIP-219)."""
+    HALF_RESPONSE = "half_response"
+    """Half of the bytes of the response are sent, and the connection is closed."""
+    DISK_FULL = "disk_full"
+    """Writes to files fail with ENOSPC."""
+
+
+class FaultLimits(NamedTuple):
+    """Which of the matching calls a fault is applied to; without limits, all of them."""
+
+    times: int | None = None
+    """The number of calls that the fault is applied to."""
+    on_call: int | None = None
+    """The number of the only call that it is applied to; the first is 1."""
+    probability: float = 1.0
+    seed: int = 0
+    """Seed of the random numbers that decide by `probability`: the same seed chooses the same calls."""
+
+
+class FaultSpec(NamedTuple):
+    """A fault as it is asked for."""
+
+    kind: FaultKind
+    api: ApiKey | None = None
+    """None for a full disk."""
+    code: ErrorCode | None = None
+    milliseconds: int = 0
+    """The time of a delay or of a throttle."""
+    topic: str | None = None
+    client_id: str | None = None
+    directory: str | None = None
+    """For a full disk: the directory below which writes fail."""
+    handled: bool = False
+    """For `DISCONNECT` and `DROP`: True if the request is handled, and only its response is lost."""
+
+
+class FaultCall(NamedTuple):
+    """A call that a fault may apply to: a request, or a write to a file."""
+
+    api: ApiKey | None = None
+    client_id: str = ""
+    topics: Callable[[], Iterable[str]] = tuple
+    """The topics that the request names; called only for a rule with a topic."""
+    is_follower: Callable[[], bool] = bool
+    """Whether it is a Fetch of another node; called only for a rule without client id."""
+    path: str = ""
+    """Path of the file."""
+
+
+class _RandomNumbers:
+    """Numbers in [0, 1) that depend on the seed alone (SplitMix64)."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed & _MASK
+
+    def next(self) -> float:
+        """Return the next number."""
+        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = self._state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return ((mixed ^ (mixed >> 31)) >> 11) / 2**53
+
+
+class FaultRule:
+    """A fault that is in force, and the calls that it has seen."""
+
+    def __init__(self, number: int, spec: FaultSpec, limits: FaultLimits) -> None:
+        self.id = number
+        self.spec = spec
+        self.calls = 0
+        """Calls that matched."""
+        self.applied = 0
+        """Calls that the fault was applied to."""
+        self.set_limits(limits)
+
+    def set_limits(self, limits: FaultLimits) -> None:
+        """Set other limits. Calls that were counted stay counted."""
+        self.limits = limits
+        self._random = _RandomNumbers(limits.seed)
+
+    def matches(self, call: FaultCall) -> bool:
+        """Return whether a call is one of those that the rule names."""
+        spec = self.spec
+        if spec.api is not call.api or (spec.client_id is not None and spec.client_id != call.client_id):
+            return False
+        if spec.client_id is None and call.is_follower():
+            return False
+        if spec.directory is not None and not f"{call.path}/".startswith(f"{spec.directory.rstrip('/')}/"):
+            return False
+        return spec.topic is None or spec.topic in call.topics()
+
+    def count_call(self) -> bool:
+        """Count a call that matches; return whether the fault applies to it."""
+        self.calls += 1
+        limits = self.limits
+        if limits.times is not None and self.applied >= limits.times:
+            return False
+        if limits.on_call is not None and self.calls != limits.on_call:
+            return False
+        if limits.probability < 1 and self._random.next() >= limits.probability:
+            return False
+        self.applied += 1
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        """Return the rule as JSON."""
+        spec, limits = self.spec, self.limits
+        out: dict[str, Any] = {"id": self.id, "fault": spec.kind.value}
+        out |= {} if spec.api is None else {"api": api_name(spec.api)}
+        out |= {} if spec.code is None else {"code": spec.code.name}
+        out |= {"ms": spec.milliseconds} if spec.kind in (FaultKind.DELAY, FaultKind.THROTTLE) else {}
+        for name in ("topic", "client_id", "directory"):
+            if (value := getattr(spec, name)) is not None:
+                out[name] = value
+        out |= {"handled": True} if spec.handled else {}
+        out |= {} if limits.times is None else {"times": limits.times}
+        out |= {} if limits.on_call is None else {"on_call": limits.on_call}
+        out |= {} if limits.probability == 1 else {"probability": limits.probability, "seed": limits.seed}
+        return {**out, "calls": self.calls, "applied": self.applied}
+
+
+class FaultRules:
+    """The faults in force, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._rules: dict[int, FaultRule] = {}
+        self._last_id = 0
+
+    def add(self, spec: FaultSpec, limits: FaultLimits = FaultLimits()) -> FaultRule:
+        """Put a fault in force.
+
+        Raises:
+            InvalidFault: there are too many.
+        """
+        if len(self._rules) >= MAX_RULES:
+            raise InvalidFault(f"more than {MAX_RULES} faults")
+        self._last_id += 1
+        rule = self._rules[self._last_id] = FaultRule(self._last_id, spec, limits)
+        return rule
+
+    def get(self, number: int) -> FaultRule:
+        """Return a rule by its id.
+
+        Raises:
+            InvalidFault: it is not in force.
+        """
+        if number not in self._rules:
+            raise InvalidFault(f"fault {number} does not exist")
+        return self._rules[number]
+
+    def remove(self, number: int) -> FaultRule:
+        """Remove a fault and return it.
+
+        Raises:
+            InvalidFault: it is not in force.
+        """
+        rule = self.get(number)
+        del self._rules[number]
+        return rule
+
+    def clear(self) -> None:
+        """Remove all faults."""
+        self._rules.clear()
+
+    def list(self) -> list[FaultRule]:
+        """Return the faults in force."""
+        return [*self._rules.values()]
+
+    def choose(self, call: FaultCall) -> list[FaultRule]:
+        """Count a call; return the rules that apply to it."""
+        return [rule for rule in self._rules.values() if rule.matches(call) and rule.count_call()]
+
+
+def api_name(key: ApiKey) -> str:
+    """Return Kafka's name of an API: ``AddPartitionsToTxn``."""
+    return request_class(key).__name__.removesuffix("Request")
+
+
+def _parse_api(text: str) -> ApiKey:
+    """Return the API of a name such as ``AddPartitionsToTxn`` or ``ADD_PARTITIONS_TO_TXN``.
+
+    Raises:
+        InvalidFault: unknown.
+    """
+    wanted = text.replace("_", "").lower()
+    for key in ApiKey:
+        if key.name.replace("_", "").lower() == wanted:
+            return key
+    raise InvalidFault(f"unknown API: {text}")
+
+
+def _parse_code(code: object) -> ErrorCode:
+    """Return an error code by its name or number.
+
+    Raises:
+        InvalidFault: unknown, or no error.
+    """
+    name = str(code).upper()
+    found = next((each for each in ErrorCode if name in (each.name, str(each.value))), None)
+    if found is None or found is ErrorCode.NONE:
+        raise InvalidFault(f"unknown error code: {code}")
+    return found
+
+
+_TYPES: Mapping[str, type] = {
+    **{"fault": str, "api": str, "code": str, "ms": int, "topic": str, "client_id": str, "directory": str},
+    **{"handled": bool, "times": int, "on_call": int, "probability": float, "seed": int},
+}
+_FIELDS: Mapping[FaultKind, frozenset[str]] = {
+    FaultKind.ERROR: frozenset({"api", "code", "topic", "client_id"}),
+    FaultKind.DELAY: frozenset({"api", "ms", "topic", "client_id"}),
+    FaultKind.DISCONNECT: frozenset({"api", "handled", "topic", "client_id"}),
+    FaultKind.DROP: frozenset({"api", "handled", "topic", "client_id"}),
+    FaultKind.THROTTLE: frozenset({"api", "ms", "topic", "client_id"}),
+    FaultKind.HALF_RESPONSE: frozenset({"api", "topic", "client_id"}),
+    FaultKind.DISK_FULL: frozenset({"directory"}),
+}
+_REQUIRED = frozenset({"api", "code", "ms"})
+_LIMITS = frozenset(FaultLimits._fields)
+
+
+def _check_types(raw: Mapping[str, Any]) -> None:
+    """Check that the fields are known and have values of their types.
+
+    Raises:
+        InvalidFault: a field is unknown, or a value has another type.
+    """
+    for name, value in raw.items():
+        kind = _TYPES.get(name)
+        if kind is None:
+            raise InvalidFault(f"unknown field: {name}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number if kind is float else type(value) is kind or (name == "code" and type(value) is int)):
+            raise InvalidFault(f"{name}: {kind.__name__} expected: {value!r}")
+
+
+def parse_limits(raw: Mapping[str, Any]) -> FaultLimits:
+    """Return the limits that a JSON object has.
+
+    Raises:
+        InvalidFault: a value is invalid.
+    """
+    _check_types(raw)
+    limits = FaultLimits(**{name: value for name, value in raw.items() if name in _LIMITS})
+    for name, value in (("times", limits.times), ("on_call", limits.on_call)):
+        if value is not None and value < 1:
+            raise InvalidFault(f"{name}: at least 1 expected: {value}")
+    if not 0 <= limits.probability <= 1:
+        raise InvalidFault(f"probability: number from 0 to 1 expected: {limits.probability}")
+    return limits
+
+
+def parse_fault(raw: Mapping[str, Any]) -> FaultSpec:
+    """Return the fault of a JSON object.
+
+    Raises:
+        InvalidFault: a field is unknown, missing or invalid.
+    """
+    _check_types(raw)
+    try:
+        kind = FaultKind(raw.get("fault", ""))
+    except ValueError:
+        raise InvalidFault(f"unknown fault: {raw.get('fault', '')}; one of {', '.join(FaultKind)}") from None
+    allowed = _FIELDS[kind]
+    for name in raw:
+        if name not in allowed and name not in _LIMITS and name != "fault":
+            raise InvalidFault(f"{kind} has no {name}")
+    missing = sorted((allowed & _REQUIRED) - raw.keys())
+    if missing:
+        raise InvalidFault(f"{kind} needs {', '.join(missing)}")
+    if raw.get("ms", 0) < 0:
+        raise InvalidFault(f"ms: 0 or more expected: {raw['ms']}")
+    return FaultSpec(
+        kind,
+        _parse_api(raw["api"]) if "api" in raw else None,
+        _parse_code(raw["code"]) if "code" in raw else None,
+        raw.get("ms", 0),
+        raw.get("topic"),
+        raw.get("client_id"),
+        raw.get("directory"),
+        raw.get("handled", False),
+    )
