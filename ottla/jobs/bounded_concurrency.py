@@ -1,4 +1,4 @@
-"""Concurrent waits, limited in number and started one by one, so that requests of others are served in between."""
+"""Bounded concurrency of waits. Long work on the event loop is a job (`ottla.jobs.job`) instead."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import trio
 
 T = TypeVar("T")
 MAX_CONCURRENT = 500
-"""So many at most are under way."""
+"""Maximum number of concurrent calls."""
 
 
 async def for_each_concurrently(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Work on all of them; what one raises ends the others."""
-    room = trio.Semaphore(MAX_CONCURRENT)
+    """Call ``work`` for each item, at most `MAX_CONCURRENT` at a time; an exception cancels the others.
 
-    async def one(item: T) -> None:
+    A job waits for one thing at a time, and trio's nursery has no limit: this adds one to it.
+    """
+    free = trio.Semaphore(MAX_CONCURRENT)
+
+    async def call(item: T) -> None:
         try:
             await work(item)
         finally:
-            room.release()
+            free.release()
 
     async with trio.open_nursery() as nursery:
         for item in items:
-            await room.acquire()  # lets the loop go round, also where there is room
-            nursery.start_soon(one, item)
+            await free.acquire()  # a checkpoint, also where it does not wait
+            nursery.start_soon(call, item)

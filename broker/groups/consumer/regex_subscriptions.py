@@ -116,7 +116,10 @@ def _search(
 
 
 def continue_search(groups: ConsumerGroups, group_id: str, now_ms: int) -> GroupEffects:
-    """Continue the resolution of a group's expressions for one time slice."""
+    """Continue the resolution of a group's expressions by `NAMES_PER_STEP` steps.
+
+    Between two timers, not in a continuation: all other events of the shard would wait for it.
+    """
     fx = GroupEffects()
     search = groups.regex_searches.get(group_id)
     if search is None:
