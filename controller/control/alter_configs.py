@@ -30,6 +30,7 @@ from ottla.controller.partitions.partition_assignment import (
     TOO_MANY_RECORDS,
     RequestTooLarge,
     check_batch_limits,
+    refuse_all_job,
     utf8_size,
 )
 from ottla.jobs.job import Job
@@ -335,14 +336,8 @@ def _refuse_all(
     resources: Iterable[AlterConfigsResourceMessage], error: RequestTooLarge, row: MakeResultRow, rows: list[Any]
 ) -> Job[None]:
     twice = yield from find_duplicates_job(map(resource_key, resources))
-    for found in first_occurrences(resources, resource_key, twice):
-        if found is None:
-            yield None
-            continue
-        number, resource, _ = found
-        rows.append(row(error.code, str(error), resource.resource_type, resource.resource_name))
-        if number % YIELD_EVERY_DECODED == 0:
-            yield None
+    refused = lambda resource: row(error.code, str(error), resource.resource_type, resource.resource_name)  # noqa: E731
+    yield from refuse_all_job(resources, resource_key, twice, refused, rows)
 
 
 def resource_key(resource: Any) -> str:

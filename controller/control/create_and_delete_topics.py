@@ -29,6 +29,7 @@ from ottla.controller.partitions.partition_assignment import (
     automatic_assignment,
     check_batch_limits,
     manual_assignment,
+    refuse_all_job,
     utf8_size,
 )
 from ottla.controller.partitions.replica_placer import RandomFunction
@@ -262,14 +263,8 @@ def create_topics(
     except RequestTooLarge as error:
         why = ProtocolError(error.code, str(error))
         response.topics = response_array(CreateTopicsResponse, version)
-        for found in first_occurrences(request.topics, _name_of, twice):
-            if found is None:
-                yield None
-                continue
-            number, topic, _ = found
-            response.topics.append(refused(topic.name, why))
-            if number % YIELD_EVERY_DECODED == 0:
-                yield None
+        row_of = lambda topic: refused(topic.name, why)  # noqa: E731
+        yield from refuse_all_job(request.topics, _name_of, twice, row_of, response.topics)
         records = []
     return ControllerResult(response, [] if request.validate_only else records)
 

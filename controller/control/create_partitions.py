@@ -15,6 +15,7 @@ from ottla.controller.partitions.partition_assignment import (
     RequestTooLarge,
     automatic_assignment,
     manual_assignment,
+    refuse_all_job,
 )
 from ottla.controller.partitions.replica_placer import RandomFunction
 from ottla.jobs.job import Job
@@ -101,15 +102,9 @@ def create_partitions(
                 yield None
     except RequestTooLarge as error:
         response.results = response_array(CreatePartitionsResponse, version)
-        for found in first_occurrences(request.topics, _name_of, twice):
-            if found is None:
-                yield None
-                continue
-            number, topic, _ = found
-            row = CreatePartitionsTopicResult(topic.name, error.code, str(error))
-            response.results.append(row)
-            if number % YIELD_EVERY_DECODED == 0:
-                yield None
+        code, why = error.code, str(error)
+        row_of = lambda topic: CreatePartitionsTopicResult(topic.name, code, why)  # noqa: E731
+        yield from refuse_all_job(request.topics, _name_of, twice, row_of, response.results)
         records = []
     return ControllerResult(response, [] if request.validate_only else records)
 

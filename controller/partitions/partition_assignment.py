@@ -5,16 +5,18 @@ Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from ottla.controller.limits import MAX_METADATA_BATCH_BYTES, MAX_RECORDS_PER_REQUEST
 from ottla.controller.metadata.directory_id import default_directory_id
 from ottla.controller.metadata.image import MetadataImage, PartitionRegistration
 from ottla.controller.partitions.replica_placer import RandomFunction, StripedReplicaPlacer
 from ottla.jobs.job import Job
-from ottla.jobs.sequences import YIELD_EVERY
+from ottla.jobs.sequences import YIELD_EVERY, YIELD_EVERY_DECODED, first_occurrences
 from ottla.wire.errors import ErrorCode, ProtocolError
 
+T = TypeVar("T")
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_MANY_RECORDS = "Unable to perform excessively large batch operation."
 
@@ -44,6 +46,25 @@ def check_batch_limits(records_count: int, texts_bytes: int) -> None:
         limit = f"the maximum allowed batch size of {MAX_METADATA_BATCH_BYTES}"
         why = f"The total record(s) size of {texts_bytes} exceeds {limit}"
         raise RequestTooLarge(why, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+
+def refuse_all_job(
+    items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable], row: Callable[[T], Any], rows: list[Any]
+) -> Job[None]:
+    """Append the row with the error of a whole request for each distinct item of it.
+
+    Args:
+        items: those of the request.
+        key: identity of an item.
+        twice: keys of items that the request names more than once.
+        row: makes the row of an item.
+        rows: the results of the response.
+    """
+    for number, found in enumerate(first_occurrences(items, key, twice), 1):
+        if found is not None:
+            rows.append(row(found[1]))
+        if found is None or number % YIELD_EVERY_DECODED == 0:
+            yield None
 
 
 def active_brokers(image: MetadataImage, ids: Iterable[int]) -> tuple[int, ...]:
