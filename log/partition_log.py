@@ -185,6 +185,7 @@ class PartitionLog:
     def set_offline(self) -> None:
         """Take the log out of service: no more writes, syncs or clean closes."""
         self.closed = True
+        self._lower_checkpoints = None  # it refers to this log: full collections are rare
 
     def warns_of_future_timestamp(self) -> bool:
         """Return whether to warn of timestamps far ahead: once for each log."""

@@ -62,14 +62,17 @@ class SecureConnection(Connection):
 
     async def serve(self) -> None:
         """Agree on keys, then serve as any connection."""
-        if self._security.tls and not await self._accept_tls():
-            return
-        if self._authenticator is None:
-            self._on_authenticated()
         try:
-            await super().serve()
+            if self._security.tls and not await self._accept_tls():
+                return
+            if self._authenticator is None:
+                self._on_authenticated()
+            try:
+                await super().serve()
+            finally:
+                self._on_authenticated()
         finally:
-            self._on_authenticated()
+            self._authenticator = None  # it refers to this connection: full collections are rare
 
     def _on_authenticated(self) -> None:
         """Release the limits of unauthenticated connections after authentication or disconnection."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import socket
+import ssl
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -216,23 +218,46 @@ def test_blocking_client_unreachable_address_error_contains_address() -> None:
         ottla.BlockingClient("127.0.0.1:1").records("t")
 
 
-def test_node_creates_no_reference_cycles_per_connection_and_request(broker: ottla.Broker) -> None:
-    host, _, port = broker.bootstrap_servers.rpartition(":")
-
-    def connect(times: int) -> None:
-        for number in range(times):
-            with socket.create_connection((host, int(port)), 10) as sock:
-                sock.sendall(b"\0\0\0\4abcd" if number % 2 else ANY_API_VERSIONS)
-                sock.recv(1 << 16)
-
-    connect(20)
+def cycles_of(work: Callable[[int], None]) -> int:
+    """Run work 20 times, then 100 times; return the objects in reference cycles of the latter: full collections of a
+    node are rare."""
+    for number in range(20):
+        work(number)
     gc.collect()
     gc.disable()
     try:
-        connect(200)
-        assert gc.collect() < 200  # a node makes full collections rare
+        for number in range(100):
+            work(number)
+        return gc.collect()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(("tls", "sasl"), [(False, None), (True, None), (False, "PLAIN"), (True, "SCRAM-SHA-256")])
+def test_node_creates_no_reference_cycles_per_connection_and_request(tls: bool, sasl: str | None) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def connect(number: int) -> None:
+        with socket.create_connection((broker.host, broker.port), 10) as sock:
+            stream = context.wrap_socket(sock) if tls and number % 3 else sock
+            stream.sendall(b"\0\0\0\4abcd" if number % 2 else ANY_API_VERSIONS)
+            with contextlib.suppress(OSError):
+                stream.recv(1 << 16)
+            stream.close()
+
+    with ottla.Broker(tls=tls, sasl=sasl) as broker:
+        assert cycles_of(connect) < 100
+
+
+def test_node_creates_no_reference_cycles_per_deleted_topic(broker: ottla.Broker) -> None:
+    def create_and_delete(number: int) -> None:
+        if number % 10 == 0:
+            broker.client.create_topic("short-lived")
+            broker.produce("short-lived", b"x")
+            broker.client.delete_topic("short-lived")
+
+    assert cycles_of(create_and_delete) < 100
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from http import HTTPStatus
+from typing import Any
 
 import h11
 import trio
@@ -36,6 +37,18 @@ class HttpExchange:
         count = await self._stream.receive_into(memoryview(buffer), self._timeout_s)
         return bytes(buffer[:count])
 
+    def _next_event(self) -> Any:
+        """Return the next event of the protocol.
+
+        Raises:
+            h11.RemoteProtocolError: the bytes received are malformed.
+        """
+        try:
+            return self._protocol.next_event()
+        except h11.RemoteProtocolError as error:
+            # h11 raises it from a method of its own, a reference cycle that would keep the connection's buffers
+            raise error.with_traceback(None) from None
+
     async def read_request(self) -> HttpRequest | HttpResponse | None:
         """Read the head of a request.
 
@@ -46,7 +59,7 @@ class HttpExchange:
             OSError: the connection broke.
         """
         try:
-            while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            while (event := self._next_event()) is h11.NEED_DATA:
                 received = await self._receive()
                 if not received:
                     return None
@@ -73,7 +86,7 @@ class HttpExchange:
             await self._stream.send([self._protocol.send(h11.InformationalResponse(status_code=100, headers=[]))])
         body = bytearray()
         try:
-            while type(event := self._protocol.next_event()) is not h11.EndOfMessage:
+            while type(event := self._next_event()) is not h11.EndOfMessage:
                 if isinstance(event, h11.Data):
                     body += event.data
                     if len(body) > limit:
@@ -139,7 +152,7 @@ class HttpExchange:
     def is_complete(self) -> bool:
         """Return whether all that the client sent so far has been read: a whole request, and nothing behind it."""
         try:
-            while isinstance(self._protocol.next_event(), h11.Data):
+            while isinstance(self._next_event(), h11.Data):
                 pass
         except h11.RemoteProtocolError:
             return False  # a malformed request has no known end

@@ -30,6 +30,7 @@ from ottla.controller.storage_formatter import StorageFormatError
 from ottla.env.hosts import format_address
 from ottla.log.checkpoints.checkpoint_files import CorruptFile
 from ottla.log.directory.log_directory import LogDirectoryInUse
+from ottla.runtime.garbage_collection import collect_as_memory_grows, freeze_garbage_collector
 from ottla.runtime.module_cache import cache_modules
 from ottla.runtime.real_env import RealEnv
 from ottla.wire.errors import WireError
@@ -143,20 +144,6 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-FULL_COLLECTION_AFTER = 1000
-"""Collections of generation 1 between two of generation 2: about 7 million new containers (Python's default is 10).
-
-A node makes no reference cycles (a test holds that), and a full collection pauses the event loop for the time it takes
-to visit all containers: 20 ms and more with a request of 100,000 elements, or the metadata of 10,000 partitions.
-"""
-
-
-def freeze_garbage_collector() -> None:
-    """Exempt the objects of the start from garbage collection, and make full collections rare."""
-    gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_AFTER)
-
-
 def _service_notifier() -> ServiceNotifier | None:
     """Return the notifier of the service manager; None where the process has none."""
     if not os.environ.get("NOTIFY_SOCKET"):
@@ -168,7 +155,8 @@ def _service_notifier() -> ServiceNotifier | None:
 
 
 async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None] | None = None) -> None:
-    node = Node(RealEnv(), config, freeze_garbage_collector)
+    env = RealEnv()
+    node = Node(env, config, freeze_garbage_collector)
     stop, service = trio.Event(), _service_notifier()
 
     def ready(running: Node) -> None:
@@ -197,6 +185,7 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
+        nursery.start_soon(collect_as_memory_grows, env)
         if service is not None:
             nursery.start_soon(service.run_watchdog)
         await run_node(node, config, ready, stop)

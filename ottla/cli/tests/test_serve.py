@@ -1,13 +1,10 @@
-"""Startup of a node: warnings about unauthenticated listeners, garbage collector."""
+"""Startup of a node: warnings about unauthenticated listeners."""
 
 from __future__ import annotations
-
-import gc
 
 import pytest
 
 from ottla.broker.config.node_config import NodeConfig
-from ottla.cli.commands import serve
 from ottla.cli.commands.serve import unauthenticated_listener_warnings
 
 MAP = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL"
@@ -30,14 +27,3 @@ def test_unauthenticated_listener_on_public_address_logs_one_warning(listeners: 
     config = NodeConfig({"listeners": listeners, "listener.security.protocol.map": MAP})
     config.host, config.port = config.first_listener
     assert len(unauthenticated_listener_warnings(config)) == (1 if warns else 0)
-
-
-def test_freeze_garbage_collector_makes_full_collections_rare() -> None:
-    before = gc.get_threshold()
-    try:
-        serve.freeze_garbage_collector()
-        assert gc.get_threshold() == (*before[:2], serve.FULL_COLLECTION_AFTER)
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
@@ -270,3 +271,26 @@ def test_body_within_the_limit_reaches_the_handler_and_a_larger_one_is_refused()
             nursery.cancel_scope.cancel()
 
     in_virtual_time(run)
+
+
+def test_malformed_requests_leave_no_reference_cycles() -> None:
+    """Full collections of a node are rare; a cycle would keep the buffers of its connection."""
+
+    async def run(server: HttpFixture) -> None:
+        async def send_malformed() -> None:
+            for request in (b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"x" * 9000):
+                stream = await server.connect(request)
+                stream.disconnect()
+                await trio.testing.wait_all_tasks_blocked()
+
+        await send_malformed()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                await send_malformed()
+            assert gc.collect() < 60
+        finally:
+            gc.enable()
+
+    in_server(run)
