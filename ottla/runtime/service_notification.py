@@ -27,7 +27,7 @@ class ServiceNotifier:
 
     def _watchdog_interval(self, values: Mapping[str, str]) -> float | None:
         limit_us, process_id = values.get("WATCHDOG_USEC", ""), values.get("WATCHDOG_PID", str(os.getpid()))
-        if not self._address or not limit_us.isdigit() or int(limit_us) == 0 or process_id != str(os.getpid()):
+        if not self._address or not limit_us.isdecimal() or int(limit_us) == 0 or process_id != str(os.getpid()):
             return None
         return int(limit_us) / 2_000_000
 
@@ -41,7 +41,7 @@ class ServiceNotifier:
             ) as sender:
                 sender.sendto(state.encode(), self._address)
         except OSError as error:
-            logger.warning("cannot notify systemd at %s: %s", self._address.replace("\0", "@"), error.strerror)
+            logger.warning("cannot notify systemd at %s: %s", self._address.replace("\0", "@"), error.strerror or error)
 
     async def run_watchdog(self) -> None:
         """Send the watchdog's message while the event loop runs; return at once without a watchdog."""

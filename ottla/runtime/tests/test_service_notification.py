@@ -45,6 +45,11 @@ def test_notify_without_service_manager_is_no_error(caplog: pytest.LogCaptureFix
     assert caplog.messages == [f"cannot notify systemd at {tmp_path / 'gone'}: No such file or directory"]
 
 
+def test_notify_at_too_long_address_names_the_cause(caplog: pytest.LogCaptureFixture) -> None:
+    ServiceNotifier({"NOTIFY_SOCKET": "/" + "x" * 200}).notify("READY=1")
+    assert caplog.records[0].getMessage().endswith("AF_UNIX path too long")
+
+
 @pytest.mark.parametrize(
     ("limit_us", "process_id", "interval_s"),
     [
@@ -53,6 +58,7 @@ def test_notify_without_service_manager_is_no_error(caplog: pytest.LogCaptureFix
         ("30000000", "1", None),
         ("0", None, None),
         ("x", None, None),
+        ("\u00b2", None, None),
     ],
 )
 def test_watchdog_interval_is_half_of_the_limit(limit_us: str, process_id: str | None, interval_s: float) -> None:
