@@ -150,6 +150,16 @@ def is_allowed_host(authority: str, allowed: Collection[str]) -> bool:
     return True
 
 
+def _is_followed_link(request: HttpRequest) -> bool:
+    """Return whether a browser opens a page by a link, which another site may have: its script sees nothing of it."""
+    fields = request.headers
+    return (
+        request.method in ("GET", "HEAD")
+        and fields.get("sec-fetch-mode") == "navigate"
+        and fields.get("sec-fetch-dest") == "document"
+    )
+
+
 def check_request(request: HttpRequest, allowed_hosts: Collection[str]) -> HttpResponse | None:
     """Return the response that refuses a request of another site or with a foreign host; None if it passes."""
     try:
@@ -162,7 +172,7 @@ def check_request(request: HttpRequest, allowed_hosts: Collection[str]) -> HttpR
             return error_response(
                 HTTPStatus.MISDIRECTED_REQUEST, "host not allowed; add it to ottla.http.allowed.hosts"
             )
-    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _is_followed_link(request):
         return error_response(HTTPStatus.FORBIDDEN, "cross-site request")
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2].lower() != (host or "").lower():

@@ -9,6 +9,8 @@ from ottla.broker.network.http.tests.http_fixture import BODY, exchange
 
 HOST = b"Host: localhost\r\n"
 
+FOLLOWED_LINK = b"Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document"
+
 
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
@@ -95,6 +97,15 @@ def test_http_head_request_gets_header_of_get_without_body(path: bytes, status: 
         (b"Host: localhost\r\nOrigin: null", b"403"),
         (b"Host: localhost\r\nSec-Fetch-Site: cross-site", b"403"),
         (b"Host: localhost\r\nSec-Fetch-Site: same-site", b"403"),
+        (b"Host: localhost\r\nSec-Fetch-Site: cross-site\r\n" + FOLLOWED_LINK, b"200"),
+        (b"Host: localhost\r\nSec-Fetch-Site: same-site\r\n" + FOLLOWED_LINK, b"200"),
+        (b"Host: evil.example\r\nSec-Fetch-Site: cross-site\r\n" + FOLLOWED_LINK, b"421"),
+        (b"Host: localhost\r\nOrigin: null\r\nSec-Fetch-Site: cross-site\r\n" + FOLLOWED_LINK, b"403"),
+        (
+            b"Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: iframe",
+            b"403",
+        ),
+        (b"Host: localhost\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image", b"403"),
         (b"Host: localhost\r\nSec-Fetch-Site: same-origin", b"200"),
         (b"Host: localhost\r\nSec-Fetch-Site: none", b"200"),
     ],
@@ -115,3 +126,9 @@ def test_http_absolute_target_with_foreign_host_is_refused() -> None:
 @pytest.mark.parametrize("name", ["", ":80", "a b", "[::1", "a:b", "a/b", "1.2.3.4.5", "a..b"])
 def test_malformed_host_is_not_allowed(name: str) -> None:
     assert not is_allowed_host(name, ())
+
+
+def test_http_form_of_another_site_is_refused() -> None:
+    fields = b"Host: localhost\r\nSec-Fetch-Site: cross-site\r\nContent-Length: 0\r\n" + FOLLOWED_LINK
+    head, _ = exchange(b"POST /metrics HTTP/1.1\r\n" + fields + b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 403 ")
