@@ -290,7 +290,7 @@ CONSOLE_SESSION_MS = 8 * 60 * 60 * 1000
 Beyond: it ends.
 """
 MAX_CONSOLE_BODY_BYTES = 2 * 1024 * 1024
-"""Body of a request to the web console: a form, or records to import.
+"""Body of a request to the web console: a form, or a record to append.
 
 Beyond: the response is 413.
 """
