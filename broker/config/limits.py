@@ -314,6 +314,16 @@ MAX_CONSOLE_BATCH_BYTES = 8 * 1024 * 1024
 
 Beyond: the page names the batch instead of showing its records.
 """
+MAX_CONSOLE_FRAMES = 30
+"""Requests of a connection that a page of the web console keeps.
+
+Beyond: the oldest is dropped; of requests that come faster than the page is updated, the first are kept.
+"""
+MAX_CONSOLE_FRAME_BYTES = 64 * 1024
+"""A request or a response that a page of the web console keeps.
+
+Beyond: the page has its size only.
+"""
 CONSOLE_TIMEOUT_S = 20.0
 """A request to the web console and its response.
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import trio
 
 from ottla.broker.dispatch.dispatcher import Dispatcher
+from ottla.broker.observability.request_observers import CompositeRequestObserver, RequestObserver
 from ottla.broker.requests.peer import Peer
 from ottla.broker.requests.peer_wait import PeerDisconnectedError, wait_while_connected
 from ottla.env.disk import FileReadError, FileTruncatedError
@@ -78,6 +79,8 @@ class Connection:
 
     _grows_to_bytes = _BUSY_BUFFER_BYTES
     """Size to which a buffer grows at once when it is too small."""
+    _added_observers: tuple[RequestObserver, ...] = ()
+    """Observers of this connection alone."""
 
     def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream) -> None:
         services = dispatcher.services
@@ -136,6 +139,18 @@ class Connection:
             0 if since_ms is None else now_ms - since_ms,
             self.is_authenticated,
         )
+
+    def observe(self, observer: RequestObserver) -> Callable[[], None]:
+        """Have an observer see the requests of this connection; return the function that ends this."""
+        self._set_observers((*self._added_observers, observer))
+        return lambda: self._set_observers(tuple(each for each in self._added_observers if each is not observer))
+
+    def _set_observers(self, added: tuple[RequestObserver, ...]) -> None:
+        self._added_observers = added
+        own = self._dispatcher.observer
+        every = added if own is None else (own, *added)
+        self._observer = CompositeRequestObserver(every) if added else own
+        self._peer.prepares_requests, self._peer.prepared_request = False, None  # not again: a login may forbid it
 
     def idle_ms(self, now_ms: float) -> float:
         """For how long the other side has owed us a request, or has not read our answer; 0 while it is our turn."""

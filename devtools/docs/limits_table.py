@@ -225,6 +225,10 @@ broker.config.limits.MAX_CONSOLE_SCAN_MS
 
 broker.config.limits.MAX_CONSOLE_BATCH_BYTES
 
+broker.config.limits.MAX_CONSOLE_FRAMES
+
+broker.config.limits.MAX_CONSOLE_FRAME_BYTES
+
 broker.config.limits.MAX_FAULT_REQUEST_BYTES
 
 broker.config.limits.MAX_METRICS_PARTITIONS

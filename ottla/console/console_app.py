@@ -12,6 +12,7 @@ from typing import Any
 from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.config.limits import MAX_CONSOLE_STREAMS
 from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse, error_response
+from ottla.console.frame_capture import ConnectionNumbers
 from ottla.console.in_process import LocalNode, Principal, SessionClient
 from ottla.console.login import PasswordLogin
 from ottla.console.page import ConsoleNode, InvalidInput, PageRequest, Route, View, logger
@@ -56,7 +57,9 @@ class Console:
         self.env = env
         port_of_clients = components.lifecycle.ports[config.client_listeners[0].name]
         traffic = TrafficHistory(env, components.replica_manager)
-        self.node = ConsoleNode(LocalNode(components.services, port_of_clients), components, traffic)
+        self.node = ConsoleNode(
+            LocalNode(components.services, port_of_clients), components, traffic, ConnectionNumbers()
+        )
         self.sessions = SessionStore(env)
         self.login = PasswordLogin(env, [security for security in securities if security is not None])
         self.stream_count = 0
@@ -219,10 +222,18 @@ class Console:
 
     async def _live_events(self, request: HttpRequest, session: Session) -> AsyncIterator[bytes]:
         """Yield the live part of a page whenever it has changed, until the session ends."""
+        page = self._page_request(request, session, request.query)
+        try:
+            async for event in self._page_events(request, page):
+                yield event
+        finally:
+            page.memory.get("close", _do_nothing)()
+
+    async def _page_events(self, request: HttpRequest, page: PageRequest) -> AsyncIterator[bytes]:
         path = request.path.removeprefix("/live")
         route = PAGES[path]
         assert route.live is not None
-        page = self._page_request(request, session, request.query)
+        session = page.session
         last_view: View | None = None
         last, quiet_s = "", 0.0
         while self.session_of(request).is_logged_in == session.is_logged_in:
@@ -246,6 +257,10 @@ class Console:
                 quiet_s = 0.0
             await self.env.sleep(route.live_s)
             quiet_s += route.live_s
+
+
+def _do_nothing() -> None:
+    """Do nothing: the page keeps nothing that ends."""
 
 
 def _event(name: str, value: str) -> bytes:

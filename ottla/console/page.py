@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.network.http.http_messages import HttpRequest, HttpResponse
+from ottla.console.frame_capture import ConnectionNumbers
 from ottla.console.in_process import LocalNode, SessionClient
 from ottla.console.sessions import Session
 from ottla.console.traffic_history import TrafficHistory
@@ -26,6 +27,7 @@ class ConsoleNode(NamedTuple):
     local: LocalNode
     components: BrokerComponents
     traffic: TrafficHistory
+    connection_numbers: ConnectionNumbers
 
 
 class View(NamedTuple):
@@ -50,7 +52,7 @@ class PageRequest(NamedTuple):
     fields: Mapping[str, str]
     """Fields of the form of a change, or of the query of a page."""
     memory: dict[str, Any]
-    """Values that the handler of a live part keeps between two updates."""
+    """Values that the handler of a live part keeps between two updates; ``close`` is called at the end."""
 
     def text(self, name: str) -> str:
         """Return a field that must be there.

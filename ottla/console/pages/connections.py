@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.console.page import PageRequest, View
+from ottla.console.pages.frames import may_capture
 from ottla.console.paging import paginate
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+
+_SEARCHED = ("host", "listener", "principal", "client_id", "software", "last_api")
 
 
 async def get_connections(page: PageRequest) -> View:
     """Return the connections, those with the most recent requests first."""
-    values = {"title": "Connections", "rows": None, "paging": None, "q": ""}
+    values: dict[str, Any] = {"title": "Connections", "rows": None, "paging": None, "q": "", "shows_frames": False}
     if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return View("connections.html", values)
     wanted, now_ms = page.fields.get("q", "").strip().lower(), page.node.local.env.monotonic_ms()
     acceptors = page.node.components.acceptors
-    every = [connection.describe(now_ms) for acceptor in acceptors for connection in acceptor.connections]
+    connections = [connection for acceptor in acceptors for connection in acceptor.connections]
+    numbers = page.node.connection_numbers.assign(connections)
+    described = (connection.describe(now_ms) for connection in connections)
+    every = [{"number": number, **row._asdict()} for number, row in zip(numbers, described, strict=True)]
     if wanted:
-        every = [row for row in every if any(wanted in str(value).lower() for value in row[:6])]
-    every.sort(key=lambda row: (row.host, row.client_id, row.listener, row.last_api))
+        every = [row for row in every if any(wanted in str(row[name]).lower() for name in _SEARCHED)]
+    every.sort(key=lambda row: (row["host"], row["client_id"], row["number"]))
     rows, paging = paginate(page, every)
-    return View("connections.html", {**values, "rows": rows, "paging": paging, "q": wanted})
+    values |= {"rows": rows, "paging": paging, "q": wanted, "shows_frames": may_capture(page)}
+    return View("connections.html", values)

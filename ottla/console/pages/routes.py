@@ -6,6 +6,7 @@ from ottla.console.page import PageHandler, Route
 from ottla.console.pages import (
     cluster,
     connections,
+    frames,
     group_changes,
     groups,
     overview,
@@ -17,10 +18,13 @@ from ottla.console.pages import (
 
 RECORDS_LIVE_S = 0.1
 """Time between two looks at the newest records."""
+FRAMES_LIVE_S = 0.5
+"""Time between two looks at the frames of a connection."""
 PAGES: dict[str, Route] = {
     "/": Route(overview.get_overview, overview.get_traffic),
     "/cluster": Route(cluster.get_cluster, cluster.get_state),
     "/connections": Route(connections.get_connections, connections.get_connections),
+    "/frames": Route(frames.get_frames, frames.get_new_frames, FRAMES_LIVE_S),
     "/topics": Route(topics.get_topics),
     "/topic": Route(topics.get_topic, topics.get_topic_partitions),
     "/records": Route(records.get_records, records.get_newest_records, RECORDS_LIVE_S),

@@ -149,7 +149,7 @@ def secured() -> Iterator[ConsoleFixture]:
 
 def test_pages_and_changes_need_a_login(secured: ConsoleFixture) -> None:
     browser = secured.browser()
-    for path in ("/", "/topics", "/topic?name=secret"):
+    for path in ("/", "/topics", "/topic?name=secret", "/frames?connection=1"):
         page = browser.get(path)
         assert (page.status, page.headers.get("Location"), page.body) == (303, "/login", b"")
     assert browser.get("/live/").status == 403
@@ -187,6 +187,7 @@ def test_user_without_permissions_sees_and_changes_nothing(secured: ConsoleFixtu
     browser.log_in("alice", "alice-secret")
     assert "No topics." in browser.get("/topics").text
     assert "needs DESCRIBE on the cluster" in browser.get("/").text
+    assert "need ALTER on the cluster" in browser.get("/frames?connection=1").text
     assert browser.get("/topic?name=secret").status in (403, 404)
     form = browser.get("/topic/new").form("/topic/new")
     assert browser.submit(form, name="mine", partitions="1").status == 403

@@ -1,0 +1,53 @@
+"""Protocol: the frames of one connection while a page is open."""
+
+from __future__ import annotations
+
+from ottla.console.frame_capture import FrameCapture
+from ottla.console.page import InvalidInput, PageRequest, View, audit
+from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.wire.errors import ErrorCode, ProtocolError
+
+
+def may_capture(page: PageRequest) -> bool:
+    """Return whether a session may see the requests of others: it may change ACLs, and so read everything anyway."""
+    return page.client.may(AclOperation.ALTER, ResourceType.CLUSTER)
+
+
+def _check_permission(page: PageRequest) -> None:
+    if not may_capture(page):
+        raise ProtocolError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "The frames of a connection need ALTER on the cluster."
+        )
+
+
+async def get_frames(page: PageRequest) -> View:
+    """Return the page, without frames: they are kept while it is open."""
+    _check_permission(page)
+    number = page.number("connection", 0, 1)
+    connection = page.node.connection_numbers.find(number)
+    if connection is None:
+        raise InvalidInput(f"Connection {number} is closed.")
+    description = connection.describe(page.node.local.env.monotonic_ms())
+    values = {"title": f"Requests of connection {number}", "connection": description, "exchanges": []}
+    return View("frames.html", {**values, "is_closed": False})
+
+
+async def get_new_frames(page: PageRequest) -> View:
+    """Return the frames since the page was opened."""
+    _check_permission(page)
+    memory, number = page.memory, page.number("connection", 0, 1)
+    connection = page.node.connection_numbers.find(number)
+    if "capture" not in memory:
+        if connection is None:
+            raise InvalidInput(f"Connection {number} is closed.")
+        memory["capture"] = capture = FrameCapture(page.node.local.env, connection)
+        memory["close"] = capture.close
+        memory["is_closed"] = False
+        audit(page, f"Show requests of connection {number}", "started")
+    capture = memory["capture"]
+    if capture.is_changed or memory["is_closed"] is not (connection is None):
+        memory["is_closed"] = connection is None
+        values = {"exchanges": capture.take_changes(), "is_closed": memory["is_closed"]}
+        memory["view"] = View("frames.html", values)
+    view: View = memory["view"]
+    return view
