@@ -358,17 +358,17 @@ def assign_directories(controller: ControllerStateMachine, rows: list[tuple[byte
 
 def test_offline_log_dir_removes_leadership_before_or_after_assignment() -> None:
     other = bytes(14) + b"\x77\x77"
-    for told_first in (True, False):
+    for assigned_first in (True, False):
         controller = machine()
         register(controller, 1, other)
         submit(controller, CreateTopicsRequest([CreatableTopic("t", 2, 1)]))
         topic = controller.image.topics["t"]
         assert {p.directories for p in topic.partitions.values()} == {(UNASSIGNED,)}
         rows = [(directory(1), topic.id, 0), (other, topic.id, 1)]
-        if told_first:
+        if assigned_first:
             assign_directories(controller, rows)
         send_heartbeat(controller, 1, offline_log_dirs=[other])
-        if not told_first:
+        if not assigned_first:
             assign_directories(controller, rows)
         first, second = (controller.image.topics["t"].partitions[n] for n in (0, 1))
         assert (first.leader, first.isr, first.directories) == (1, (1,), (directory(1),))

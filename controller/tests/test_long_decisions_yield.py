@@ -318,11 +318,11 @@ def test_image_records_yielding_yields_while_sorting(monkeypatch: pytest.MonkeyP
         image.replay(ConfigRecord(2, f"t{number}", "k", "v"))
         image.replay(UserScramCredentialRecord(f"u{number}", 1))
     monkeypatch.setattr("ottla.jobs.sequences.SORT_CHUNK", 10)
-    told = list(image_records_yielding(run_to_end(image.image(1, 1))))
-    assert told.count(None) == 3 * (5 + 1)
-    assert pauses(encode_snapshot(SnapshotContents(), 1, 0, records=told)) == 18 + 1, "one more per hundred records"
-    assert run_to_end(encode_snapshot(SnapshotContents(), 1, 0, records=told)) == run_to_end(
-        encode_snapshot(SnapshotContents(), 1, 0, records=filter(None, told))
+    records = list(image_records_yielding(run_to_end(image.image(1, 1))))
+    assert records.count(None) == 3 * (5 + 1)
+    assert pauses(encode_snapshot(SnapshotContents(), 1, 0, records=records)) == 18 + 1, "one more per hundred records"
+    assert run_to_end(encode_snapshot(SnapshotContents(), 1, 0, records=records)) == run_to_end(
+        encode_snapshot(SnapshotContents(), 1, 0, records=filter(None, records))
     )
 
 

@@ -90,8 +90,8 @@ async def test_new_leader_decides_after_its_first_record_is_synced() -> None:
         nursery.start_soon(controller.run)
         await trio.sleep(1)
         assert controller.log_end_offset == end, "no decision before the epoch record is synced"
-        gate, env.thread_gate = env.thread_gate, trio.Event()
-        gate.set()
+        released, env.thread_gate = env.thread_gate, trio.Event()
+        released.set()
         await trio.sleep(1)
         assert controller.log_end_offset == end + 1, "the new leader"
         assert not controller.is_active

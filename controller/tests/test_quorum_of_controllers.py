@@ -105,7 +105,7 @@ def quorum_log(quorum: ControllerQuorum, node_id: int) -> bytes:
 
 @virtual
 async def test_killed_controller_is_replaced_at_once_and_isolated_one_after_timeout() -> None:
-    for how, least, most in (("killed", 0.0, 0.4), ("cut", 1.5, 6.0)):
+    for failure, least, most in (("killed", 0.0, 0.4), ("cut", 1.5, 6.0)):
         quorum = ControllerQuorum(3)
         async with quorum.running():
             for _ in range(3):
@@ -113,13 +113,13 @@ async def test_killed_controller_is_replaced_at_once_and_isolated_one_after_time
                 await quorum.wait_converged()
                 await trio.sleep(3)
                 began = trio.current_time()
-                if how == "killed":
+                if failure == "killed":
                     quorum.nodes[leader.node_id].kill()
                 else:
                     quorum.partitioned_nodes = {leader.node_id}
                 await quorum.leader()
                 assert least < trio.current_time() - began < most
-                if how == "killed":
+                if failure == "killed":
                     quorum.start(leader.node_id)
                 quorum.partitioned_nodes = set()
 
@@ -148,8 +148,8 @@ async def test_isolated_controller_loses_uncommitted_changes() -> None:
         quorum.partitioned_nodes.clear()
         await quorum.wait_converged()
         assert set(old.image.topics) == {"kept", "new"}
-        heard = [name for _, delta in quorum.nodes[old.node_id].published for name in delta.topics]
-        assert heard == ["kept", "new"], "records committed during leadership are not replayed again"
+        published = [name for _, delta in quorum.nodes[old.node_id].published for name in delta.topics]
+        assert published == ["kept", "new"], "records committed during leadership are not replayed again"
         assert old.machine.latest_image.topics == old.image.topics
 
 
@@ -171,8 +171,8 @@ async def test_record_of_failed_leader_may_be_committed_by_the_next() -> None:
         quorum.partitioned_nodes.add(old.node_id)
         for member in quorum.nodes.values():
             if member.env.thread_gate is not None:
-                gate, member.env.thread_gate = member.env.thread_gate, None
-                gate.set()
+                blocked, member.env.thread_gate = member.env.thread_gate, None
+                blocked.set()
         new = await quorum.leader()
         assert "t" in new.image.topics
         with trio.fail_after(10), pytest.raises(ProtocolError):

@@ -37,10 +37,10 @@ async def run_controller(fixture: ControllerFixture, names: list[str], fault: An
     """Run a controller that creates topics; return the number of calls that needed a descriptor."""
     calls = 0
 
-    def count(what: str, path: str) -> OSError | None:
+    def count(operation: str, path: str) -> OSError | None:
         nonlocal calls
-        calls += what in NEED_DESCRIPTORS
-        return fault(calls) if what in NEED_DESCRIPTORS else None
+        calls += operation in NEED_DESCRIPTORS
+        return fault(calls) if operation in NEED_DESCRIPTORS else None
 
     async with fixture.controller() as controller:
         fixture.env.disk.fault = count
@@ -77,9 +77,9 @@ async def test_voter_without_descriptors_at_start_becomes_leader_later(path: str
     env = fixture.env = ControllerTestEnv(fixture.disk, fixture._ids)
     failed = 0
 
-    def fault(what: str, at: str) -> OSError | None:
+    def fault(operation: str, at: str) -> OSError | None:
         nonlocal failed
-        is_short = what in NEED_DESCRIPTORS and at.endswith(path) and failed < 30
+        is_short = operation in NEED_DESCRIPTORS and at.endswith(path) and failed < 30
         failed += is_short
         return short() if is_short else None
 

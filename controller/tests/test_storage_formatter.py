@@ -197,9 +197,9 @@ def test_bootstrap_feature_levels_of_release_equal_kafka(row: tuple[str, int, in
     names = ("eligible.leader.replicas.version", "group.version", "share.version", "streams.version")
     assert [found[x] for x in (*names, "transaction.version")] == levels
     assert found["kraft.version"] == 0
-    told = {r.name: r.feature_level for r in bootstrap_records(found)}  # type: ignore[attr-defined]
-    assert "kraft.version" not in told
-    assert 0 not in told.values()
+    found_levels = {r.name: r.feature_level for r in bootstrap_records(found)}  # type: ignore[attr-defined]
+    assert "kraft.version" not in found_levels
+    assert 0 not in found_levels.values()
 
 
 def test_bootstrap_feature_levels_accepts_single_levels() -> None:
@@ -208,7 +208,7 @@ def test_bootstrap_feature_levels_accepts_single_levels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "chosen", "dynamic", "says"),
+    ("release", "chosen", "dynamic", "message"),
     [
         ("3.9", {}, True, "no release '3.9'"),
         ("4.1", {"metadata.version": 27}, True, "give one of them"),
@@ -224,7 +224,7 @@ def test_bootstrap_feature_levels_invalid_raises(
     release: str | None,
     chosen: dict[str, int],
     dynamic: bool,
-    says: str,
+    message: str,
 ) -> None:
-    with pytest.raises(InvalidFeatureLevel, match=says):
+    with pytest.raises(InvalidFeatureLevel, match=message):
         bootstrap_feature_levels(release, chosen, dynamic_quorum=dynamic)

@@ -98,10 +98,10 @@ def test_recover_quorum_fences_lost_brokers_and_elects_remaining_replicas() -> N
     unsafe_quorum_recovery.recover_quorum(store, {}, 2_000)
     image = unsafe_quorum_recovery._machine(open_store(disk, identity)).latest_image
     assert [image.brokers[i].fenced for i in (1, 2, 3, 4)] == [True, False, True, False], "4 is not a voter"
-    told = image.topics["t"].partitions
-    assert (told[0].leader, told[0].isr) == (2, (2, 3)), "3 was fenced before"
-    assert (told[1].leader, told[1].isr) == (4, (4, 2))
-    assert (told[2].leader, told[2].isr) == (3, (3,)), "no other replica has the records"
+    partitions = image.topics["t"].partitions
+    assert (partitions[0].leader, partitions[0].isr) == (2, (2, 3)), "3 was fenced before"
+    assert (partitions[1].leader, partitions[1].isr) == (4, (4, 2))
+    assert (partitions[2].leader, partitions[2].isr) == (3, (3,)), "no other replica has the records"
 
 
 def test_preview_recovery_reports_lost_records_without_changes() -> None:
@@ -110,8 +110,8 @@ def test_preview_recovery_reports_lost_records_without_changes() -> None:
     rows = [partition(0, [2, 1], [1, 2]), partition(1, [1], [1, 2]), partition(2, [1, 3], [1, 3])]
     append_as_follower(store, 4, TopicRecord("t", TOPIC), *rows)
     before = contents(disk)
-    told = unsafe_quorum_recovery.preview_recovery(open_store(disk, identity))
-    assert told == unsafe_quorum_recovery.QuorumRecoveryPreview(
+    preview = unsafe_quorum_recovery.preview_recovery(open_store(disk, identity))
+    assert preview == unsafe_quorum_recovery.QuorumRecoveryPreview(
         ME, (1, 3), store.log.log_end_offset, 4, 1_000, 1, ("t:1",), ("t:2",)
     )
     assert contents(disk) == before

@@ -26,8 +26,8 @@ class OpenCounter:
         self.opened = 0
         disk.fault = self._count
 
-    def _count(self, what: str, path: str) -> None:
-        self.opened += what == "open" and path.endswith(".log")
+    def _count(self, operation: str, path: str) -> None:
+        self.opened += operation == "open" and path.endswith(".log")
 
 
 def idle_log() -> tuple[DiskSession, PartitionLog]:

@@ -106,8 +106,8 @@ FRAMES: list[tuple[str, bytes, ErrorCode]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "raw", "code"), FRAMES, ids=[row[0] for row in FRAMES])
-def test_append_invalid_frame_returns_kafkas_error_code(what: str, raw: bytes, code: ErrorCode) -> None:
+@pytest.mark.parametrize(("case", "raw", "code"), FRAMES, ids=[row[0] for row in FRAMES])
+def test_append_invalid_frame_returns_kafkas_error_code(case: str, raw: bytes, code: ErrorCode) -> None:
     assert outcome(raw)[0] is code
 
 
@@ -137,8 +137,8 @@ HEADERS: list[tuple[str, bytes, ErrorCode]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "raw", "code"), HEADERS, ids=[row[0] for row in HEADERS])
-def test_append_invalid_header_returns_kafkas_error_code(what: str, raw: bytes, code: ErrorCode) -> None:
+@pytest.mark.parametrize(("case", "raw", "code"), HEADERS, ids=[row[0] for row in HEADERS])
+def test_append_invalid_header_returns_kafkas_error_code(case: str, raw: bytes, code: ErrorCode) -> None:
     assert outcome(raw)[0] is code
 
 
@@ -188,9 +188,9 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
     ("one header", one(8, 2), TAKEN, INVALID),
     ("-1 headers", one(8, 1), TAKEN, INVALID),
     *(
-        (f"{codec.name} {what}", changed(good(codec=codec), body), code, whole)
+        (f"{codec.name} {label}", changed(good(codec=codec), body), code, whole)
         for codec in (CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD)
-        for what, body, code, whole in (
+        for label, body, code, whole in (
             ("garbage", b"\x07garbage garbage garbage", UNKNOWN, UNKNOWN),
             ("nothing", b"", *((INVALID, INVALID) if codec is CompressionType.ZSTD else (UNKNOWN, UNKNOWN))),
             # which is a possible beginning of raw snappy data
@@ -207,9 +207,9 @@ CONTENTS: list[tuple[str, bytes, ErrorCode, ErrorCode]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "raw", "code", "whole"), CONTENTS, ids=[row[0] for row in CONTENTS])
+@pytest.mark.parametrize(("case", "raw", "code", "whole"), CONTENTS, ids=[row[0] for row in CONTENTS])
 def test_append_invalid_records_return_kafkas_error_code(
-    what: str, raw: bytes, code: ErrorCode, whole: ErrorCode
+    case: str, raw: bytes, code: ErrorCode, whole: ErrorCode
 ) -> None:
     assert outcome(raw)[0] is code
     assert outcome(raw, WHOLE)[0] is whole
@@ -243,10 +243,10 @@ TIMES: list[tuple[str, LogConfig, bytes, ErrorCode, list[int], tuple[int, int, i
 
 
 @pytest.mark.parametrize(
-    ("what", "settings", "raw", "code", "at_fault", "written"), TIMES, ids=[row[0] for row in TIMES]
+    ("case", "settings", "raw", "code", "at_fault", "written"), TIMES, ids=[row[0] for row in TIMES]
 )
 def test_append_timestamp_type_and_limits_equal_kafka(
-    what: str,
+    case: str,
     settings: LogConfig,
     raw: bytes,
     code: ErrorCode,
@@ -269,14 +269,14 @@ def test_append_timestamp_type_and_limits_equal_kafka(
 
 
 def test_record_errors_have_kafkas_messages() -> None:
-    def said(raw: bytes, settings: LogConfig) -> tuple[str, list[tuple[int, str | None]]]:
+    def validation_errors(raw: bytes, settings: LogConfig) -> tuple[str, list[tuple[int, str | None]]]:
         with pytest.raises(RecordValidationError) as caught:
             new_log(memory_disk().session(), settings).append_as_leader(bytearray(raw), 0, NOW)
         return caught.value.message, caught.value.record_errors
 
     keyless = "Compacted topic cannot accept message without key in topic partition t-0"
     shown = ", ".join(f"RecordError(batchIndex={i}, message='{keyless}')" for i in range(3))
-    assert said(good(4, None), COMPACT) == (
+    assert validation_errors(good(4, None), COMPACT) == (
         "One or more records have been rejected due to 4 record errors in total, "
         f"and only showing the first three errors at most: [{shown}]",
         [(i, keyless) for i in range(4)],
@@ -285,10 +285,10 @@ def test_record_errors_have_kafkas_messages() -> None:
     range_ = f"[{NOW - (2**63 - 1)}, {NOW + HOUR_MS}]"
     mixed = build_batch([NewRecord(None, b"v", LATE), NewRecord(b"k", b"v", LATE), NewRecord(b"k", b"v", NOW)])
     late = f"Timestamp {LATE} of message with offset 1 is out of range. The timestamp should be within {range_}"
-    assert said(mixed, COMPACT) == (untimely, [(0, keyless), (1, late)])
+    assert validation_errors(mixed, COMPACT) == (untimely, [(0, keyless), (1, late)])
     for codec, kind in ((CompressionType.NONE, "DefaultRecord"), (CompressionType.GZIP, "PartialDefaultRecord")):
         claims = changed(good(1, None, b"vv", codec=codec), attributes=LAT | codec)
-        assert said(claims, APPEND_TIME) == (
+        assert validation_errors(claims, APPEND_TIME) == (
             untimely,
             [
                 (
@@ -353,9 +353,9 @@ LOOKS: list[tuple[str, LogConfig, dict[str, int], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "settings", "fields", "must"), LOOKS, ids=[row[0] for row in LOOKS])
+@pytest.mark.parametrize(("case", "settings", "fields", "must"), LOOKS, ids=[row[0] for row in LOOKS])
 def test_needs_record_validation_depends_on_topic_and_header(
-    what: str, settings: LogConfig, fields: dict[str, int], must: bool
+    case: str, settings: LogConfig, fields: dict[str, int], must: bool
 ) -> None:
     header = parse_header(good())._replace(**fields)
     assert needs_record_validation(header, settings, NOW) is must

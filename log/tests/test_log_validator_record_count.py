@@ -19,8 +19,8 @@ MOST = (1 << 31) - 2
 
 def claiming(count: int, codec: CompressionType, data: bytes) -> bytes:
     header = parse_header(build_batch([NewRecord(None, None, 0)]))
-    said = header._replace(attributes=int(codec), last_offset_delta=count - 1, records_count=count)
-    return pack_batch(said, data)
+    claimed = header._replace(attributes=int(codec), last_offset_delta=count - 1, records_count=count)
+    return pack_batch(claimed, data)
 
 
 def code_of(raw: bytes) -> ErrorCode:

@@ -109,17 +109,17 @@ def test_append_with_validation_pending_continues_with_checked_batch() -> None:
         log.append_as_leader(bytearray(raw), 0, NOW, checked=checked, at_once=False)
 
 
-def told(raw: bytes) -> list[bool]:
+def announcements(raw: bytes) -> list[bool]:
     return list(log_validator.validate_records(bytearray(raw), parse_header(raw), COMPACT, NOW, "t-0"))
 
 
 def test_validate_records_announces_large_memory_before_allocation() -> None:
     for codec in CompressionType:
         small, large = (good(1, value=bytes(size), codec=codec) for size in (900 << 10, 3 << 20))
-        assert not any(told(small))
-        assert any(told(large)) is (codec is not CompressionType.NONE)
+        assert not any(announcements(small))
+        assert any(announcements(large)) is (codec is not CompressionType.NONE)
         if codec not in (CompressionType.NONE, CompressionType.SNAPPY):
-            assert told(large).index(True) <= FREE_BYTES // log_validator.PIECE_BYTES + 1
+            assert announcements(large).index(True) <= FREE_BYTES // log_validator.PIECE_BYTES + 1
 
 
 def test_validate_records_large_snappy_block_is_announced_before_decompression() -> None:

@@ -328,7 +328,7 @@ def test_read_impossible_batch_length_raises_corrupt_message(length: int, magic:
     with pytest.raises(ProtocolError) as caught:
         log.read(8, 10, 9, at_least_one=True)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert log.bytes_between(8, 9) is None, "a fetch is answered at once, and told"
+    assert log.bytes_between(8, 9) is None, "a fetch is answered at once with an error"
     with pytest.raises(WireError):
         find_offset_by_timestamp(log, NOW + 8, 9)
     with pytest.raises(WireError):
@@ -369,9 +369,9 @@ def test_aborted_txns_in_slice_returns_transactions_of_the_slice() -> None:
     part = log.read(10, 300, 40, at_least_one=True)
     assert part is not None
     got = [h.base_offset for _, h in iterate_batches(part.read())]
-    told = [a.first_offset for a in log.aborted_txns_in_slice(part, 10)]
-    assert told[0] == 10
-    assert {o for o in got if o % 2 == 0} <= set(told) < set(range(10, got[-1] + 4))
+    first_offsets = [a.first_offset for a in log.aborted_txns_in_slice(part, 10)]
+    assert first_offsets[0] == 10
+    assert {o for o in got if o % 2 == 0} <= set(first_offsets) < set(range(10, got[-1] + 4))
     assert [a.first_offset for a in log.segments.collect_aborted_txns(11, 15)] == [10, 12, 14]
     whole = log.read(0, 1 << 20, 40, at_least_one=True)
     assert whole is not None

@@ -30,8 +30,8 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch.batch_header import set_offset_and_epoch
 
 
-def failing(what: str, ending: str, number: int = errno.EMFILE) -> Callable[[str, str], OSError | None]:
-    return lambda w, path: OSError(number, "short", path) if (w, path.endswith(ending)) == (what, True) else None
+def failing(operation: str, ending: str, number: int = errno.EMFILE) -> Callable[[str, str], OSError | None]:
+    return lambda w, path: OSError(number, "short", path) if (w, path.endswith(ending)) == (operation, True) else None
 
 
 def leaders(*batches: tuple[int, int, int]) -> bytes:
@@ -218,7 +218,7 @@ def test_flush_of_log_renamed_for_deletion_succeeds() -> None:
     append_batches(log, 1)
     job = log.start_flush(3)
     session.rename(log.directory, "/data/t-0.x-delete")
-    session.fault = lambda what, path: FileNotFoundError(2, "gone", path) if what == "fsync_dir" else None
+    session.fault = lambda operation, path: FileNotFoundError(2, "gone", path) if operation == "fsync_dir" else None
     with pytest.raises(FileNotFoundError):
         job()
     log.set_offline()
@@ -229,8 +229,8 @@ def test_flush_syncs_parent_directory_once() -> None:
     session = memory_disk().session()
     synced: list[str] = []
 
-    def note(what: str, path: str) -> None:
-        if what == "fsync_dir":
+    def note(operation: str, path: str) -> None:
+        if operation == "fsync_dir":
             synced.append(path)
 
     log = new_log(session)

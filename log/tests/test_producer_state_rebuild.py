@@ -72,9 +72,9 @@ def packed_state(states: ProducerStateManager | None) -> Any:
 def test_producer_state_below_job_equals_state_after_truncation(seed: int) -> None:
     for offset in range(0, random_history(seed).log_end_offset, 3):
         log, other = random_history(seed), random_history(seed)
-        _, told = run_and_count_steps(log.producer_state_below_job(offset))
+        _, steps = run_and_count_steps(log.producer_state_below_job(offset))
         assert packed_state(log.producers) == packed_state(other.producers), "state is unchanged before completion"
-        log.truncate_to(offset, NOW, told)
+        log.truncate_to(offset, NOW, steps)
         other.truncate_to(offset, NOW)
         assert packed_state(log.producers) == packed_state(other.producers)
         assert log.last_stable_offset == other.last_stable_offset

@@ -30,7 +30,7 @@ class WrittenBatch(NamedTuple):
     size: int
     pid: int
     epoch: int
-    what: str | int
+    kind: str | int
 
 
 class TransactionModel:
@@ -52,14 +52,14 @@ class TransactionModel:
         """Return (producer, first offset, offset of its marker or None, type of the marker)."""
         out, first_offsets = [], {}
         for written in self.batches:
-            if written.what == "data":
+            if written.kind == "data":
                 first_offsets.setdefault(written.pid, written.offset)
-            elif isinstance(written.what, int) and written.pid in first_offsets:
-                out.append((written.pid, first_offsets.pop(written.pid), written.offset, written.what))
+            elif isinstance(written.kind, int) and written.pid in first_offsets:
+                out.append((written.pid, first_offsets.pop(written.pid), written.offset, written.kind))
         return [*out, *((pid, first, None, -1) for pid, first in first_offsets.items())]
 
     def is_open(self, pid: int) -> bool:
-        return any(who == pid and last is None for who, _, last, _ in self.transactions())
+        return any(producer == pid and last is None for producer, _, last, _ in self.transactions())
 
     def last_stable_offset(self) -> int:
         unstable = (f for _, f, last, _ in self.transactions() if last is None or last >= self.high_watermark)
@@ -71,7 +71,7 @@ class TransactionModel:
         return [
             (written, kind == ControlRecordType.ABORT)
             for written in self.batches
-            if written.what == "data" and written.offset >= self.start
+            if written.kind == "data" and written.offset >= self.start
             for pid, first, last, kind in ended
             if pid == written.pid and first <= written.offset < last
         ]
@@ -90,8 +90,8 @@ class TransactionHistory:
         steps = [self.write] * 8 + [self.end] * 5 + [self.plain] * 2 + [self.commit] * 5
         self.rng.choice([*steps, self.refused, self.truncate, self.stop, self.crash, self.delete])()
 
-    def _note(self, size: int, pid: int, epoch: int, what: str | int) -> None:
-        self.model.batches.append(WrittenBatch(self.log.log_end_offset - size, size, pid, epoch, what))
+    def _note(self, size: int, pid: int, epoch: int, kind: str | int) -> None:
+        self.model.batches.append(WrittenBatch(self.log.log_end_offset - size, size, pid, epoch, kind))
 
     def _next_sequence(self, pid: int, epoch: int) -> int:
         """Return the next expected sequence; the log may have forgotten a producer header records are deleted."""

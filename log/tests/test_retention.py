@@ -179,9 +179,9 @@ AGES = [
 ]
 
 
-@pytest.mark.parametrize(("what", "claimed", "written", "believed", "age"), AGES, ids=[row[0] for row in AGES])
+@pytest.mark.parametrize(("case", "claimed", "written", "believed", "age"), AGES, ids=[row[0] for row in AGES])
 def test_newest_record_ms_uses_timestamp_or_last_modified_time(
-    what: str, claimed: int, written: int, believed: bool, age: int
+    case: str, claimed: int, written: int, believed: bool, age: int
 ) -> None:
     memory = memory_disk()
     memory.now_ms = lambda: written
@@ -210,9 +210,9 @@ DUE = [
     ("by time, all", {"retention_ms": HOUR_MS - 5}, 8, 0, 4),
     ("no limit of time", {"retention_ms": -1}, 8, 0, 0),
     ("not above the high watermark", {"retention_ms": 0}, 5, 0, 2),
-    ("not what ends at the high watermark alone", {"retention_ms": 0}, 6, 0, 3),
-    ("by size: what stays is at least the limit", {"retention_ms": -1, "retention_bytes": 2}, 8, 0, 2),
-    ("by size: nothing is below it", {"retention_ms": -1, "retention_bytes": 4}, 8, 0, 0),
+    ("not the segment at the high watermark", {"retention_ms": 0}, 6, 0, 3),
+    ("by size: kept bytes reach the limit", {"retention_ms": -1, "retention_bytes": 2}, 8, 0, 2),
+    ("by size: none below the limit", {"retention_ms": -1, "retention_bytes": 4}, 8, 0, 0),
     ("by size: no limit at all", {"retention_ms": -1, "retention_bytes": 0}, 8, 0, 4),
     ("below the start", {"retention_ms": -1}, 8, 4, 2),
     ("below the start, not the active one", {"retention_ms": -1}, 8, 8, 3),
@@ -222,9 +222,9 @@ DUE = [
 ]
 
 
-@pytest.mark.parametrize(("what", "settings", "high", "start", "due"), DUE, ids=[row[0] for row in DUE])
+@pytest.mark.parametrize(("case", "settings", "high", "start", "due"), DUE, ids=[row[0] for row in DUE])
 def test_count_expired_segments_by_time_size_and_high_watermark(
-    what: str, settings: dict[str, int], high: int, start: int, due: int
+    case: str, settings: dict[str, int], high: int, start: int, due: int
 ) -> None:
     log = new_log(memory_disk().session(), LogConfig())
     for first in range(0, 8, 2):  # segments of two records at NOW + their offset, all of one size
@@ -246,7 +246,7 @@ def test_delete_segments_failed_rename_keeps_segments_and_base_offsets_equal() -
     log = new_log(session)
     append_batches(log, 30)
     log.maybe_increment_log_start_offset(log.segments.base_offsets[2])
-    session.fault = lambda what, path: OSError(errno.ENOMEM, "short") if what == "rename" else None
+    session.fault = lambda operation, path: OSError(errno.ENOMEM, "short") if operation == "rename" else None
     with pytest.raises(OSError, match="short"):
         log.delete_segments_below_start(NOW)
     assert [s.base_offset for s in log.segments] == log.segments.base_offsets

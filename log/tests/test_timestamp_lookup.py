@@ -217,18 +217,18 @@ def test_timestamp_lookup_log_changed_during_pause_returns_current_records() -> 
         steps = find_offset_by_timestamp_job(log, wanted, 2**62) if dice.random() < 0.8 else find_max_timestamp_job(log)
         for _ in range(dice.randrange(12)):
             next(steps, None)
-        what = dice.choice(["drop", "cut", "append", "roll", "close", "start over"])
-        if what == "drop":
+        action = dice.choice(["drop", "cut", "append", "roll", "close", "start over"])
+        if action == "drop":
             log.maybe_increment_log_start_offset(dice.choice(log.segments.base_offsets))
             log.delete_segments_below_start(NOW)
             remove_files(log.disk, log.segments.pop_deletable_files(NOW + 10**9))
-        elif what == "cut":
+        elif action == "cut":
             log.truncate_to(dice.randrange(log.log_end_offset), NOW)
-        elif what == "append":
+        elif action == "append":
             append_committed(log, make_timed_batch(1000))
-        elif what == "roll":
+        elif action == "roll":
             log.roll(NOW)
-        elif what == "start over":
+        elif action == "start over":
             log.truncate_fully_and_start_at(500, NOW)
         else:
             log.close()
@@ -236,7 +236,7 @@ def test_timestamp_lookup_log_changed_during_pause_returns_current_records() -> 
             found = pauses(steps)[1]
         except WireError:
             ends.add("cut in the middle of it")
-            assert what in ("cut", "start over")
+            assert action in ("cut", "start over")
             continue
         ends.add("found" if found else "nothing")
         if found is not None:

@@ -265,7 +265,9 @@ def test_truncate_failure_sets_log_offline() -> None:
         log = new_log(session)
         append_batches(log, 30)
         calls = iter(range(1, 1000))
-        session.fault = lambda what, path, c=calls, t=target: OSError(errno.EMFILE, "short") if next(c) == t else None
+        session.fault = lambda operation, path, c=calls, t=target: (
+            OSError(errno.EMFILE, "short") if next(c) == t else None
+        )
         failure = None
         try:
             log.truncate_to(40, NOW)
@@ -339,8 +341,8 @@ def test_truncate_reads_only_after_last_index_entry_below_offset() -> None:
     data = session.disk.files[f"{log.directory}/{0:020d}.log"].data
     data[:1000] = bytes(1000)  # a read would find no batch
 
-    def watch(what: str, path: str) -> None:
-        if what == "pread":
+    def watch(operation: str, path: str) -> None:
+        if operation == "pread":
             read.append(path)
 
     session.fault = watch
@@ -349,21 +351,21 @@ def test_truncate_reads_only_after_last_index_entry_below_offset() -> None:
     assert not log.recovery_notes
 
 
-@pytest.mark.parametrize("what", ["a size", "an index that lies", "an index of another batch"])
-def test_truncate_damage_below_offset_ends_log_before_it(what: str) -> None:
+@pytest.mark.parametrize("damage", ["a size", "an index that lies", "an index of another batch"])
+def test_truncate_damage_below_offset_ends_log_before_it(damage: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session(), LogConfig(index_interval_bytes=200))
     append_batches(log, 30)
     segment = log.segments.active
     known = segment.offset_index.entries_below(60)
-    if what == "a size":
+    if damage == "a size":
         position = known.positions[-1]
         memory.files[f"{segment.path}.log"].data[position + 8 : position + 12] = b"\xff\xff\xff\xf4"
         assert log.truncate_to(60, NOW) == known.base_offset + known.offsets[-1] - 2
         assert log.recovery_notes
     else:
         segment.offset_index.positions[len(known.positions) - 1] += (
-            5 if what == "an index that lies" else -len(make_batch(0))
+            5 if damage == "an index that lies" else -len(make_batch(0))
         )
         assert log.truncate_to(60, NOW) == 60
         assert not log.recovery_notes

@@ -28,7 +28,7 @@ from ottla.wire.record_batch.records import NewRecord, build_batch
 BATCH = build_batch([NewRecord(b"k", b"v", 1000), NewRecord(None, b"w", 1007)])
 
 
-def told(spans: list[FieldSpan]) -> dict[str, object]:
+def values_by_path(spans: list[FieldSpan]) -> dict[str, object]:
     return {span.path: span.value for span in spans}
 
 
@@ -74,7 +74,7 @@ def test_request_spans_of_produce_include_batch_fields_and_records() -> None:
     raw = bytes(encode_request(ApiKey.PRODUCE, 3, 1, None, request))
     spans = request_spans(raw)
     assert gapless(spans, 0, len(raw))
-    found = told(spans)
+    found = values_by_path(spans)
     records = "PRODUCE.topic_data[0].partition_data[0].records"
     assert found[records] == f"{len(BATCH)} bytes of batches"
     assert found[f"{records}.batch[0].records_count"] == 2
@@ -90,7 +90,7 @@ def test_request_spans_of_produce_include_batch_fields_and_records() -> None:
 def test_request_spans_records_too_short_for_a_batch_stay_bytes() -> None:
     request = ProduceRequest(None, -1, 5, [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 60)])])
     raw = bytes(encode_request(ApiKey.PRODUCE, 3, 1, None, request))
-    assert told(request_spans(raw))["PRODUCE.topic_data[0].partition_data[0].records"] == b"x" * 60
+    assert values_by_path(request_spans(raw))["PRODUCE.topic_data[0].partition_data[0].records"] == b"x" * 60
 
 
 def test_batch_spans_cover_every_header_field() -> None:
@@ -98,7 +98,7 @@ def test_batch_spans_cover_every_header_field() -> None:
     spans = list(batch_spans(two, prefix="p."))
     assert gapless(spans, 0, len(two))
     assert next(s.path for s in spans if s.start >= len(BATCH)) == "p.batch[1].base_offset"
-    found = told(spans)
+    found = values_by_path(spans)
     header = parse_header(BATCH)
     assert found["p.batch[0].crc"] == f"{header.crc:#010x} (right)"
     assert found["p.batch[0].attributes"] == "0x0000 (none)"
@@ -106,7 +106,7 @@ def test_batch_spans_cover_every_header_field() -> None:
     assert found["p.batch[0].last_offset_delta"] == 1
     damaged = bytearray(two)
     damaged[-2] ^= 1  # in the last value
-    again = told(list(batch_spans(damaged)))
+    again = values_by_path(list(batch_spans(damaged)))
     assert str(again["batch[0].crc"]).endswith("(right)")
     assert str(again["batch[1].crc"]).endswith("(WRONG)")
 
@@ -115,7 +115,7 @@ def test_batch_spans_compressed_records_are_only_counted() -> None:
     raw = build_batch([NewRecord(b"k", b"v", 1)] * 3, codec=CompressionType.GZIP)
     spans = list(batch_spans(raw))
     assert spans[-1][:4] == (61, len(raw), "batch[0].records", "3 records, compressed")
-    assert told(spans)["batch[0].attributes"] == "0x0001 (gzip)"
+    assert values_by_path(spans)["batch[0].attributes"] == "0x0001 (gzip)"
 
 
 @pytest.mark.parametrize(
@@ -145,4 +145,7 @@ def test_format_spans_long_bytes_are_shortened() -> None:
 
 def test_message_spans_begin_at_the_given_position() -> None:
     spans, end = message_spans(ApiVersionsRequest, 3, b"..\x02a\x02b\x00", 2, "m.")
-    assert (told(spans), end) == ({"m.client_software_name": "a", "m.client_software_version": "b", "m.tags": 0}, 7)
+    assert (values_by_path(spans), end) == (
+        {"m.client_software_name": "a", "m.client_software_version": "b", "m.tags": 0},
+        7,
+    )

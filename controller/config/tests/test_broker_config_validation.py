@@ -52,9 +52,9 @@ REFUSED: list[tuple[str, str]] = [
     ("group.share.record.lock.duration.ms=60001", "group.share.max.record.lock.duration.ms must be"),
     ("group.share.max.share.sessions=199", "must be greater than or equal to group.share.max.size"),
     *(
-        (f"group.{kind}.{text}", what)
+        (f"group.{kind}.{text}", expected)
         for kind in ("consumer", "share", "streams")
-        for text, what in (
+        for text, expected in (
             ("min.heartbeat.interval.ms=15001", "max.heartbeat.interval.ms must be greater than or equal to"),
             ("heartbeat.interval.ms=4999", "min.heartbeat.interval.ms"),
             ("heartbeat.interval.ms=15001", "max.heartbeat.interval.ms"),

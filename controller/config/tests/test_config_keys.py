@@ -114,14 +114,14 @@ def test_topic_and_group_keys_equal_kafkas_tables() -> None:
 
 
 def test_check_value_invalid_returns_kafkas_message() -> None:
-    for check, text, says in (
+    for check, text, message in (
         ("something", "", "String must be non-empty"),
         ("anycase:A|B", "c", "String must be one of (case insensitive): A, B"),
         ("a|b", "c", "String must be one of: a, b"),
     ):
         assert (
             check_value(ConfigKey("k", "STRING", None, check), text)
-            == f"Invalid value {text} for configuration k: {says}"
+            == f"Invalid value {text} for configuration k: {message}"
         )
     assert check_value(ConfigKey("k", "STRING", None, "something"), "x") is None
     assert check_value(ConfigKey("k", "STRING", None, "anycase:A|B"), "b") is None

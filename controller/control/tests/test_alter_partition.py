@@ -34,7 +34,7 @@ def three(isr: tuple[int, ...] = (1, 2, 3)) -> ControllerStateMachine:
     out = machine(4)
     create(out, "t", -1, -1, assignments=[CreatableReplicaAssignment(0, [1, 2, 3])])
     if isr != (1, 2, 3):
-        assert ask(out, isr=isr).error_code == 0
+        assert alter_partition(out, isr=isr).error_code == 0
     return out
 
 
@@ -42,7 +42,7 @@ def part(controller: ControllerStateMachine) -> PartitionRegistration:
     return controller.image.topics["t"].partitions[0]
 
 
-def ask(controller: ControllerStateMachine, *, sender: int = 1, version: int = 3, **wanted: Any) -> Any:
+def alter_partition(controller: ControllerStateMachine, *, sender: int = 1, version: int = 3, **wanted: Any) -> Any:
     """Return the row of the response to a valid request of the leader, except for the given values."""
     p, topic = part(controller), controller.image.topics["t"]
     epochs = wanted.pop("epochs", {})
@@ -67,18 +67,18 @@ def ask(controller: ControllerStateMachine, *, sender: int = 1, version: int = 3
 def test_alter_partition_shrink_and_expansion_return_new_isr(version: int) -> None:
     controller = three()
     before = part(controller)
-    row = ask(controller, version=version, isr=(1, 3))
+    row = alter_partition(controller, version=version, isr=(1, 3))
     assert part(controller) == replace(before, isr=(1, 3), partition_epoch=before.partition_epoch + 1)
-    said = (row.error_code, row.leader_id, row.leader_epoch, row.isr, row.leader_recovery_state, row.partition_epoch)
-    assert said == (0, 1, before.leader_epoch, [1, 3], 0, before.partition_epoch + 1)
-    assert ask(controller, version=version, isr=(1, 3, 2)).isr == [1, 3, 2]
+    result = (row.error_code, row.leader_id, row.leader_epoch, row.isr, row.leader_recovery_state, row.partition_epoch)
+    assert result == (0, 1, before.leader_epoch, [1, 3], 0, before.partition_epoch + 1)
+    assert alter_partition(controller, version=version, isr=(1, 3, 2)).isr == [1, 3, 2]
 
 
 def test_alter_partition_unchanged_isr_writes_no_record() -> None:
     """R-292."""
     controller = three()
     before = controller.image.offset
-    row = ask(controller)
+    row = alter_partition(controller)
     assert (row.error_code, row.isr, row.partition_epoch) == (0, [1, 2, 3], part(controller).partition_epoch)
     assert controller.image.offset == before
 
@@ -89,15 +89,15 @@ WRONG: list[tuple[str, dict[str, Any], ErrorCode]] = [
     ("no such partition", {"partition": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ("a leader epoch to come", {"leader_epoch": 9, "isr": ()}, ErrorCode.NOT_CONTROLLER),
     ("a partition epoch to come", {"partition_epoch": 99, "leader_epoch": -1}, ErrorCode.NOT_CONTROLLER),
-    ("a leader epoch that is over", {"leader_epoch": -1, "sender": 2}, ErrorCode.FENCED_LEADER_EPOCH),
+    ("an older leader epoch", {"leader_epoch": -1, "sender": 2}, ErrorCode.FENCED_LEADER_EPOCH),
     ("not the leader", {"sender": 2, "partition_epoch": -1}, ErrorCode.INVALID_REQUEST),
-    ("a partition epoch that is over", {"partition_epoch": -1, "isr": ()}, ErrorCode.INVALID_UPDATE_VERSION),
-    ("nobody", {"isr": ()}, ErrorCode.INVALID_REQUEST),
+    ("an older partition epoch", {"partition_epoch": -1, "isr": ()}, ErrorCode.INVALID_UPDATE_VERSION),
+    ("empty ISR", {"isr": ()}, ErrorCode.INVALID_REQUEST),
     ("one twice", {"isr": (1, 2, 2)}, ErrorCode.INVALID_REQUEST),
     ("no replica", {"isr": (1, 4)}, ErrorCode.INVALID_REQUEST),
     ("without the leader", {"isr": (2, 3)}, ErrorCode.INVALID_REQUEST),
     ("recovering again", {"isr": (1,), "recovery": 1}, ErrorCode.INVALID_REQUEST),
-    ("a state nobody knows", {"recovery": 2}, ErrorCode.INVALID_REQUEST),
+    ("unknown recovery state", {"recovery": 2}, ErrorCode.INVALID_REQUEST),
     ("a member's other epoch", {"epochs": {2: 1_000_000}}, ErrorCode.INELIGIBLE_REPLICA),
 ]
 
@@ -108,13 +108,13 @@ def test_alter_partition_invalid_row_returns_error_and_changes_no_partition(
 ) -> None:
     controller = three()
     before = part(controller)
-    assert ask(controller, **wanted).error_code == code
+    assert alter_partition(controller, **wanted).error_code == code
     assert part(controller) == before
 
 
 @pytest.mark.parametrize("wanted", [{"broker_epoch": 1_000_000}, {"broker_epoch": -1}])
 def test_alter_partition_stale_broker_epoch_fails_the_request(wanted: dict[str, Any]) -> None:
-    answer = ask(three(), isr=(1,), **wanted)
+    answer = alter_partition(three(), isr=(1,), **wanted)
     assert (answer.error_code, answer.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
 
 
@@ -127,15 +127,15 @@ def test_alter_partition_new_member_must_be_active_with_current_epoch() -> None:
     controller = three(isr=(1, 2))
     epoch = controller.image.brokers[3].broker_epoch
     send_heartbeat(controller, 3, want_fence=True)
-    assert ask(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert alter_partition(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
     send_heartbeat(controller, 3)
     create(controller, "u", -1, -1, assignments=[CreatableReplicaAssignment(0, [3])])
     send_heartbeat(controller, 3, want_shut_down=True)
     assert controller.image.brokers[3].in_controlled_shutdown
-    assert ask(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert alter_partition(controller, isr=(1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
     now = register(controller, 3)
-    assert ask(controller, isr=(1, 2, 3), epochs={3: epoch}).error_code == ErrorCode.INELIGIBLE_REPLICA
-    assert ask(controller, isr=(1, 2, 3), epochs={3: now}).error_code == 0
+    assert alter_partition(controller, isr=(1, 2, 3), epochs={3: epoch}).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert alter_partition(controller, isr=(1, 2, 3), epochs={3: now}).error_code == 0
 
 
 def recovering() -> ControllerStateMachine:
@@ -153,11 +153,11 @@ def recovering() -> ControllerStateMachine:
 def test_alter_partition_recovering_leader_adds_replicas_after_recovery() -> None:
     """KIP-704, R-336."""
     controller = recovering()
-    assert ask(controller, sender=2, isr=(2, 3), recovery=1).error_code == ErrorCode.INVALID_REQUEST
-    assert ask(controller, sender=2, isr=(2,), recovery=1).leader_recovery_state == 1
-    row = ask(controller, sender=2, isr=(2, 3), recovery=0)
+    assert alter_partition(controller, sender=2, isr=(2, 3), recovery=1).error_code == ErrorCode.INVALID_REQUEST
+    assert alter_partition(controller, sender=2, isr=(2,), recovery=1).leader_recovery_state == 1
+    row = alter_partition(controller, sender=2, isr=(2, 3), recovery=0)
     assert (row.error_code, row.isr, row.leader_recovery_state, part(controller).recovering) == (0, [2, 3], 0, 0)
-    assert ask(controller, sender=2, isr=(2,), recovery=1).error_code == ErrorCode.INVALID_REQUEST
+    assert alter_partition(controller, sender=2, isr=(2,), recovery=1).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_alter_partition_rows_are_independent() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.controller.control import alter_partition_reassignments
 from ottla.controller.control.controller_result import ControllerResult
-from ottla.controller.control.tests.test_alter_partition import ask
+from ottla.controller.control.tests.test_alter_partition import alter_partition
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.metadata.directory_id import UNASSIGNED
 from ottla.controller.metadata.image import PartitionRegistration
@@ -58,10 +58,10 @@ def shape(controller: ControllerStateMachine) -> tuple[Any, ...]:
 def move(
     controller: ControllerStateMachine, *replicas: int, topic: str = "t", number: int = 0, keep: bool = False
 ) -> ReassignablePartitionResponse:
-    return ask_for(controller, list(replicas), topic, number, keep)
+    return reassign_row(controller, list(replicas), topic, number, keep)
 
 
-def ask_for(
+def reassign_row(
     controller: ControllerStateMachine,
     replicas: list[int] | None,
     topic: str = "t",
@@ -89,9 +89,9 @@ def test_reassignment_adds_replicas_and_completes_when_they_are_in_sync() -> Non
         "no replica was removed"
     )
     assert now.directories == tuple(directory(i) for i in (5, 4, 3, 1, 2))
-    assert ask(controller, isr=(1, 2, 3, 4)).error_code == 0
+    assert alter_partition(controller, isr=(1, 2, 3, 4)).error_code == 0
     assert shape(controller)[:3] == ((5, 4, 3, 1, 2), (4, 5), (1, 2))
-    row_of_leader = ask(controller, isr=(1, 2, 3, 4, 5))
+    row_of_leader = alter_partition(controller, isr=(1, 2, 3, 4, 5))
     assert row_of_leader.error_code == ErrorCode.NEW_LEADER_ELECTED, "the leader completes the reassignment and resigns"
     assert shape(controller) == ((5, 4, 3), (), (), (3, 4, 5), 5)
     assert part(controller).directories == tuple(directory(i) for i in (5, 4, 3))
@@ -103,7 +103,7 @@ def test_completed_reassignment_bumps_epoch_of_same_leader() -> None:
     controller = three()
     move(controller, 1, 2, 4)
     before = part(controller)
-    row = ask(controller, isr=(1, 2, 3, 4))
+    row = alter_partition(controller, isr=(1, 2, 3, 4))
     assert (row.error_code, row.leader_id, row.leader_epoch) == (0, 1, before.leader_epoch + 1)
     assert shape(controller) == ((1, 2, 4), (), (), (1, 2, 4), 1)
 
@@ -129,12 +129,12 @@ def test_reassignment_to_fewer_in_sync_replicas_is_immediate() -> None:
 def test_reassignment_completes_when_awaited_replica_is_in_sync() -> None:
     """R-296: evaluated at each change of the partition."""
     controller = three()
-    assert ask(controller, isr=(1, 3)).error_code == 0
+    assert alter_partition(controller, isr=(1, 3)).error_code == 0
     move(controller, 2, 3)
     assert shape(controller)[:3] == ((2, 3, 1), (), (1,)), "2 is not in sync"
     send_heartbeat(controller, 1, want_fence=True)
     assert shape(controller) == ((2, 3, 1), (), (1,), (3,), 3), "3 is not in sync"
-    assert ask(controller, sender=3, isr=(3, 2)).error_code == 0
+    assert alter_partition(controller, sender=3, isr=(3, 2)).error_code == 0
     assert shape(controller) == ((2, 3), (), (), (3, 2), 3)
 
 
@@ -158,13 +158,13 @@ WRONG: list[tuple[str, dict[str, Any], ErrorCode, str | None]] = [
 
 
 @pytest.mark.behaviour("R-294")
-@pytest.mark.parametrize(("name", "asked", "code", "why"), WRONG, ids=[w[0] for w in WRONG])
+@pytest.mark.parametrize(("name", "fields", "code", "why"), WRONG, ids=[w[0] for w in WRONG])
 def test_alter_partition_reassignments_invalid_row_returns_error(
-    name: str, asked: dict[str, Any], code: ErrorCode, why: str | None
+    name: str, fields: dict[str, Any], code: ErrorCode, why: str | None
 ) -> None:
     controller = three()
     before = part(controller)
-    row = ask_for(controller, **{"replicas": None, **asked})
+    row = reassign_row(controller, **{"replicas": None, **fields})
     assert row.error_code == code
     assert row.error_message is None if why is None else why in (row.error_message or "")
     assert part(controller) == before
@@ -197,9 +197,9 @@ def test_alter_partition_reassignments_without_topics_returns_empty_response() -
 def test_cancelled_reassignment_restores_replicas_and_bumps_leader_epoch() -> None:
     controller = three()
     move(controller, 1, 4, 5)
-    ask(controller, isr=(1, 2, 3, 4))
+    alter_partition(controller, isr=(1, 2, 3, 4))
     before = part(controller)
-    assert ask_for(controller, None).error_code == 0
+    assert reassign_row(controller, None).error_code == 0
     assert shape(controller) == ((1, 2, 3), (), (), (1, 2, 3), 1)
     assert part(controller).leader_epoch == before.leader_epoch + 1, "new epoch for the removed replicas 4 and 5"
 
@@ -208,7 +208,7 @@ def with_only_added_replica_in_sync(unclean: str) -> ControllerStateMachine:
     """Return a reassignment from 1, 2, 3 to 1, 2, 4, 5 with only 4 in sync."""
     controller = three(unclean_leader_election_enable=unclean)
     move(controller, 1, 2, 4, 5)
-    ask(controller, isr=(1, 4))
+    alter_partition(controller, isr=(1, 4))
     send_heartbeat(controller, 1, want_fence=True)
     assert shape(controller) == ((1, 2, 4, 5, 3), (4, 5), (3,), (4,), 4)
     return controller
@@ -216,11 +216,11 @@ def with_only_added_replica_in_sync(unclean: str) -> ControllerStateMachine:
 
 @pytest.mark.behaviour("R-297")
 def test_cancel_with_only_added_replica_in_sync_requires_unclean_election() -> None:
-    row = ask_for(with_only_added_replica_in_sync("false"), None)
+    row = reassign_row(with_only_added_replica_in_sync("false"), None)
     assert row.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "would require an unclean leader election" in (row.error_message or "")
     controller = with_only_added_replica_in_sync("true")
-    assert ask_for(controller, None).error_code == 0
+    assert reassign_row(controller, None).error_code == 0
     p = part(controller)
     assert (p.replicas, p.adding, p.removing, p.leader, p.recovering) == ((1, 2, 3), (), (), 2, 1)
     assert p.isr == (2,), "1 is fenced, 2 remains in sync"
@@ -246,8 +246,8 @@ def test_alter_partition_reassignments_above_record_limit_fails_remaining_rows()
 
 
 def listed(controller: ControllerStateMachine, *topics: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
-    asked = [ListPartitionReassignmentsTopics(*t) for t in topics] if topics else None
-    answer = submit(controller, ListPartitionReassignmentsRequest(1000, asked), 0)
+    requested = [ListPartitionReassignmentsTopics(*t) for t in topics] if topics else None
+    answer = submit(controller, ListPartitionReassignmentsRequest(1000, requested), 0)
     assert (answer.error_code, answer.error_message) == (0, None)
     return [
         (t.name, p.partition_index, p.replicas, p.adding_replicas, p.removing_replicas)

@@ -192,13 +192,13 @@ def test_broker_heartbeat_changes_broker_state(
         assert (partition.leader, partition.isr) == (2, (2,))
 
 
-def change(epoch: int, **what: Any) -> BrokerRegistrationChangeRecord:
-    return BrokerRegistrationChangeRecord(1, epoch, **what)
+def change(epoch: int, **fields: Any) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(1, epoch, **fields)
 
 
 @pytest.mark.behaviour("R-286")
 @pytest.mark.parametrize(
-    ("state", "wants", "what", "first"),
+    ("state", "wants", "changed", "first"),
     [
         ("fenced", {"current_metadata_offset": FAR}, {"fenced": -1}, True),
         ("leads", {"want_fence": True}, {"fenced": 1}, False),
@@ -207,12 +207,12 @@ def change(epoch: int, **what: Any) -> BrokerRegistrationChangeRecord:
     ],
 )
 def test_broker_heartbeat_orders_registration_and_partition_changes(
-    state: str, wants: dict[str, Any], what: dict[str, int], first: bool
+    state: str, wants: dict[str, Any], changed: dict[str, int], first: bool
 ) -> None:
     controller = controllable(state)
     epoch = controller.image.brokers[1].broker_epoch
     decision = run_to_end(controller.decide(BrokerHeartbeatRequest(1, epoch, **wants)))  # type: ignore[arg-type]
-    assert decision.records[0 if first else -1] == change(epoch, **what)
+    assert decision.records[0 if first else -1] == change(epoch, **changed)
     others = decision.records[1:] if first else decision.records[:-1]
     assert all(isinstance(r, PartitionChangeRecord) for r in others)
     assert bool(others) == (state != "leads nothing" and state != "fenced")

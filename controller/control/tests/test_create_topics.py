@@ -180,12 +180,15 @@ def test_batch_size_of_settings_counts_bytes_of_characters() -> None:
 def test_create_partitions_without_increase_returns_kafkas_message() -> None:
     controller = machine()
     create(controller, "t", 3)
-    for count, says in (
+    for count, message in (
         (3, "Topic already has 3 partition(s)."),
         (2, "The topic t currently has 3 partition(s); 2 would not be an increase."),
     ):
         answer = submit(controller, CreatePartitionsRequest([CreatePartitionsTopic("t", count, None)], 1000))
-        assert (answer.results[0].error_code, answer.results[0].error_message) == (ErrorCode.INVALID_PARTITIONS, says)
+        assert (answer.results[0].error_code, answer.results[0].error_message) == (
+            ErrorCode.INVALID_PARTITIONS,
+            message,
+        )
 
 
 def test_create_partitions_limit_applies_to_all_topics_of_request() -> None:

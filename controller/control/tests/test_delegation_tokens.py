@@ -46,13 +46,13 @@ def with_records(*records: Any) -> MetadataImage:
 
 
 def decided(
-    request: Any, image: MetadataImage, who: str = "User:alice", version: int = 3, **static: str
+    request: Any, image: MetadataImage, principal: str = "User:alice", version: int = 3, **static: str
 ) -> ControllerResult:
     settings = {**STATIC, **{k.replace("_", "."): v for k, v in static.items()}}
-    said = decide_token_request(
-        image, TokenRequestContext(request, who, NOW), version, settings, lambda: bytes(range(16))
+    decision = decide_token_request(
+        image, TokenRequestContext(request, principal, NOW), version, settings, lambda: bytes(range(16))
     )
-    return said if isinstance(said, ControllerResult) else run_to_end(said)
+    return decision if isinstance(decision, ControllerResult) else run_to_end(decision)
 
 
 def created(request: CreateDelegationTokenRequest, **more: Any) -> ControllerResult:
@@ -73,7 +73,7 @@ def test_create_delegation_token_hmac_is_derived_from_id_and_secret() -> None:
 
 @pytest.mark.behaviour("S-332")
 def test_create_delegation_token_record_has_owner_and_no_hmac() -> None:
-    decision = created(CreateDelegationTokenRequest("User", "carol", [BOB], -1), who="User:admin")
+    decision = created(CreateDelegationTokenRequest("User", "carol", [BOB], -1), principal="User:admin")
     (record,) = decision.records
     times = NOW, NOW + 7 * DAY, NOW + DAY
     assert record == DelegationTokenRecord("User:carol", "User:admin", ["User:bob"], *times, decision.response.token_id)
@@ -91,13 +91,13 @@ def test_create_delegation_token_before_version_3_omits_requester() -> None:
 @pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize("name", [None, ""])
 def test_create_delegation_token_without_owner_uses_requester(name: str | None) -> None:
-    (record,) = created(CreateDelegationTokenRequest("User", name), who="User:alice").records
+    (record,) = created(CreateDelegationTokenRequest("User", name), principal="User:alice").records
     assert (record.owner, record.requester) == ("User:alice", "User:alice")
 
 
 @pytest.mark.behaviour("S-334")
 @pytest.mark.parametrize(
-    ("asked_ms", "static", "max_ms", "expiry_ms"),
+    ("requested_ms", "static", "max_ms", "expiry_ms"),
     [
         (-1, {}, NOW + 7 * DAY, NOW + DAY),
         (0, {}, NOW + 7 * DAY, NOW + DAY),
@@ -110,9 +110,9 @@ def test_create_delegation_token_without_owner_uses_requester(name: str | None) 
     ],
 )
 def test_create_delegation_token_lifetime_is_limited_by_config(
-    asked_ms: int, static: dict[str, str], max_ms: int, expiry_ms: int
+    requested_ms: int, static: dict[str, str], max_ms: int, expiry_ms: int
 ) -> None:
-    decision = created(CreateDelegationTokenRequest(max_lifetime_ms=asked_ms), **static)
+    decision = created(CreateDelegationTokenRequest(max_lifetime_ms=requested_ms), **static)
     r, (record,) = decision.response, decision.records
     assert (r.issue_timestamp_ms, r.max_timestamp_ms, r.expiry_timestamp_ms) == (NOW, max_ms, expiry_ms)
     assert (record.max_timestamp, record.expiration_timestamp) == (max_ms, expiry_ms)
@@ -120,8 +120,8 @@ def test_create_delegation_token_lifetime_is_limited_by_config(
 
 def test_create_delegation_token_id_does_not_begin_with_hyphen() -> None:
     ids = iter([b"\xf8" * 16, bytes(16)])
-    asked = TokenRequestContext(CreateDelegationTokenRequest(), "User:alice", NOW)
-    decision = decide_token_request(MetadataImage(), asked, 3, STATIC, lambda: next(ids))
+    context = TokenRequestContext(CreateDelegationTokenRequest(), "User:alice", NOW)
+    decision = decide_token_request(MetadataImage(), context, 3, STATIC, lambda: next(ids))
     assert isinstance(decision, ControllerResult)
     assert decision.response.token_id == uuid_to_string(bytes(16))
 
@@ -176,24 +176,24 @@ EXPIRE = [
 
 
 @pytest.mark.behaviour("S-334")
-@pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), RENEW)
+@pytest.mark.parametrize(("token", "principal", "period_ms", "code", "end_ms"), RENEW)
 def test_renew_delegation_token_returns_expiration_or_error(
-    token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int
+    token: DelegationTokenRecord, principal: str, period_ms: int, code: int, end_ms: int
 ) -> None:
     request = RenewDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
-    decision = decided(request, with_records(token, token_record("t0")), who)
+    decision = decided(request, with_records(token, token_record("t0")), principal)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     times = {"max_timestamp": token.max_timestamp, "expiration_timestamp": end_ms}
     assert decision.records == ([] if code else [token_record(**times)])
 
 
 @pytest.mark.behaviour("S-334")
-@pytest.mark.parametrize(("token", "who", "period_ms", "code", "end_ms"), EXPIRE)
+@pytest.mark.parametrize(("token", "principal", "period_ms", "code", "end_ms"), EXPIRE)
 def test_expire_delegation_token_returns_expiration_or_error(
-    token: DelegationTokenRecord, who: str, period_ms: int, code: int, end_ms: int
+    token: DelegationTokenRecord, principal: str, period_ms: int, code: int, end_ms: int
 ) -> None:
     request = ExpireDelegationTokenRequest(token_hmac("a-secret", "t1"), period_ms)
-    decision = decided(request, with_records(token, token_record("t0")), who)
+    decision = decided(request, with_records(token, token_record("t0")), principal)
     assert (decision.response.error_code, decision.response.expiry_timestamp_ms) == (code, end_ms)
     assert decision.records == ([] if code else [token_record(expiration_timestamp=end_ms)])
 

@@ -21,13 +21,13 @@ def with_topics() -> tuple[ControllerStateMachine, bytes, bytes]:
 
 
 def delete(controller: ControllerStateMachine, *topics: str | bytes | tuple[str, bytes]) -> DeletionResults:
-    asked = []
+    requested = []
     for x in topics:
         if isinstance(x, str):
-            asked.append(DeleteTopicState(x))
+            requested.append(DeleteTopicState(x))
         else:
-            asked.append(DeleteTopicState(*x) if isinstance(x, tuple) else DeleteTopicState(None, x))
-    rows = submit(controller, DeleteTopicsRequest(asked), 6).responses
+            requested.append(DeleteTopicState(*x) if isinstance(x, tuple) else DeleteTopicState(None, x))
+    rows = submit(controller, DeleteTopicsRequest(requested), 6).responses
     return [(r.name, r.topic_id, r.error_code, r.error_message) for r in rows]
 
 

@@ -46,8 +46,8 @@ def leader(controller: ControllerStateMachine, topic: str = "t0") -> tuple[int, 
 
 
 def elect(controller: ControllerStateMachine, kind: int, *named: tuple[str, list[int]]) -> list[tuple[Any, ...]]:
-    asked = [TopicPartitions(*n) for n in named] if named else None
-    answer = submit(controller, ElectLeadersRequest(kind, asked), 2)
+    requested = [TopicPartitions(*n) for n in named] if named else None
+    answer = submit(controller, ElectLeadersRequest(kind, requested), 2)
     assert answer.error_code == 0
     return [
         (t.topic, p.partition_id, p.error_code, p.error_message)
@@ -62,21 +62,21 @@ NO_ELIGIBLE = (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partiti
 DONE = (0, None)
 ROWS: list[tuple[str, int, int, tuple[int, ...], list[int], tuple[Any, Any], tuple[int, int]]] = [
     # name, election type, leader, ISR, fenced brokers, expected error, (leader, recovering) after it
-    ("the first leads", PREFERRED, 1, (1, 2, 3), [], NOT_NEEDED, (1, 0)),
-    ("another does", PREFERRED, 2, (1, 2, 3), [], DONE, (1, 0)),
-    ("the first is not in sync", PREFERRED, 2, (2, 3), [], NO_PREFERRED, (2, 0)),
-    ("nobody leads: another that is in sync", PREFERRED, -1, (3,), [], DONE, (3, 0)),
-    ("somebody leads", UNCLEAN, 2, (2,), [], NOT_NEEDED, (2, 0)),
-    ("nobody leads, one is in sync", UNCLEAN, -1, (3,), [], DONE, (3, 0)),
-    ("nobody leads, nobody is in sync", UNCLEAN, -1, (), [], DONE, (1, 1)),
-    ("nobody lives", UNCLEAN, -1, (), [1, 2, 3], NO_ELIGIBLE, (-1, 0)),
+    ("first replica leads", PREFERRED, 1, (1, 2, 3), [], NOT_NEEDED, (1, 0)),
+    ("another replica leads", PREFERRED, 2, (1, 2, 3), [], DONE, (1, 0)),
+    ("first replica not in sync", PREFERRED, 2, (2, 3), [], NO_PREFERRED, (2, 0)),
+    ("no leader: another replica in sync", PREFERRED, -1, (3,), [], DONE, (3, 0)),
+    ("unclean: has a leader", UNCLEAN, 2, (2,), [], NOT_NEEDED, (2, 0)),
+    ("unclean: no leader, one in sync", UNCLEAN, -1, (3,), [], DONE, (3, 0)),
+    ("unclean: no leader, none in sync", UNCLEAN, -1, (), [], DONE, (1, 1)),
+    ("unclean: all fenced", UNCLEAN, -1, (), [1, 2, 3], NO_ELIGIBLE, (-1, 0)),
 ]
 
 
 @pytest.mark.behaviour("R-293")
-@pytest.mark.parametrize(("what", "kind", "leads", "isr", "fenced", "answer", "after"), ROWS, ids=[r[0] for r in ROWS])
+@pytest.mark.parametrize(("case", "kind", "leads", "isr", "fenced", "answer", "after"), ROWS, ids=[r[0] for r in ROWS])
 def test_elect_leaders_elects_only_if_needed_and_possible(
-    what: str, kind: int, leads: int, isr: tuple[int, ...], fenced: list[int], answer: Any, after: tuple[int, int]
+    case: str, kind: int, leads: int, isr: tuple[int, ...], fenced: list[int], answer: Any, after: tuple[int, int]
 ) -> None:
     controller = led(leads, isr)
     offset = controller.image.offset

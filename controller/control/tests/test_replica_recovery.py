@@ -9,7 +9,7 @@ import pytest
 from ottla.controller.config.config_keys import REPLICA_RECOVERY
 from ottla.controller.control import replica_recovery
 from ottla.controller.control.controller_result import ControllerDefaults
-from ottla.controller.control.tests.test_alter_partition import ask
+from ottla.controller.control.tests.test_alter_partition import alter_partition
 from ottla.controller.control.tests.test_broker_heartbeat_tracker import run_task
 from ottla.controller.controller_state_machine import ControllerStateMachine
 from ottla.controller.periodic_tasks import EXPAND_INTERNAL_TOPICS, PERIODIC_TASKS, REPLACE_LOST_REPLICAS
@@ -118,7 +118,7 @@ def test_replace_lost_replicas_after_timeout_moves_them_to_other_brokers() -> No
     p = controller.image.topics["t"].partitions[0]
     assert (p.replicas, p.adding, p.removing) == ((4, 2, 3, 1), (4,), (1,))
     assert run_task(controller, REPLACE_LOST_REPLICAS, 7_000) == (False, []), "reassignment is in progress"
-    assert ask(controller, sender=2, isr=(2, 3, 4)).error_code == 0
+    assert alter_partition(controller, sender=2, isr=(2, 3, 4)).error_code == 0
     assert controller.image.topics["t"].partitions[0].replicas == (4, 2, 3)
 
 

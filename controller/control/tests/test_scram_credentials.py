@@ -87,8 +87,8 @@ def test_alter_scram_credentials_derives_keys_from_salted_password():
     ],
 )
 def test_alter_scram_credentials_invalid_row_returns_error_for_that_user(deletions, upsertions, codes, count):
-    told, records = decided(deletions, upsertions)
-    assert (told, len(records)) == (codes, count)
+    errors, records = decided(deletions, upsertions)
+    assert (errors, len(records)) == (codes, count)
 
 
 def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[Any]]:
@@ -109,11 +109,11 @@ def lists(ups: int, downs: int, salt_bytes: int = 4) -> tuple[list[Any], list[An
 )
 def test_alter_scram_credentials_above_batch_limit_fails_all_users(most: Any, too_many: Any, code: ErrorCode) -> None:
     image = MetadataImage(others={("scram", f"d{n}", 1): UserScramCredentialRecord() for n in range(11_000)})
-    told, records = decided(*most, image)
-    assert (set(told.values()), len(records)) == ({0}, len(most[0]) + len(most[1]))
-    told, records = decided(*too_many, image)
-    assert (set(told.values()), records) == ({code}, [])
-    assert set(told) == {x.name for x in (*too_many[0], *too_many[1])}
+    errors, records = decided(*most, image)
+    assert (set(errors.values()), len(records)) == ({0}, len(most[0]) + len(most[1]))
+    errors, records = decided(*too_many, image)
+    assert (set(errors.values()), records) == ({code}, [])
+    assert set(errors) == {x.name for x in (*too_many[0], *too_many[1])}
 
 
 def test_alter_scram_credentials_of_many_users_yields():
@@ -125,8 +125,8 @@ def test_alter_scram_credentials_of_many_users_yields():
     )
     steps = scram_credentials.alter_scram_credentials(image, AlterUserScramCredentialsRequest(downs, ups))
     assert len(list(steps)) == 3 * (250 // YIELD_EVERY), "deletions, upsertions and errors"
-    told, records = decided(downs, ups, image)
-    assert len(told) == 500
+    errors, records = decided(downs, ups, image)
+    assert len(errors) == 500
     assert len(records) == 251
 
 
@@ -182,8 +182,8 @@ def test_alter_scram_credentials_too_long_salt_returns_unacceptable_credential(s
     """The salt is sent before authentication: an unlimited salt would be a large response to an unauthenticated
     client.
     """
-    asked = ScramCredentialUpsertion("bob", 1, 4096, b"s" * salt_bytes, b"p" * salted_bytes)
-    codes, records = decided([], [asked])
+    upsertion = ScramCredentialUpsertion("bob", 1, 4096, b"s" * salt_bytes, b"p" * salted_bytes)
+    codes, records = decided([], [upsertion])
     assert codes == {"bob": 0 if is_kept else ErrorCode.UNACCEPTABLE_CREDENTIAL}
     assert len(records) == is_kept
 

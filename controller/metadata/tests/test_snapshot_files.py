@@ -91,10 +91,10 @@ def on_disk(raw: bytes) -> tuple[MemoryDisk, str]:
 def test_read_snapshot_damaged_file_raises_corrupt_file_with_position() -> None:
     raw = run_to_end(encode_snapshot(SnapshotContents([*records(2)], timestamp_ms=3), 7, 5))
     second = [pos for pos, _ in iterate_batches(raw)][1]
-    for at, says in ((70, "bad CRC at 0"), (second + 70, f"bad CRC at {second}")):
+    for at, message in ((70, "bad CRC at 0"), (second + 70, f"bad CRC at {second}")):
         disk, path = on_disk(raw)
         disk.files[path].data[at] ^= 1
-        with pytest.raises(CorruptFile, match=says):
+        with pytest.raises(CorruptFile, match=message):
             run_to_end(read_snapshot(disk.session(), path))
     last = [pos for pos, _ in iterate_batches(raw)][-1]
     disk, path = on_disk(raw[:last])

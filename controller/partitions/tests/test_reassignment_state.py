@@ -36,7 +36,7 @@ TOWARD: list[tuple[str, PartitionRegistration, list[int], Reassignment]] = [
     ("another order", partition_with([1, 2, 3]), [2, 3, 1], Reassignment((2, 3, 1))),
     ("where it is", partition_with([1, 2]), [1, 2], Reassignment((1, 2))),
     (
-        "what comes counts as there",
+        "adding replica counts as current",
         partition_with([1, 3, 2], adding=[3], removing=[2]),
         [1, 4],
         Reassignment((1, 4, 2, 3), (4,), (2, 3)),
@@ -48,7 +48,7 @@ TOWARD: list[tuple[str, PartitionRegistration, list[int], Reassignment]] = [
         Reassignment((1, 3, 2), (3,), (2,)),
     ),
     (
-        "one that came is to go",
+        "adding replica is removed",
         partition_with([1, 3, 2], adding=[3], removing=[2]),
         [1, 2],
         Reassignment((1, 2, 3), (3,), (3,)),
@@ -67,20 +67,30 @@ def test_reassignment_to_contains_kept_adding_and_removing_replicas(
 ENDED: list[tuple[str, Reassignment, Sequence[int], CompletedReassignment | None]] = [
     ("no move", Reassignment((1, 2)), (1, 2), None),
     ("the new one is not in sync", Reassignment((1, 2, 4, 3), (4,), (3,)), (1, 2, 3), None),
-    ("it is", Reassignment((1, 2, 4, 3), (4,), (3,)), (3, 1, 2, 4), CompletedReassignment((1, 2, 4), (1, 2, 4))),
     (
-        "as many come as go: who stays may lag",
+        "the new one is in sync",
+        Reassignment((1, 2, 4, 3), (4,), (3,)),
+        (3, 1, 2, 4),
+        CompletedReassignment((1, 2, 4), (1, 2, 4)),
+    ),
+    (
+        "as many added as removed: kept ones may lag",
         Reassignment((1, 2, 4, 3), (4,), (3,)),
         (3, 4),
         CompletedReassignment((1, 2, 4), (4,)),
     ),
-    ("only one of two that come", Reassignment((4, 5, 1), (4, 5), (1,)), (1, 4), None),
-    ("only who goes is in sync", Reassignment((2, 1), (), (1,)), (1,), None),
-    ("more go than come: all that stay must be in sync", Reassignment((2, 3, 1), (), (1,)), (1, 2), None),
-    ("they are", Reassignment((2, 3, 1), (), (1,)), (3, 1, 2), CompletedReassignment((2, 3), (3, 2))),
-    ("nobody goes", Reassignment((1, 2), (2,)), (1, 2), CompletedReassignment((1, 2), (1, 2))),
-    ("nobody would stay", Reassignment((1,), (), (1,)), (1,), None),
-    ("to come and to go at once is never through", Reassignment((1, 2, 3), (3,), (3,)), (1, 2, 3), None),
+    ("one of two added in sync", Reassignment((4, 5, 1), (4, 5), (1,)), (1, 4), None),
+    ("only removing replica in sync", Reassignment((2, 1), (), (1,)), (1,), None),
+    ("more removed than added: kept ones must be in sync", Reassignment((2, 3, 1), (), (1,)), (1, 2), None),
+    (
+        "more removed than added: kept ones in sync",
+        Reassignment((2, 3, 1), (), (1,)),
+        (3, 1, 2),
+        CompletedReassignment((2, 3), (3, 2)),
+    ),
+    ("no removal", Reassignment((1, 2), (2,)), (1, 2), CompletedReassignment((1, 2), (1, 2))),
+    ("all removed", Reassignment((1,), (), (1,)), (1,), None),
+    ("added and removed at once is never complete", Reassignment((1, 2, 3), (3,), (3,)), (1, 2, 3), None),
 ]
 
 
@@ -94,12 +104,16 @@ def test_complete_reassignment_requires_added_replicas_in_sync(
 
 UNDONE: list[tuple[str, PartitionRegistration, ReassignmentRevert | None]] = [
     (
-        "who comes is taken back",
+        "adding replica is reverted",
         partition_with([1, 3, 2], [1, 3, 2], [3], [2]),
         ReassignmentRevert((1, 2), (1, 2), False),
     ),
-    ("only who comes was in sync", partition_with([3, 1, 2], [3], [3], [2]), ReassignmentRevert((1, 2), (1,), True)),
-    ("all of them come", partition_with([3, 4], [3], [3, 4]), None),
+    (
+        "only adding replica was in sync",
+        partition_with([3, 1, 2], [3], [3], [2]),
+        ReassignmentRevert((1, 2), (1,), True),
+    ),
+    ("all replicas are adding", partition_with([3, 4], [3], [3, 4]), None),
 ]
 
 

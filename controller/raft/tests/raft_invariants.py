@@ -124,9 +124,9 @@ class RaftInvariants:
         assert machine is not None
         assert leader == host.key.id or machine.can_reach(leader), f"R-256: {leader} is named without an address"
         assert self.leaders.get(answer.epoch, leader) == leader, f"R-257: {leader} does not lead {answer.epoch}"
-        as_nobody = isinstance(request, Fetch | FetchSnapshot) and request.replica.id < 0  # no JVM does
-        if isinstance(request, Vote | Fetch | FetchSnapshot) and not as_nobody:
-            assert leader != asker, f"R-257: {asker} is told that it leads"
+        without_replica_id = isinstance(request, Fetch | FetchSnapshot) and request.replica.id < 0  # no JVM does
+        if isinstance(request, Vote | Fetch | FetchSnapshot) and not without_replica_id:
+            assert leader != asker, f"R-257: the response to {asker} names it as leader"
 
     def _check_fetch_response(self, asker: tuple[int, int], request: Fetch, answer: RaftFetchResponse) -> None:
         if answer.high_watermark >= 0:

@@ -120,9 +120,9 @@ class SimulatedHost:
         record = self.voters_below(below, committed)
         out = VoterSetHistory(voter_keys(record) if record else self.initial_keys, record, below - 1)
         for offset in range(max(self.log.start, below), self.log.end_offset):
-            what = self.log[offset].value
-            if isinstance(what, VotersRecord):
-                out.add(offset, voter_keys(what), what)
+            value = self.log[offset].value
+            if isinstance(value, VotersRecord):
+                out.add(offset, voter_keys(value), value)
         return out
 
     def voters_below(self, end: int, committed: list[LogEntry]) -> VotersRecord | None:

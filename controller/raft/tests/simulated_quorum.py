@@ -171,7 +171,7 @@ class SimulatedQuorum:
                 LogEntry(append.epoch, append.batch if append.batch is not None else append.controls[index])
                 for index in range(append.records_count)
             ]
-            out.append(lambda at=append.first_offset, what=entries: host.append(at, what))  # type: ignore[misc]
+            out.append(lambda at=append.first_offset, entries_to_append=entries: host.append(at, entries_to_append))  # type: ignore[misc]
         if ready.appends:
             out.append(lambda: self._schedule_flush(host))
         if end is not None:

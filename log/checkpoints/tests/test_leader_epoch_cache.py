@@ -89,7 +89,7 @@ def test_assign_from_batch_overrides_recorded_entries(before: Entries, epoch: in
 
 
 @pytest.mark.parametrize(
-    ("entries", "asked", "answer"),
+    ("entries", "requested", "answer"),
     [
         ([], 0, (-1, -1)),
         ([], -1, (-1, -1)),
@@ -104,9 +104,9 @@ def test_assign_from_batch_overrides_recorded_entries(before: Entries, epoch: in
         ([(2, 10), (4, 20), (9, 30)], 8, (4, 30)),
     ],
 )
-def test_end_offset_for_epoch_equals_kafka(entries: Entries, asked: int, answer: tuple[int, int]) -> None:
+def test_end_offset_for_epoch_equals_kafka(entries: Entries, requested: int, answer: tuple[int, int]) -> None:
     """``LeaderEpochFileCache.endOffsetFor`` (KIP-101, KIP-279)."""
-    assert epochs(entries).end_offset_for(asked, 100) == answer
+    assert epochs(entries).end_offset_for(requested, 100) == answer
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, -1), (9, -1), (10, 2), (19, 2), (20, 4), (99, 4)])
@@ -162,7 +162,7 @@ CHANGES: dict[str, Callable[[LeaderEpochFileCache], None]] = {
 def test_leader_epoch_cache_failed_write_is_repeated_with_next_change(change: str) -> None:
     disk = memory_disk().session()
     found = epochs([(2, 10), (4, 20)], disk)
-    disk.fault = lambda what, path: OSError(errno.EMFILE, "short") if what == "open" else None
+    disk.fault = lambda operation, path: OSError(errno.EMFILE, "short") if operation == "open" else None
     with pytest.raises(OSError, match="short"):
         CHANGES[change](found)
     disk.fault = None
@@ -182,7 +182,7 @@ def test_leader_epoch_cache_failed_write_is_repeated_with_next_change(change: st
 def test_leader_epoch_cache_unchanged_writes_no_file() -> None:
     disk = memory_disk().session()
     found = epochs([(2, 10), (4, 20)], disk)
-    disk.fault = lambda what, path: OSError(errno.EIO, "touched") if what != "exists" else None
+    disk.fault = lambda operation, path: OSError(errno.EIO, "touched") if operation != "exists" else None
     found.assign(4, 99)
     found.assign(1, 0)
     found.truncate_from_end(21)
@@ -346,8 +346,8 @@ def test_assign_epoch_start_offset_writes_no_file_before_first_batch() -> None:
     disk = memory.session()
     written: list[str] = []
 
-    def watch(what: str, path: str) -> None:
-        if what == "rename":
+    def watch(operation: str, path: str) -> None:
+        if operation == "rename":
             written.append(path.rpartition("/")[2])
 
     disk.fault = watch

@@ -42,8 +42,8 @@ class LogStartFixture:
 def short(at: str, fixture: LogStartFixture) -> None:
     """Make every later call of one kind fail with ENOSPC."""
 
-    def fault(what: str, path: str) -> OSError | None:
-        return OSError(errno.ENOSPC, "full") if what == at else None
+    def fault(operation: str, path: str) -> OSError | None:
+        return OSError(errno.ENOSPC, "full") if operation == at else None
 
     fixture.disk.fault = fault
 
@@ -78,7 +78,7 @@ def test_kill_at_any_call_leaves_old_or_new_entries() -> None:
         fixture.file.write(HAD, sync=True, sync_dir=True)
         left = calls
 
-        def fault(what: str, path: str) -> None:
+        def fault(operation: str, path: str) -> None:
             nonlocal left
             left -= 1
             if left < 0:

@@ -216,7 +216,7 @@ ABORTED = AbortedTxn(1, 5, 9, 9)
 
 
 @pytest.mark.parametrize(
-    ("steps", "told", "kept"),
+    ("steps", "removed", "kept"),
     [
         # d: data batch (aborted?); a, c: abort and commit marker (without remaining records?); o: other control batch
         (["d1@5", "a1@9"], [True, False], [ABORTED]),
@@ -230,17 +230,17 @@ ABORTED = AbortedTxn(1, 5, 9, 9)
     ],
 )
 def test_cleaned_transaction_metadata_follows_batches_in_offset_order(
-    steps: list[str], told: list[bool], kept: list[AbortedTxn]
+    steps: list[str], removed: list[bool], kept: list[AbortedTxn]
 ) -> None:
     transactions = CleanedTransactionMetadata([ABORTED])
     found = []
     for step in steps:
-        what, pid, offset = step[0], int(step[1]), int(step[3:])
-        if what in "dn":
-            found.append(transactions.on_batch_read(header(pid, offset, transactional=what == "d")))
+        kind, pid, offset = step[0], int(step[1]), int(step[3:])
+        if kind in "dn":
+            found.append(transactions.on_batch_read(header(pid, offset, transactional=kind == "d")))
         else:
-            found.append(transactions.on_control_batch_read(header(pid, offset), {"a": 0, "c": 1, "o": 5}[what]))
-    assert found == told
+            found.append(transactions.on_control_batch_read(header(pid, offset), {"a": 0, "c": 1, "o": 5}[kind]))
+    assert found == removed
     assert transactions.retained_txns == kept
 
 

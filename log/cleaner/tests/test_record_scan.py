@@ -105,9 +105,9 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize(("what", "data"), NONSENSE, ids=[row[0] for row in NONSENSE])
+@pytest.mark.parametrize(("case", "data"), NONSENSE, ids=[row[0] for row in NONSENSE])
 @pytest.mark.parametrize("count", [1, 2, 2**31 - 1])
-def test_record_scan_malformed_records_raise_wire_error(what: str, data: bytes, count: int) -> None:
+def test_record_scan_malformed_records_raise_wire_error(case: str, data: bytes, count: int) -> None:
     refused(data, count)
     with pytest.raises(WireError):
         compact(pack_batch(parse_header(build_batch([NewRecord(b"k", b"v", 1)]))._replace(

@@ -218,7 +218,9 @@ def test_segment_swap_failed_call_cancels_swap_or_sets_log_offline() -> None:
         work = SegmentSwap(log, compacted(log, disk).cleaned)
         assert work.add_swap_suffix()
         target = memory.calls + at
-        disk.fault = lambda what, path, m=memory, t=target: OSError(errno.EMFILE, "short") if m.calls == t else None  # type: ignore[misc]
+        disk.fault = lambda operation, path, m=memory, t=target: (
+            OSError(errno.EMFILE, "short") if m.calls == t else None
+        )  # type: ignore[misc]
         failed: OSError | None = None
         try:
             work.replace_segments(NOW)

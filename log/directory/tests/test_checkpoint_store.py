@@ -68,8 +68,8 @@ class CheckpointFixture:
     def watch(self) -> None:
         self.opened: list[str] = []
 
-        def seen(what: str, path: str) -> None:
-            if what == "open":
+        def seen(operation: str, path: str) -> None:
+            if operation == "open":
                 self.opened.append(path)
 
         self.directory.disk.fault = seen  # type: ignore[attr-defined]
@@ -161,8 +161,8 @@ def test_recreated_log_after_failed_checkpoint_write_does_not_inherit_log_start(
     fixture.write()
     fixture.directory.rename_for_deletion("t", 1, "tag")
 
-    def short(what: str, path: str) -> OSError | None:
-        return OSError(errno.EMFILE, "too many open files") if (what, path) == ("open", f"/d/{name}.tmp") else None
+    def short(operation: str, path: str) -> OSError | None:
+        return OSError(errno.EMFILE, "too many open files") if (operation, path) == ("open", f"/d/{name}.tmp") else None
 
     fixture.directory.disk.fault = short  # type: ignore[attr-defined]
     with pytest.raises(OSError, match="too many"):
@@ -261,8 +261,8 @@ def test_truncation_lowers_recovery_point_that_power_loss_may_restore() -> None:
 def test_truncation_lowers_recovery_point_of_half_failed_write() -> None:
     fixture = CheckpointFixture()
 
-    def short(what: str, path: str) -> OSError | None:
-        is_last_file = (what, path) == ("open", f"/d/{REPLICATION_OFFSET_CHECKPOINT}.tmp")
+    def short(operation: str, path: str) -> OSError | None:
+        is_last_file = (operation, path) == ("open", f"/d/{REPLICATION_OFFSET_CHECKPOINT}.tmp")
         return OSError(errno.EMFILE, "too many open files") if is_last_file else None
 
     fixture.directory.disk.fault = short  # type: ignore[attr-defined]

@@ -47,8 +47,8 @@ def reopen_directory(memory: MemoryDisk, settings: LogConfig = SMALL) -> tuple[L
 def calls_of(session: DiskSession, *names: str) -> list[str]:
     seen: list[str] = []
 
-    def note(what: str, path: str) -> None:
-        if what in names:
+    def note(operation: str, path: str) -> None:
+        if operation in names:
             seen.append(path)
 
     session.fault = note  # type: ignore[assignment]
@@ -83,7 +83,9 @@ def test_close_logs_failed_log_is_not_retried_and_prevents_clean_shutdown() -> N
     session = directory.disk
     assert isinstance(session, DiskSession)
     directory.sync_new_partition_directories()
-    session.fault = lambda what, path: OSError(errno.EIO, "bad") if what == "fsync" and "/t-1/" in path else None
+    session.fault = lambda operation, path: (
+        OSError(errno.EIO, "bad") if operation == "fsync" and "/t-1/" in path else None
+    )
     for first in range(2):
         directory.close_logs(first, 2)
     assert [directory.logs["t", p].closed_cleanly for p in range(4)] == [True, False, True, False]
@@ -120,8 +122,8 @@ def test_close_syncs_changed_log_once() -> None:
     assert [log.log_end_offset for log in logs] == [60, 63, 60]
 
 
-@pytest.mark.parametrize("how", ["fails", "is killed"])
-def test_close_interrupted_leaves_no_clean_shutdown_file(how: str) -> None:
+@pytest.mark.parametrize("interruption", ["fails", "is killed"])
+def test_close_interrupted_leaves_no_clean_shutdown_file(interruption: str) -> None:
     finished = 0
     for number in range(1, 200, 3):
         memory = memory_disk(number)
@@ -130,14 +132,16 @@ def test_close_interrupted_leaves_no_clean_shutdown_file(how: str) -> None:
         assert isinstance(session, DiskSession)
         at = memory.calls + number
         done = False
-        if how == "fails":
-            session.fault = lambda what, path, m=memory, at=at: OSError(errno.EIO, "bad") if m.calls == at else None
+        if interruption == "fails":
+            session.fault = lambda operation, path, m=memory, at=at: (
+                OSError(errno.EIO, "bad") if m.calls == at else None
+            )
         else:
             session.kill_at = at
         with contextlib.suppress(OSError, ProcessKilled):
             directory.close(7)
             done = True
-        if how == "fails" and not done:
+        if interruption == "fails" and not done:
             session.fault = None
             with contextlib.suppress(OSError):
                 directory.close(7)  # a second attempt: files that failed to sync the first time are not trusted
@@ -266,8 +270,8 @@ def test_recreated_partition_does_not_inherit_checkpoints(noted: str) -> None:
         assert (log.log_start_offset, record_offsets(log)) == (0, list(range(24))), seed
 
 
-@pytest.mark.parametrize("how", ["made anew", "compacted meanwhile"])
-def test_power_loss_after_recreated_partition_keeps_offsets_of_other_logs(how: str) -> None:
+@pytest.mark.parametrize("case", ["made anew", "compacted meanwhile"])
+def test_power_loss_after_recreated_partition_keeps_offsets_of_other_logs(case: str) -> None:
     """Cleaner and log start offsets of the others: a torn file would lose all of them."""
     for seed in range(30):
         memory = memory_disk(seed)
@@ -278,7 +282,7 @@ def test_power_loss_after_recreated_partition_keeps_offsets_of_other_logs(how: s
             log.maybe_increment_log_start_offset(number)
         directory.sync_new_partition_directories()
         directory.checkpoints.write()
-        if how == "compacted meanwhile":
+        if case == "compacted meanwhile":
             directory.logs["t", 1].raise_cleaner_offset(15)
         directory.rename_for_deletion("t", 0, "x")
         directory.create_partition("t", 0, OTHER_ID, SMALL, NOW)

@@ -101,10 +101,10 @@ def test_check_damaged_segment_reports_reason(tmp_path: Path) -> None:
 
 def test_repair_does_as_checked_and_is_idempotent(tmp_path: Path) -> None:
     path, _ = damaged(tmp_path)
-    said = list(check(RealDisk(), path, NOW))
-    assert list(repair(RealDisk(), path, NOW)) == said[1].recovery_notes
+    findings = list(check(RealDisk(), path, NOW))
+    assert list(repair(RealDisk(), path, NOW)) == findings[1].recovery_notes
     after = list(check(RealDisk(), path, NOW))
-    assert [v.log_end_offset for v in after] == [v.log_end_offset for v in said]
+    assert [v.log_end_offset for v in after] == [v.log_end_offset for v in findings]
     assert all((v.truncated_bytes, v.recovery_notes, v.problem) == (0, [], None) for v in after)
     before = digest(path)
     assert list(repair(RealDisk(), path, NOW)) == []

@@ -55,8 +55,8 @@ CHECKS: list[tuple[str, tuple[tuple[int, int, int], ...], tuple[int, int, int], 
     ("an older epoch, the same sequences", ((3, 0, 10),), (2, 0, 10), FENCED),
     ("a newer epoch begins at 0", ((3, 0, 10),), (4, 0, 1), None),
     ("a newer epoch begins elsewhere", ((3, 0, 10),), (4, 10, 1), GAP),
-    ("what was written under an older epoch is forgotten", ((3, 0, 10), (4, 0, 5)), (4, 0, 10), GAP),
-    ("what was written under this epoch is not", ((3, 0, 10), (4, 0, 5)), (4, 0, 5), 110),
+    ("batches of an older epoch are forgotten", ((3, 0, 10), (4, 0, 5)), (4, 0, 10), GAP),
+    ("batches of this epoch are kept", ((3, 0, 10), (4, 0, 5)), (4, 0, 5), 110),
     ("after the largest comes 0", ((3, TOP - 1, 2),), (3, 0, 1), None),
     ("after the largest does not come 1", ((3, TOP - 1, 2),), (3, 1, 1), GAP),
     ("around the largest, the next", ((3, TOP, 3),), (3, 2, 1), None),
@@ -64,9 +64,9 @@ CHECKS: list[tuple[str, tuple[tuple[int, int, int], ...], tuple[int, int, int], 
 ]
 
 
-@pytest.mark.parametrize(("what", "written", "then", "outcome"), CHECKS, ids=[row[0] for row in CHECKS])
+@pytest.mark.parametrize(("case", "written", "then", "outcome"), CHECKS, ids=[row[0] for row in CHECKS])
 def test_check_batch_returns_duplicate_or_error_by_epoch_and_sequence(
-    what: str,
+    case: str,
     written: tuple[tuple[int, int, int], ...],
     then: tuple[int, int, int],
     outcome: ErrorCode | int | None,
@@ -211,9 +211,9 @@ EXPIRING = [
 ]
 
 
-@pytest.mark.parametrize(("what", "silent_ms", "first", "gone"), EXPIRING, ids=[row[0] for row in EXPIRING])
+@pytest.mark.parametrize(("case", "silent_ms", "first", "gone"), EXPIRING, ids=[row[0] for row in EXPIRING])
 def test_expire_removes_inactive_producers_without_transaction(
-    what: str, silent_ms: int, first: int, gone: bool
+    case: str, silent_ms: int, first: int, gone: bool
 ) -> None:
     states = ProducerStateManager(ProducerTable())
     states.producers[5] = ProducerStateEntry(0, (BatchMetadata(0, 0, 0, 1000),), 1000, -1, first)
@@ -323,8 +323,8 @@ def test_end_transaction_takes_constant_lookups_with_many_open(kind: int) -> Non
     for pid in range(1000):
         states.update(header(pid, 0, 0, txn=True), pid)
     states.ongoing_txns = counting = CountingTransactions(states.ongoing_txns)
-    told = [states.end_transaction(header(pid, 0, -1), 1000 + pid, kind, 0) for pid in range(1000)]
+    ended = [states.end_transaction(header(pid, 0, -1), 1000 + pid, kind, 0) for pid in range(1000)]
     assert counting.lookups <= 6 * 1000
     if kind == ControlRecordType.ABORT:
-        stable = [entry.last_stable_offset for entry in told if entry is not None]
+        stable = [entry.last_stable_offset for entry in ended if entry is not None]
         assert stable == [*range(1, 1000), 2000], "each was the oldest open transaction"

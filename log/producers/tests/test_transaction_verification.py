@@ -63,7 +63,7 @@ def refusal(log: PartitionLog, raw: bytearray, origin: AppendOrigin, txn: TxnApp
 
 
 class MarkerCase(NamedTuple):
-    what: str
+    case: str
     before: list[bytearray]
     epoch: int
     version: int
@@ -73,26 +73,26 @@ class MarkerCase(NamedTuple):
 
 OPEN, SHUT = [data(5, 0)], [data(5, 0), ending(5)]
 MARKERS = [
-    MarkerCase("an unknown producer's", [], 3, 2, None),
-    MarkerCase("version 1, the epoch of what is open", OPEN, 5, 1, None),
+    MarkerCase("unknown producer", [], 3, 2, None),
+    MarkerCase("version 1, the open epoch", OPEN, 5, 1, None),
     MarkerCase("version 1, a newer epoch", OPEN, 6, 1, None),
     MarkerCase("version 1, an older epoch", OPEN, 4, 1, FENCED),
     MarkerCase("version 0, an older epoch", OPEN, 4, 0, FENCED),
-    MarkerCase("version 1, once more", SHUT, 5, 1, None),
-    MarkerCase("version 2, one more than what is open", OPEN, 6, 2, None),
-    MarkerCase("version 2, the epoch of what is open: a late one", OPEN, 5, 2, FENCED),
+    MarkerCase("version 1, repeated", SHUT, 5, 1, None),
+    MarkerCase("version 2, one above the open epoch", OPEN, 6, 2, None),
+    MarkerCase("version 2, the open epoch: late marker", OPEN, 5, 2, FENCED),
     MarkerCase("version 2, an older epoch", OPEN, 4, 2, FENCED),
-    MarkerCase("version 2, once more, and nothing is open", SHUT, 5, 2, None),
-    MarkerCase("version 2, an older one, and nothing is open", SHUT, 4, 2, FENCED),
+    MarkerCase("version 2, repeated, no open transaction", SHUT, 5, 2, None),
+    MarkerCase("version 2, older epoch, no open transaction", SHUT, 4, 2, FENCED),
     MarkerCase("version 2, the last epoch there is", [data(TOP, 0)], TOP, 2, None),
     MarkerCase("version 1, an older coordinator", [data(5, 0), ending(5, 7)], 5, 1, ZOMBIE, 6),
     MarkerCase("the same coordinator", [data(5, 0), ending(5, 7)], 5, 1, None, 7),
-    MarkerCase("the epoch is looked at before the coordinator's", [data(5, 0), ending(5, 7)], 4, 1, FENCED, 6),
+    MarkerCase("epoch is checked before coordinator epoch", [data(5, 0), ending(5, 7)], 4, 1, FENCED, 6),
 ]
 
 
 @pytest.mark.behaviour("C-144")
-@pytest.mark.parametrize("row", MARKERS, ids=lambda row: row.what)
+@pytest.mark.parametrize("row", MARKERS, ids=lambda row: row.case)
 def test_append_marker_checks_epoch_and_coordinator_epoch(row: MarkerCase) -> None:
     log = empty_log()
     for raw in row.before:
@@ -125,7 +125,7 @@ def test_append_marker_without_transaction_sets_epoch_and_aborts_no_transaction(
 
 
 class DataBatchCase(NamedTuple):
-    what: str
+    case: str
     before: list[bytearray]
     epoch: int
     sequence: int
@@ -147,10 +147,10 @@ BATCHES = [
     DataBatchCase("one is open under an older epoch", OPEN, 6, 0, None, STATE),
     DataBatchCase("the last one has ended", SHUT, 5, 1, None, STATE),
     DataBatchCase("the last one has ended, and this is confirmed", SHUT, 5, 1, "own", None, bumps=False),
-    DataBatchCase("an older epoch, told before the guard", SHUT, 4, 0, None, FENCED),
+    DataBatchCase("older epoch is checked before the guard", SHUT, 4, 0, None, FENCED),
     DataBatchCase("an older epoch while one is open", OPEN, 4, 0, None, FENCED),
-    DataBatchCase("149: each its epoch, nothing known, and not the first", [], 5, 3, "own", GAP),
-    DataBatchCase("149: nothing known, and not the first", [], 5, 3, "own", None, bumps=False),
+    DataBatchCase("149: epoch bumps, no state, not the first", [], 5, 3, "own", GAP),
+    DataBatchCase("149: no state, not the first", [], 5, 3, "own", None, bumps=False),
     DataBatchCase("149: beyond the lowest that was seen", [], 5, 3, "own", GAP, bumps=False, lowest=2),
     DataBatchCase("149: the lowest that was seen", [], 5, 2, "own", None, bumps=False, lowest=2),
     DataBatchCase("149: a new epoch begins elsewhere", SHUT, 6, 3, "own", GAP, bumps=False),
@@ -162,7 +162,7 @@ BATCHES = [
 
 
 @pytest.mark.behaviour("C-147", "C-149")
-@pytest.mark.parametrize("row", BATCHES, ids=lambda row: row.what)
+@pytest.mark.parametrize("row", BATCHES, ids=lambda row: row.case)
 def test_append_transactional_batch_requires_its_verification_guard(row: DataBatchCase) -> None:
     log = empty_log()
     for raw in row.before:

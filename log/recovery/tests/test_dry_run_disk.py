@@ -67,8 +67,8 @@ def test_offline_check_keeps_few_files_open() -> None:
     most, now = [0], [0]
     real_open = disk.open
 
-    def counted(path: str, **how: bool) -> File:
-        file = real_open(path, **how)
+    def counted(path: str, **options: bool) -> File:
+        file = real_open(path, **options)
         real_close = file.close
         now[0] += 1
         most[0] = max(most[0], now[0])

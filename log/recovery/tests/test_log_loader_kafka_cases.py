@@ -38,17 +38,17 @@ def names(memory: MemoryDisk, suffix: str) -> list[int]:
     return sorted(int(p.rpartition("/")[2][:20]) for p in memory.files if p.endswith(suffix))
 
 
-def reads_of(memory: MemoryDisk, **how: bool) -> list[str]:
+def reads_of(memory: MemoryDisk, **options: bool) -> list[str]:
     """Return the segments that are read while the log is opened."""
     session = memory.session()
     seen: list[str] = []
 
-    def look(what: str, path: str) -> None:
-        if what == "pread" and path.endswith(".log"):
+    def look(operation: str, path: str) -> None:
+        if operation == "pread" and path.endswith(".log"):
             seen.append(path)
 
     session.fault = look
-    open_log(session, DIRECTORY, "t", 0, SMALL, NOW, clean=how.get("clean", False))
+    open_log(session, DIRECTORY, "t", 0, SMALL, NOW, clean=options.get("clean", False))
     return seen
 
 
@@ -203,16 +203,16 @@ def test_recovery_result_does_not_depend_on_recovery_point() -> None:
         assert got == want
 
 
-@pytest.mark.parametrize("how", ["gone", "garbage"])
+@pytest.mark.parametrize("damage", ["gone", "garbage"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_open_log_missing_or_corrupt_index_is_rebuilt(how: str, *, clean: bool) -> None:
+def test_open_log_missing_or_corrupt_index_is_rebuilt(damage: str, *, clean: bool) -> None:
     """testIndexRebuild, testCorruptIndexRebuild: lookups by offset and by timestamp return the same records."""
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
     log.close()
     for path in [p for p in memory.files if p.endswith("index")]:
-        if how == "gone":
+        if damage == "gone":
             del memory.files[path]
         else:
             memory.files[path].data[:] = b"  "

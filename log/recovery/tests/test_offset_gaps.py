@@ -96,7 +96,7 @@ def test_completed_swap_writes_cleaner_offset_durably(*, known: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("swaps", "others", "told", "found"),
+    ("swaps", "others", "expected", "found"),
     [
         ([(0, [(0, 2)])], [(0, [(0, 3)]), (3, [(3, 3)])], [3], [0, 1, 3, 4, 5]),
         # Of several swaps the last; there may be a gap before each.
@@ -105,7 +105,7 @@ def test_completed_swap_writes_cleaner_offset_durably(*, known: bool) -> None:
     ],
 )
 def test_open_log_reports_swaps_before_renaming_segments(
-    swaps: list[tuple[int, Batches]], others: list[tuple[int, Batches]], told: list[int], found: list[int]
+    swaps: list[tuple[int, Batches]], others: list[tuple[int, Batches]], expected: list[int], found: list[int]
 ) -> None:
     """Otherwise a second crash would leave an unexplained gap, and the next start would treat it as a loss."""
     memory = disk_with_segments(*others)
@@ -118,7 +118,7 @@ def test_open_log_reports_swaps_before_renaming_segments(
         assert [n for n in names(memory) if n.endswith(".log.swap")]
 
     log = open_recovered_log(memory, COMPACTED, compacted_below=0, on_swaps=report)
-    assert (reported, record_offsets(log)) == (told, found)
+    assert (reported, record_offsets(log)) == (expected, found)
 
 
 @pytest.mark.parametrize("compact", [True, False])

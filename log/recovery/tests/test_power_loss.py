@@ -162,8 +162,8 @@ def test_flush_of_reopened_log_opens_one_file_at_a_time() -> None:
     assert [s.is_open for s in again.segments] == [False] * (segments - 1) + [True]
     synced: list[str] = []
 
-    def watch(what: str, path: str) -> None:
-        if what == "fsync":
+    def watch(operation: str, path: str) -> None:
+        if operation == "fsync":
             synced.append(path)
 
     for disk in (session, again.segments[0]._disk):

@@ -87,7 +87,7 @@ def test_scrub_unreadable_range_is_damage() -> None:
     append_batches(log, 60)
     log.flush()
     path = log.segments[0].path + ".log"
-    disk.fault = lambda what, p: OSError(errno.EIO, "unreadable", p) if (what, p) == ("pread", path) else None
+    disk.fault = lambda operation, p: OSError(errno.EIO, "unreadable", p) if (operation, p) == ("pread", path) else None
     damage = scrub(log)[0]
     assert (damage.path, damage.position, damage.end) == (path, 0, log.segments[0].size_bytes)
 
@@ -111,6 +111,8 @@ def test_scrub_missing_or_unopenable_file_raises_os_error(number: int) -> None:
     log.flush()
     log.close_idle_files()
     log.close_idle_files()
-    disk.fault = lambda what, p: OSError(number, "injected", p) if what == "open" and p.endswith(".log") else None
+    disk.fault = lambda operation, p: (
+        OSError(number, "injected", p) if operation == "open" and p.endswith(".log") else None
+    )
     with pytest.raises(OSError, match="injected"):
         scrub_batches(log.segments[0], 0, 1 << 20)

@@ -101,11 +101,11 @@ def test_recovery_after_crash_during_split_keeps_all_records(phase: int) -> None
     disk = memory.session()
     source = LogSegment.load(disk, DIRECTORY, 10, COMPACTED)
     wanted = {1: ".log.cleaned", 2: ".index.cleaned", 3: ".log", 4: ".log.swap", 5: ""}[phase]
-    what = {1: "fsync", 2: "rename", 3: "unlink", 4: "rename", 5: ""}[phase]
+    operation = {1: "fsync", 2: "rename", 3: "unlink", 4: "rename", 5: ""}[phase]
     seen: list[str] = []
 
     def crash(call: str, path: str) -> OSError | None:
-        if call == what and path.endswith(wanted):
+        if call == operation and path.endswith(wanted):
             seen.append(path)
             if len(seen) == 1 + (phase == 2):
                 disk.kill()

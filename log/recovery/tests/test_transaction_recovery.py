@@ -69,7 +69,7 @@ def test_interrupted_recovery_keeps_transaction_index_below_recovery_point() -> 
         memory.files[f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"].data[:] = b"0"
         left, session = target, memory.session()
 
-        def fault(what: str, path: str) -> None:
+        def fault(operation: str, path: str) -> None:
             nonlocal left
             left -= 1
             if left <= 0:
@@ -266,8 +266,8 @@ def test_truncate_after_expiration_restores_no_transaction_of_old_snapshot() -> 
     append_committed(log, make_producer_batch(9, 3), AppendOrigin.CLIENT)
 
 
-@pytest.mark.parametrize("how", ["as it stands", "cut before", "opened again"])
-def test_truncate_below_end_of_transaction_reopens_it_for_expired_producer(how: str) -> None:
+@pytest.mark.parametrize("case", ["as it stands", "cut before", "opened again"])
+def test_truncate_below_end_of_transaction_reopens_it_for_expired_producer(case: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     for pid in (8, 9):
@@ -276,12 +276,12 @@ def test_truncate_below_end_of_transaction_reopens_it_for_expired_producer(how: 
     append_committed(log, make_marker(1, 1))
     for sequence in range(1, 4):
         append_committed(log, make_producer_batch(9, sequence))
-    if how == "opened again":
+    if case == "opened again":
         log.close()
         log = reopen_in_new_session(memory, clean=True, point=log.log_end_offset)
         log.set_high_watermark(log.log_end_offset)
     expire_all_producers(log)
-    if how == "cut before":
+    if case == "cut before":
         log.truncate_to(5, NOW)
     log.truncate_to(3, NOW)
     assert log.producers.ongoing_txns == {1: 2}

@@ -135,7 +135,7 @@ def test_recovery_reads_below_recovery_point_only_end_of_previous_segment() -> N
     for segment in log.segments[:-1]:
         memory.files[segment.path + ".log"].data[70] ^= 1  # a read with a checksum check would detect it
     session, read = memory.session(), list[str]()
-    session.fault = lambda what, path: read.append(path) if what == "pread" else None
+    session.fault = lambda operation, path: read.append(path) if operation == "pread" else None
     again = reopen_log(session, point=log.segments.base_offsets[-1])
     assert again.log_end_offset == 180
     believed = {segment.path + ".log" for segment in log.segments[:-2]}
@@ -181,17 +181,17 @@ def test_open_log_damaged_trusted_segment_without_snapshots_opens(*, clean: bool
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
-@pytest.mark.parametrize("what", ["garbage", "gone", "cut"])
-def test_open_log_damaged_or_missing_derived_files_are_rebuilt(suffix: str, what: str) -> None:
+@pytest.mark.parametrize("damage", ["garbage", "gone", "cut"])
+def test_open_log_damaged_or_missing_derived_files_are_rebuilt(suffix: str, damage: str) -> None:
     memory = memory_disk()
     log = new_log(memory.session())
     append_batches(log, 60)
     log.append_as_leader(make_batch(180, producer_id=5, producer_epoch=0, base_sequence=0), 0, NOW)
     log.close()
     for path in [p for p in memory.files if p.endswith(suffix)]:
-        if what == "gone":
+        if damage == "gone":
             del memory.files[path]
-        elif what == "cut":
+        elif damage == "cut":
             del memory.files[path].data[len(memory.files[path].data) // 2 + 1 :]
         else:
             memory.files[path].data[:] = random.Random(3).randbytes(37)
@@ -242,7 +242,7 @@ def test_error_at_every_io_call_keeps_acknowledged_records(number: int) -> None:
         log = new_log(session)
         target = memory.calls + at
 
-        def fault(what: str, path: str, memory: MemoryDisk = memory, target: int = target) -> OSError | None:
+        def fault(operation: str, path: str, memory: MemoryDisk = memory, target: int = target) -> OSError | None:
             return OSError(number, "injected", path) if memory.calls == target else None
 
         session.fault = fault
@@ -274,7 +274,7 @@ def test_append_failed_write_leaves_no_bytes() -> None:
     log = new_log(session)
     append_batches(log, 2)
     before = {path: bytes(inode.data) for path, inode in memory.files.items()}
-    session.fault = lambda what, path: OSError(errno.ENOSPC, "full", path) if what == "pwrite" else None
+    session.fault = lambda operation, path: OSError(errno.ENOSPC, "full", path) if operation == "pwrite" else None
     for _ in range(5):  # each failure leaves another part of the batch
         with pytest.raises(OSError, match="full"):
             log.append_as_leader(make_batch(6), 0, NOW)

@@ -101,8 +101,8 @@ BAD_OFFSETS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "raw"), BAD_OFFSETS, ids=[row[0] for row in BAD_OFFSETS])
-def test_offset_index_unpack_damaged_file_raises_corrupt_file(what: str, raw: bytes) -> None:
+@pytest.mark.parametrize(("damage", "raw"), BAD_OFFSETS, ids=[row[0] for row in BAD_OFFSETS])
+def test_offset_index_unpack_damaged_file_raises_corrupt_file(damage: str, raw: bytes) -> None:
     with pytest.raises(CorruptFile):
         OffsetIndex.unpack(BASE, raw, "x")
 
@@ -118,8 +118,8 @@ BAD_TIMES = [
 ]
 
 
-@pytest.mark.parametrize(("what", "raw"), BAD_TIMES, ids=[row[0] for row in BAD_TIMES])
-def test_time_index_unpack_damaged_file_raises_corrupt_file(what: str, raw: bytes) -> None:
+@pytest.mark.parametrize(("damage", "raw"), BAD_TIMES, ids=[row[0] for row in BAD_TIMES])
+def test_time_index_unpack_damaged_file_raises_corrupt_file(damage: str, raw: bytes) -> None:
     with pytest.raises(CorruptFile):
         TimeIndex.unpack(BASE, raw, "x")
 

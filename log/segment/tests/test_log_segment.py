@@ -70,9 +70,9 @@ ROLLS = [
 ]
 
 
-@pytest.mark.parametrize(("what", "settings", "size", "time_ms", "last", "rolls"), ROLLS, ids=[row[0] for row in ROLLS])
+@pytest.mark.parametrize(("case", "settings", "size", "time_ms", "last", "rolls"), ROLLS, ids=[row[0] for row in ROLLS])
 def test_should_roll_by_size_age_and_offset_range(
-    what: str, settings: LogConfig, size: int, time_ms: int, last: int, *, rolls: bool
+    case: str, settings: LogConfig, size: int, time_ms: int, last: int, *, rolls: bool
 ) -> None:
     target = segment(settings)
     target.append(bytes(200), BASE, NOW)
@@ -200,8 +200,8 @@ def test_append_adds_index_entry_after_index_interval() -> None:
 def renames(disk: DiskSession) -> list[str]:
     seen: list[str] = []
 
-    def watch(what: str, path: str) -> None:
-        if what == "rename":
+    def watch(operation: str, path: str) -> None:
+        if operation == "rename":
             seen.append(path.rpartition("/")[2])
 
     disk.fault = watch
@@ -301,7 +301,7 @@ def test_append_failed_write_truncates_file_and_keeps_indexes() -> None:
     disk = memory_disk().session()
     target = segment(LogConfig(index_interval_bytes=0), disk)
     target.append(bytes(70), BASE, NOW)
-    disk.fault = lambda what, path: OSError(errno.ENOSPC, "full") if what == "pwrite" else None
+    disk.fault = lambda operation, path: OSError(errno.ENOSPC, "full") if operation == "pwrite" else None
     with pytest.raises(OSError, match="full"):
         target.append(bytes(70), BASE + 1, NOW + 9)
     disk.fault = None

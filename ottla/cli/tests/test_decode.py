@@ -55,12 +55,14 @@ def test_decode_explain_source_has_structs_above_their_decoders(capsys: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("what", "problem"),
+    ("arguments", "problem"),
     [
         ("HEARTBEAT:9", "HeartbeatRequest has no version 9, only 0-4"),
         ("HEARTBEATS:1", "API:VERSION expected, such as FETCH:12: HEARTBEATS:1; did you mean HEARTBEAT?"),
     ],
 )
-def test_decode_explain_missing_api_version_fails(capsys: pytest.CaptureFixture[str], what: str, problem: str) -> None:
-    assert decode.run(["--explain", what]) == 1
+def test_decode_explain_missing_api_version_fails(
+    capsys: pytest.CaptureFixture[str], arguments: str, problem: str
+) -> None:
+    assert decode.run(["--explain", arguments]) == 1
     assert capsys.readouterr().err == f"ottla decode: {problem}\n"

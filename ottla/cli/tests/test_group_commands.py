@@ -206,8 +206,8 @@ def seen(kind: str, row: Any) -> gs.GroupDescription:
 
 
 def test_describe_members_classic_returns_assignment_of_leader() -> None:
-    said = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition("t", [1, 0])])
-    raw = (3).to_bytes(2, "big") + bytes(compiler.encode(said, 3))
+    assignment = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition("t", [1, 0])])
+    raw = (3).to_bytes(2, "big") + bytes(compiler.encode(assignment, 3))
     row = dg.DescribedGroup(group_state="Stable", protocol_type="consumer", protocol_data="range")
     row.members = [
         dg.DescribedGroupMember("m", None, "c", "/h", b"", raw),
@@ -232,9 +232,9 @@ def test_describe_members_consumer_returns_target_and_current_assignment() -> No
     target = cd.Assignment([cd.TopicPartitions(topic_name="t", partitions=[1, 0])])
     member = cd.Member("m", member_epoch=4, assignment=has, target_assignment=target, member_type=1)
     row = cd.DescribedGroup(group_state="Reconciling", group_epoch=5, assignment_epoch=5, members=[member])
-    (told,) = gs.describe_members(seen(gs.CONSUMER, row))
-    assert (told["epoch"], told["assignment"], told["target"]) == (4, {"t": [1]}, {"t": [0, 1]})
-    assert told["protocol"] == "consumer"
+    (described,) = gs.describe_members(seen(gs.CONSUMER, row))
+    assert (described["epoch"], described["assignment"], described["target"]) == (4, {"t": [1]}, {"t": [0, 1]})
+    assert described["protocol"] == "consumer"
     assert (gs.summarize_group(seen(gs.CONSUMER, row))["epoch"], gs.partition_owners(seen(gs.CONSUMER, row))) == (
         5,
         {T1: "m"},
@@ -249,8 +249,8 @@ def test_describe_members_streams_returns_tasks_and_topology() -> None:
     parts[1].repartition_source_topics = [st.TopicInfo("g-r-repartition")]
     row = st.DescribedGroup(group_state="Stable", topology=st.Topology(0, parts), members=[member])
     group = seen(gs.STREAMS, row)
-    (told,) = gs.describe_members(group)
-    assert (told["active"], told["standby"], told["target_active"]) == ({"0": [0, 1]}, {"1": [0]}, {})
+    (described,) = gs.describe_members(group)
+    assert (described["active"], described["standby"], described["target_active"]) == ({"0": [0, 1]}, {"1": [0]}, {})
     assert gs.partition_owners(group) == {T0: "m", T1: "m"}
     assert [part["reads"] for part in gs.describe_topology(group)] == [["t"], ["u"]]
     assert gr.internal_topics(group) == ["g-log-changelog", "g-r-repartition"]

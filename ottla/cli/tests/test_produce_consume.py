@@ -78,7 +78,7 @@ def test_produce_sends_lines_when_input_pauses(node: str, topic: str) -> None:
 
 
 def run_in_process(*arguments: str) -> bytes:
-    """Return what a command prints in a process of its own."""
+    """Return the output of a command in its own process."""
     command = [sys.executable, "-m", "ottla.cli.main", *arguments]
     return subprocess.run(command, capture_output=True, check=False).stdout
 

@@ -128,9 +128,9 @@ def test_drain_prints_progress_only_on_a_terminal(
     reassignment.add_verbs(parser.add_subparsers(dest="verb"))
     options = parser.parse_args(["drain", "1", "--at-once", "2", "-o", "json"])
     blocking_env.run_blocking(reassignment.VERBS[options.verb](cluster, options))  # type: ignore[arg-type]
-    told = capfd.readouterr()
-    assert json.loads(told.out) == [{"moved": 3}], "no progress on standard output"
-    lines = told.err.split("\r")[1:]
+    output = capfd.readouterr()
+    assert json.loads(output.out) == [{"moved": 3}], "no progress on standard output"
+    lines = output.err.split("\r")[1:]
     done = [int(line.rpartition("] ")[2].split()[0]) for line in lines]
     assert done == sorted(done), "progress never decreases"
     assert len({*done}) > 1 if is_terminal else not done

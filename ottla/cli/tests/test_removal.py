@@ -48,8 +48,8 @@ class FakeClusterWithQuorum(FakeReassigningCluster):
         answer = await super().metadata(topics)
         for topic in answer.topics:
             for p in topic.partitions:
-                told = self.machine.image.topics[topic.name].partitions[p.partition_index]
-                p.leader_id, p.isr_nodes = told.leader, list(told.isr)
+                partition = self.machine.image.topics[topic.name].partitions[p.partition_index]
+                p.leader_id, p.isr_nodes = partition.leader, list(partition.isr)
         return answer
 
     async def call(self, request: Any) -> Any:
@@ -93,15 +93,15 @@ def run(cluster: FakeClusterWithQuorum, capsys: pytest.CaptureFixture[str], *wor
     removal.add_verb(parser.add_subparsers(dest="verb"))
     options = parser.parse_args(["remove", *words, "-o", "json"])
     blocking_env.run_blocking(removal.remove_nodes(cluster, options))
-    told = capsys.readouterr()
-    return json.loads(told.out), told.err
+    output = capsys.readouterr()
+    return json.loads(output.out), output.err
 
 
 def test_remove_node_drains_waits_for_stop_and_unregisters(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(4, [3, 1], [1, 2], [2, 3], stops=5)
-    told, said = run(cluster, capsys, "3")
-    assert told == [{"removed": 3}]
-    assert said == "node 3 holds nothing any more: stop it now\n", "printed once"
+    rows, messages = run(cluster, capsys, "3")
+    assert rows == [{"removed": 3}]
+    assert messages == "node 3 holds nothing any more: stop it now\n", "printed once"
     assert cluster.voters == [1, 2, 4]
     assert sorted(cluster.machine.image.brokers) == [1, 2, 4]
     assert not any(3 in replicas for replicas in cluster.sets())
@@ -113,9 +113,9 @@ def test_remove_node_drains_waits_for_stop_and_unregisters(capsys: pytest.Captur
 
 def test_remove_dry_run_prints_steps_without_changes(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = FakeClusterWithQuorum(4, [3, 1])
-    told, _ = run(cluster, capsys, "3", "--dry-run")
-    assert told[0] == {"step": "move", "what": "t:0", "from": [3, 1], "to": [2, 1]}
-    assert [row["step"] for row in told[1:]] == ["stop", "take the vote of", "strike off"]
+    rows, _ = run(cluster, capsys, "3", "--dry-run")
+    assert rows[0] == {"step": "move", "what": "t:0", "from": [3, 1], "to": [2, 1]}
+    assert [row["step"] for row in rows[1:]] == ["stop", "take the vote of", "strike off"]
     assert cluster.sets() == [(3, 1)]
     assert cluster.voters == [1, 2, 3, 4]
 
@@ -142,8 +142,8 @@ def test_remove_dead_nodes_together_succeeds_where_single_removal_fails(capsys: 
         CommandFailed, match="2 partitions keep their replicas until all that stay are in sync: t:0, t:1;"
     ):
         run(cluster, capsys, "3", "--fewer-copies")
-    told, said = run(cluster, capsys, "2", "3", "--fewer-copies")
-    assert (told, said) == ([{"removed": 2}, {"removed": 3}], "")
+    rows, messages = run(cluster, capsys, "2", "3", "--fewer-copies")
+    assert (rows, messages) == ([{"removed": 2}, {"removed": 3}], "")
     assert cluster.sets() == [(1,), (1,)]
     assert sorted(cluster.machine.image.brokers) == [1]
 

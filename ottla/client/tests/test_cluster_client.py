@@ -184,21 +184,21 @@ def test_invalid_api_versions_response_closes_connection() -> None:
 
 
 def test_metadata_returns_brokers_and_leaders() -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
     brokers = FakeCluster()
     brokers.handlers[ApiKey.METADATA] = lambda request, version: (
-        asked.append((request, version)),
+        requests.append((request, version)),
         brokers.metadata(request, version),
     )[1]
     client = brokers.client()
     run_coroutine(client.metadata(None))
     run_coroutine(client.metadata(["t"], create=True))
-    (everything, version), (one, _) = asked
+    (everything, version), (one, _) = requests
     assert (everything.topics, everything.allow_auto_topic_creation, version) == (None, False, 12)
     assert ([t.name for t in one.topics], one.allow_auto_topic_creation) == (["t"], True)
     run_coroutine(client.leader("t", 1))
     run_coroutine(client.broker(0))
-    assert [len(asked), brokers.connected_addresses()] == [2, [("b0", 9000), ("b1", 9001)]], (
+    assert [len(requests), brokers.connected_addresses()] == [2, [("b0", 9000), ("b1", 9001)]], (
         "cached metadata is not requested again"
     )
     with pytest.raises(ProtocolError, match="BROKER_NOT_AVAILABLE: broker 7"):

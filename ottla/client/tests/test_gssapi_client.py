@@ -43,7 +43,7 @@ class FakeGssInitiator:
             self.is_established = not self._proof
             return b"ticket"
         if token != self._proof:
-            raise InvalidTicket("somebody else")
+            raise InvalidTicket("other principal")
         self.is_established = True
         return b""
 
@@ -64,8 +64,8 @@ class FakeKerberosEnv:
         self.requests: list[tuple[KerberosIdentity, str]] = []
         self.sent_tokens: list[bytes] = []
 
-    def call_library(self, who: KerberosIdentity, service: str) -> FakeGssInitiator:
-        self.requests.append((who, service))
+    def call_library(self, identity: KerberosIdentity, service: str) -> FakeGssInitiator:
+        self.requests.append((identity, service))
         return self._call()
 
     async def in_thread(self, work: Callable[[], Any], lane: ThreadPool) -> Any:
@@ -108,7 +108,7 @@ def test_gssapi_login_without_mutual_authentication_answers_offer_at_once() -> N
     ("answers", "why"),
     [
         ((), "who a ticket names: no"),
-        ((b"another proof",), "GSSAPI: somebody else"),
+        ((b"another proof",), "GSSAPI: other principal"),
         ((b"proof", b"not sealed"), "GSSAPI: no seal"),
         ((b"proof", b"sealed \x06\0\0\0"), "protect"),
         ((b"proof", b"sealed \x01"), "protect"),
@@ -128,11 +128,11 @@ def test_gssapi_login_with_slow_kdc_does_not_block_acceptors() -> None:
             answers.wait()
             return super().step(token)
 
-    def begin(who: KerberosIdentity, service: str) -> FakeGssInitiator:
+    def begin(identity: KerberosIdentity, service: str) -> FakeGssInitiator:
         answers.wait()
         return Silent()
 
-    async def say(token: bytes) -> bytes:
+    async def respond(token: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
         return OFFER if token == b"" else b"proof"
 
@@ -140,7 +140,7 @@ def test_gssapi_login_with_slow_kdc_does_not_block_acceptors() -> None:
         real: Any = SimpleNamespace(kerberos_initiator=begin, in_thread=env.in_thread)
         async with trio.open_nursery() as nursery:
             for host in ("a", "b", "c"):
-                nursery.start_soon(authenticate_gssapi, real, KerberosLogin(KerberosIdentity(), "kafka"), host, say)
+                nursery.start_soon(authenticate_gssapi, real, KerberosLogin(KerberosIdentity(), "kafka"), host, respond)
             await wait_all_tasks_blocked()
             with trio.move_on_after(5):
                 came.append(await env.in_thread(lambda: "a client", ThreadPool.AUTHENTICATION))
@@ -164,7 +164,7 @@ NO_FILE = f"{MODULE} useKeyTab=true;"
 
 
 @pytest.mark.parametrize(
-    ("jaas", "who"),
+    ("jaas", "identity"),
     [
         (BY_KEY, KerberosIdentity("a@HERE.ORG", "/k")),
         (BY_KEY.replace("/k", "FILE:/k"), KerberosIdentity("a@HERE.ORG", "/k")),
@@ -172,8 +172,8 @@ NO_FILE = f"{MODULE} useKeyTab=true;"
         (f'{MODULE} useTicketCache=true ticketCache="/c" principal="a";', KerberosIdentity("a", cache="/c")),
     ],
 )
-def test_parse_kerberos_login_returns_principal_and_keytab(jaas: str, who: KerberosIdentity) -> None:
-    assert parse_kerberos_login(jaas, "kafka") == KerberosLogin(who, "kafka")
+def test_parse_kerberos_login_returns_principal_and_keytab(jaas: str, identity: KerberosIdentity) -> None:
+    assert parse_kerberos_login(jaas, "kafka") == KerberosLogin(identity, "kafka")
 
 
 def test_parse_kerberos_login_service_name_in_jaas_config() -> None:

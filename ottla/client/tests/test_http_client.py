@@ -43,7 +43,7 @@ def responder(*chunks: bytes, pause_s: float = 0.0) -> Responder:
     """Return a responder that reads the request, sends chunks, and closes."""
 
     def respond(sock: Any) -> None:
-        while (asked := sock.recv(4096)) and not asked.endswith(b"\r\n\r\n"):
+        while (received := sock.recv(4096)) and not received.endswith(b"\r\n\r\n"):
             pass  # a client that disconnects early sends no more
         for chunk in chunks:
             sock.sendall(chunk)

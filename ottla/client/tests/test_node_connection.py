@@ -222,10 +222,10 @@ def run_queued(node: NodeFixture, *exchanges: Callable[[], Awaitable[Any]]) -> l
     async def run(exchange: Callable[[], Awaitable[Any]]) -> None:
         try:
             await exchange()
-            how = "ok"
+            result = "ok"
         except (OSError, ProtocolError) as error:
-            how = str(error)
-        out.append((trio.current_time(), how))
+            result = str(error)
+        out.append((trio.current_time(), result))
 
     async def scenario() -> None:
         async with trio.open_nursery() as nursery:
@@ -272,4 +272,4 @@ def test_node_connection_waiting_exchanges_continue_after_protocol_error() -> No
     node = NodeFixture()
     refused = ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "too old")
     ends = run_queued(node, lambda: node.exchange(1, refused), lambda: node.exchange(1))
-    assert [(at, how == "ok") for at, how in ends] == [(1, False), (2, True)]
+    assert [(at, result == "ok") for at, result in ends] == [(1, False), (2, True)]

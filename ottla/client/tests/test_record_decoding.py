@@ -11,14 +11,14 @@ from ottla.wire.record_batch.control_record import ControlRecordType, EndTransac
 def make_batches(*steps: tuple[str, int]) -> bytes:
     """Return batches of one record each: ``data`` in a transaction, ``plain``, and transaction markers."""
     out = b""
-    for offset, (what, pid) in enumerate(steps):
-        if what in ("abort", "commit"):
-            kind = ControlRecordType.ABORT if what == "abort" else ControlRecordType.COMMIT
+    for offset, (step, pid) in enumerate(steps):
+        if step in ("abort", "commit"):
+            kind = ControlRecordType.ABORT if step == "abort" else ControlRecordType.COMMIT
             raw = bytearray(build_end_transaction_batch(EndTransactionMarker(kind, 0), pid, 0, 5))
         else:
-            attributes = b.TRANSACTIONAL_BIT if what == "data" else 0
-            whose = {"producer_id": pid, "producer_epoch": 0, "base_sequence": 0}
-            raw = bytearray(r.build_batch([r.NewRecord(None, b"%d" % offset, 5)], attributes=attributes, **whose))
+            attributes = b.TRANSACTIONAL_BIT if step == "data" else 0
+            producer = {"producer_id": pid, "producer_epoch": 0, "base_sequence": 0}
+            raw = bytearray(r.build_batch([r.NewRecord(None, b"%d" % offset, 5)], attributes=attributes, **producer))
         b.set_offset_and_epoch(raw, 0, offset, 0)
         out += bytes(raw)
     return out

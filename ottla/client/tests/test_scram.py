@@ -54,9 +54,9 @@ def test_scram_sha_512_exchange_succeeds():
     keys = scram.derive_credential(SCRAM_SHA_512, salted, SALT, 4096)
     client = ScramClient(SCRAM_SHA_512, "user", "pencil", "c0")
     first = scram.parse_client_first(client.first_message())
-    said = scram.server_first_message("c0s0", keys)
-    final = scram.parse_client_final(client.evaluate_challenge(said.encode()) or b"")
-    signed = f"{first.bare},{said},{final.without_proof}"
+    challenge = scram.server_first_message("c0s0", keys)
+    final = scram.parse_client_final(client.evaluate_challenge(challenge.encode()) or b"")
+    signed = f"{first.bare},{challenge},{final.without_proof}"
     assert scram.verify_proof(SCRAM_SHA_512, keys, signed, final.proof)
     assert (
         client.evaluate_challenge(scram.server_final_message(scram.server_signature(SCRAM_SHA_512, keys, signed)))
@@ -102,7 +102,7 @@ def test_parse_client_first_reads_tokenauth_extension():
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("challenge", "why"),
     [
         (b"r=other,s=AAAA,i=4096", "nonce"),
         (f"r={BOTH},s=AAAA,i=4095".encode(), "iterations"),
@@ -110,11 +110,11 @@ def test_parse_client_first_reads_tokenauth_extension():
         (b"e=unknown-user", "first"),
     ],
 )
-def test_evaluate_challenge_malformed_raises_scram_error(said, why):
+def test_evaluate_challenge_malformed_raises_scram_error(challenge, why):
     """CVE-2026-10143: the iteration count of a server was unlimited."""
     client = ScramClient(SCRAM_SHA_256, "user", "pencil", NONCE)
     with pytest.raises(ScramError, match=why):
-        client.evaluate_challenge(said)
+        client.evaluate_challenge(challenge)
 
 
 def test_evaluate_challenge_wrong_server_signature_raises_scram_error():

@@ -58,7 +58,7 @@ class Markup(HTMLParser):
         self.text.append(data)
 
     def check(self) -> None:
-        """Check what a validator and a screen reader need."""
+        """Check the rules of HTML validators and screen readers."""
         ids = [found["id"] for _, found in self.tags if "id" in found]
         assert len(ids) == len(set(ids)), ids
         labelled = {found["for"] for tag, found in self.tags if tag == "label" and "for" in found}

@@ -28,7 +28,7 @@ def reset(client: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("leave", [socket.socket.close, reset, lambda s: s.shutdown(socket.SHUT_WR)])
-@pytest.mark.parametrize("unread", [b"", b"requests nobody has read yet"])
+@pytest.mark.parametrize("unread", [b"", b"requests that are not read yet"])
 def test_on_disconnect_is_called_once_with_unread_data(leave: Callable[[socket.socket], None], unread: bytes) -> None:
     async def run() -> None:
         client, stream = await pair(RealEnv())

@@ -91,11 +91,11 @@ def test_encrypted_key_without_password_raises_without_prompt(tmp_path: Path, ke
     ours, theirs = pty.openpty()
     try:
         command = [sys.executable, "-c", AT_A_TERMINAL, os.ttyname(theirs), str(path)]
-        said = subprocess.run(
+        completed = subprocess.run(
             command, stdin=theirs, capture_output=True, text=True, timeout=20, start_new_session=True, check=True
         ).stdout
     finally:
         os.close(ours)
         os.close(theirs)
-    assert "no usable key" in said
+    assert "no usable key" in completed
     assert server_ssl_context(TlsConfig(TlsStore(str(path)), "secret"))

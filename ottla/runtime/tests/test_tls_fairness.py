@@ -96,8 +96,8 @@ def test_handshake_invalid_server_name_raises_without_traceback(
     keys: TlsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ssl module prints one for each: any client could fill the log."""
-    told: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    reported: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
     context = server_ssl_context(TlsConfig(keys))
     one, other = socket.socketpair()
     with one, other:
@@ -105,10 +105,10 @@ def test_handshake_invalid_server_name_raises_without_traceback(
         server = context.wrap_socket(one, server_side=True, do_handshake_on_connect=False)
         with pytest.raises(ssl.SSLError), server:
             server.do_handshake()
-    assert told == []
+    assert reported == []
     server_ssl_context(TlsConfig(keys))
     sys.unraisablehook(ValueError("another"))  # type: ignore[arg-type]
-    assert len(told) == 1, "other errors are logged once"
+    assert len(reported) == 1, "other errors are logged once"
 
 
 def reset(port: int, data: bytes = b"") -> None:

@@ -199,10 +199,10 @@ def test_tls_client_unknown_authority_fails_verification(authority, keys, tmp_pa
 
 def refused(server: TlsConfig, client: TlsConfig) -> str:
     """Return the errors of both ends of a failed handshake; one end may have none."""
-    with pytest.raises(BaseExceptionGroup) as told:
+    with pytest.raises(BaseExceptionGroup) as caught:
         trio.run(pair, server, client)
-    assert all(isinstance(x, ssl.SSLError) for x in told.value.exceptions)
-    return str(told.value.exceptions)
+    assert all(isinstance(x, ssl.SSLError) for x in caught.value.exceptions)
+    return str(caught.value.exceptions)
 
 
 @pytest.mark.behaviour("S-304")

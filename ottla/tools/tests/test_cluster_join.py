@@ -94,9 +94,9 @@ def test_check_node_id_unused_accepts_ids_of_lost_nodes_only() -> None:
 def test_parse_cluster_error_response_raises_protocol_error(
     answers: tuple[dc.DescribeClusterResponse, dq.DescribeQuorumResponse],
 ) -> None:
-    with pytest.raises(ProtocolError) as told:
+    with pytest.raises(ProtocolError) as caught:
         parse_cluster(*answers, "h")
-    assert told.value.code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert caught.value.code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def test_load_join_settings_uses_saved_settings_unless_configured() -> None:

@@ -30,7 +30,7 @@ log.segment.bytes=1073741824
 MISTAKES = {
     "an address that is none": ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "no address", WRONG),
     "localhost for everybody": ("advertised.listeners=PLAINTEXT://localhost:9092", "get lost", DOUBTFUL),
-    "a listener nobody knows": ("advertised.listeners=EXTERNAL://h:9092", "not among the listeners", WRONG),
+    "an unknown listener": ("advertised.listeners=EXTERNAL://h:9092", "not among the listeners", WRONG),
     "one port twice": ("listeners=PLAINTEXT://:9092,EXTERNAL://:9092,CONTROLLER://:9093", "both want port 9092", WRONG),
     "no protocol": ("listeners=PLAINTEXT://:9092,OUTSIDE://:9094,CONTROLLER://:9093", "add OUTSIDE:PLAINTEXT", WRONG),
     "copies without nodes": ("offsets.topic.replication.factor=3", "write 1", WRONG),
@@ -68,14 +68,14 @@ def test_diagnose_listener_of_other_role_returns_no_finding(text: str) -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_diagnose_mistake_returns_finding_with_its_line(mistake: str) -> None:
-    text, says, severity = MISTAKES[mistake]
+    text, message, severity = MISTAKES[mistake]
     key = text.partition("=")[0]
     lines = [text if line.startswith(key + "=") else line for line in GOOD.splitlines()]
     if text not in lines:
         lines.insert(6, text)
     number = lines.index(text) + 1
     findings = diagnose(parse_settings("\n".join(lines).encode()))
-    mine = [f for f in findings if says in f.text]
+    mine = [f for f in findings if message in f.text]
     assert mine, findings
     assert mine[0].severity == severity
     if mistake != "two retentions":

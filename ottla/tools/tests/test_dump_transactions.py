@@ -21,10 +21,10 @@ def test_dump_transaction_records_contain_state_and_partitions() -> None:
     raw = b"".join(bytes(raw) for _, raw in node.replica.log.segments.batches(0))
     empty, ongoing = contents(raw)
     assert (empty["id"], empty["transaction"]["state"], empty["transaction"]["partitions"]) == ("x", "Empty", [])
-    told = ongoing["transaction"]
-    assert (told["state"], told["partitions"]) == ("Ongoing", ["t-0", "t-1"])
-    assert (told["producer_id"], told["producer_epoch"]) == A
-    assert "last_epoch" not in told
+    state = ongoing["transaction"]
+    assert (state["state"], state["partitions"]) == ("Ongoing", ["t-0", "t-1"])
+    assert (state["producer_id"], state["producer_epoch"]) == A
+    assert "last_epoch" not in state
 
 
 def test_dump_transaction_tombstone_unknown_and_damaged_record() -> None:

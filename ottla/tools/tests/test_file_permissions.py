@@ -80,11 +80,11 @@ def test_doctor_reports_readable_files_with_credentials(tmp_path: Path, capsys: 
     wide = [data / BOOTSTRAP_FILE, data / "__cluster_metadata-0", next((data / "__cluster_metadata-0").glob("*.log"))]
     for path in wide:
         path.chmod(0o755 if path.is_dir() else 0o644)
-    for asked in (settings, data):
-        assert doctor.run([str(asked)]) == 0
-        said = capsys.readouterr().out
-        assert said.count("credentials may be read by other users") == 3
-        assert all(str(path) in said for path in wide)
+    for checked_path in (settings, data):
+        assert doctor.run([str(checked_path)]) == 0
+        output = capsys.readouterr().out
+        assert output.count("credentials may be read by other users") == 3
+        assert all(str(path) in output for path in wide)
 
 
 def test_doctor_reports_readable_settings_file_with_passwords(
@@ -96,9 +96,11 @@ def test_doctor_reports_readable_settings_file_with_passwords(
     for path in (settings, keys):
         path.chmod(0o640)
     doctor.run([str(settings)])
-    said = capsys.readouterr().out
-    assert f"{settings}:2: doubtful: ssl.keystore.password: credentials may be read by other users: {settings}" in said
-    assert f"ssl.keystore.location: credentials may be read by other users: {keys} (mode 0640)" in said
+    output = capsys.readouterr().out
+    assert (
+        f"{settings}:2: doubtful: ssl.keystore.password: credentials may be read by other users: {settings}" in output
+    )
+    assert f"ssl.keystore.location: credentials may be read by other users: {keys} (mode 0640)" in output
     for path in (settings, keys):
         path.chmod(0o600)
     doctor.run([str(settings)])

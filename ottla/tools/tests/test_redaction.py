@@ -79,9 +79,9 @@ def test_format_message_sasl_hides_credentials():
 @pytest.mark.parametrize("kind", [4, 2])
 def test_format_message_alter_configs_hides_secrets(name: str, hidden: bool, kind: int) -> None:
     row = ia.AlterableConfig(name, 0, "a-secret")
-    asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, "1", [row])])
+    alter_request = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(kind, "1", [row])])
     legacy = ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, "1", [ac.AlterableConfig(name, "a-secret")])])
-    for request, version in ((asked, 1), (legacy, 2)):
+    for request, version in ((alter_request, 1), (legacy, 2)):
         text = "".join(format_message(request, version))
         assert name in text
         assert ("a-secret" in text) is (not hidden or kind == 2)

@@ -302,12 +302,12 @@ def test_decode_exact_trailing_bytes_raise_wire_error() -> None:
 
 
 def test_interpreter_trace_reports_each_value_with_its_position() -> None:
-    told: list[tuple[str, int, int, Any]] = []
+    traced: list[tuple[str, int, int, Any]] = []
     topics = [MetadataRequestTopic(bytes(16), "t"), MetadataRequestTopic(bytes(16), None)]
     message = MetadataRequest(topics, False, include_topic_authorized_operations=True)
     raw = compiler.encode(message, 12)
-    interpreter.decode(MetadataRequest, 12, b"??" + raw, 2, lambda *what: told.append(what))
-    assert told == [
+    interpreter.decode(MetadataRequest, 12, b"??" + raw, 2, lambda *value: traced.append(value))
+    assert traced == [
         ("topics.count", 2, 3, 2),
         ("topics[0].topic_id", 3, 19, bytes(16)),
         ("topics[0].name", 19, 21, "t"),
@@ -319,17 +319,17 @@ def test_interpreter_trace_reports_each_value_with_its_position() -> None:
         ("include_topic_authorized_operations", 41, 42, True),
         ("tags", 42, 43, 0),
     ]
-    told.clear()
+    traced.clear()
     keys = compiler.encode(FindCoordinatorRequest("", 1, ["a", "bc"]), 4)
-    interpreter.decode(FindCoordinatorRequest, 4, keys, 0, lambda *what: told.append(what))
-    assert told[1:4] == [
+    interpreter.decode(FindCoordinatorRequest, 4, keys, 0, lambda *value: traced.append(value))
+    assert traced[1:4] == [
         ("coordinator_keys.count", 1, 2, 2),
         ("coordinator_keys[0]", 2, 4, "a"),
         ("coordinator_keys[1]", 4, 7, "bc"),
     ]
-    told.clear()
-    interpreter.decode(MetadataRequest, 12, b"\0\0\0\0", 0, lambda *what: told.append(what))
-    assert told[0] == ("topics", 0, 1, None)
+    traced.clear()
+    interpreter.decode(MetadataRequest, 12, b"\0\0\0\0", 0, lambda *value: traced.append(value))
+    assert traced[0] == ("topics", 0, 1, None)
 
 
 # ---------------------------------------------------------------- keys, versions, headers

@@ -71,14 +71,16 @@ def test_header_derived_offsets_size_and_last_sequence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bit", "told"),
+    ("bit", "attribute"),
     [(0x10, "is_transactional"), (0x20, "is_control"), (0x08, "has_log_append_time")],
 )
-def test_header_attribute_bits_are_independent(bit: int, told: str) -> None:
+def test_header_attribute_bits_are_independent(bit: int, attribute: str) -> None:
     header = parse_header(HEADER)
     names = ("is_transactional", "is_control", "has_log_append_time")
-    assert [getattr(header._replace(attributes=bit), name) for name in names] == [name == told for name in names]
-    assert [getattr(header._replace(attributes=0x7FFF & ~bit), name) for name in names] == [n != told for n in names]
+    assert [getattr(header._replace(attributes=bit), name) for name in names] == [name == attribute for name in names]
+    assert [getattr(header._replace(attributes=0x7FFF & ~bit), name) for name in names] == [
+        n != attribute for n in names
+    ]
     assert DELETE_HORIZON_BIT == 0x40
 
 
@@ -134,9 +136,9 @@ def test_set_offset_and_epoch_changes_two_fields_only() -> None:
 def test_set_max_timestamp_updates_the_checksum() -> None:
     raw = bytearray(b"?" + BATCH + b"?")
     wanted = parse_header(BATCH)._replace(attributes=0x08, max_timestamp=12345)
-    told = set_max_timestamp(raw, 1, wanted)
-    assert parse_header(raw, 1) == told == wanted._replace(crc=told.crc)
-    assert told.crc == crc32c(raw[1 + 21 : -1])
+    changed = set_max_timestamp(raw, 1, wanted)
+    assert parse_header(raw, 1) == changed == wanted._replace(crc=changed.crc)
+    assert changed.crc == crc32c(raw[1 + 21 : -1])
     assert (raw[:1], raw[62:]) == (b"?", BATCH[61:] + b"?")
 
 

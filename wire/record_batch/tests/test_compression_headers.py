@@ -1,4 +1,4 @@
-"""The check of compressed data by its first bytes; the codes are what Apache Kafka 4.3.1 responded."""
+"""The check of compressed data by its first bytes; the error codes equal those of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def record(
     return write_varlong(len(body)) + body
 
 
-def told(body: bytes) -> bytes:
+def sized(body: bytes) -> bytes:
     """Return a record with this body, after its size."""
     return write_varlong(len(body)) + body
 
@@ -95,41 +95,41 @@ def test_incremental_parser_empty_batch_accepts_no_bytes() -> None:
 
 START = b"\0\0\0"  # attributes, time delta, offset delta
 BAD = {
-    "a size below the smallest": (told(START + write_varlong(-1) + write_varlong(-1)), "a record of 5 bytes"),
+    "a size below the smallest": (sized(START + write_varlong(-1) + write_varlong(-1)), "a record of 5 bytes"),
     "a negative size": (write_varlong(-5) + bytes(20), "a record of -5 bytes"),
-    "a key longer than the record": (told(START + write_varlong(4) + b"kvv"), "4 bytes in a record with 3 left"),
-    "a key of -2 bytes": (told(START + write_varlong(-2) + write_varlong(-1) + write_varlong(0)), "-2 bytes"),
+    "a key longer than the record": (sized(START + write_varlong(4) + b"kvv"), "4 bytes in a record with 3 left"),
+    "a key of -2 bytes": (sized(START + write_varlong(-2) + write_varlong(-1) + write_varlong(0)), "-2 bytes"),
     "a value longer than the record": (
-        told(START + write_varlong(-1) + write_varlong(3) + b"vv"),
+        sized(START + write_varlong(-1) + write_varlong(3) + b"vv"),
         "3 bytes in a record with 2 left",
     ),
-    "a value of -2 bytes": (told(START + write_varlong(-1) + write_varlong(-2) + write_varlong(0)), "-2 bytes"),
+    "a value of -2 bytes": (sized(START + write_varlong(-1) + write_varlong(-2) + write_varlong(0)), "-2 bytes"),
     "a negative count of headers": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(-1)),
+        sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(-1)),
         "-1 headers",
     ),
     "more headers than bytes": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(2) + b"\0\0\0"),
+        sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(2) + b"\0\0\0"),
         "2 headers in 3 bytes",
     ),
     "a header without a key": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(-1) + write_varlong(0)),
+        sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(-1) + write_varlong(0)),
         "-1 bytes",
     ),
     "a header's key longer than the record": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(2) + b"k"),
+        sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(2) + b"k"),
         "2 bytes in a record",
     ),
     "a header's value of -2 bytes": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(0) + write_varlong(-2)),
+        sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(0) + write_varlong(-2)),
         "-2 bytes",
     ),
     "a header's value longer than the record": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(0) + write_varlong(1)),
+        sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(0) + write_varlong(1)),
         "1 bytes in a record with 0 left",
     ),
     "headers that reach into the next record": (
-        told(
+        sized(
             START
             + write_varlong(-1)
             + write_varlong(-1)
@@ -142,16 +142,16 @@ BAD = {
         "behind (its|their)|ends inside|in a record with",
     ),
     "a header whose value stands behind the record": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(1) + b"k")
+        sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + write_varlong(1) + b"k")
         + write_varlong(-1),
         "1 headers end behind their record|ends inside",
     ),
     "bytes behind the headers": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(0) + b"?"),
+        sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(0) + b"?"),
         "1 bytes more than it fills",
     ),
     "an offset of six bytes": (
-        told(b"\0\0" + b"\x80" * 5 + b"\0" + write_varlong(-1) + write_varlong(-1) + write_varlong(0)),
+        sized(b"\0\0" + b"\x80" * 5 + b"\0" + write_varlong(-1) + write_varlong(-1) + write_varlong(0)),
         "more than five bytes",
     ),
     "a size of six bytes": (
@@ -159,12 +159,14 @@ BAD = {
         "more than five bytes",
     ),
     "a header's size of six bytes": (
-        told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + b"\x80" * 5 + b"\0" + write_varlong(0)),
+        sized(
+            START + write_varlong(-1) + write_varlong(-1) + write_varlong(1) + b"\x80" * 5 + b"\0" + write_varlong(0)
+        ),
         "more than five bytes",
     ),
-    "a time of eleven bytes": (told(b"\0" + b"\x80" * 11 + bytes(8)), "more than ten bytes"),
+    "a time of eleven bytes": (sized(b"\0" + b"\x80" * 11 + bytes(8)), "more than ten bytes"),
     "a number that the record's end cuts": (
-        told(START + write_varlong(-1) + b"\x80\x80"),
+        sized(START + write_varlong(-1) + b"\x80\x80"),
         r"ends inside|more than|in a record",
     ),
 }
@@ -179,13 +181,13 @@ def test_incremental_parser_malformed_record_raises(name: str, piece: int) -> No
 
 
 def test_incremental_parser_minimal_values_are_accepted() -> None:
-    smallest = told(START + write_varlong(-1) + write_varlong(-1) + write_varlong(0))
+    smallest = sized(START + write_varlong(-1) + write_varlong(-1) + write_varlong(0))
     assert len(smallest) == MIN_RECORD_BYTES
-    long = told(
+    long = sized(
         b"\0" + b"\x80" * 9 + b"\0" + b"\x80" * 4 + b"\0" + write_varlong(-1) + write_varlong(-1) + write_varlong(0)
     )
     assert parse_in_pieces(long, 1, 100) == [RecordSummary(0, -1, -1)]
-    filled = told(
+    filled = sized(
         START
         + write_varlong(2)
         + b"kk"

@@ -27,7 +27,7 @@ def message(
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
-def told(raw: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
+def message_rows(raw: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
     return [(x.offset, x.timestamp_ms, x.key, x.value) for x in legacy_records.iterate_messages(raw)]
 
 
@@ -35,21 +35,21 @@ def told(raw: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
 def test_iterate_messages_returns_offset_timestamp_key_and_value(magic: int) -> None:
     raw = message(5, b"k", b"v", magic=magic) + message(9, None, b"", magic=magic) + message(10, b"", None, magic=magic)
     time = 1000 if magic else -1
-    assert told(raw) == [(5, time, b"k", b"v"), (9, time, None, b""), (10, time, b"", None)]
+    assert message_rows(raw) == [(5, time, b"k", b"v"), (9, time, None, b""), (10, time, b"", None)]
 
 
 def test_iterate_messages_compressed_magic_1_has_relative_offsets() -> None:
     inner = b"".join(message(i, None, b"%d" % i, time=2000 + i) for i in range(3))
     whole = message(12, None, compress(CompressionType.GZIP, inner), attributes=1, time=9)
-    assert told(whole) == [(10, 2000, None, b"0"), (11, 2001, None, b"1"), (12, 2002, None, b"2")]
+    assert message_rows(whole) == [(10, 2000, None, b"0"), (11, 2001, None, b"1"), (12, 2002, None, b"2")]
     stamped = message(12, None, compress(CompressionType.GZIP, inner), attributes=1 | 0x08, time=9)
-    assert [x[:2] for x in told(stamped)] == [(10, 9), (11, 9), (12, 9)]
+    assert [x[:2] for x in message_rows(stamped)] == [(10, 9), (11, 9), (12, 9)]
 
 
 def test_iterate_messages_compressed_magic_0_has_absolute_offsets() -> None:
     inner = b"".join(message(i, None, b"x", magic=0) for i in (7, 8))
     whole = message(8, None, compress(CompressionType.GZIP, inner), magic=0, attributes=1)
-    assert [x[0] for x in told(whole)] == [7, 8]
+    assert [x[0] for x in message_rows(whole)] == [7, 8]
 
 
 @pytest.mark.parametrize("store_size", [False, True])
@@ -57,18 +57,18 @@ def test_iterate_messages_lz4_header_checksum_is_checked_in_magic_1_only(store_s
     """Clients of format 0 computed it over the magic number of the frame too, and Kafka ignores it there."""
     packed = bytearray(lz4.frame.compress(message(7, None, b"x", magic=0), store_size=store_size))
     packed[14 if store_size else 6] ^= 1
-    assert told(message(7, None, bytes(packed), magic=0, attributes=3)) == [(7, -1, None, b"x")]
+    assert message_rows(message(7, None, bytes(packed), magic=0, attributes=3)) == [(7, -1, None, b"x")]
     packed = bytearray(lz4.frame.compress(message(0, None, b"x"), store_size=store_size))
-    assert told(message(7, None, bytes(packed), attributes=3)) == [(7, 1000, None, b"x")]
+    assert message_rows(message(7, None, bytes(packed), attributes=3)) == [(7, 1000, None, b"x")]
     packed[14 if store_size else 6] ^= 1
     with pytest.raises(WireError, match="wrong checksum"):
-        told(message(7, None, bytes(packed), attributes=3))
+        message_rows(message(7, None, bytes(packed), attributes=3))
 
 
 @pytest.mark.parametrize("cut", [1, 5, 11, 12, 20, 30])
 def test_iterate_messages_truncated_last_message_is_ignored(cut: int) -> None:
     one = message(0, b"k", b"v")
-    assert told(one + one[:-cut]) == told(one)
+    assert message_rows(one + one[:-cut]) == message_rows(one)
 
 
 def test_iterate_messages_malformed_raises_wire_error() -> None:
@@ -76,26 +76,26 @@ def test_iterate_messages_malformed_raises_wire_error() -> None:
     damaged = good[:-1] + b"w"
     short = struct.pack(">qi", 0, 13) + bytes(13)
     of_magic_2 = message(0, None, b"", magic=2)
-    nothing = message(0, None, compress(CompressionType.GZIP, b""), attributes=1)
-    nested = message(0, None, compress(CompressionType.GZIP, message(0, None, nothing, attributes=1)), attributes=1)
+    empty = message(0, None, compress(CompressionType.GZIP, b""), attributes=1)
+    nested = message(0, None, compress(CompressionType.GZIP, message(0, None, empty, attributes=1)), attributes=1)
     without = message(0, None, None, attributes=1)
     for raw, why in (
         (damaged, "bad CRC"),
         (short, "message of 13 bytes"),
         (of_magic_2, "message of magic 2"),
-        (nothing, "holds none"),
+        (empty, "holds none"),
         (nested, "compressed message inside"),
         (without, "or without"),
     ):
         with pytest.raises(WireError, match=why):
-            told(raw)
+            message_rows(raw)
 
 
 def test_iterate_messages_key_longer_than_message_raises_wire_error() -> None:
     body = struct.pack(">bbqi", 1, 0, 5, 99) + bytes(8)
     raw = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
     with pytest.raises(WireError, match="99 bytes in a message with 8 left"):
-        told(raw)
+        message_rows(raw)
 
 
 def test_iterate_any_batches_yields_old_and_new_formats() -> None:

@@ -110,7 +110,7 @@ def test_iterate_records_returns_header_names_and_values() -> None:
     new = records.NewRecord(None, None, 0, (("a", b"1"), ("", None), ("\u65e5", b"")))
     raw = records.build_batch([new, records.NewRecord(b"k", b"v")])
     assert [x.headers for x in records.iterate_records(raw, parse_header(raw))] == [new.headers, ()]
-    body = test_incremental_parser.told(b"\0\0\0\1\1\2\2\xff\1")
+    body = test_incremental_parser.sized(b"\0\0\0\1\1\2\2\xff\1")
     raw, header = batch_of(body, 1)
     assert next(iter(records.iterate_records(raw, header))).headers == (("\ufffd", None),)
 
@@ -189,7 +189,7 @@ def test_find_first_by_timestamp_log_append_time_uses_max_timestamp() -> None:
 def test_find_first_by_timestamp_does_not_decode_headers(attributes: int) -> None:
     """A compressed batch of one megabyte may hold one record with sixty million headers."""
     count = 200_000
-    body = test_incremental_parser.told(b"\0\0\0\1\1" + write_varlong(count) + b"\0\1" * count)
+    body = test_incremental_parser.sized(b"\0\0\0\1\1" + write_varlong(count) + b"\0\1" * count)
     raw, header = batch_of(body, 1)
     header = header._replace(attributes=attributes)
     records.find_first_by_timestamp(raw, header, 0, 0)

@@ -75,9 +75,9 @@ def test_set_offset_and_epoch_keeps_the_checksum_valid() -> None:
 def test_set_max_timestamp_log_append_time_applies_to_all_records() -> None:
     raw = bytearray(build_batch([NewRecord(b"k", b"v", 5), NewRecord(b"k", b"v", 9)]))
     header = parse_header(raw)
-    told = set_max_timestamp(raw, 0, header._replace(attributes=TIMESTAMP_TYPE_BIT, max_timestamp=777))
+    changed = set_max_timestamp(raw, 0, header._replace(attributes=TIMESTAMP_TYPE_BIT, max_timestamp=777))
     header = parse_header(raw)
-    assert header == told
+    assert header == changed
     assert crc_matches(raw, header)
     assert header.base_timestamp == 5
     assert [x.timestamp_ms for x in iterate_records(raw, header)] == [777, 777]

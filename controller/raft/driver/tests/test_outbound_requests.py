@@ -18,7 +18,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import vote
 
 ENDS = (ListenerEndpoint("CONTROLLER", "h1", 9093),)
-ASK = Vote(3, ReplicaKey(1, b"1" * 16), 2, 10, None, True)
+VOTE_REQUEST = Vote(3, ReplicaKey(1, b"1" * 16), 2, 10, None, True)
 
 
 class FakeRaftChannel:
@@ -51,18 +51,24 @@ def sender(received_events: list[events.RaftEvent]) -> RaftRequestSender:
 def send_and_receive(sender: RaftRequestSender, answer: Any) -> None:
     """Send a vote request to node 2 and deliver the response."""
     channel: Any = sender._channel
-    sender.send(OutboundRequest(2, ASK), ReplicaKey(2, b"2" * 16))
+    sender.send(OutboundRequest(2, VOTE_REQUEST), ReplicaKey(2, b"2" * 16))
     channel.callbacks.pop()(answer)
 
 
 @pytest.mark.parametrize(
     ("answer", "wanted"),
     [
-        (OSError("broken"), [events.RequestFailed(2, ASK)]),
-        (PeerConnectionRefusedError("refused"), [events.PeerConnectionRefused(2), events.RequestFailed(2, ASK)]),
-        (UnsupportedByPeer("too old"), [events.RequestRejected(2, ASK, ErrorCode.UNSUPPORTED_VERSION)]),
-        (vote.VoteResponse(ErrorCode.INVALID_REQUEST), [events.RequestRejected(2, ASK, ErrorCode.INVALID_REQUEST)]),
-        (vote.VoteResponse(9999), [events.RequestRejected(2, ASK, ErrorCode.UNKNOWN_SERVER_ERROR)]),
+        (OSError("broken"), [events.RequestFailed(2, VOTE_REQUEST)]),
+        (
+            PeerConnectionRefusedError("refused"),
+            [events.PeerConnectionRefused(2), events.RequestFailed(2, VOTE_REQUEST)],
+        ),
+        (UnsupportedByPeer("too old"), [events.RequestRejected(2, VOTE_REQUEST, ErrorCode.UNSUPPORTED_VERSION)]),
+        (
+            vote.VoteResponse(ErrorCode.INVALID_REQUEST),
+            [events.RequestRejected(2, VOTE_REQUEST, ErrorCode.INVALID_REQUEST)],
+        ),
+        (vote.VoteResponse(9999), [events.RequestRejected(2, VOTE_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR)]),
     ],
 )
 def test_request_sender_failed_request_becomes_event(
@@ -81,4 +87,4 @@ def test_request_sender_inconsistent_cluster_id_is_logged_once(
     assert caplog.messages == [
         "INCONSISTENT_CLUSTER_ID: the controller at h2:9 belongs to another cluster; this node has cluster id ours"
     ]
-    assert received_events == [events.RequestRejected(2, ASK, ErrorCode.INCONSISTENT_CLUSTER_ID)] * 3
+    assert received_events == [events.RequestRejected(2, VOTE_REQUEST, ErrorCode.INCONSISTENT_CLUSTER_ID)] * 3

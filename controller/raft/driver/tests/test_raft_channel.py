@@ -49,9 +49,9 @@ class ScriptedRaftConnection:
         else:
             body = compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
             self.net.received.append((request.client_id, request.version, body.voter_id))
-            what = self.net.script.pop(0) if self.net.script else "answer"
-            if what != "answer":
-                self.broken = what == "reset"
+            action = self.net.script.pop(0) if self.net.script else "answer"
+            if action != "answer":
+                self.broken = action == "reset"
                 return
             answer = VoteResponse(0)
         for chunk in encode_response(request.key, request.version, request.correlation_id, answer):
@@ -108,7 +108,7 @@ class RaftChannelFixture:
         self.responses: list[Any] = []
         self.response_event = trio.Event()
 
-    def ask(self, voter_id: int = 1) -> None:
+    def send_vote(self, voter_id: int = 1) -> None:
         def encode(version: int) -> Message:
             if version < 2 and voter_id == 99:
                 raise UnsupportedByPeer("too old")
@@ -119,7 +119,7 @@ class RaftChannelFixture:
     async def answer(self, voter_id: int = 1, seconds: float = 10) -> Any:
         """Send a request and return its result."""
         self.response_event = trio.Event()
-        self.ask(voter_id)
+        self.send_vote(voter_id)
         with trio.fail_after(seconds):
             await self.response_event.wait()
         return self.responses[-1]
@@ -152,10 +152,10 @@ async def test_raft_channel_waiting_request_is_replaced_by_newer_one() -> None:
     async with trio.open_nursery() as nursery:
         fixture = await start_channel(nursery)
         fixture.net.script = ["silence"]
-        fixture.ask(1)
+        fixture.send_vote(1)
         await trio.sleep(0.1)
-        fixture.ask(2)
-        fixture.ask(3)
+        fixture.send_vote(2)
+        fixture.send_vote(3)
         assert [type(x) for x in fixture.responses] == [OSError], "the third request replaced the second"
         await trio.sleep(5)
         assert [n for _, _, n in fixture.net.received] == [1, 3]

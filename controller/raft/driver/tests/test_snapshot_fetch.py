@@ -42,7 +42,7 @@ async def test_follower_behind_log_start_fetches_snapshot_and_publishes_differen
         await trio.sleep(2)
         await make(leader, "last")
         assert leader._store.log.log_start_offset > known.offset + 1
-        heard = {i: len(quorum.nodes[i].published) for i in (late, 4)}
+        counts = {i: len(quorum.nodes[i].published) for i in (late, 4)}
         quorum.partitioned_nodes.clear()
         await quorum.wait_converged()
         for node_id in (late, 4):
@@ -52,7 +52,7 @@ async def test_follower_behind_log_start_fetches_snapshot_and_publishes_differen
             )
             assert member.running_controller.image.configs == leader.image.configs
             assert member.running_controller.image.brokers == leader.image.brokers
-            changes = {n: d for _, delta in member.published[heard[node_id] :] for n, d in delta.topics.items()}
+            changes = {n: d for _, delta in member.published[counts[node_id] :] for n, d in delta.topics.items()}
             assert "kept" not in changes
             assert changes["gone"].new is None
             assert {"t0", "t39", "last"} <= set(changes)

@@ -48,7 +48,7 @@ def through_bytes(message: Message, version: int) -> Message:
 
 # Vote, BeginQuorumEpoch and EndQuorumEpoch version 0 have neither directory ids nor receiver; Fetch has both later
 #
-ASKED = [
+REQUESTS = [
     (VOTE, 2, VOTE),
     (PRE_VOTE, 2, PRE_VOTE),
     (VOTE, 1, VOTE),
@@ -66,7 +66,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize(
-    ("request_", "version", "arrives"), ASKED, ids=lambda x: str(getattr(x, "__class__", x).__name__)
+    ("request_", "version", "arrives"), REQUESTS, ids=lambda x: str(getattr(x, "__class__", x).__name__)
 )
 def test_request_conversion_keeps_fields_of_its_version(
     request_: RaftRequest, version: int, arrives: RaftRequest

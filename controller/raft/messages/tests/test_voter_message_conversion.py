@@ -48,7 +48,7 @@ def through_bytes(message: Message, version: int) -> Message:
     return compiler.decode_exact(type(message), version, compiler.encode(message, version))
 
 
-ASKED = [
+REQUESTS = [
     (SNAPSHOT, 1, SNAPSHOT),
     (SNAPSHOT, 0, SNAPSHOT._replace(replica=ReplicaKey(1))),
     (ADD, 1, ADD),
@@ -58,7 +58,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "version", "arrives"), ASKED)
+@pytest.mark.parametrize(("request_", "version", "arrives"), REQUESTS)
 def test_voter_request_conversion_keeps_fields_of_its_version(
     request_: RaftRequest, version: int, arrives: RaftRequest
 ) -> None:
@@ -66,7 +66,7 @@ def test_voter_request_conversion_keeps_fields_of_its_version(
     assert message_conversion.from_message(through_bytes(message, version), CLUSTER) == arrives
 
 
-@pytest.mark.parametrize(("request_", "version"), [(x, v) for x, v, _ in ASKED])
+@pytest.mark.parametrize(("request_", "version"), [(x, v) for x, v, _ in REQUESTS])
 def test_from_message_other_cluster_id_is_rejected_and_null_is_accepted(request_: RaftRequest, version: int) -> None:
     message = message_conversion.to_message(request_, PEER, CLUSTER, version)
     refusal = message_conversion.from_message(message, "another")
@@ -162,8 +162,8 @@ def test_update_voter_response_conversion_keeps_leader_and_endpoint(
 
 @pytest.mark.behaviour("R-248")
 def test_api_versions_conversion_returns_kraft_versions() -> None:
-    ask = message_conversion.to_message(QueryKRaftVersions(PEER, PLACES), PEER, CLUSTER, 4)
-    assert isinstance(through_bytes(ask, 4), ApiVersionsRequest)
+    request = message_conversion.to_message(QueryKRaftVersions(PEER, PLACES), PEER, CLUSTER, 4)
+    assert isinstance(through_bytes(request, 4), ApiVersionsRequest)
     features = [SupportedFeatureKey("metadata.version", 7, 30), SupportedFeatureKey("kraft.version", 0, 1)]
     message = ApiVersionsResponse(supported_features=features)
     assert message_conversion.from_response_message(through_bytes(message, 4), "X") == DecodedRaftResponse(

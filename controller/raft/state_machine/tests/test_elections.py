@@ -249,8 +249,8 @@ def test_later_response_counts_for_pre_vote_but_not_for_vote() -> None:
     raft.step(1600, ResponseReceived(3, vote, yes))
     assert isinstance(raft.state, CandidateState)
     real = Vote(FIRST, 6, 0, 0)
-    for said in (no, yes):
-        raft.step(1600, ResponseReceived(2, real, said._replace(epoch=6)))
+    for response in (no, yes):
+        raft.step(1600, ResponseReceived(2, real, response._replace(epoch=6)))
     raft.step(1600, ResponseReceived(3, real, yes._replace(epoch=6)))
     assert isinstance(raft.state, CandidateState), "a rejection is final"
     raft.step(1600, ResponseReceived(4, real, yes._replace(epoch=6)))

@@ -109,10 +109,10 @@ def test_new_leader_advertises_high_watermark_only_after_commit_in_own_epoch() -
     """The first advertised high watermark is above all earlier ones: every committed record is in the log."""
     raft = leader_of_voters(1, 2, 3, commits=False)
     raft.raise_high_watermark(1)
-    told = [r.response.high_watermark for r in replica_fetches(raft, 2, 1520, 1).replies]  # type: ignore[union-attr]
-    assert told == [-1]
-    told = [r.response.high_watermark for r in replica_fetches(raft, 2, 1530).replies]  # type: ignore[union-attr]
-    assert told == [raft.log_summary.end_offset]
+    advertised = [r.response.high_watermark for r in replica_fetches(raft, 2, 1520, 1).replies]  # type: ignore[union-attr]
+    assert advertised == [-1]
+    advertised = [r.response.high_watermark for r in replica_fetches(raft, 2, 1530).replies]  # type: ignore[union-attr]
+    assert advertised == [raft.log_summary.end_offset]
 
 
 @pytest.mark.behaviour("R-259")

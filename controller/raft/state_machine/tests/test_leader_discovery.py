@@ -179,8 +179,8 @@ def test_removed_leader_resigns_after_restart() -> None:
 # ------------------------------------------------------------------ a leader without an address
 
 
-def name_leader_4(raft: RaftStateMachine, epoch: int, how: str) -> None:
-    match how:
+def name_leader_4(raft: RaftStateMachine, epoch: int, source: str) -> None:
+    match source:
         case "begins":
             raft.step(100, RequestReceived("t", BeginEpoch(4, epoch)))
         case "fetch":
@@ -190,17 +190,17 @@ def name_leader_4(raft: RaftStateMachine, epoch: int, how: str) -> None:
 
 
 @pytest.mark.behaviour("R-256")
-@pytest.mark.parametrize("how", ["begins", "fetch", "vote"])
+@pytest.mark.parametrize("source", ["begins", "fetch", "vote"])
 @pytest.mark.parametrize("epoch", [5, 6])
-def test_unreachable_leader_is_not_followed(epoch: int, how: str) -> None:
+def test_unreachable_leader_is_not_followed(epoch: int, source: str) -> None:
     raft, _ = started_node()
-    name_leader_4(raft, epoch, how)
+    name_leader_4(raft, epoch, source)
     assert isinstance(raft.state, UnattachedState)
     assert (raft.epoch, raft.leader_id) == (epoch, -1)
     assert raft.hard_state == (HardState(6, 4) if epoch == 6 else HardState(5)), "leader of a higher epoch is persisted"
     raft, _ = started_node()
     raft.reachable_replicas.add(4)
-    name_leader_4(raft, epoch, how)
+    name_leader_4(raft, epoch, source)
     assert isinstance(raft.state, RaftFollowerState)
     assert (raft.epoch, raft.leader_id, raft.requests.fetch_peer) == (epoch, 4, 4)
 

@@ -42,7 +42,7 @@ from ottla.wire.errors import ErrorCode
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "15"))
 WHOLE, NEW, WIPED = VoterState.GROWN, VoterState.NEWBORN, VoterState.LEARNING
-NOBODY = ReplicaKey(-1)
+NO_REPLICA = ReplicaKey(-1)
 
 
 def voter(age: VoterState, hard: HardState = HardState(0), end: int = 0, count: int = 3) -> RaftStateMachine:  # noqa: B008
@@ -178,7 +178,7 @@ def empty_response(raft: RaftStateMachine, high_watermark: int = 0) -> RaftFetch
 def test_unelected_leader_makes_newborn_voter_learn_without_replica_id() -> None:
     raft = voter(NEW)
     fetch = follow_leader(raft)
-    assert fetch.replica == NOBODY
+    assert fetch.replica == NO_REPLICA
     raft.step(110, ResponseReceived(2, fetch, empty_response(raft)))
     assert raft.hard_state.voter_state == WIPED, "the leader's log end offset is unknown"
 
@@ -187,7 +187,7 @@ def test_learning_voter_votes_again_after_all_responses_and_leader_log_end() -> 
     raft = voter(WIPED)
     raft.step(10, ResponseReceived(3, Vote(FIRST, 0, 0, 0, True), RaftResponse(ErrorCode.FENCED_LEADER_EPOCH, 7, -1)))
     fetch = follow_leader(raft)
-    assert fetch.replica == NOBODY, "no response of the leader"
+    assert fetch.replica == NO_REPLICA, "no response of the leader"
     raft.step(
         110, ResponseReceived(2, fetch, empty_response(raft)._replace(offset=0), (FetchedRaftBatch(0, 4, 7, b""),))
     )
@@ -258,8 +258,8 @@ def test_newborn_voter_that_learns_late_logs_after_full_timeout() -> None:
     assert ready.log_message is not None
     assert raft.hard_state.voter_state == WIPED
     messages = {at: raft.step(at, Tick()).log_message for at in range(20_000, 60_000, 500)}
-    (said_ms,) = [at for at, message in messages.items() if message is not None]
-    assert 30_000 <= said_ms < 33_000
+    (logged_ms,) = [at for at, message in messages.items() if message is not None]
+    assert 30_000 <= logged_ms < 33_000
 
 
 # ------------------------------------------------------------------ quorums of voters that lose their disks

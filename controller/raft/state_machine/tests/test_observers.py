@@ -27,12 +27,12 @@ def test_observer_table_is_limited_to_1000_entries() -> None:
 
 def test_fetching_observer_is_not_evicted_by_new_ones() -> None:
     raft = leader_of_voters(1, 2, 3)
-    ask = adding(raft)
+    query = adding(raft)
     for number in range(3 * MAX_OBSERVERS):
         if number % 100 == 0:
             replica_fetches(raft, 4, 2010 + number / 10)
         fetch_as_new_observer(raft, number, 2010 + number / 10)
-    ready = raft.step(2400, ResponseReceived(4, ask, SPEAKS))
+    ready = raft.step(2400, ResponseReceived(4, query, SPEAKS))
     assert not [a for a in responses(ready) if a.error == ErrorCode.REQUEST_TIMED_OUT], "the observer is caught up"
     assert raft.voters.is_voter(KEYS[4])
 

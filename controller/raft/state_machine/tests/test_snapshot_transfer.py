@@ -24,7 +24,7 @@ from ottla.controller.raft.state_machine.raft_state_machine import RaftStateMach
 from ottla.controller.raft.tests.raft_fixture import FENCED, FIRST, OK, SECOND, THIRD, follower, leader_with_log
 from ottla.wire.errors import ErrorCode
 
-ASK = FetchSnapshot(SECOND, 6, (8, 3), 100, 1000, size_bytes=300)
+FETCH_SNAPSHOT = FetchSnapshot(SECOND, 6, (8, 3), 100, 1000, size_bytes=300)
 
 
 def following() -> RaftStateMachine:
@@ -35,28 +35,30 @@ def following() -> RaftStateMachine:
 
 @pytest.mark.behaviour("R-234")
 @pytest.mark.parametrize(
-    ("make", "ask", "error"),
+    ("make", "fetch_snapshot", "error"),
     [
-        (leader_with_log, ASK._replace(epoch=5, size_bytes=-1), FENCED),
-        (leader_with_log, ASK._replace(epoch=7, size_bytes=-1), ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (following, ASK._replace(epoch=7, size_bytes=-1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (leader_with_log, ASK._replace(size_bytes=-1, position=-1), ErrorCode.SNAPSHOT_NOT_FOUND),
+        (leader_with_log, FETCH_SNAPSHOT._replace(epoch=5, size_bytes=-1), FENCED),
+        (leader_with_log, FETCH_SNAPSHOT._replace(epoch=7, size_bytes=-1), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (following, FETCH_SNAPSHOT._replace(epoch=7, size_bytes=-1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (leader_with_log, FETCH_SNAPSHOT._replace(size_bytes=-1, position=-1), ErrorCode.SNAPSHOT_NOT_FOUND),
         (
             leader_with_log,
-            ASK._replace(snapshot=(0, 0)),
+            FETCH_SNAPSHOT._replace(snapshot=(0, 0)),
             ErrorCode.SNAPSHOT_NOT_FOUND,
         ),  # (0, 0) is never served
-        (leader_with_log, ASK._replace(position=-1), ErrorCode.POSITION_OUT_OF_RANGE),
-        (leader_with_log, ASK._replace(position=300), ErrorCode.POSITION_OUT_OF_RANGE),
-        (leader_with_log, ASK._replace(position=299), OK),
-        (leader_with_log, ASK._replace(position=0), OK),
+        (leader_with_log, FETCH_SNAPSHOT._replace(position=-1), ErrorCode.POSITION_OUT_OF_RANGE),
+        (leader_with_log, FETCH_SNAPSHOT._replace(position=300), ErrorCode.POSITION_OUT_OF_RANGE),
+        (leader_with_log, FETCH_SNAPSHOT._replace(position=299), OK),
+        (leader_with_log, FETCH_SNAPSHOT._replace(position=0), OK),
     ],
 )
-def test_fetch_snapshot_is_validated_in_kafkas_order(make: type, ask: FetchSnapshot, error: ErrorCode) -> None:
+def test_fetch_snapshot_is_validated_in_kafkas_order(
+    make: type, fetch_snapshot: FetchSnapshot, error: ErrorCode
+) -> None:
     raft = make()
-    (reply,) = raft.step(1700, RequestReceived("t", ask)).replies
+    (reply,) = raft.step(1700, RequestReceived("t", fetch_snapshot)).replies
     assert reply.pending_request == "t"
-    where = ((8, 3), 300, ask.position) if error == OK else ((-1, -1), 0, 0)
+    where = ((8, 3), 300, fetch_snapshot.position) if error == OK else ((-1, -1), 0, 0)
     assert reply.response == RaftFetchSnapshotResponse(error, raft.epoch, raft.leader_id, *where)
 
 
@@ -64,14 +66,14 @@ def test_fetch_snapshot_is_validated_in_kafkas_order(make: type, ask: FetchSnaps
 def test_fetch_snapshot_of_voter_counts_as_fetch_for_the_leader() -> None:
     raft = leader_with_log()
     before = raft.state.deadline_ms
-    for ask in (
-        ASK._replace(replica=ReplicaKey(2, bytes([9] * 16))),
-        ASK._replace(replica=ReplicaKey(4, bytes([4] * 16))),
-        ASK._replace(position=300),
+    for request in (
+        FETCH_SNAPSHOT._replace(replica=ReplicaKey(2, bytes([9] * 16))),
+        FETCH_SNAPSHOT._replace(replica=ReplicaKey(4, bytes([4] * 16))),
+        FETCH_SNAPSHOT._replace(position=300),
     ):
-        raft.step(1700, RequestReceived("t", ask))
+        raft.step(1700, RequestReceived("t", request))
         assert raft.state.deadline_ms == before
-    raft.step(1700, RequestReceived("t", ASK))
+    raft.step(1700, RequestReceived("t", FETCH_SNAPSHOT))
     assert raft.state.deadline_ms == 4700
 
 
@@ -89,9 +91,9 @@ PART = RaftFetchSnapshotResponse(OK, 5, 2, (90, 4), 300, 0)
 
 @pytest.mark.behaviour("R-235")
 def test_fetch_snapshot_chunk_resets_fetch_timeout() -> None:
-    raft, ask = loading()
+    raft, request = loading()
     for now, position in ((1000, 0), (2500, 100)):
-        at = ask._replace(position=position)
+        at = request._replace(position=position)
         assert not raft.step(now, ResponseReceived(2, at, PART._replace(position=position))).sends
         assert raft.state.deadline_ms == now + 2000
         assert raft.requests.loading_snapshot == (90, 4)
@@ -101,7 +103,7 @@ def test_fetch_snapshot_chunk_resets_fetch_timeout() -> None:
 
 @pytest.mark.behaviour("R-235")
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         PART._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND, snapshot=(-1, -1)),
         PART._replace(error=ErrorCode.POSITION_OUT_OF_RANGE, snapshot=(-1, -1)),
@@ -109,9 +111,9 @@ def test_fetch_snapshot_chunk_resets_fetch_timeout() -> None:
         PART._replace(position=100),
     ],
 )
-def test_fetch_snapshot_not_found_returns_to_log_fetch(said: RaftFetchSnapshotResponse) -> None:
-    raft, ask = loading()
-    (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
+def test_fetch_snapshot_not_found_returns_to_log_fetch(response: RaftFetchSnapshotResponse) -> None:
+    raft, request = loading()
+    (send,) = raft.step(1000, ResponseReceived(2, request, response)).sends
     assert isinstance(send.request, Fetch)
     assert raft.requests.loading_snapshot is None
     assert raft.step(1100, SnapshotLoaded(90, 4)).truncate_to_snapshot is None
@@ -120,23 +122,23 @@ def test_fetch_snapshot_not_found_returns_to_log_fetch(said: RaftFetchSnapshotRe
 @pytest.mark.behaviour("R-209")
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
 def test_fetch_snapshot_other_error_keeps_loading(error: ErrorCode) -> None:
-    raft, ask = loading()
-    assert not raft.step(1000, ResponseReceived(2, ask, RaftFetchSnapshotResponse(error, 5, 2))).sends
-    assert not raft.step(1000, RequestFailed(2, ask)).sends
+    raft, request = loading()
+    assert not raft.step(1000, ResponseReceived(2, request, RaftFetchSnapshotResponse(error, 5, 2))).sends
+    assert not raft.step(1000, RequestFailed(2, request)).sends
     assert (raft.requests.loading_snapshot, raft.state.deadline_ms) == ((90, 4), 2100)
 
 
 @pytest.mark.behaviour("R-209")
 def test_fetch_snapshot_response_with_new_leader_stops_loading() -> None:
-    for said in (
+    for response in (
         RaftFetchSnapshotResponse(FENCED, 8, 3),
         RaftFetchSnapshotResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 8, 3),
     ):
-        raft, ask = loading()
-        (send,) = raft.step(1000, ResponseReceived(2, ask, said)).sends
+        raft, request = loading()
+        (send,) = raft.step(1000, ResponseReceived(2, request, response)).sends
         assert (raft.epoch, raft.leader_id, send.peer, raft.requests.loading_snapshot) == (8, 3, 3, None)
         assert isinstance(send.request, Fetch)
-        raft.step(1010, ResponseReceived(2, ask, PART))
+        raft.step(1010, ResponseReceived(2, request, PART))
         assert raft.state.deadline_ms == 3000, "late response"
 
 

@@ -108,7 +108,7 @@ def in_state(name: str) -> RaftStateMachine:
     ],
 )
 def test_vote_is_granted_by_state_and_log(state: str, real: bool, pre: bool) -> None:
-    for asked, expected in ((False, real), (True, pre)):
+    for pre_vote, expected in ((False, real), (True, pre)):
         raft = in_state(state)
         last, end = raft.log_summary.last_epoch, raft.log_summary.end_offset
         at = raft.epoch
@@ -118,13 +118,13 @@ def test_vote_is_granted_by_state_and_log(state: str, real: bool, pre: bool) -> 
             (last, end - 1, False),
             (last - 1, end + 9, False),
         ):
-            if last_epoch < 0 or offset < 0 or (not asked and last_epoch >= at):
+            if last_epoch < 0 or offset < 0 or (not pre_vote and last_epoch >= at):
                 continue
             raft = in_state(state)
-            response = response_to(raft, Vote(THIRD, at, last_epoch, offset, pre_vote=asked), 1)
+            response = response_to(raft, Vote(THIRD, at, last_epoch, offset, pre_vote=pre_vote), 1)
             assert response.error == OK
-            assert response.vote_granted == (expected and up_to_date), (state, asked, last_epoch, offset)
-            if asked:
+            assert response.vote_granted == (expected and up_to_date), (state, pre_vote, last_epoch, offset)
+            if pre_vote:
                 assert raft.hard_state.voted_key != THIRD, "a pre-vote is not persisted"
 
 

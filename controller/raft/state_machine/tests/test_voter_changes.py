@@ -66,8 +66,8 @@ def version_queries(ready: Ready) -> list[QueryKRaftVersions]:
 
 def adding(raft: RaftStateMachine, request: AddVoter = ADD) -> QueryKRaftVersions:
     replica_fetches(raft, request.voter.id, 1600)
-    (ask,) = version_queries(raft.step(2000, RequestReceived("t", request)))
-    return ask
+    (query,) = version_queries(raft.step(2000, RequestReceived("t", request)))
+    return query
 
 
 # ------------------------------------------------------------------ the checks in their order (above R-246)
@@ -82,8 +82,8 @@ def pending() -> RaftStateMachine:
 def appended() -> RaftStateMachine:
     """Return a leader with the record of a change in its log, after the response."""
     raft = leader_of_voters(1, 2, 3)
-    ask = adding(raft, ADD._replace(ack_when_committed=False))
-    raft.step(2010, ResponseReceived(4, ask, SPEAKS))
+    query = adding(raft, ADD._replace(ack_when_committed=False))
+    raft.step(2010, ResponseReceived(4, query, SPEAKS))
     raft.state.pending_change = None  # type: ignore[union-attr]
     return raft
 
@@ -148,10 +148,10 @@ def test_voter_change_error_contains_replica_and_voters() -> None:
 @pytest.mark.behaviour("R-248")
 def test_add_voter_queries_versions_then_appends_voters_record() -> None:
     raft = leader_of_voters(1, 2, 3)
-    ask = adding(raft)
-    assert ask == QueryKRaftVersions(FOUR, PLACES)
+    query = adding(raft)
+    assert query == QueryKRaftVersions(FOUR, PLACES)
     end = raft.log_summary.end_offset
-    ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
+    ready = raft.step(2010, ResponseReceived(4, query, SPEAKS))
     (append,) = ready.appends
     assert append.controls == (voters_record(1, 2, 3, 4),)
     assert (raft.voters.offset, raft.voters.record) == (end, voters_record(1, 2, 3, 4))
@@ -175,8 +175,8 @@ def test_add_voter_without_fetch_receives_begin_quorum_epoch() -> None:
 @pytest.mark.behaviour("R-247")
 def test_add_voter_without_ack_when_committed_is_answered_at_append() -> None:
     raft = leader_of_voters(1, 2, 3)
-    ask = adding(raft, ADD._replace(ack_when_committed=False))
-    ready = raft.step(2010, ResponseReceived(4, ask, SPEAKS))
+    query = adding(raft, ADD._replace(ack_when_committed=False))
+    ready = raft.step(2010, ResponseReceived(4, query, SPEAKS))
     assert responses(ready) == [VoterChangeResponse(OK, 1, 1)]
     assert error(raft, RemoveVoter(SECOND), 2020) == ErrorCode.REQUEST_TIMED_OUT, "the change is not committed"
     raft.step(2020, LogFlushed(raft.log_summary.end_offset))
@@ -227,25 +227,25 @@ def test_add_voter_not_caught_up_is_rejected() -> None:
         raft = leader_of_voters(1, 2, 3)
         for at, offset in fetches:
             replica_fetches(raft, 4, at, offset)
-        (ask,) = version_queries(raft.step(2000, RequestReceived("t", ADD)))
-        ready = raft.step(2000, ResponseReceived(4, ask, SPEAKS))
+        (query,) = version_queries(raft.step(2000, RequestReceived("t", ADD)))
+        ready = raft.step(2000, ResponseReceived(4, query, SPEAKS))
         assert [a.error for a in responses(ready)] == ([] if fits else [ErrorCode.REQUEST_TIMED_OUT]), fetches
         assert raft.voters.is_voter(FOUR) == fits
     raft = leader_of_voters(1, 2, 3)
     replica_fetches(raft, 4, 1600, key=ReplicaKey(4, bytes([9] * 16)))
-    (ask,) = version_queries(raft.step(2000, RequestReceived("t", ADD)))
-    raft.step(2000, ResponseReceived(4, ask, SPEAKS))
+    (query,) = version_queries(raft.step(2000, RequestReceived("t", ADD)))
+    raft.step(2000, ResponseReceived(4, query, SPEAKS))
     assert not raft.voters.is_voter(FOUR), "progress of another directory"
 
 
 @pytest.mark.behaviour("R-247")
 def test_voter_change_timeout_is_answered_and_may_still_commit() -> None:
     raft = leader_of_voters(1, 2, 3)
-    ask = adding(raft)
+    query = adding(raft)
     assert not responses(raft.step(3999, Tick()))
     assert raft.deadline_ms <= 4000
     assert responses(raft.step(4000, Tick())) == [VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 1, 1)]
-    raft.step(4010, ResponseReceived(4, ask, SPEAKS))
+    raft.step(4010, ResponseReceived(4, query, SPEAKS))
     assert not raft.voters.is_voter(FOUR), "late response"
     raft = leader_of_voters(1, 2, 3)
     raft.step(2010, ResponseReceived(4, adding(raft), SPEAKS))
@@ -257,9 +257,9 @@ def test_voter_change_timeout_is_answered_and_may_still_commit() -> None:
 def test_voter_change_fails_when_leader_steps_down() -> None:
     for ends in (Resign(), RequestReceived("b", BeginEpoch(2, 2))):
         raft = leader_of_voters(1, 2, 3)
-        ask = adding(raft)
+        query = adding(raft)
         assert [a.error for a in responses(raft.step(2010, ends))] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        raft.step(2020, ResponseReceived(4, ask, SPEAKS))
+        raft.step(2020, ResponseReceived(4, query, SPEAKS))
         assert not raft.voters.is_voter(FOUR)
 
 

@@ -108,12 +108,12 @@ def test_follower_without_changed_entry_continues_fetching(mine: Any, voters: An
 
 @pytest.mark.behaviour("R-249")
 def test_update_voter_at_kraft_version_0_is_sent_once_per_leader() -> None:
-    for how in ("answered", "unsupported", "refused"):
+    for outcome in ("answered", "unsupported", "refused"):
         raft = following_replica(voter_entry(1), None)
         next_request(raft, 1000)
         own = next_request(raft, 2000)
         assert own == OWN
-        match how:
+        match outcome:
             case "answered":
                 raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(OK, 5, 2)))
             case "unsupported":
@@ -121,7 +121,7 @@ def test_update_voter_at_kraft_version_0_is_sent_once_per_leader() -> None:
             case "refused":
                 raft.step(2010, RequestRejected(2, own, ErrorCode.UNSUPPORTED_VERSION))
         for now in (3000, 4001, 5000):
-            assert isinstance(next_request(raft, now), Fetch), how
+            assert isinstance(next_request(raft, now), Fetch), outcome
         raft.step(5100, RequestReceived("t", BeginEpoch(2, 6)))
         answer = RaftFetchResponse(OK, 6, 2, offset=0)
         raft.step(6000, ResponseReceived(2, in_flight(raft), answer))
@@ -130,12 +130,12 @@ def test_update_voter_at_kraft_version_0_is_sent_once_per_leader() -> None:
 
 
 @pytest.mark.behaviour("R-249")
-@pytest.mark.parametrize("how", ["timed out", "unreachable", "no answer"])
-def test_failed_update_voter_is_retried_at_next_timeout(how: str) -> None:
+@pytest.mark.parametrize("outcome", ["timed out", "unreachable", "no answer"])
+def test_failed_update_voter_is_retried_at_next_timeout(outcome: str) -> None:
     raft = following_replica(voter_entry(1), None)
     next_request(raft, 1000)
     own = next_request(raft, 2000)
-    match how:
+    match outcome:
         case "timed out":
             ready = raft.step(2010, ResponseReceived(2, own, VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 5, 2)))
         case "unreachable":
@@ -147,8 +147,8 @@ def test_failed_update_voter_is_retried_at_next_timeout(how: str) -> None:
     assert not ready.sends
     rests = raft.deadline_ms
     (send,) = raft.step(rests, Tick()).sends
-    assert isinstance(send.request, Fetch) == (how != "no answer")
-    if how != "no answer":
+    assert isinstance(send.request, Fetch) == (outcome != "no answer")
+    if outcome != "no answer":
         assert next_request(raft, 4000) == OWN
 
 
@@ -279,7 +279,7 @@ def test_leader_removing_itself_is_elected_again_after_restart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("me", "leader", "epoch", "told"),
+    ("me", "leader", "epoch", "logged"),
     [
         (9, 9, 6, True),
         (9, 2, 6, False),
@@ -287,7 +287,7 @@ def test_leader_removing_itself_is_elected_again_after_restart() -> None:
         (1, 1, 6, False),  # a voter: inconsistent, corrected by the next response
     ],
 )
-def test_leader_with_same_node_id_is_logged_once_per_epoch(me: int, leader: int, epoch: int, told: bool) -> None:
+def test_leader_with_same_node_id_is_logged_once_per_epoch(me: int, leader: int, epoch: int, logged: bool) -> None:
     """Otherwise the node would wait for a leader with its own id, and never report the reason."""
     history = VoterSetHistory([ReplicaKey(1), ReplicaKey(2)])
     key = FIRST if me == 1 else ReplicaKey(me, bytes([me] * 16))
@@ -299,8 +299,8 @@ def test_leader_with_same_node_id_is_logged_once_per_epoch(me: int, leader: int,
             turn * 3000, ResponseReceived(send.peer, send.request, RaftFetchResponse(OK, epoch, leader, offset=0))
         )
         messages.append(ready.log_message)
-    assert [x for x in messages if x is not None] == [x for x in messages[:1] if told]
-    if told:
+    assert [x for x in messages if x is not None] == [x for x in messages[:1] if logged]
+    if logged:
         assert messages[0] is not None
         assert messages[0][1].startswith("a node 9 leads in epoch 6, and it is not this one")
 
@@ -308,8 +308,8 @@ def test_leader_with_same_node_id_is_logged_once_per_epoch(me: int, leader: int,
 def test_fetch_with_leader_node_id_is_logged_once_by_both_nodes() -> None:
     raft = leader_of_voters(1, 2, 3)
     other_key = ReplicaKey(FIRST.id, b"another one here")
-    asked = Fetch(other_key, raft.epoch, 0, 0)
-    readies = [raft.step(now_ms, RequestReceived("t", asked)) for now_ms in (1600, 1601)]
+    fetch = Fetch(other_key, raft.epoch, 0, 0)
+    readies = [raft.step(now_ms, RequestReceived("t", fetch)) for now_ms in (1600, 1601)]
     messages = [ready.log_message for ready in readies]
     assert messages[0] is not None
     assert messages[0][1] == "Another node fetches the metadata log with node id 1: each node needs its own node.id"
@@ -318,6 +318,6 @@ def test_fetch_with_leader_node_id_is_logged_once_by_both_nodes() -> None:
     assert reply.response.error is ErrorCode.UNKNOWN_SERVER_ERROR
     other = RaftStateMachine(other_key, VoterSetHistory([]), HardState(0), LogSummary(), lambda: 0.5, bootstrap=(-2,))
     (send,) = other.step(0, RaftStarted()).sends
-    told = other.step(1, ResponseReceived(send.peer, send.request, reply.response)).log_message
-    assert told is not None
-    assert told[1].startswith(f"the leader of epoch {raft.epoch} rejects fetches of node 1")
+    logged = other.step(1, ResponseReceived(send.peer, send.request, reply.response)).log_message
+    assert logged is not None
+    assert logged[1].startswith(f"the leader of epoch {raft.epoch} rejects fetches of node 1")

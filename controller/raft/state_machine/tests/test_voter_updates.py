@@ -82,10 +82,10 @@ def test_upgrade_kraft_version_rejects_downgrade_and_unknown_version(level: int,
 
 @pytest.mark.behaviour("R-244")
 def test_voter_updates_are_retained_only_for_static_voters() -> None:
-    for level, told in ((0, {1: voter_entry(1)}), (1, {})):
+    for level, updates in ((0, {1: voter_entry(1)}), (1, {})):
         state = leader_of_voters(1, 2, level=level).state
         assert isinstance(state, RaftLeaderState)
-        assert state.voter_updates == told
+        assert state.voter_updates == updates
 
 
 @pytest.mark.behaviour("R-244")

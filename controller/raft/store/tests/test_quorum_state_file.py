@@ -67,7 +67,7 @@ def test_quorum_state_invalid_age_raises_corrupt_file_with_field_name(age: bytes
     session.makedirs("/d")
     text = b'{"leaderId":-1,"leaderEpoch":1,"votedId":-1,"ottla.age":%s,"data_version":1}' % age
     session.open("/d/quorum-state", create=True).pwrite(text, 0)
-    with pytest.raises(CorruptFile, match=r"^/d/quorum-state: .*ottla\.age") as told:
+    with pytest.raises(CorruptFile, match=r"^/d/quorum-state: .*ottla\.age") as caught:
         QuorumStateFile.read(session, "/d/quorum-state")
-    assert len(str(told.value)) < 120
-    assert "\n" not in str(told.value)
+    assert len(str(caught.value)) < 120
+    assert "\n" not in str(caught.value)
