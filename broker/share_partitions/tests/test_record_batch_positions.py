@@ -57,7 +57,7 @@ TEN = [batch(base, 5) for base in range(0, 50, 5)]
     ("new_from", "records", "count"),
     [(0, 1, 1), (0, 5, 1), (0, 6, 2), (0, 50, 10), (0, 99, 10), (20, 1, 5), (20, 6, 6), (48, 1, 10), (60, 1, 10)],
 )
-def test_find_batches_reads_no_more_headers_than_records_asked_need(new_from: int, records: int, count: int) -> None:
+def test_find_batches_reads_only_headers_for_max_records(new_from: int, records: int, count: int) -> None:
     assert len(find_batches(part_of(*TEN), new_from, records)) == count
 
 

@@ -82,7 +82,7 @@ def test_heartbeat_with_unknown_assignor_returns_unknown_server_error() -> None:
     "record",
     [cr.partition_metadata_tombstone("g"), GroupRecord(consumer_group_records.ConsumerGroupMetadataKey("g"), None)],
 )
-def test_tombstone_of_an_unknown_group_changes_nothing(record: GroupRecord) -> None:
+def test_tombstone_of_unknown_group_is_ignored(record: GroupRecord) -> None:
     shard = ConsumerGroupShard()
     shard.machine.replay(0, record)
     assert shard.machine.find_consumer_group("g") is None

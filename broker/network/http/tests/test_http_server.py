@@ -20,7 +20,7 @@ from ottla.broker.tests.connection_fixture import ConnectionEnv, in_virtual_time
 GET = b"GET /metrics HTTP/1.0\r\n\r\n"
 
 
-def test_connection_beyond_the_limit_replaces_the_oldest_without_request_else_the_oldest() -> None:
+def test_connection_beyond_limit_replaces_oldest_idle_or_oldest() -> None:
     async def run(server: HttpFixture) -> None:
         idle = [await server.connect() for _ in range(MAX_HTTP_CONNECTIONS + 8)]
         assert [stream.is_closed for stream in idle] == [True] * 8 + [False] * MAX_HTTP_CONNECTIONS
