@@ -23,7 +23,7 @@ BATCHES, LEADER_EPOCH = 6, 3
 
 
 class FetchingNode:
-    """A node and one connection to it, whose requests are prepared for or always handled."""
+    """Node with one connection; its requests are served prepared, or always by the handler."""
 
     def __init__(self, *, prepares: bool) -> None:
         self.fixture = HandlerFixture()
@@ -38,7 +38,7 @@ class FetchingNode:
             assert replica.is_leader
 
     def fetch(self, frame: bytes) -> bytes:
-        """The bytes of the response to a request."""
+        """Return the bytes of the response to a request."""
         view = memoryview(frame)
         prepared = self.peer.prepared_request
         chunks = (
@@ -88,7 +88,7 @@ class FetchComparison:
         self._correlation_id = 0
 
     def fetch(self, request: FetchRequest, version: int = NEWEST) -> Any:
-        """Have both serve a request; return the response, decoded."""
+        """Serve a request on both nodes, compare, and return the decoded response."""
         self._correlation_id += 7
         now_ms = float(self._correlation_id)
         for node in self.nodes:
@@ -102,7 +102,7 @@ class FetchComparison:
         return compiler.decode(fetch.FetchResponse, version, raw, 9 if version >= 12 else 8)[0]
 
     def repeat(self, request: FetchRequest, version: int = NEWEST) -> None:
-        """Have a request served so often that the next one like it is served prepared."""
+        """Serve a request until the next one like it is served prepared."""
         for _ in range(REPETITIONS):
             self.fetch(request, version)
             if request.session_epoch > 0:
@@ -114,13 +114,13 @@ class FetchComparison:
         assert self.prepared == before + 1
 
     def change(self, what: Callable[[HandlerFixture], object]) -> None:
-        """Change the same on both nodes."""
+        """Apply a change to both nodes."""
         for node in self.nodes:
             what(node.fixture)
 
 
 def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:
-    """(topic, partition, offset) of what is wanted."""
+    """Return a request for (topic, partition, offset) of each partition."""
     topics: list[FetchTopic] = []
     for name, number, offset in parts:
         if not topics or topics[-1].topic != name:
@@ -147,7 +147,7 @@ def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:
 
 
 def open_session(nodes: FetchComparison, *parts: tuple[str, int, int]) -> int:
-    """The id of a session of these partitions."""
+    """Return the id of a new session of these partitions."""
     opened: int = nodes.fetch(request(*parts, epoch=0)).session_id
     assert opened
     return opened

@@ -1,4 +1,4 @@
-"""Fetch: what a request waits for, what ends its wait, and limits below zero. Sources: ``DelayedFetch.scala``,
+"""Delayed fetch: conditions of the wait and of its end, and limits below zero. Sources: ``DelayedFetch.scala``,
 ``KafkaApis.handleFetchRequest`` (4.3.1).
 """
 
@@ -32,7 +32,7 @@ def fixture() -> HandlerFixture:
 
 
 class WindowAllowance(CountingAllowance):
-    """A quota that lets so many bytes through."""
+    """Quota that allows a number of bytes."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

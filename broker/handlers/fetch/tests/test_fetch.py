@@ -1,4 +1,4 @@
-"""Fetch: what is read, what is refused, when an answer waits. Sources: ``ReplicaManager``, ``DelayedFetch`` (4.3.1)."""
+"""Fetch: records, errors and delayed responses. Sources: ``ReplicaManager``, ``DelayedFetch`` (4.3.1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZE = len(make_batch(10))
 
 
 def request(*parts: tuple[str, int, int], **more: Any) -> FetchRequest:
-    """(topic, partition, offset) of what is wanted."""
+    """Return a request for (topic, partition, offset) of each partition."""
     topics = [
         FetchTopic(
             name,
@@ -306,7 +306,7 @@ def test_fetch_waits_for_min_bytes_or_max_wait(
 
 
 class CountingAllowance:
-    """A quota nobody reaches: when what was taken is said to have been."""
+    """Quota that is never reached; it records the times at which bytes are counted."""
 
     def __init__(self) -> None:
         self.at_ms = list[float]()

@@ -1,4 +1,4 @@
-"""A follower's Fetch at its leader, rule by rule (R-324 to R-332, R-339, R-340)."""
+"""Follower fetch at the leader (R-324 to R-332, R-339, R-340)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EPOCH_OF_2 = 70
 
 
 class LeaderPartitionFixture(HandlerFixture):
-    """A partition led from here, with four batches of three records; broker 2 is in sync, broker 3 is not."""
+    """Partition led by this node, with four batches of three records; broker 2 is in sync, broker 3 is not."""
 
     def __init__(self, epochs: tuple[int, ...] = (3, 3, 3, 3)) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class LeaderPartitionFixture(HandlerFixture):
 
 
 def by(broker: int, offset: int, broker_epoch: int = -1, log_start: int = 0, **more: Any) -> FetchRequest:
-    """What a follower asks for, in version 15 and later."""
+    """Return a follower's request in version 15 or later."""
     what = request(("t", 0, offset), **more)
     what.replica_state = ReplicaState(broker, broker_epoch)
     what.topics[0].partitions[0].log_start_offset = log_start
@@ -80,7 +80,7 @@ ROWS = [
 
 @pytest.mark.behaviour("R-325", "R-326")
 @pytest.mark.parametrize(("broker", "broker_epoch", "offset", "more", "code", "size"), ROWS)
-def test_what_a_follower_is_answered(
+def test_follower_fetch_returns_records_or_error(
     broker: int, broker_epoch: int, offset: int, more: dict[str, Any], code: E, size: int
 ) -> None:
     led = LeaderPartitionFixture()
@@ -101,7 +101,7 @@ def test_fetch_of_a_follower_is_limited_by_fetch_max_bytes_of_the_broker(limit: 
 
 
 @pytest.mark.behaviour("R-326")
-def test_a_follower_with_another_past_is_told_and_not_counted_even_beyond_the_leaders_end() -> None:
+def test_follower_fetch_with_diverged_epoch_is_not_counted() -> None:
     led = LeaderPartitionFixture(epochs=(2, 2, 3, 3))
     for offset, last_epoch, told in ((7, 2, (2, 6)), (50, 3, (3, 12)), (50, 2, (2, 6))):
         (got,) = rows_of(send(led, by(2, offset, last_epoch=last_epoch))[0])
@@ -114,7 +114,7 @@ def test_a_follower_with_another_past_is_told_and_not_counted_even_beyond_the_le
 
 
 @pytest.mark.behaviour("R-327")
-def test_each_fetch_counts_when_it_comes_and_its_row_tells_the_high_watermark_before() -> None:
+def test_follower_fetch_updates_high_watermark_after_its_own_row() -> None:
     led = LeaderPartitionFixture()
     waiting: list[int] = []
     for offset, told, then in ((3, 0, 3), (3, 3, 3), (12, 3, 12)):
@@ -127,7 +127,7 @@ def test_each_fetch_counts_when_it_comes_and_its_row_tells_the_high_watermark_be
 
 
 @pytest.mark.behaviour("R-331")
-def test_who_has_everything_joins_and_only_one_change_is_under_way() -> None:
+def test_caught_up_follower_joins_isr_one_change_at_a_time() -> None:
     led = LeaderPartitionFixture()
     send(led, by(2, 12))
     led.eligible[3] = False
@@ -159,7 +159,7 @@ LESS, MORE = AlterPartitionResult(0, 3, 1, (1,)), AlterPartitionResult(0, 3, 1, 
         ),
     ],
 )
-def test_what_the_controller_says_to_a_change_of_the_isr_may_commit(
+def test_alter_partition_result_may_advance_high_watermark(
     answer: AlterPartitionResult, outcome: AlterPartitionOutcome, isr: tuple[int, ...], committed: list[int]
 ) -> None:
     led = LeaderPartitionFixture()
@@ -174,7 +174,7 @@ def test_what_the_controller_says_to_a_change_of_the_isr_may_commit(
 
 
 @pytest.mark.behaviour("R-334")
-def test_an_answer_that_comes_after_the_image_is_ignored() -> None:
+def test_alter_partition_result_after_image_is_ignored() -> None:
     led = LeaderPartitionFixture()
     led.replica.maybe_shrink_isr(NOW_MS + 30_001)
     (asked,) = led.asked
@@ -189,7 +189,7 @@ def test_an_answer_that_comes_after_the_image_is_ignored() -> None:
 
 
 BEGINS = [
-    # the batch's offsets -> where the log begins and ends then
+    # offsets of the batch -> log start and log end after it
     pytest.param(3, 7, 3, 8, id="the leader's log starts within the batch"),
     pytest.param(3, 5, 3, 6, id="with its last record"),
     pytest.param(5, 7, 5, 8, id="with its first"),
@@ -200,7 +200,7 @@ BEGINS = [
 
 @pytest.mark.behaviour("R-319")
 @pytest.mark.parametrize(("first", "last", "begins", "ends"), BEGINS)
-def test_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
+def test_append_to_empty_follower_log_starts_with_whole_batch(
     first: int, last: int, begins: int | None, ends: int
 ) -> None:
     fixture = HandlerFixture()
@@ -216,7 +216,7 @@ def test_an_empty_log_begins_with_the_whole_batch_its_end_lies_within(
     assert replica.log.log_end_offset == ends
 
 
-def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> None:
+def test_delayed_fetch_of_follower_waits_for_records_and_of_consumer_for_commit() -> None:
     led = LeaderPartitionFixture()
     came: list[tuple[str, float, int]] = []
 
@@ -244,7 +244,7 @@ def test_followers_wait_for_records_and_consumers_for_what_is_committed() -> Non
     run_virtual(scenario)
 
 
-def test_a_followers_fetch_waits_no_longer_when_another_partition_is_led_from_here_and_a_consumers_does() -> None:
+def test_delayed_follower_fetch_ends_when_another_partition_is_led_here() -> None:
     led = LeaderPartitionFixture()
     came: list[tuple[str, float, int]] = []
 
@@ -309,7 +309,7 @@ def test_consumer_fetch_at_follower_reads_up_to_its_high_watermark() -> None:
 
 @pytest.mark.behaviour("R-330")
 @pytest.mark.parametrize(("replica_id", "which", "offset"), [(2, -1, 12), (2, -2, 0), (-1, -1, 0), (-1, -2, 0)])
-def test_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset: int) -> None:
+def test_list_offsets_of_replica_returns_log_end_offset(replica_id: int, which: int, offset: int) -> None:
     led = LeaderPartitionFixture()
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, 3, which)])
     answer: Any = start(
@@ -330,9 +330,7 @@ def test_a_replica_asks_for_the_log_end(replica_id: int, which: int, offset: int
         (5, -2, E.NONE),
     ],
 )
-def test_while_a_new_leader_does_not_know_what_is_committed_it_does_not_say(
-    version: int, timestamp: int, code: E
-) -> None:
+def test_list_offsets_at_new_leader_is_unavailable_until_commit_is_known(version: int, timestamp: int, code: E) -> None:
     led = LeaderPartitionFixture()
     led.replica.apply_partition_state(1, PartitionRegistration((1, 2, 3), (1, 2), 1, 4, 1), NOW_MS)
     wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])

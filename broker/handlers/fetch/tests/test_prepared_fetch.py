@@ -1,4 +1,4 @@
-"""Prepared Fetch: its responses and sessions are those of the handler, byte for byte, whatever the requests are."""
+"""Prepared Fetch: its responses and sessions equal those of the handler, byte for byte, for any requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ottla.wire.messages.fetch import FetchRequest, ForgottenTopic
 
 @pytest.mark.parametrize("isolation", [0, 1])
 @pytest.mark.parametrize("version", range(4, NEWEST + 1))
-def test_a_repeated_request_is_served_prepared_in_each_version(version: int, isolation: int) -> None:
+def test_prepared_fetch_serves_repeated_request_in_each_version(version: int, isolation: int) -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 0), isolation=isolation), version)
     for offset in (3, 4, 0, 9, 15):
@@ -38,7 +38,7 @@ def test_a_repeated_request_is_served_prepared_in_each_version(version: int, iso
 
 @pytest.mark.parametrize("version", [7, 12, 13, NEWEST])
 @pytest.mark.parametrize("parts", [["t"], ["t", "t", "u"]])
-def test_requests_of_a_session_are_served_prepared(version: int, parts: list[str]) -> None:
+def test_prepared_fetch_serves_session_requests(version: int, parts: list[str]) -> None:
     nodes = FetchComparison()
     numbers = [parts[:at].count(name) for at, name in enumerate(parts)]
 
@@ -55,7 +55,7 @@ def test_requests_of_a_session_are_served_prepared(version: int, parts: list[str
     assert nodes.fetch(ask(0, session=session, epoch=1), version).error_code != 0
 
 
-def test_the_epoch_of_a_session_starts_over_behind_the_last() -> None:
+def test_prepared_fetch_session_epoch_wraps_to_one() -> None:
     nodes = FetchComparison()
     session = open_session(nodes, ("t", 0, 0))
     nodes.repeat(request(("t", 0, 0), session=session, epoch=1))
@@ -70,7 +70,7 @@ def test_the_epoch_of_a_session_starts_over_behind_the_last() -> None:
     assert nodes.prepared == before + 3
 
 
-def test_what_a_session_remembers_of_a_response_is_not_told_again() -> None:
+def test_prepared_fetch_session_omits_unchanged_partitions() -> None:
     nodes = FetchComparison()
     session = open_session(nodes, ("t", 0, 0))
     nodes.repeat(request(("t", 0, 0), session=session, epoch=1))
@@ -118,9 +118,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "prepared"), CHANGES)
-def test_a_change_of_the_node_between_two_requests_counts(
-    change: Callable[[HandlerFixture], object], prepared: bool
-) -> None:
+def test_prepared_fetch_notices_changes_of_the_node(change: Callable[[HandlerFixture], object], prepared: bool) -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 0)))
     nodes.change(change)
@@ -140,7 +138,7 @@ OTHER_REQUESTS = [
 
 
 @pytest.mark.parametrize("more", OTHER_REQUESTS)
-def test_a_request_with_other_parameters_is_handled(more: dict[str, Any]) -> None:
+def test_prepared_fetch_leaves_other_parameters_to_the_handler(more: dict[str, Any]) -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 0)))
     nodes.fetch(request(("t", 0, 3), **more))
@@ -148,21 +146,21 @@ def test_a_request_with_other_parameters_is_handled(more: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("offset", [3 * BATCHES, 3 * BATCHES + 1, -1, 2**62])
-def test_offsets_without_records_are_left_to_the_handler(offset: int) -> None:
+def test_prepared_fetch_leaves_offsets_without_records_to_the_handler(offset: int) -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 0)))
     nodes.fetch(request(("t", 0, offset)))
     assert nodes.prepared == 1
 
 
-def test_fewer_bytes_than_the_least_are_left_to_the_handler() -> None:
+def test_prepared_fetch_leaves_fewer_than_min_bytes_to_the_handler() -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 0), least=2 * SIZE))
     nodes.fetch(request(("t", 0, 3 * BATCHES - 3), least=2 * SIZE))
     assert nodes.prepared == 1
 
 
-def test_aborted_transactions_are_left_to_the_handler() -> None:
+def test_prepared_fetch_leaves_aborted_transactions_to_the_handler() -> None:
     nodes = FetchComparison()
 
     def abort(fixture: HandlerFixture) -> None:
@@ -177,7 +175,7 @@ def test_aborted_transactions_are_left_to_the_handler() -> None:
     assert nodes.prepared == 1
 
 
-def test_an_open_transaction_bounds_what_read_committed_reads() -> None:
+def test_prepared_fetch_read_committed_ends_at_last_stable_offset() -> None:
     nodes = FetchComparison()
 
     def begin(fixture: HandlerFixture) -> None:
@@ -192,7 +190,7 @@ def test_an_open_transaction_bounds_what_read_committed_reads() -> None:
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_topic_that_may_not_be_read_any_more_is_left_to_the_handler(readable: bool) -> None:
+def test_prepared_fetch_leaves_unreadable_topic_to_the_handler(readable: bool) -> None:
     nodes = FetchComparison()
     authorizer = SimpleNamespace(may_read=lambda context, topic: False)
     nodes.repeat(request(("t", 0, 0)))
@@ -203,7 +201,7 @@ def test_a_topic_that_may_not_be_read_any_more_is_left_to_the_handler(readable: 
     assert nodes.prepared == 1 + readable
 
 
-def test_requests_are_counted_where_there_are_quotas() -> None:
+def test_prepared_fetch_leaves_requests_under_quotas_to_the_handler() -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 0)))
 
@@ -222,7 +220,7 @@ def test_requests_are_counted_where_there_are_quotas() -> None:
     assert nodes.prepared == 1
 
 
-def test_a_session_with_other_partitions_is_left_to_the_handler() -> None:
+def test_prepared_fetch_leaves_session_with_other_partitions_to_the_handler() -> None:
     nodes = FetchComparison()
     session = open_session(nodes, ("t", 0, 0))
     nodes.repeat(request(("t", 0, 0), session=session, epoch=1))
@@ -236,7 +234,7 @@ def test_a_session_with_other_partitions_is_left_to_the_handler() -> None:
     assert nodes.prepared == before + 1
 
 
-def test_a_session_that_was_closed_is_left_to_the_handler() -> None:
+def test_prepared_fetch_leaves_closed_session_to_the_handler() -> None:
     nodes = FetchComparison()
     session = open_session(nodes, ("t", 0, 0))
     nodes.repeat(request(("t", 0, 0), session=session, epoch=1))
@@ -245,7 +243,7 @@ def test_a_session_that_was_closed_is_left_to_the_handler() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "prepared"), [(MAX_PARTITIONS, True), (MAX_PARTITIONS + 1, False)])
-def test_so_many_partitions_are_prepared_for(partitions: int, prepared: bool) -> None:
+def test_prepared_fetch_has_a_limit_of_partitions(partitions: int, prepared: bool) -> None:
     nodes = FetchComparison()
 
     def host(fixture: HandlerFixture) -> None:
@@ -259,7 +257,7 @@ def test_so_many_partitions_are_prepared_for(partitions: int, prepared: bool) ->
     assert nodes.prepared == prepared
 
 
-def test_a_partition_that_is_named_twice_is_not_prepared_for() -> None:
+def test_prepared_fetch_requires_distinct_partitions() -> None:
     nodes = FetchComparison()
     for _ in range(REPETITIONS + 1):
         nodes.fetch(request(("t", 0, 0), ("t", 0, 3)))
@@ -274,14 +272,14 @@ NOT_PREPARED = [
 
 
 @pytest.mark.parametrize("more", NOT_PREPARED)
-def test_requests_of_other_kinds_are_not_prepared_for(more: dict[str, Any]) -> None:
+def test_prepared_fetch_is_not_built_for_other_kinds_of_requests(more: dict[str, Any]) -> None:
     nodes = FetchComparison()
     for _ in range(REPETITIONS + 2):
         nodes.fetch(request(("t", 0, 0), **more))
     assert nodes.prepared == 0
 
 
-def test_requests_that_forget_partitions_are_not_prepared_for() -> None:
+def test_prepared_fetch_is_not_built_for_requests_with_forgotten_topics() -> None:
     nodes = FetchComparison()
     session = open_session(nodes, ("t", 0, 0))
     forgotten = [ForgottenTopic("u", topic_id_of("u"), [0])]
@@ -305,7 +303,7 @@ def abort_first(fixture: HandlerFixture) -> None:
         pytest.param(3 * BATCHES, 3 * BATCHES + 5, id="an aborted transaction"),
     ],
 )
-def test_responses_with_more_than_records_are_not_prepared_for(before: int, after: int) -> None:
+def test_prepared_fetch_is_not_built_for_responses_with_more_than_records(before: int, after: int) -> None:
     nodes = FetchComparison()
     nodes.change(abort_first)
     for _ in range(REPETITIONS):
@@ -314,7 +312,7 @@ def test_responses_with_more_than_records_are_not_prepared_for(before: int, afte
     assert nodes.prepared == 0
 
 
-def test_partitions_share_the_limit_of_the_request() -> None:
+def test_prepared_fetch_shares_max_bytes_among_partitions() -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 3 * BATCHES - 3), ("t", 1, 0), most=3 * SIZE - 1))
     for offset in (3 * BATCHES - 6, 0):
@@ -325,14 +323,14 @@ def test_partitions_share_the_limit_of_the_request() -> None:
     assert nodes.prepared == 2
 
 
-def test_a_least_above_the_limit_is_the_limit() -> None:
+def test_prepared_fetch_min_bytes_is_bounded_by_max_bytes() -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 0), least=1 << 20, most=SIZE))
     nodes.fetch(request(("t", 0, 3), least=1 << 20, most=SIZE))
     assert nodes.prepared == 2
 
 
-def test_requests_are_handled_while_logs_are_created() -> None:
+def test_prepared_fetch_leaves_requests_to_the_handler_during_log_creation() -> None:
     nodes = FetchComparison()
     nodes.repeat(request(("t", 0, 0)))
 
@@ -344,8 +342,8 @@ def test_requests_are_handled_while_logs_are_created() -> None:
     assert nodes.prepared == 1
 
 
-def test_values_that_look_like_marked_offsets_are_not_mistaken_for_them() -> None:
-    """A client may choose its values: what marks the places of offsets may stand elsewhere, too."""
+def test_prepared_fetch_values_equal_to_offset_markers_are_not_offsets() -> None:
+    """A client may choose the values: the markers of offsets may occur elsewhere, too."""
     nodes = FetchComparison()
     for offset in (0, 3, 6, 9, 0x6B1D_A35E_97F4_0000, 3):
         asked = request(("t", 0, offset), least=-0x680C_0000)
@@ -355,7 +353,7 @@ def test_values_that_look_like_marked_offsets_are_not_mistaken_for_them() -> Non
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_requests_and_changes_give_the_responses_of_the_handler(seed: int) -> None:
+def test_prepared_fetch_random_requests_equal_the_handler(seed: int) -> None:
     rng = random.Random(seed)
     nodes = FetchComparison()
     parts: list[tuple[str, int]] = [("t", 0)]

@@ -1,4 +1,4 @@
-"""Prepared Fetch: sessions it must leave to the handler, and requests it is made for in vain."""
+"""Prepared Fetch: sessions that it must leave to the handler, and preparations without use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.broker.handlers.fetch.tests.fetch_comparison import FetchComparison, 
 from ottla.broker.handlers.prepared_request import REPETITIONS, REPETITIONS_UNTIL_RETRY
 
 
-def test_a_request_for_a_session_opens_it_once_there_is_room() -> None:
+def test_full_fetch_opens_session_when_a_slot_is_free() -> None:
     nodes = FetchComparison()
 
     def allow(slots: int) -> None:
@@ -27,7 +27,7 @@ def test_a_request_for_a_session_opens_it_once_there_is_room() -> None:
     assert nodes.prepared == 0
 
 
-def test_a_consumer_in_the_session_of_a_follower_is_left_to_the_handler() -> None:
+def test_consumer_in_follower_session_is_left_to_the_handler() -> None:
     nodes = FetchComparison()
     session = nodes.fetch(request(("t", 0, 0), epoch=0, follower=1)).session_id
     for epoch in range(1, REPETITIONS + 3):
@@ -35,7 +35,7 @@ def test_a_consumer_in_the_session_of_a_follower_is_left_to_the_handler() -> Non
     assert nodes.prepared == 0
 
 
-def test_a_session_that_was_closed_is_not_kept_for_its_requests() -> None:
+def test_closed_session_is_not_kept_by_prepared_fetch() -> None:
     nodes = FetchComparison()
     session = open_session(nodes, ("t", 0, 0))
     nodes.repeat(request(("t", 0, 0), session=session, epoch=1))
@@ -46,7 +46,7 @@ def test_a_session_that_was_closed_is_not_kept_for_its_requests() -> None:
     assert nodes.fetch(request(("t", 0, 3), session=session, epoch=2 + REPETITIONS)).error_code != 0
 
 
-def test_preparing_for_requests_that_the_handler_serves_all_the_same_is_rare() -> None:
+def test_preparation_without_use_is_repeated_rarely() -> None:
     nodes = FetchComparison()
     always_handled = nodes.nodes[1]
     seen = []
@@ -58,7 +58,7 @@ def test_preparing_for_requests_that_the_handler_serves_all_the_same_is_rare() -
 
 
 @pytest.mark.parametrize("reason", ["requests are counted", "quotas"])
-def test_requests_are_not_prepared_for_where_each_is_counted(reason: str) -> None:
+def test_prepared_fetch_is_not_built_when_requests_are_counted(reason: str) -> None:
     nodes = FetchComparison()
     quotas = SimpleNamespace(max_fetch_bytes=lambda *values: values[-1], fetch_throttle_ms=lambda *values: 0)
     for node in nodes.nodes:

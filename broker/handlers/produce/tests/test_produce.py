@@ -1,4 +1,4 @@
-"""Produce: what is answered, and when. Sources: ``KafkaApis.handleProduceRequest``, ``ReplicaManager`` (4.3.1)."""
+"""Produce: responses and their time. Sources: ``KafkaApis.handleProduceRequest``, ``ReplicaManager`` (4.3.1)."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def compacted() -> HandlerFixture:
     return fixture
 
 
-def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(compacted: HandlerFixture) -> None:
+def test_produce_validation_of_large_batch_yields_to_event_loop(compacted: HandlerFixture) -> None:
     turns = 0
 
     async def main() -> Any:
@@ -211,8 +211,8 @@ def test_a_large_batch_whose_records_are_looked_at_lets_others_have_their_turn(c
     assert turns >= 40_000 * 9 // PIECE_BYTES - 1
 
 
-def test_what_changes_while_records_are_looked_at_counts(compacted: HandlerFixture) -> None:
-    """Leadership and settings are those of the moment of the append."""
+def test_produce_uses_state_after_validation_of_large_batch(compacted: HandlerFixture) -> None:
+    """Leadership and configs are those of the time of the append."""
     replica = compacted.hosted.replicas["c", 0]
 
     def meanwhile(change: Any, keyless: int = 0) -> PartitionProduceResponse:
@@ -245,7 +245,7 @@ def test_what_changes_while_records_are_looked_at_counts(compacted: HandlerFixtu
     assert replica.log.log_end_offset == 40_000
 
 
-def test_an_answer_names_ten_thousand_records_at_fault_and_no_more(compacted: HandlerFixture) -> None:
+def test_produce_returns_at_most_ten_thousand_record_errors(compacted: HandlerFixture) -> None:
     parts = [("c", 0, large(1500, None))] * 12
     answer = send(compacted, request(*parts))
     rows = [r for t in answer.responses for r in t.partition_responses]
@@ -295,7 +295,7 @@ def test_produce_under_min_isr_refuses_only_acks_all() -> None:
     assert row_of(send(fixture, request(("r", 0, make_batch(0)), acks=1))).error_code == 0
 
 
-def test_who_waits_for_many_partitions_looks_at_the_one_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delayed_produce_of_many_partitions_checks_only_changed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     many = 60
     fixture = HandlerFixture()
     fixture.hosted.host("r", isr=(1, 2), replicas=(1, 2), partitions=many)

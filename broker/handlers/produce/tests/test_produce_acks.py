@@ -1,4 +1,4 @@
-"""acks=all: what an answer waits for, and what it says (R-337). Source: ``DelayedProduce.java`` (4.3.1)."""
+"""Delayed produce with acks=all, and its results (R-337). Source: ``DelayedProduce.java`` (4.3.1)."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ async def leader_resigns(replica: Any) -> None:
     replica.notify_waiters()
 
 
-def test_acks_all_waits_until_every_member_has_it(replicated: HandlerFixture) -> None:
+def test_acks_all_waits_for_all_isr_members(replicated: HandlerFixture) -> None:
     assert waiting(replicated, follower_fetches) == (0, 0.3)
 
 
-def test_acks_1_waits_for_nobody(replicated: HandlerFixture) -> None:
+def test_acks_1_does_not_wait(replicated: HandlerFixture) -> None:
     assert waiting(replicated, nothing, acks=1) == (0, 0.0)
 
 
-def test_what_is_not_in_time_says_so_though_it_stays(replicated: HandlerFixture) -> None:
+def test_acks_all_timeout_returns_request_timed_out_and_keeps_records(replicated: HandlerFixture) -> None:
     assert waiting(replicated, nothing, timeout_ms=700) == (ErrorCode.REQUEST_TIMED_OUT, 0.7)
     assert replicated.hosted.replicas["r", 0].log.log_end_offset == 3
 
 
-def test_who_waits_is_told_when_leadership_goes(replicated: HandlerFixture) -> None:
+def test_acks_all_returns_not_leader_or_follower_when_leader_resigns(replicated: HandlerFixture) -> None:
     assert waiting(replicated, leader_resigns) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
 
 
@@ -127,7 +127,7 @@ async def nobody_leads(replica: Any) -> None:
         (nobody_leads, (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)),
     ],
 )
-def test_who_waits_while_the_leadership_goes_hears_what_the_new_leader_says_of_it(
+def test_acks_all_after_leader_change_returns_state_at_new_leader(
     replicated: HandlerFixture, meanwhile: Any, told: tuple[int, float]
 ) -> None:
     assert waiting(replicated, meanwhile) == pytest.approx(told)
@@ -149,7 +149,7 @@ async def leader_stays_under_another_epoch(replica: Any) -> None:
 
 
 async def leader_stays_under_another_epoch_without_fetches(replica: Any) -> None:
-    """The member has said in the epoch before that it has everything."""
+    """The member reported in the previous epoch that it has all records."""
     await trio.sleep(0.2)
     replica.state.update_follower(2, -1, 3, 0, 3, NOW_MS)
     replica.apply_partition_state(1, PartitionRegistration((1, 2), (1, 2), 1, 4, 1), NOW_MS)
@@ -169,19 +169,19 @@ async def minimum_rises(replica: Any) -> None:
     replica.apply_partition_state(1, PartitionRegistration((1, 2), (1,), 1, 3, 1), NOW_MS)
 
 
-def test_what_somebody_else_led_over_meanwhile_is_not_acknowledged(replicated: HandlerFixture) -> None:
-    """Other records may lie at its offsets now."""
+def test_acks_all_with_intermediate_leader_is_not_acknowledged(replicated: HandlerFixture) -> None:
+    """Other records may lie at these offsets now."""
     assert waiting(replicated, leader_is_elected_again) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.2)
 
 
-def test_a_new_epoch_of_the_same_leader_changes_nothing_for_who_waits(replicated: HandlerFixture) -> None:
+def test_acks_all_in_new_epoch_of_same_leader_is_acknowledged(replicated: HandlerFixture) -> None:
     assert waiting(replicated, leader_stays_under_another_epoch) == (0, 0.5)
 
 
 @pytest.mark.parametrize(
     "meanwhile", [leader_stays_under_another_epoch_without_fetches, leader_is_alone_under_another_epoch]
 )
-def test_follow_image_with_a_new_epoch_of_the_same_leader_needs_no_fetch_to_commit(
+def test_follow_image_with_new_epoch_of_same_leader_commits_without_fetch(
     replicated: HandlerFixture, meanwhile: Any
 ) -> None:
     """R-329."""
@@ -189,7 +189,7 @@ def test_follow_image_with_a_new_epoch_of_the_same_leader_needs_no_fetch_to_comm
 
 
 @pytest.mark.behaviour("R-337")
-def test_what_lies_at_too_few_replicas_by_now_says_so(replicated: HandlerFixture) -> None:
+def test_acks_all_below_min_isr_returns_not_enough_replicas_after_append(replicated: HandlerFixture) -> None:
     assert waiting(replicated, minimum_rises) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
 
 
@@ -248,7 +248,7 @@ async def follower_starts_higher(replica: Any) -> None:
         pytest.param(leader_resigns, (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, 0.2), id="until somebody else leads"),
     ],
 )
-def test_deleting_waits_for_the_replicas_that_are_alive(
+def test_delete_records_waits_for_live_replicas(
     replicated: HandlerFixture, meanwhile: Any, told: tuple[int, int, float]
 ) -> None:
     assert deleting(replicated, meanwhile) == told

@@ -1,4 +1,4 @@
-"""Produce requests with batches of a transaction: C-146, C-150, C-152. Source: ``ReplicaManager.scala`` (4.3.1)."""
+"""Produce requests with transactional batches: C-146, C-150, C-152. Source: ``ReplicaManager.scala`` (4.3.1)."""
 
 from __future__ import annotations
 
