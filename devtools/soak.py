@@ -28,7 +28,7 @@ part is tested. `make soak` runs all campaigns, `python -m devtools.soak NAME` o
 `--from` selects the first one), and `--write` updates this page. The test suite contains a short sample of each.
 Each row is the last complete run, with its commit.
 
-| campaign | subject | run | found | took | at |
+| campaign | subject | run | findings | duration | commit |
 |---|---|---|---|---|---|
 """
 
@@ -62,88 +62,139 @@ SETTINGS = "compat_tests/vs_kafka/test_settings.py -k drawn"
 MANY_SETTINGS = "OTTLA_SETTINGS=9,1000 OTTLA_SETTINGS_CHANGES=2000"
 STARTS = "compat_tests/vs_kafka/test_settings.py -k starts_with_settings"
 CAMPAIGNS = (
-    Campaign("one-node", "a node under all faults of disk, clock, network and clients", "", 2000),
-    Campaign("synced", "every acknowledgement waits for the disk; power cuts", "--synced", 200),
-    Campaign("cluster", "three nodes, 60 s of faults, then all is well again", "--cluster --seconds 60", 300),
-    Campaign("transactions", "the same with transactions of version 2", "--cluster --transactions 2", 500),
-    Campaign("late", "all that clients of transactions say comes late", "--cluster --transactions 2 --late", 100),
+    Campaign("one-node", "single node: faults of disk, clock, network and clients", "", 2000),
+    Campaign("synced", "single node: power cuts with a sync before each acknowledgement", "--synced", 200),
+    Campaign("cluster", "three nodes: 60 s of faults, then recovery", "--cluster --seconds 60", 300),
+    Campaign("transactions", "three nodes with transactions of version 2", "--cluster --transactions 2", 500),
+    Campaign(
+        "late",
+        "three nodes: delayed requests of transactional clients, version 2",
+        "--cluster --transactions 2 --late",
+        100,
+    ),
     Campaign(
         "late-classic",
-        "the same in version 1",
+        "three nodes: delayed requests of transactional clients, version 1",
         "--cluster --transactions 1 --late",
         100,
         expected_violations=DELAY_VIOLATIONS,
     ),
     Campaign(
-        "deaths", "coordinators die at each step", "sim/scenarios/tests/test_coordinator_crash.py", 0, "OTTLA_DEATHS=20"
+        "deaths",
+        "transaction coordinator killed at each step",
+        "sim/scenarios/tests/test_coordinator_crash.py",
+        0,
+        "OTTLA_DEATHS=20",
     ),
-    Campaign("moves", "replicas are moved among five nodes", "--cluster --nodes 5 --moves", 100),
-    Campaign("apart", "the same among four that are brokers only, with transactions", SEPARATE_CONTROLLERS, 100),
-    Campaign("quorum", "one to five controllers; voters added, removed, wiped", "--quorum", 5000),
-    Campaign("groups", "a node with members of the groups of Kafka 4 who come and go", "--groups", 500),
-    Campaign("groups-moved", "three nodes with such members", "--cluster --groups", 100),
-    Campaign("coordinators", "the nodes that coordinate such groups killed, 20 a seed", "--kills 20", 20),
-    Campaign("planted", "bugs planted in one node and between nodes are found", SEEDED_FAULTS, 0, "OTTLA_PLANTS=1"),
-    Campaign("compaction", "random histories", "log/cleaner/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"),
+    Campaign("moves", "reassignments between five nodes", "--cluster --nodes 5 --moves", 100),
     Campaign(
-        "damage", "files with bytes changed", "log/recovery/tests/test_corrupted_files.py", 0, "OTTLA_MUTATIONS=10000"
+        "apart", "reassignments between four brokers with separate controllers, transactions", SEPARATE_CONTROLLERS, 100
     ),
-    Campaign("faults", "each call of the disk fails once", "sim/tests/test_disk_fault_sweep.py", 0, "OTTLA_FAULTS=1"),
+    Campaign("quorum", "one to five controllers: voters added, removed, wiped", "--quorum", 5000),
+    Campaign("groups", "single node: consumer, share and streams groups", "--groups", 500),
+    Campaign("groups-moved", "three nodes: consumer, share and streams groups", "--cluster --groups", 100),
+    Campaign("coordinators", "group coordinators killed, 20 for each seed", "--kills 20", 20),
+    Campaign("planted", "detection of planted bugs in one node and between nodes", SEEDED_FAULTS, 0, "OTTLA_PLANTS=1"),
     Campaign(
-        "power", "power cuts beneath a real node", "compat_tests/storage/test_power_cuts.py", 0, "OTTLA_POWER_CUTS=200"
+        "compaction", "compaction of random logs", "log/cleaner/tests/test_compaction.py", 0, "OTTLA_HISTORIES=10000"
+    ),
+    Campaign(
+        "damage",
+        "recovery of log files with changed bytes",
+        "log/recovery/tests/test_corrupted_files.py",
+        0,
+        "OTTLA_MUTATIONS=10000",
+    ),
+    Campaign("faults", "each disk call fails once", "sim/tests/test_disk_fault_sweep.py", 0, "OTTLA_FAULTS=1"),
+    Campaign(
+        "power", "power cuts under a real node", "compat_tests/storage/test_power_cuts.py", 0, "OTTLA_POWER_CUTS=200"
     ),
     Campaign(
         "invalid-records",
-        "records no coordinator writes, in every internal topic",
+        "invalid records in every internal topic",
         "tests/test_invalid_records.py compat_tests/robustness/test_invalid_records.py",
         0,
         "OTTLA_INVALID_RECORDS=20000 OTTLA_INVALID_NODES=10",
     ),
-    Campaign("odd", "requests nobody means", "compat_tests/robustness/test_random_requests.py", 0, "OTTLA_ODD=600"),
-    Campaign("settings", "values, pairs and changes of settings beside Kafka", SETTINGS, 0, MANY_SETTINGS),
-    Campaign("settings-starts", "starts beside Kafka, for every rule", STARTS, 0, "OTTLA_SETTINGS_STARTS=all"),
-    Campaign("embedded", "brokers of one process", "compat_tests/tools/test_embedded.py", 0, "OTTLA_CYCLES=1000"),
+    Campaign(
+        "odd", "random well-formed requests", "compat_tests/robustness/test_random_requests.py", 0, "OTTLA_ODD=600"
+    ),
+    Campaign("settings", "values, pairs and changes of settings, compared with Kafka", SETTINGS, 0, MANY_SETTINGS),
+    Campaign(
+        "settings-starts",
+        "starts with settings for every rule, compared with Kafka",
+        STARTS,
+        0,
+        "OTTLA_SETTINGS_STARTS=all",
+    ),
+    Campaign(
+        "embedded",
+        "starts and stops of embedded brokers",
+        "compat_tests/tools/test_embedded.py",
+        0,
+        "OTTLA_CYCLES=1000",
+    ),
     Campaign(
         "kills",
-        "leaders killed, stopped, paused under clients",
+        "leaders killed, stopped and paused under stock producers",
         "compat_tests/cluster/test_leader_failures.py",
         0,
         KILLS,
     ),
-    Campaign("group-kills", "members as who coordinates them is killed", GROUP_KILLS, 0, "OTTLA_GROUP_KILLS=20"),
+    Campaign("group-kills", "group coordinators killed under stock members", GROUP_KILLS, 0, "OTTLA_GROUP_KILLS=20"),
     Campaign(
         "new-clients",
-        "clients in Kafka 4's groups",
+        "stock clients in consumer and share groups",
         "compat_tests/clients/test_group_protocol_clients.py",
         0,
         NEW_CLIENTS,
     ),
     Campaign(
-        "walks", "members at random, beside Kafka", "compat_tests/groups/test_random_members.py", 0, "OTTLA_WALKS=200"
+        "walks",
+        "random group members, compared with Kafka",
+        "compat_tests/groups/test_random_members.py",
+        0,
+        "OTTLA_WALKS=200",
     ),
     Campaign(
-        "mixed", "Kafka's nodes and ours in one cluster, killed and elected, 5 min each", MIXED, 0, "OTTLA_MIXED_S=300"
+        "mixed", "mixed clusters of Kafka and Ottla: kills and elections, 5 min each", MIXED, 0, "OTTLA_MIXED_S=300"
     ),
     Campaign(
-        "cuts", "networks cut between real nodes", "compat_tests/cluster/test_network_partitions.py", 0, "OTTLA_CUTS=3"
+        "cuts",
+        "network partitions between real nodes",
+        "compat_tests/cluster/test_network_partitions.py",
+        0,
+        "OTTLA_CUTS=3",
     ),
     Campaign(
         "streams",
-        "Kafka Streams, processors killed",
+        "Kafka Streams with killed processors",
         "compat_tests/groups/test_streams_smoke.py",
         0,
         "OTTLA_STREAMS=60",
     ),
-    Campaign("connect", "exactly-once workers killed", "compat_tests/clients/test_connect.py", 0, "OTTLA_CONNECT=8"),
+    Campaign(
+        "connect",
+        "Kafka Connect with killed exactly-once workers",
+        "compat_tests/clients/test_connect.py",
+        0,
+        "OTTLA_CONNECT=8",
+    ),
     Campaign(
         "steps",
-        "coordinators die for real",
+        "transaction coordinator of real nodes killed at each step",
         "compat_tests/transactions/test_coordinator_steps.py",
         0,
         "OTTLA_STEPS=all",
     ),
-    Campaign("spark", "read_committed", "spark_it/test_spark_transactions.py", 0, "OTTLA_SPARK_TXNS=2000"),
-    Campaign("spark-tokens", "Spark by Kerberos", "spark_it/test_spark_tokens.py", 0, "OTTLA_SPARK_TOKENS=1"),
+    Campaign("spark", "Spark with read_committed", "spark_it/test_spark_transactions.py", 0, "OTTLA_SPARK_TXNS=2000"),
+    Campaign(
+        "spark-tokens",
+        "Spark with Kerberos and delegation tokens",
+        "spark_it/test_spark_tokens.py",
+        0,
+        "OTTLA_SPARK_TOKENS=1",
+    ),
     Campaign(
         "copier",
         "transactional copiers and brokers killed",
@@ -152,23 +203,51 @@ CAMPAIGNS = (
         "OTTLA_COPIES=20",
     ),
     Campaign(
-        "rules", "access rules beside Kafka", "compat_tests/security/test_acls_vs_kafka.py", 0, "OTTLA_ACL_CELLS=all"
+        "rules", "ACLs, compared with Kafka", "compat_tests/security/test_acls_vs_kafka.py", 0, "OTTLA_ACL_CELLS=all"
     ),
     Campaign(
-        "apps", "Streams and Connect under rules", "compat_tests/security/test_apps_under_acls.py", 0, "OTTLA_APPS=all"
+        "apps",
+        "Kafka Streams and Connect with minimal ACLs",
+        "compat_tests/security/test_apps_under_acls.py",
+        0,
+        "OTTLA_APPS=all",
     ),
     Campaign(
-        "audit", "what the audit log tells of them", "compat_tests/security/test_audit_log.py", 0, "OTTLA_ACL_CELLS=all"
+        "audit",
+        "audit log of ACL decisions, compared with Kafka",
+        "compat_tests/security/test_audit_log.py",
+        0,
+        "OTTLA_ACL_CELLS=all",
     ),
-    Campaign("quotas", "quotas beside Kafka", "compat_tests/vs_kafka/test_quotas.py", 0, "OTTLA_QUOTAS=all"),
-    Campaign("kerberos", "tickets beside Kafka", "compat_tests/security/test_kerberos.py", 0, "OTTLA_KERBEROS=all"),
-    Campaign("tokens", "tokens beside Kafka", "compat_tests/security/test_oauthbearer.py", 0, "OTTLA_TOKENS=all"),
-    Campaign("workloads", "drawn workloads beside Kafka", WORKLOADS, 0, "OTTLA_WORKLOADS=1-200"),
+    Campaign("quotas", "quotas, compared with Kafka", "compat_tests/vs_kafka/test_quotas.py", 0, "OTTLA_QUOTAS=all"),
     Campaign(
-        "workloads-planted", "planted faults are found by them", PLANTED_WORKLOADS, 0, "OTTLA_WORKLOADS_PLANTED=1"
+        "kerberos",
+        "Kerberos logins, compared with Kafka",
+        "compat_tests/security/test_kerberos.py",
+        0,
+        "OTTLA_KERBEROS=all",
     ),
     Campaign(
-        "mechanisms", "logins beside Kafka", "compat_tests/security/test_sasl_matrix.py", 0, "OTTLA_MECHANISMS=all"
+        "tokens",
+        "OAUTHBEARER tokens, compared with Kafka",
+        "compat_tests/security/test_oauthbearer.py",
+        0,
+        "OTTLA_TOKENS=all",
+    ),
+    Campaign("workloads", "random workloads, compared with Kafka", WORKLOADS, 0, "OTTLA_WORKLOADS=1-200"),
+    Campaign(
+        "workloads-planted",
+        "detection of planted faults by random workloads",
+        PLANTED_WORKLOADS,
+        0,
+        "OTTLA_WORKLOADS_PLANTED=1",
+    ),
+    Campaign(
+        "mechanisms",
+        "SASL logins of stock clients, compared with Kafka",
+        "compat_tests/security/test_sasl_matrix.py",
+        0,
+        "OTTLA_MECHANISMS=all",
     ),
 )
 
@@ -218,8 +297,8 @@ def evaluate_outcome(campaign: Campaign, outcome: CampaignOutcome) -> CampaignOu
             bad.append(line)
     told = ", ".join(f"{name} in {count}" for name, count in sorted(counted.items()))
     if not counted:
-        bad.append("nothing, where something had to be")
-    return outcome._replace(summary=f"{outcome.summary}: as in Kafka {told or 'nothing'}", failures=bad)
+        bad.append("no expected violation found")
+    return outcome._replace(summary=f"{outcome.summary}, expected: {told or 'none'}", failures=bad)
 
 
 def run_pytest(campaign: Campaign) -> CampaignOutcome:
@@ -234,7 +313,7 @@ def run_pytest(campaign: Campaign) -> CampaignOutcome:
             print(line, end="", flush=True)
             last = line.strip() or last
     counted = re.findall(r"\d+ (?:passed|skipped)", last)
-    ran = f"`{campaign.settings}`: {', '.join(counted) or 'nothing'}"
+    ran = f"`{campaign.settings}`: {', '.join(counted) or 'no test'}"
     return CampaignOutcome(ran, [] if run.returncode == 0 else [last], time.monotonic() - began)
 
 
@@ -251,7 +330,7 @@ def write(campaign: Campaign, outcome: CampaignOutcome) -> None:
     asked = (["git", "describe", "--always"], ["git", "status", "--porcelain", "-uno", *others])
     commit, changed = (subprocess.run(x, check=True, cwd=ROOT, capture_output=True, text=True).stdout for x in asked)
     at = commit.strip() + ("-dirty" if changed else "")  # the page itself changes with each row
-    found = "nothing" if not outcome.failures else "; ".join(outcome.failures)[:300].replace("|", "/")
+    found = "none" if not outcome.failures else "; ".join(outcome.failures)[:300].replace("|", "/")
     took = f"{outcome.took_s / 60:.0f} min" if outcome.took_s >= 90 else f"{outcome.took_s:.0f} s"
     kept = dict(read_results())
     kept[campaign.name] = f"| {campaign.name} | {campaign.description} | {outcome.summary} | {found} | {took} | {at} |"

@@ -10,7 +10,7 @@ PLAIN = Campaign("plain", "", "", 9)
 FINDS = PLAIN._replace(expected_violations="torn-txn G1a")
 TORN, READ = "seed 2 digest ab VIOLATION G1a,torn-txn", "seed 4 digest cd VIOLATION G1a"
 LOST, ENDED = "seed 5 digest ef VIOLATION G1a,lost", "seed 6 ended the simulator: why"
-NOTHING = "nothing, where something had to be"
+MISSING = "no expected violation found"
 
 
 @pytest.mark.parametrize(
@@ -18,10 +18,10 @@ NOTHING = "nothing, where something had to be"
     [
         (PLAIN, [], "seeds", []),
         (PLAIN, [TORN], "seeds", [TORN]),
-        (FINDS, [TORN, READ], "seeds: as in Kafka G1a in 2, torn-txn in 1", []),
-        (FINDS, [], "seeds: as in Kafka nothing", [NOTHING]),
-        (FINDS, [TORN, LOST], "seeds: as in Kafka G1a in 1, torn-txn in 1", [LOST]),
-        (FINDS, [ENDED], "seeds: as in Kafka nothing", [ENDED, NOTHING]),
+        (FINDS, [TORN, READ], "seeds, expected: G1a in 2, torn-txn in 1", []),
+        (FINDS, [], "seeds, expected: none", [MISSING]),
+        (FINDS, [TORN, LOST], "seeds, expected: G1a in 1, torn-txn in 1", [LOST]),
+        (FINDS, [ENDED], "seeds, expected: none", [ENDED, MISSING]),
     ],
 )
 def test_evaluate_outcome_counts_expected_findings_and_reports_others(
