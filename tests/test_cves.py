@@ -80,7 +80,6 @@ NOT_PRODUCT = re.compile(r"(^|/)(tests|sim|bench|compat_tests|spark_it|devtools)
 ALLOWED_LOADS = {
     "broker/dispatch/dispatcher.py": "a handler: ROUTES names it",
     "ottla/__init__.py": "a public class: _MODULES names its module",
-    "ottla/cli/completion_words.py": "a command: the table of commands names it",
     "ottla/cli/main.py": "a command: COMMANDS names it",
     "ottla/runtime/module_cache.py": "modules of this package, from the bytecode beside their sources",
     "ottla/runtime/child_process.py": "what this node gave its own child to do, and what that answered",
