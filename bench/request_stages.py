@@ -2,7 +2,7 @@
 
 ``python -m bench.request_stages``. The smallest of several runs counts, so the caches are warm: beside clients on the
 same cores a request takes about half as much again. The log is a real one in a temporary directory; sockets are of the
-loopback interface, and the part of the other end is not counted where it can be told apart.
+loopback interface, and the share of the other end is left out where it can be separated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOPIC = "small"
 
 
 class RepeatingStream:
-    """Stream that brings one request again and again, and takes every response."""
+    """Stream that returns one request again and again, and accepts every response."""
 
     peer, local, send_waits, receive_waits = "127.0.0.1", ("127.0.0.1", 9092), 0, 0
 
@@ -45,7 +45,7 @@ class RepeatingStream:
         self._frame, self._left = frame, count
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Bring the request."""
+        """Return the request."""
         if not self._left:
             return 0
         self._left -= 1
@@ -53,7 +53,7 @@ class RepeatingStream:
         return len(self._frame)
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Take a response."""
+        """Accept a response."""
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Never call it."""
@@ -63,7 +63,7 @@ class RepeatingStream:
 
 
 def measure(work: Callable[[int], Awaitable[None]], count: int) -> float:
-    """Return the microseconds of CPU that each of ``count`` repetitions takes, in the quickest run."""
+    """Return the microseconds of CPU per repetition, in the quickest run of ``count`` repetitions."""
 
     async def run() -> float:
         began = time.process_time_ns()
@@ -73,8 +73,8 @@ def measure(work: Callable[[int], Awaitable[None]], count: int) -> float:
     return min(trio.run(run) for _ in range(RUNS))
 
 
-def one_partition(directory: str) -> tuple[HandlerFixture, HostedPartition]:
-    """Return a node's services with a partition whose log lies in ``directory``."""
+def create_partition(directory: str) -> tuple[HandlerFixture, HostedPartition]:
+    """Return a node's services with a partition that has its log in ``directory``."""
     node, told = HandlerFixture(), PartitionRegistration((1,), (1,), 1, 3, 0)
     node.services.env = env = RealEnv()
     log = create_log(RealDisk(), f"{directory}/{TOPIC}-0", TOPIC, 0, topic_id_of(TOPIC), LogConfig(), env.now_ms())
@@ -88,7 +88,7 @@ def one_partition(directory: str) -> tuple[HandlerFixture, HostedPartition]:
 
 
 def request_stages(node: HandlerFixture, replica: HostedPartition, count: int) -> dict[str, float]:
-    """Measure what comes between the sockets: connection, request, log."""
+    """Measure the stages between the sockets: connection, request, log."""
     frame = produce_frame()
 
     async def serve(repetitions: int, *, prepares: bool = True) -> None:
@@ -121,7 +121,7 @@ def request_stages(node: HandlerFixture, replica: HostedPartition, count: int) -
     file = segment.file
 
     async def write(repetitions: int) -> None:
-        for _ in range(repetitions):  # behind the end, as an append does
+        for _ in range(repetitions):  # at the log end, as an append does
             file.pwrite(batch, segment.size_bytes)
             segment.size_bytes += len(batch)
 
@@ -136,7 +136,7 @@ def request_stages(node: HandlerFixture, replica: HostedPartition, count: int) -
 
 
 def stream_stages(count: int) -> dict[str, float]:
-    """Measure what sockets and the event loop take."""
+    """Measure sockets and the event loop."""
     frame, response = produce_frame(), bytes(56)
     view, answer = memoryview(bytearray(4096)), bytearray(4096)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        stages = request_stages(*one_partition(directory), options.requests)
+        stages = request_stages(*create_partition(directory), options.requests)
     stages |= stream_stages(options.requests)
     for name, microseconds in stages.items():
         print(f"{name:42} {microseconds:6.1f} us")

@@ -292,7 +292,7 @@ def test_error_of_a_call_in_a_thread_reaches_the_task(broker: ottla.Broker, loop
     LOOPS[loop](main)
 
 
-def test_produce_splits_what_is_larger_than_a_batch(broker: ottla.Broker) -> None:
+def test_produce_above_batch_size_splits_the_records(broker: ottla.Broker) -> None:
     values = [b"%05d" % number + b"x" * 1000 for number in range(2500)]
     broker.produce("large", *values, partition=1)
     assert [record.value for record in broker.records("large")] == values
@@ -303,7 +303,7 @@ def test_produce_splits_what_is_larger_than_a_batch(broker: ottla.Broker) -> Non
 @pytest.mark.parametrize(
     "arguments", [{"key": 5}, {"headers": {"a": 5}}, {"headers": {"a": 1.5}}], ids=["key", "header", "number"]
 )
-def test_produce_refuses_what_is_no_bytes_and_no_text(broker: ottla.Broker, arguments: dict[str, Any]) -> None:
+def test_produce_with_value_of_other_type_raises_type_error(broker: ottla.Broker, arguments: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"^bytes, text or None expected, not (int|float): [15]"):
         broker.produce("types", b"x", **arguments)
     with pytest.raises(TypeError, match="not dict"):
