@@ -302,6 +302,6 @@ class FaultEnv:
         """Return credentials to accept Kerberos tickets. Raises InvalidKeytab."""
         return self._env.kerberos_acceptor(keytab)
 
-    def kerberos_initiator(self, who: KerberosIdentity, service: str) -> GssInitiator:
+    def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
         """Start to authenticate to a service. Raises InvalidKeytab."""
-        return self._env.kerberos_initiator(who, service)
+        return self._env.kerberos_initiator(identity, service)
