@@ -195,7 +195,7 @@ class Node:
 
 def _create_faults(env: Env) -> NodeFaults:
     """Return the faults of a node, where they are enabled."""
-    # lazy: 10 ms, 300 kB: only with faults
+    # lazy: 4.2 ms, 202 kB: only with faults
     from ottla.broker.faults.node_faults import NodeFaults
 
     return NodeFaults(env)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ottla.tools.blocking_client import BlockingClient as BlockingClient
     from ottla.tools.blocking_client import ExpectationFailed as ExpectationFailed
     from ottla.tools.blocking_client import TopicRecord as TopicRecord
+    from ottla.tools.fault_client import FaultHandle as FaultHandle
+    from ottla.tools.fault_client import FaultRejected as FaultRejected
+    from ottla.tools.fault_client import FaultsDisabled as FaultsDisabled
     from ottla.wire.errors import ErrorCode as ErrorCode
     from ottla.wire.errors import ProtocolError as ProtocolError
 
@@ -30,6 +33,9 @@ _MODULES = {
     "ConfigException": "ottla.broker.config.listener_config",
     "ErrorCode": "ottla.wire.errors",
     "ExpectationFailed": "ottla.tools.blocking_client",
+    "FaultHandle": "ottla.tools.fault_client",
+    "FaultRejected": "ottla.tools.fault_client",
+    "FaultsDisabled": "ottla.tools.fault_client",
     "ProtocolError": "ottla.wire.errors",
     "TopicRecord": "ottla.tools.blocking_client",
 }

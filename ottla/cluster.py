@@ -36,6 +36,7 @@ from ottla.runtime.real_disk import open_private
 from ottla.runtime.system_env import SystemEnv
 from ottla.tools import security_setup
 from ottla.tools.blocking_client import BlockingClient
+from ottla.tools.fault_controls import ClusterFaultControls, FaultControls
 from ottla.tools.setting_values import SettingValue, broker_settings_text
 from ottla.wire.codec.primitives import uuid_to_string
 
@@ -82,7 +83,7 @@ def _remove_directory(path: str, owner_pid: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-class ClusterNode:
+class ClusterNode(FaultControls):
     """Node of a cluster, and its process while it runs."""
 
     def __init__(self, node_id: int, data_dir: str, host: str, port: int) -> None:
@@ -103,6 +104,9 @@ class ClusterNode:
     def bootstrap_servers(self) -> str:
         """``127.0.0.1:PORT`` of this node."""
         return format_address(self.host, self.port)
+
+    def _fault_dir(self) -> str:
+        return self.data_dir
 
     @property
     def pid(self) -> int | None:
@@ -166,7 +170,7 @@ class ClusterNode:
                 self._process.wait()
 
 
-class Cluster:
+class Cluster(ClusterFaultControls):
     """A cluster of processes.
 
     Args:
@@ -237,6 +241,9 @@ class Cluster:
     def client(self) -> BlockingClient:
         """Client of this cluster: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``."""
         return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
+
+    def _fault_nodes(self) -> list[ClusterNode]:
+        return self.nodes
 
     def node(self, node_id: int) -> ClusterNode:
         """Return a node by its id; the first is 1.

@@ -36,6 +36,7 @@ from ottla.runtime.real_env import RealEnv
 from ottla.tools import security_setup
 from ottla.tools.async_calls import run_in_thread, run_to_end_in_thread
 from ottla.tools.blocking_client import WAIT_TIMEOUT_S, BlockingClient, TopicRecord
+from ottla.tools.fault_controls import AsyncFaultControls, FaultControls
 from ottla.tools.setting_values import SettingValue, broker_settings_text
 
 START_WITHIN_S = 30.0
@@ -45,7 +46,7 @@ class BrokerFailed(Exception):
     """The embedded node could not start, or does not run."""
 
 
-class Broker:
+class Broker(FaultControls):
     """Embedded node.
 
     Args:
@@ -163,13 +164,15 @@ class Broker:
         self._owner_pid = os.getpid()
         if self._data_dir is None and self._temporary is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
-        directory = self._data_dir or f"{self._temporary}/data"
         atexit.register(self.stop)
         try:
-            return self._start(directory)
+            return self._start(self._fault_dir())
         except BaseException:
             self.stop()
             raise
+
+    def _fault_dir(self) -> str:
+        return self._data_dir or f"{self._temporary}/data"
 
     def _start(self, directory: str) -> Broker:
         if any(self._asks):
@@ -323,7 +326,7 @@ class Broker:
         await run_to_end_in_thread(self.stop)
 
 
-class AsyncBroker:
+class AsyncBroker(AsyncFaultControls):
     """An embedded node whose methods are coroutines, for asyncio and trio.
 
     Args:
@@ -331,6 +334,7 @@ class AsyncBroker:
     """
 
     def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
         self.broker = broker
 
     @property

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.cluster import Cluster
     from ottla.embedded import Broker
     from ottla.tools.blocking_client import BlockingClient
+    from ottla.tools.fault_client import Faults, NodeClock
 
     class TopicFactory(Protocol):
         """Type of the fixture `kafka_topic_factory`."""
@@ -135,6 +136,29 @@ def kafka_client(kafka_broker: Broker | None) -> BlockingClient:
     except (OSError, ValueError) as error:
         pytest.fail(f"{EXTERNAL}={os.environ[EXTERNAL]}: {error}", pytrace=False)
     return client
+
+
+@pytest.fixture
+def kafka_faults(kafka_broker: Broker | None) -> Iterator[Faults]:
+    """Yield the faults of the embedded broker, which are removed after the test; it needs ``ottla.faults=true``."""
+    faults = _with_faults(kafka_broker).faults
+    yield faults
+    faults.clear()
+
+
+@pytest.fixture
+def kafka_clock(kafka_broker: Broker | None) -> NodeClock:
+    """Clock of the embedded broker, which stays advanced after the test; it needs ``ottla.faults=true``."""
+    return _with_faults(kafka_broker).clock
+
+
+def _with_faults(broker: Broker | None) -> Broker:
+    """Return the broker; skip the test on another cluster, and fail it where faults are disabled."""
+    if broker is None:
+        pytest.skip(f"{EXTERNAL} names a cluster without faults")
+    if broker.settings.get("ottla.faults") != "true":
+        pytest.fail("ottla.faults=true is missing in the option ottla_settings", pytrace=False)
+    return broker
 
 
 @pytest.fixture(scope=_scope)

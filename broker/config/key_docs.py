@@ -84,7 +84,7 @@ OTTLA_DOCS: dict[str, str] = {
     REPLICA_RECOVERY: "Time after which the controller moves the replicas of an offline broker to other brokers. 0 "
     "disables it.",
     AUDIT_LOG: "Audit log of authentication and authorization: INFO logs denials, DEBUG all decisions, OFF none.",
-    FAULTS: "True to let tests inject faults into the node and advance its clock. Never for a node with data that counts.",
+    FAULTS: "True to let tests inject faults into the node and advance its clock. Not for data that must be kept.",
     FAULTS_LISTENER: "Address, `HOST:PORT`, of the HTTP listener for faults, on a loopback address. Port 0 is a free "
     "port; the file `ottla-faults.json` in the first data directory has the address and the token.",
     METRICS_LISTENER: "Address, `HOST:PORT`, of the HTTP listener for `/metrics`, `/livez` and `/readyz`; none if not "

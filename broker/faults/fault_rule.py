@@ -48,6 +48,9 @@ class FaultLimits(NamedTuple):
     """Seed of the random numbers that decide by `probability`: the same seed chooses the same calls."""
 
 
+NO_LIMITS = FaultLimits()
+
+
 class FaultSpec(NamedTuple):
     """A fault as it is asked for."""
 
@@ -158,7 +161,7 @@ class FaultRules:
         self._rules: dict[int, FaultRule] = {}
         self._last_id = 0
 
-    def add(self, spec: FaultSpec, limits: FaultLimits = FaultLimits()) -> FaultRule:
+    def add(self, spec: FaultSpec, limits: FaultLimits = NO_LIMITS) -> FaultRule:
         """Put a fault in force.
 
         Raises:
@@ -194,13 +197,13 @@ class FaultRules:
         """Remove all faults."""
         self._rules.clear()
 
-    def list(self) -> list[FaultRule]:
-        """Return the faults in force."""
-        return [*self._rules.values()]
-
     def choose(self, call: FaultCall) -> list[FaultRule]:
         """Count a call; return the rules that apply to it."""
         return [rule for rule in self._rules.values() if rule.matches(call) and rule.count_call()]
+
+    def list(self) -> list[FaultRule]:
+        """Return the faults in force."""
+        return [*self._rules.values()]
 
 
 def api_name(key: ApiKey) -> str:
@@ -235,8 +238,10 @@ def _parse_code(code: object) -> ErrorCode:
 
 
 _TYPES: Mapping[str, type] = {
-    **{"fault": str, "api": str, "code": str, "ms": int, "topic": str, "client_id": str, "directory": str},
-    **{"handled": bool, "times": int, "on_call": int, "probability": float, "seed": int},
+    **dict.fromkeys(("fault", "api", "code", "topic", "client_id", "directory"), str),
+    **dict.fromkeys(("ms", "times", "on_call", "seed"), int),
+    "handled": bool,
+    "probability": float,
 }
 _FIELDS: Mapping[FaultKind, frozenset[str]] = {
     FaultKind.ERROR: frozenset({"api", "code", "topic", "client_id"}),

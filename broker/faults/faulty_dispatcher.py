@@ -23,7 +23,14 @@ from ottla.wire.codec.compiler import Chunk
 from ottla.wire.codec.schema import ZERO_UUID, Int16, Message, MessageSpec, response, wire_field
 from ottla.wire.errors import ErrorCode, WireError
 from ottla.wire.framing import RequestFrame, encode_response_job, total_frame_bytes
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
+_SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+"""Errors of a whole Fetch; all others are errors of its partitions."""
 _TOPIC_LISTS = frozenset({"topics", "topic_data", "topic_names", "v3_and_below_topics", "topic_partitions"})
 _TOPIC_FIELDS = ("name", "topic", "topic_name")
 _NESTED = frozenset({"groups", "transactions"})
@@ -90,7 +97,7 @@ class FaultyDispatcher(Dispatcher):
         Raises:
             WireError, CloseConnection: the connection must end.
         """
-        peer.prepares_fetch = False  # a prepared Fetch would meet no fault
+        peer.prepares_requests = False  # a prepared request would meet no fault
         body = partial(self._decode, request)
         call = FaultCall(
             request.key,
@@ -115,8 +122,9 @@ class FaultyDispatcher(Dispatcher):
         if body is None:
             return
         yield from named_topics(body, self.services.metadata.image.topic_names)
-        session = self.services.fetch_sessions.get(body.session_id) if getattr(body, "session_id", 0) else None
-        if session is not None and request_class(ApiKey.FETCH) is type(body):
+        is_in_session = type(body) is FetchRequest and body.session_id
+        session = self.services.fetch_sessions.get(body.session_id) if is_in_session else None
+        if session is not None:
             yield from (part.topic for part in session.partitions.values() if part.topic is not None)
 
     def _handle_with_faults(self, peer: Peer, request: RequestFrame, applied: list[FaultRule]) -> ResponseJob:
@@ -170,10 +178,33 @@ class FaultyDispatcher(Dispatcher):
         context = RequestContext(
             self.services, peer, request.key, request.version, request.client_id, now_ms, self.apis, request.frame
         )
+        if type(body) is FetchRequest and code not in _SESSION_ERRORS:
+            self._close_session(body)
         answer = yield from build_error_response(context, body, code)
+        if type(answer) is FetchResponse and answer.responses and code not in _SESSION_ERRORS:
+            answer.error_code = 0  # an error of partitions is in their rows alone
         if not (yield from contains_error(answer, code)):
             raise CloseConnection
         return answer
+
+    def _close_session(self, body: FetchRequest) -> None:
+        """Let an incremental request name the partitions of its session, which misses the request and ends."""
+        session = self.services.fetch_sessions.remove(body.session_id) if body.session_id else None
+        if session is None or body.session_epoch <= 0:
+            return  # a full request names all its partitions
+        names = self.services.metadata.image.topic_names
+        wanted = {(part.topic or "", part.topic_id, part.partition) for part in session.partitions.values()}
+        for topic in body.topics:
+            name = topic.topic or names.get(topic.topic_id, "")
+            wanted |= {(name, topic.topic_id, part.partition) for part in topic.partitions}
+        for gone in body.forgotten_topics_data:
+            name = gone.topic or names.get(gone.topic_id, "")
+            wanted -= {(name, gone.topic_id, number) for number in gone.partitions}
+        topics: dict[tuple[str, bytes], FetchTopic] = {}
+        for name, topic_id, number in sorted(wanted):
+            topic = topics.setdefault((name, topic_id), FetchTopic(name, topic_id))
+            topic.partitions.append(FetchPartition(number))
+        body.topics = [*topics.values()]
 
 
 def _is_follower(body: Any) -> bool:

@@ -206,6 +206,10 @@ class FetchSessionCache:
         """Return the session of an id."""
         return self._sessions.get(session_id)
 
+    def remove(self, session_id: int) -> FetchSession | None:
+        """Remove the session of an id and return it."""
+        return self._sessions.pop(session_id, None)
+
     def new_context(
         self, names: Mapping[bytes, str], version: int, request: FetchRequest, context: FetchRequestContext
     ) -> Job[FetchContext | FetchResponse]:

@@ -37,6 +37,7 @@ COMMANDS = {
     "health": "report whether a node is ready, for health checks of containers",
     "doctor": "report what is wrong in a broker's configuration",
     "trace": "show the requests and responses between a client and a cluster",
+    "fault": "inject faults into a node, and advance its clock, to test clients",
     "log": "check a data directory and report what recovery would do",
     "decode": "print a frame or file field by field, beside its bytes",
     "kafka-topics": "the tool kafka-topics.sh, with its options, output and exit status",

@@ -19,6 +19,7 @@ from ottla.wire.codec.compiler import response_array
 from ottla.wire.codec.response_array import PENDING_ROWS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import (
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition,
@@ -28,10 +29,15 @@ from ottla.wire.messages import (
     create_topics,
     delete_acls,
     delete_topics,
+    describe_groups,
     describe_user_scram_credentials,
     elect_leaders,
+    fetch,
     incremental_alter_configs,
+    metadata,
     offset_delete,
+    offset_fetch,
+    produce,
     update_features,
 )
 from ottla.wire.messages import alter_partition_reassignments as apr
@@ -172,6 +178,56 @@ def two(row: Any) -> list[Any]:
             ),
         ),
         (elect_leaders.ElectLeadersRequest(0, None), 2, elect_leaders.ElectLeadersResponse(0, CODE)),
+        (
+            produce.ProduceRequest(
+                topic_data=[produce.TopicProduceData("t", bytes(16), [produce.PartitionProduceData(3)])]
+            ),
+            12,
+            produce.ProduceResponse(
+                [
+                    produce.TopicProduceResponse(
+                        "t", bytes(16), [produce.PartitionProduceResponse(3, CODE, -1, error_message=WHO)]
+                    )
+                ]
+            ),
+        ),
+        (
+            fetch.FetchRequest(topics=[fetch.FetchTopic("", ID, [fetch.FetchPartition(3)])]),
+            17,
+            fetch.FetchResponse(
+                0, CODE, responses=[fetch.FetchableTopicResponse("", ID, [fetch.PartitionData(3, CODE, -1)])]
+            ),
+        ),
+        (
+            metadata.MetadataRequest([metadata.MetadataRequestTopic(ID, "t")]),
+            12,
+            metadata.MetadataResponse(topics=[metadata.MetadataResponseTopic(CODE, "t", ID)]),
+        ),
+        (
+            add_partitions_to_txn.AddPartitionsToTxnRequest(
+                v3_and_below_topics=[add_partitions_to_txn.AddPartitionsToTxnTopic("t", [4])]
+            ),
+            3,
+            add_partitions_to_txn.AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=[
+                    add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                        "t", [add_partitions_to_txn.AddPartitionsToTxnPartitionResult(4, CODE)]
+                    )
+                ]
+            ),
+        ),
+        (
+            offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g")]),
+            9,
+            offset_fetch.OffsetFetchResponse(groups=[offset_fetch.OffsetFetchResponseGroup("g", error_code=CODE)]),
+        ),
+        (
+            describe_groups.DescribeGroupsRequest(["a", "b"]),
+            5,
+            describe_groups.DescribeGroupsResponse(
+                groups=[describe_groups.DescribedGroup(CODE, group_id=n) for n in "ab"]
+            ),
+        ),
     ],
     ids=lambda x: type(x).__name__ if hasattr(x, "SPEC") else str(x),
 )

@@ -1,0 +1,142 @@
+"""Faults and clock of an embedded node: what `ottla.Broker` and the nodes of `ottla.Cluster` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.env.hosts import format_address
+from ottla.tools.async_calls import run_in_thread
+
+if TYPE_CHECKING:
+    from ottla.tools.async_faults import AsyncFaults, AsyncNodeClock
+    from ottla.tools.fault_client import FaultConnection, Faults, NodeClock
+
+
+class FaultControls:
+    """Faults, clock and pause of a node that runs with the setting ``ottla.faults=true``."""
+
+    def _fault_dir(self) -> str:
+        """Return the data directory of the node."""
+        raise NotImplementedError
+
+    @property
+    def fault_connection(self) -> FaultConnection:
+        """Requests to the node's listener for faults."""
+        # lazy: 25 ms, 900 kB: only with faults
+        from ottla.tools.fault_client import FaultConnection
+
+        return FaultConnection(self._fault_dir())
+
+    @property
+    def faults(self) -> Faults:
+        """Faults of the node: ``error``, ``delay``, ``disconnect``, ``drop``, ``throttle``, ``half_response``..."""
+        # lazy: 25 ms, 900 kB: only with faults
+        from ottla.tools.fault_client import Faults
+
+        return Faults(self.fault_connection)
+
+    @property
+    def clock(self) -> NodeClock:
+        """Clock of the node: ``advance(days=7)``."""
+        # lazy: 25 ms, 900 kB: only with faults
+        from ottla.tools.fault_client import NodeClock
+
+        return NodeClock(self.fault_connection)
+
+    def pause(self) -> None:
+        """Let no byte pass between the node and clients or other nodes, until `resume`; connections stay open."""
+        self.fault_connection.call("POST", "/network", {"paused": True})
+
+    def resume(self) -> None:
+        """End the pause; what was sent in the meantime arrives."""
+        self.fault_connection.call("POST", "/network", {"paused": False})
+
+
+class AsyncFaultControls:
+    """Faults, clock and pause of a node as coroutines, for asyncio and trio.
+
+    Args:
+        controls: those of the node.
+    """
+
+    def __init__(self, controls: FaultControls) -> None:
+        self._controls = controls
+
+    @property
+    def faults(self) -> AsyncFaults:
+        """Faults of the node, as `Broker.faults`."""
+        # lazy: 0.4 ms, 38 kB: only with faults
+        from ottla.tools.async_faults import AsyncFaults
+
+        return AsyncFaults(lambda: self._controls.faults)
+
+    @property
+    def clock(self) -> AsyncNodeClock:
+        """Clock of the node, as `Broker.clock`."""
+        # lazy: 0.4 ms, 38 kB: only with faults
+        from ottla.tools.async_faults import AsyncNodeClock
+
+        return AsyncNodeClock(lambda: self._controls.clock)
+
+    async def pause(self) -> None:
+        """Let no byte pass, as `Broker.pause`."""
+        await run_in_thread(self._controls.pause)
+
+    async def resume(self) -> None:
+        """End the pause, as `Broker.resume`."""
+        await run_in_thread(self._controls.resume)
+
+
+class FaultedNode(Protocol):
+    """Node of a cluster with faults: `ClusterNode`."""
+
+    id: int
+    host: str
+    port: int
+    controller_port: int
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+
+    @property
+    def fault_connection(self) -> FaultConnection:
+        """Requests to the node's listener for faults."""
+
+    @property
+    def clock(self) -> NodeClock:
+        """Clock of the node."""
+
+
+class ClusterFaultControls:
+    """Network and clocks of the nodes of a cluster that runs with the setting ``ottla.faults=true``."""
+
+    def _fault_nodes(self) -> Sequence[FaultedNode]:
+        """Return the nodes."""
+        raise NotImplementedError
+
+    def partition(self, *groups: Collection[int]) -> None:
+        """Cut the network between groups of nodes until `heal`; a node in no group reaches all, and so do clients.
+
+        Raises:
+            FaultsDisabled: a node runs without ``ottla.faults=true``.
+        """
+        nodes = {node.id: node for node in self._fault_nodes()}
+        for group in groups:
+            others = [nodes[node_id] for each in groups if each is not group for node_id in each]
+            blocked = [format_address(x.host, port) for x in others for port in (x.port, x.controller_port)]
+            for node_id in group:
+                nodes[node_id].fault_connection.call("POST", "/network", {"blocked": blocked})
+
+    def heal(self) -> None:
+        """End the partition of the network."""
+        for node in self._fault_nodes():
+            if node.pid is not None:
+                node.fault_connection.call("POST", "/network", {"blocked": []})
+
+    def advance_clocks(self, **duration: float) -> None:
+        """Advance the clocks of all nodes that run, as `NodeClock.advance`: ``advance_clocks(days=7)``."""
+        for node in self._fault_nodes():
+            if node.pid is not None:
+                node.clock.advance(**duration)
