@@ -61,6 +61,7 @@ PLANTED_WORKLOADS = "compat_tests/workloads/test_workloads.py -k planted_fault"
 SETTINGS = "compat_tests/vs_kafka/test_settings.py -k drawn"
 MANY_SETTINGS = "OTTLA_SETTINGS=9,1000 OTTLA_SETTINGS_CHANGES=2000"
 STARTS = "compat_tests/vs_kafka/test_settings.py -k starts_with_settings"
+CLIENT_FAULTS = "compat_tests/faults/test_client_faults.py -k random"
 CAMPAIGNS = (
     Campaign("one-node", "single node: faults of disk, clock, network and clients", "", 2000),
     Campaign("synced", "single node: power cuts with a sync before each acknowledgement", "--synced", 200),
@@ -127,6 +128,7 @@ CAMPAIGNS = (
         0,
         "OTTLA_SETTINGS_STARTS=all",
     ),
+    Campaign("client-faults", "five clients under random faults", CLIENT_FAULTS, 0, "OTTLA_FAULT_SEEDS=100"),
     Campaign(
         "embedded",
         "starts and stops of embedded brokers",

@@ -76,6 +76,10 @@ func produceOptions(job *Job) []kgo.Opt {
 	}
 	number(job.Settings, "linger.ms", func(v int) { options = append(options, kgo.ProducerLinger(time.Duration(v)*time.Millisecond)) })
 	number(job.Settings, "max.request.size", func(v int) { options = append(options, kgo.ProducerBatchMaxBytes(int32(v))) })
+	number(job.Settings, "request.timeout.ms", func(v int) {
+		timeout := time.Duration(v) * time.Millisecond
+		options = append(options, kgo.ProduceRequestTimeout(timeout), kgo.RequestTimeoutOverhead(timeout))
+	})
 	if job.Transaction != nil {
 		options = append(options, kgo.TransactionalID(job.Transaction.ID))
 		number(job.Settings, "transaction.timeout.ms", func(v int) { options = append(options, kgo.TransactionTimeout(time.Duration(v)*time.Millisecond)) })
