@@ -92,10 +92,10 @@ class FrameCapture:
         self._unseen = 0
         self.exchanges: deque[CapturedExchange] = deque(maxlen=MAX_CONSOLE_FRAMES)
         self.is_changed = True
-        """True if there was a frame since `take_changes`."""
+        """True if there was a frame since `read_exchanges`."""
         self.close = connection.observe(self)
 
-    def take_changes(self) -> list[CapturedExchange]:
+    def read_exchanges(self) -> list[CapturedExchange]:
         """Return the exchanges, the newest first."""
         self.is_changed, self._unseen = False, 0
         return list(reversed(self.exchanges))

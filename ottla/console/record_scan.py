@@ -74,7 +74,7 @@ class RecordCriteria(NamedTuple):
         return text == self.path_value if self.path_value else True
 
 
-class FoundRecord(NamedTuple):
+class MatchingRecord(NamedTuple):
     """Record that matches."""
 
     partition: int
@@ -108,13 +108,13 @@ class RecordScan:
         self.problems: list[str] = []
         """Batches that could not be read."""
 
-    async def find(self, limit: int) -> list[FoundRecord]:
+    async def find(self, limit: int) -> list[MatchingRecord]:
         """Return the next matches: at most ``limit``, within the limits of a request.
 
         Raises:
             ProtocolError: refused; OSError, WireError: the leader cannot be reached.
         """
-        found: list[FoundRecord] = []
+        found: list[MatchingRecord] = []
         started_ms, read_bytes, self._found_bytes = self._env.monotonic_ms(), 0, 0
         while self.ranges and not self._is_full(found, limit) and read_bytes < MAX_CONSOLE_SCAN_BYTES:
             if self._env.monotonic_ms() - started_ms > MAX_CONSOLE_SCAN_MS:
@@ -140,7 +140,7 @@ class RecordScan:
         check(answer.error_code, None, f"{self._topic}-{part.partition} at offset {part.position}")
         return answer.records or b""
 
-    def _scan(self, raw: Any, part: ScanRange, found: list[FoundRecord], limit: int) -> Job[ScanRange]:
+    def _scan(self, raw: Any, part: ScanRange, found: list[MatchingRecord], limit: int) -> Job[ScanRange]:
         """Add the matches of fetched batches; return the rest of the range."""
         position = part.position
         for at, header in legacy_records.iterate_any_batches(raw):
@@ -149,7 +149,7 @@ class RecordScan:
                 if position <= record.offset < part.end:
                     self.scanned += 1
                     if self._criteria.matches(record):
-                        found.append(FoundRecord(part.partition, record, header.is_transactional))
+                        found.append(MatchingRecord(part.partition, record, header.is_transactional))
                         self._found_bytes += len(record.key or b"") + len(record.value or b"")
                         if self._is_full(found, limit):
                             return part._replace(position=record.offset + 1)
@@ -161,7 +161,7 @@ class RecordScan:
             return part._replace(position=part.end)  # nothing left: the log ends before, or was truncated
         return part._replace(position=position)
 
-    def _is_full(self, found: list[FoundRecord], limit: int) -> bool:
+    def _is_full(self, found: list[MatchingRecord], limit: int) -> bool:
         return len(found) >= limit or self._found_bytes >= MAX_CONSOLE_SCAN_BYTES
 
     def _records(self, raw: Any, at: int, header: BatchHeader, partition: int) -> Iterator[Record]:

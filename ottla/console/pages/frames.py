@@ -47,7 +47,7 @@ async def get_new_frames(page: PageRequest) -> View:
     capture = memory["capture"]
     if capture.is_changed or memory["is_closed"] is not (connection is None):
         memory["is_closed"] = connection is None
-        values = {"exchanges": capture.take_changes(), "is_closed": memory["is_closed"]}
+        values = {"exchanges": capture.read_exchanges(), "is_closed": memory["is_closed"]}
         memory["view"] = View("frames.html", values)
     view: View = memory["view"]
     return view

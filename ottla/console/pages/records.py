@@ -11,7 +11,7 @@ from ottla.broker.network.http.http_messages import HttpResponse
 from ottla.console.offsets import EARLIEST, LATEST, list_offsets
 from ottla.console.page import InvalidInput, PageRequest, View, audit
 from ottla.console.pages.topics import find_topic
-from ottla.console.record_scan import FoundRecord, RecordCriteria, RecordScan, ScanRange
+from ottla.console.record_scan import MatchingRecord, RecordCriteria, RecordScan, ScanRange
 from ottla.console.record_text import LONG_CHARS, format_bytes, format_hex, format_json
 from ottla.console.rendering import url
 from ottla.tools.json_records import record_to_json
@@ -89,7 +89,7 @@ def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRang
     return out
 
 
-def describe_record(topic: str, found: FoundRecord) -> dict[str, Any]:
+def describe_record(topic: str, found: MatchingRecord) -> dict[str, Any]:
     """Return a row of the list."""
     record = found.record
     headers = [f"{name}: {format_bytes(value, 100)}" for name, value in record.headers[:_MAX_HEADERS]]
@@ -203,7 +203,7 @@ async def export_records(page: PageRequest) -> HttpResponse:
     return HttpResponse(HTTPStatus.OK, _export(topic, scan, first), "application/x-ndjson", headers)
 
 
-async def _export(topic: str, scan: RecordScan, found: list[FoundRecord]) -> AsyncIterator[bytes]:
+async def _export(topic: str, scan: RecordScan, found: list[MatchingRecord]) -> AsyncIterator[bytes]:
     """Yield the lines of the records.
 
     Raises:
