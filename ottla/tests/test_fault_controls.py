@@ -44,7 +44,7 @@ def broker(shared: ottla.Broker) -> Iterator[ottla.Broker]:
     shared.faults.clear()
 
 
-def test_error_is_raised_as_often_as_asked_for(broker: ottla.Broker) -> None:
+def test_error_is_raised_the_given_number_of_times(broker: ottla.Broker) -> None:
     handle = broker.faults.error("Produce", ottla.ErrorCode.NOT_ENOUGH_REPLICAS).times(2)
     for _ in range(2):
         with pytest.raises(ottla.ProtocolError) as caught:
@@ -333,7 +333,7 @@ def test_command_advances_the_clock_and_pauses(broker: ottla.Broker) -> None:
         (["remove", "999999"], "ottla fault: fault 999999 does not exist\n"),
     ],
 )
-def test_command_names_what_is_wrong(broker: ottla.Broker, words: list[str], problem: str) -> None:
+def test_command_with_wrong_arguments_names_the_cause(broker: ottla.Broker, words: list[str], problem: str) -> None:
     assert command(broker, *words) == (1, "", problem)
 
 

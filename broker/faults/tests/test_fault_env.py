@@ -167,7 +167,7 @@ def test_blocked_address_is_connected_to_once_it_is_open() -> None:
     in_node(story)
 
 
-def test_listener_passes_on_what_the_acceptor_sets() -> None:
+def test_faulty_listener_passes_attributes_of_the_acceptor_on() -> None:
     async def story(faults: NodeFaults) -> None:
         listener = await faults.env.net.listen("127.0.0.1", 0)
         listener.on_descriptors_low = lambda: 3

@@ -131,7 +131,7 @@ def test_delay_and_error_apply_together(stage: FaultFixture) -> None:
 
 
 @pytest.mark.parametrize(("handled", "count"), [(False, 0), (True, 1)])
-def test_disconnect_answers_what_came_before(stage: FaultFixture, *, handled: bool, count: int) -> None:
+def test_disconnect_answers_earlier_requests_first(stage: FaultFixture, *, handled: bool, count: int) -> None:
     stage.add(FaultLimits(on_call=2), fault="disconnect", handled=handled)
     client = stage.send(beats(3))
     assert answers(client) == [(0, 7)]
