@@ -1,6 +1,6 @@
-"""Build the wheel and the source distribution, and check them: ``python -m devtools.dist [--check]``.
+"""Build wheel, source distribution and documentation, and check them: ``python -m devtools.dist [--check]``.
 
-Both are made of the commit that is checked out, in a temporary directory, and are equal byte for byte for equal
+All are made of the commit that is checked out, in a temporary directory, and are equal byte for byte for equal
 commits: times are those of the commit (``SOURCE_DATE_EPOCH``), owners and modes are fixed, and the build backend is
 pinned. With ``--check``, everything is built twice, and the wheel is installed into an empty environment with a node
 that must accept and return a record.
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build(out: Path, backend: Path) -> dict[str, str]:
-    """Build both distributions of the commit; return the SHA-256 of each file."""
+    """Build both distributions and the documentation of the commit; return the SHA-256 of each file."""
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct"))
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,25 @@ def build(out: Path, backend: Path) -> dict[str, str]:
         _run_build("--wheel", inner, built, backend, epoch)
         (wheel,) = built.glob("*.whl")
         shutil.copyfile(wheel, out / wheel.name)
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, out / wheel.name)}
+        site = out / source.name.replace(".tar.gz", "-docs.tar.gz")
+        _build_site(tree, site, epoch)
+    files = (source, out / wheel.name, site)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _build_site(tree: Path, archive: Path, epoch: int) -> None:
+    """Build the documentation site of a source tree into an archive with one folder."""
+    site, raw = tree.parent / "site", tree.parent / "site.tar"
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-d", str(tree.parent / "doctrees"), "docs"]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
+    done = subprocess.run(
+        [*command, str(site)], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"the documentation cannot be built:\n{done.stderr[-4000:]}")
+    with tarfile.open(raw, "w") as packed:
+        packed.add(site, archive.name.removesuffix(".tar.gz"))
+    rewrite_archive(raw, archive, epoch)
 
 
 def _install_backend(folder: Path) -> None:
