@@ -1,4 +1,4 @@
-"""The words of an ISR change: what AlterPartition asks for, and what its rows mean to the partitions.
+"""AlterPartition requests of a leader, and the effect of their responses on its partitions.
 
 Source: ``AlterPartitionManager.java``, ``Partition.handleAlterPartitionError`` (apache/kafka 4.3.1); KIP-497, KIP-903.
 """
@@ -30,16 +30,16 @@ logger = logging.getLogger("ottla.isr")
 ALTER_PARTITION_VERSION = 3
 RECOVERING = 1
 MAX_LOGGED_PARTITIONS = 5
-"""So many partitions are named when their ISR changes; after a node's return it may be all of its thousands."""
+"""Maximum number of partitions named in a log message about ISR changes; one response may change thousands."""
 PartitionKey = tuple[bytes, int]
 
 
 def build_alter_partition_request(
     node_id: int, broker_epoch: int, sent: dict[PartitionKey, PendingIsrChange]
 ) -> AlterPartitionRequest:
-    """Build one request with all changes.
+    """Return an AlterPartition request with all pending ISR changes.
 
-    Each member with the broker epoch of its last fetch, this node with its own.
+    Each ISR member has the broker epoch of its last Fetch; this node has its own.
     """
     topics: dict[bytes, AlterPartitionRequestTopicData] = {}
     for (topic_id, number), asked in sent.items():
@@ -56,7 +56,7 @@ def build_alter_partition_request(
 def apply_alter_partition_response(
     answer: AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
 ) -> Job[list[PartitionKey]]:
-    """Apply the controller's response to each partition, in steps; return those to be requested again (R-334)."""
+    """Apply the controller's response to each partition; return the partitions whose change must be sent again."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
     told: list[str] = []
     again = []
@@ -78,7 +78,7 @@ def _apply_partition_result(
     refusals: list[str],
     now_ms: int,
 ) -> AlterPartitionOutcome:
-    """Apply the controller's result to one partition."""
+    """Apply the controller's result for one partition; append the log text of an ISR change to ``refusals``."""
     replica = asked.replica
     recovering = row.leader_recovery_state == RECOVERING
     answer = AlterPartitionResult(row.error_code, row.leader_epoch, row.partition_epoch, tuple(row.isr), recovering)

@@ -1,4 +1,4 @@
-"""The way a leader's ISR changes take: AlterPartition to the active controller, one request at a time with all of them.
+"""Sender of a leader's ISR changes: one AlterPartition request at a time to the active controller.
 
 Source: ``AlterPartitionManager.java``, ``Partition.submitAlterPartition`` (apache/kafka 4.3.1); KIP-497.
 """
@@ -24,14 +24,14 @@ PartitionKey = tuple[bytes, int]
 
 
 class AlterPartitionSubmitter(Protocol):
-    """The active controller, wherever it is."""
+    """Channel to the active controller, local or remote."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """Hand in a request; the answer comes when what it changed is committed."""
+        """Send a request to the active controller; return its response, once the changes are committed."""
 
 
 class AlterPartitionSender:
-    """Changes that wait for the controller, one a partition, and the look for members that are behind."""
+    """Queue of pending ISR changes, at most one for each partition, and the periodic check for lagging ISR members."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class AlterPartitionSender:
         self._wakeup = trio.Event()
 
     def submit(self, asked: PendingIsrChange) -> None:
-        """Have the controller asked. What was asked for under an earlier epoch and not sent yet is not sent."""
+        """Enqueue an ISR change, replacing an unsent one of the same partition."""
         self._unsent[asked.replica.topic_id, asked.replica.partition] = asked
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Ask for what is to be asked for, until cancelled."""
+        """Send the queued ISR changes, with all of them in each request, until cancelled."""
         while True:
             if not self._unsent:
                 self._wakeup = trio.Event()
@@ -72,7 +72,10 @@ class AlterPartitionSender:
                 await self._env.sleep(RETRY_S)
 
     async def run_isr_expiration(self) -> None:
-        """Look for members that have been behind for too long, until cancelled (R-331)."""
+        """Remove lagging members from the ISRs of led partitions, until cancelled (R-331).
+
+        Checks every half ``replica.lag.time.max.ms``.
+        """
         while True:
             await self._env.sleep(self._expiration_interval_s)
             await run_in_background(self._env, self._maybe_shrink_isrs())

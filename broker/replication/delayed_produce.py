@@ -1,4 +1,4 @@
-"""Delayed Produce: an appended batch that waits for the high watermark of the leader that appended it.
+"""Delayed Produce: wait of an appended batch for the high watermark of the leader that appended it.
 
 Source: ``DelayedProduce.java``, ``Partition.checkEnoughReplicasReachOffset`` (apache/kafka 4.3.1).
 """
@@ -15,27 +15,27 @@ from ottla.log.partition_log import PartitionLog
 
 
 class DelayedProduce(NamedTuple):
-    """Appended batch whose end is not committed yet."""
+    """Batch appended with acks=all, until its end offset is committed."""
 
     replica: HostedPartition
     response: Any
-    """Row of the response."""
+    """Partition's row in the Produce response."""
     required_offset: int
     leadership_count: int
     log: PartitionLog
-    """The log it was appended to. A move between directories puts another one in its place."""
+    """Log that the batch was appended to; a move between log directories replaces the log of the partition."""
     truncations: int
-    """Number of truncations of the log at the append."""
+    """Number of truncations of the log when the batch was appended."""
 
     @classmethod
     def for_log_end(cls, replica: HostedPartition, row: Any) -> DelayedProduce:
-        """Return a wait for all records that are in the log now."""
+        """Return a wait for the commit of all records that the log has now."""
         log = replica.log
         return cls(replica, row, log.log_end_offset, replica.leadership_count, log, log.truncations)
 
     @property
     def is_outcome_unknown(self) -> bool:
-        """True if the outcome is unknown here: the batch may be lost and replaced."""
+        """True if this node cannot know whether the batch is committed: later leaders may have replaced it."""
         replica = self.replica
         if type(replica.state) is FollowerState:
             # another log object: its truncation count does not apply to the batch
@@ -45,22 +45,25 @@ class DelayedProduce(NamedTuple):
 
     @property
     def is_led_elsewhere(self) -> bool:
-        """True if another broker leads now, which may have the batch."""
+        """True if this node no longer leads the partition; the new leader may have the batch."""
         return not self.replica.is_leader
 
     @property
     def is_completed(self) -> bool:
-        """True if the wait is over."""
+        """True if the batch is committed, or its outcome is unknown."""
         return self.replica.log.high_watermark >= self.required_offset or self.is_outcome_unknown
 
     @property
     def is_failed(self) -> bool:
-        """Once the waiting is over: whether it was not committed while this node led, as far as is known here."""
+        """True if the batch is not known to be committed after the wait: outcome unknown, or led by another broker."""
         return self.is_outcome_unknown or (self.is_led_elsewhere and not self.is_completed)
 
 
 async def wait_for_completion(purgatory: Purgatory, waiting: Sequence[DelayedProduce], timeout_ms: float) -> None:
-    """Wait until all are completed or timed out. Batches that another leader may have get a little more time."""
+    """Wait until all batches are completed or ``timeout_ms`` has passed.
+
+    For batches of partitions that another broker leads by then, wait up to `UNCERTAIN_COMMIT_MS` longer.
+    """
     await _wait_until(purgatory, waiting, lambda one: one.is_completed or one.is_led_elsewhere, timeout_ms)
     doubtful = [one for one in waiting if one.is_led_elsewhere and not one.is_completed]
     if doubtful:
@@ -73,7 +76,7 @@ async def _wait_until(
     is_done: Callable[[DelayedProduce], bool],
     timeout_ms: float,
 ) -> None:
-    """Wait until all are done, or the time is over."""
+    """Wait until ``is_done`` holds for all batches, or ``timeout_ms`` has passed."""
     left: dict[Hashable, DelayedProduce] = {}
     for one in waiting:  # of a partition named twice the second ends later
         left["hw", one.replica.topic, one.replica.partition] = one

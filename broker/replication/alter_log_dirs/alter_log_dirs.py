@@ -1,4 +1,4 @@
-"""Requests to move replicas to other directories of this node: start, cancellation, errors.
+"""Start and cancellation of moves of replicas between the log directories of this broker.
 
 Source: ``ReplicaManager.alterReplicaLogDirs``, ``LogManager.maybeUpdatePreferredLogDir`` (apache/kafka 4.3.1; KIP-113,
 KIP-1066).
@@ -26,7 +26,7 @@ logger = logging.getLogger("ottla.moves")
 
 
 class AlterLogDirs:
-    """Requested moves, which `FutureReplicaCopier` executes."""
+    """Handler of AlterReplicaLogDirs: creates future logs, which `FutureReplicaCopier` fills, and cancels moves."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class AlterLogDirs:
         prefer: Callable[[TopicPartition, LogDirectory], None],
         fail: DiskErrorHandler,
     ) -> None:
-        """``prefer``: where a partition is to be made that is not there yet."""
+        """``prefer`` sets the preferred directory of a partition not created yet; ``fail`` handles disk errors."""
         self._env = env
         self._log_dirs = storage
         self._replica_manager = replicas
@@ -47,7 +47,7 @@ class AlterLogDirs:
         self._lock = trio.Lock()
 
     async def alter(self, at: TopicPartition, path: str) -> ErrorCode:
-        """Move a partition into the directory with that absolute path; return NONE if it will be, or is there."""
+        """Move a replica to the log directory at an absolute path; return NONE if the move started or is not needed."""
         async with self._lock:
             return await self._alter(at, path)
 
@@ -87,7 +87,7 @@ class AlterLogDirs:
         return self._env.uuid().hex()
 
     async def _start_move(self, replica: HostedPartition, target: LogDirectory) -> ErrorCode:
-        """Make an empty copy, in a thread."""
+        """Create an empty future log in a thread and start its copy; return NONE, or KAFKA_STORAGE_ERROR."""
         log, now_ms, tag = replica.log, self._env.now_ms(), self._new_suffix()
         about = (log.topic, log.partition, replica.topic_id, log.config, now_ms, tag)
         path = f"{target.path}/{future_dir_name(log.topic, log.partition, tag)}"
@@ -114,7 +114,7 @@ class AlterLogDirs:
         return ErrorCode.NONE
 
     async def _delete_future_log(self, path: str, target: LogDirectory) -> None:
-        """Delete a rejected future log for good: a later start would continue it."""
+        """Rename an unused future log for deletion and sync its directory: a later start would resume the copy."""
         if target.path in self._log_dirs.offline:
             return
         doomed = f"{path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
@@ -128,11 +128,11 @@ class AlterLogDirs:
             self._fail(error, target)
 
     async def _flush_directory(self, where: LogDirectory) -> None:
-        """Wait until the names in a directory are on the disk. Raises OSError: they are not."""
+        """Sync a log directory in a thread, so that its renames are durable. Raises OSError."""
         await self._env.in_thread(partial(self._env.disk.fsync_dir, where.path), ThreadPool.SYNC)
 
     async def _abandon(self, at: TopicPartition, where: LogDirectory) -> None:
-        """Give a move up: a power cut must not bring the copy back, for the next start would go on with it."""
+        """Cancel a move and sync its directory, so that the future log does not return after a power failure."""
         self.cancel(at)
         try:
             await self._flush_directory(where)
@@ -140,7 +140,7 @@ class AlterLogDirs:
             self._fail(error, where)
 
     def cancel(self, at: TopicPartition) -> None:
-        """Give a move up; the copy goes."""
+        """Cancel the move of a partition, if there is one, and delete its future log."""
         future = self._replica_manager.abandon_future_log(at)
         if future is not None:
             logger.info(

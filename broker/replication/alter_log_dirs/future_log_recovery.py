@@ -1,4 +1,4 @@
-"""Moves between directories that an earlier process began: what becomes of the copies it left.
+"""Recovery at startup of the future logs that an earlier process left.
 
 Source: ``LogManager.loadLog``, ``LogManager.recoverAbandonedFutureLogs``, ``ReplicaManager.maybeAddLogDirFetchers``
 (apache/kafka 4.3.1; KIP-113, KIP-858).
@@ -33,26 +33,27 @@ logger = logging.getLogger("ottla.moves")
 
 
 class LeftoverFutureLog(NamedTuple):
-    """A copy that lies in a directory."""
+    """Future log found in a log directory at startup."""
 
     topic_partition: TopicPartition
     directory: LogDirectory
     path: str
     topic_id: bytes | None
-    """Of the topic of which this node has a replica; None where it has none of that name."""
+    """Id of the topic, if the image assigns a replica of the partition to this node; otherwise None."""
     is_assigned: bool
-    """True if the image has the replica in this directory."""
+    """True if the image assigns the replica to this log directory."""
     is_sole_isr_member: bool = False
-    """True if no other replica is in sync, so that perhaps none has all that was acknowledged here."""
+    """True if no other replica is in the ISR, so that this node may have the only copy of acknowledged records."""
 
 
 def recover_future_logs(
     env: Env, config: NodeConfig, replicas: ReplicaManager, storage: LogDirs, image: MetadataImage
 ) -> Job[None]:
-    """Continue or complete each move of an earlier process. The partitions' logs are open, but not yet fetched for.
+    """Promote, resume, keep or delete each future log found at startup, after the current logs are opened.
 
     Raises:
-        CorruptFile: the only log of a partition cannot be read; OSError: no directory is online.
+        CorruptFile: the only log of a partition cannot be read.
+        OSError: no log directory is online.
     """
     settings_of = cache(partial(config.log_settings, image))
     left: list[LeftoverFutureLog] = []
@@ -74,7 +75,7 @@ def recover_future_logs(
 
 @contextmanager
 def _or_mark_offline(replicas: ReplicaManager, storage: LogDirs, directory: LogDirectory) -> Iterator[None]:
-    """Take a directory offline that cannot be read. Raises OSError if the node needs it."""
+    """Mark the directory offline on an OSError in the block. Raises OSError if the node cannot run without it."""
     try:
         yield
     except OSError as error:
@@ -97,10 +98,13 @@ def _inspect(
 def _recover_future_log(
     replicas: ReplicaManager, one: LeftoverFutureLog, settings: LogConfig, now_ms: int, arrived: set[TopicPartition]
 ) -> PartitionLog | None:
-    """Recover one future log; return it if it counts. ``arrived``: partitions whose future log became current.
+    """Recover a future log: return it if it is to be promoted; otherwise resume, keep or delete it and return None.
+
+    ``arrived``: partitions whose future log was promoted before.
 
     Raises:
-        CorruptFile, OSError: as `recover_future_logs`.
+        CorruptFile: the only log of a partition cannot be read.
+        OSError: the log cannot be opened.
     """
     at, directory = one.topic_partition, one.directory
     replica = replicas.get(*at)
@@ -168,7 +172,7 @@ def _mark_offline(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
 
 
 def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog) -> None:
-    """Promote the future log to the partition's log."""
+    """Rename a recovered future log to the current log of its partition and host it in place of an existing one."""
     assert one.topic_id is not None
     rename_to_current(one.directory, log)
     log.segments.record_directory_change()
@@ -182,7 +186,7 @@ def _promote(replicas: ReplicaManager, one: LeftoverFutureLog, log: PartitionLog
 
 
 def _remove(replicas: ReplicaManager, one: LeftoverFutureLog) -> None:
-    """Remove an unusable future log."""
+    """Rename an unusable future log for deletion."""
     target = f"{one.path.removesuffix(FUTURE_DIR_SUFFIX)}{DELETE_DIR_SUFFIX}"
     one.directory.disk.rename(one.path, target)
     for doomed in replicas.on_delete_scheduled:

@@ -1,8 +1,8 @@
-"""Copies of partitions to other directories of this node, while they are written and read.
+"""Copy of current logs to future logs in other log directories, and promotion of the complete ones.
 
-A future log is filled from the current log piece by piece; as many concurrently as there are directories, in turns, the
-others in the order of their names. Once it is complete the controller is informed of its directory; once that is
-committed, it replaces the current log between two requests.
+A future log is filled from the current log in chunks. As many are copied at once, in turns, as there are log
+directories; further moves start in the order of their names. Once a future log is complete the controller is informed
+of its directory; once that is committed, the future log replaces the current log between two requests.
 
 Source: ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsThread.scala``, ``LocalLeaderEndPoint.scala``,
 ``Partition.maybeReplaceCurrentWithFutureReplica`` (apache/kafka 4.3.1; KIP-113, KIP-858).
@@ -44,11 +44,11 @@ from ottla.wire.errors import ProtocolError, WireError
 logger = logging.getLogger("ottla.moves")
 ALTER_LOG_DIRS_RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
 COPY_CHUNK_BYTES = 256 * 1024
-"""Bytes copied at once, unless ``replica.fetch.max.bytes`` is less; under 2 ms of the event loop."""
+"""Maximum bytes of a chunk (less if ``replica.fetch.max.bytes`` is): copied in under 2 ms of the event loop."""
 FLUSH_INTERVAL_BYTES = 16 * 1024 * 1024
-"""So much is written before the disk is waited for; else all of it would be at the end."""
+"""Bytes copied between two syncs of a future log, so that the last sync before the promotion is short."""
 QUOTA_RETRY_MS = 100
-"""A look whether more may be copied by now."""
+"""Delay of a move whose copy quota is exceeded."""
 RETRY_MS = 1000
 SWAP_RETRY_MS = 1
 SWAP_ATTEMPTS = 3
@@ -56,7 +56,7 @@ MAX_IDLE_S = 1.0
 
 
 class FutureReplicaCopier:
-    """All moves of this node."""
+    """Executor of all moves between log directories of this node: copies chunks, requests assignments, promotes."""
 
     def __init__(
         self,
@@ -80,21 +80,21 @@ class FutureReplicaCopier:
         return len(self._scheduler)
 
     def start_copy(self, replica: HostedPartition) -> None:
-        """Fill the copy there is of a partition, and let it take its place. The log is not compacted meanwhile."""
+        """Start to copy a partition's log to its existing future log. Compaction of the log is suspended meanwhile."""
         replica.log.set_has_future_log(begins=True)
         move = LogDirMove(replica, self._replica_manager.future_logs[replica.topic, replica.partition])
         self._scheduler.add(move)
         self._wakeup.set()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Process a publication, which may contain awaited assignments."""
+        """Process a metadata publication: wake the moves whose directory assignment is now committed."""
         for move in self._scheduler.moves_awaiting_assignment(delta):
             if self._is_directory_assigned(move):
                 self._scheduler.wake(move)
                 self._wakeup.set()
 
     async def run(self) -> None:
-        """Move what is to be moved, until cancelled."""
+        """Execute the steps of all moves, one at a time, until cancelled."""
         while True:
             self._wakeup = trio.Event()
             move = await run_in_background(self._env, self._next_move())
@@ -117,9 +117,9 @@ class FutureReplicaCopier:
             await trio.lowlevel.checkpoint()
 
     def _next_move(self) -> Job[LogDirMove | None]:
-        """Return the next move, of those still valid. As many are copied concurrently as there are directories.
+        """Return the next ready move, or None; remove cancelled moves on the way.
 
-        Very many may end at once, with their topic, so it pauses.
+        Yields for each removed move, since the deletion of a topic may cancel very many at once.
         """
         most = len(self._log_dirs.directories)
         while (move := self._scheduler.next_ready(self._env.monotonic_ms(), most)) is not None:
@@ -130,7 +130,7 @@ class FutureReplicaCopier:
         return None
 
     def _idle_s(self) -> float:
-        """Return the idle time in seconds until the next move is due."""
+        """Return the seconds until the next move is due, at most `MAX_IDLE_S`; infinite without moves."""
         if not len(self._scheduler):
             return FOREVER_S
         return min(max(self._scheduler.next_due_ms() - self._env.monotonic_ms(), 1) / 1000, MAX_IDLE_S)
@@ -139,7 +139,7 @@ class FutureReplicaCopier:
         move.not_before_ms = self._env.monotonic_ms() + by_ms
 
     def _is_active(self, move: LogDirMove) -> bool:
-        """Return True if the partition is still hosted, and this future log is to replace its log."""
+        """Return True if the move is not cancelled: its partition is hosted, and both logs are unchanged and open."""
         return (
             self._replica_manager.get(*move.topic_partition) is move.replica
             and self._replica_manager.future_logs.get(move.topic_partition) is move.future_log
@@ -159,7 +159,8 @@ class FutureReplicaCopier:
         """Execute the next step of a move.
 
         Raises:
-            ProtocolError, WireError: the log is damaged; OSError: it cannot be looked at.
+            ProtocolError, WireError: the current log is corrupt.
+            OSError: the current log cannot be read.
         """
         if not self._align(move):
             return
@@ -184,7 +185,10 @@ class FutureReplicaCopier:
         return left is not None and left <= self._chunk_bytes
 
     def _align(self, move: LogDirMove) -> bool:
-        """Truncate the future log to the current one; return True if that succeeded."""
+        """Truncate the future log where it diverges from the current one; copy configuration and log start offset.
+
+        Returns False after a disk error, which was handled.
+        """
         current, future = move.current_log, move.future_log
         if future.config is not current.config:
             future.update_config(current.config)
@@ -200,16 +204,16 @@ class FutureReplicaCopier:
         return True
 
     def _on_disk_error(self, move: LogDirMove, error: OSError, log: PartitionLog) -> None:
-        """Handle a disk error: the directory may go offline, and end the move; else it is retried."""
+        """Handle a disk error, which may take the directory offline and cancel the move; otherwise delay its retry."""
         move.is_blocked = True
         self._delay(move, RETRY_MS)
         self._fail(error, log)
 
     async def _copy_chunk(self, move: LogDirMove) -> None:
-        """Copy a piece. It is read beside the loop, as the disk may have to be waited for.
+        """Copy a chunk to the future log, read in a thread; delay the move if its copy quota is exceeded.
 
         Raises:
-            ProtocolError, WireError: the log is damaged.
+            ProtocolError, WireError: the current log is corrupt.
         """
         if self._quota.is_exceeded(self._replica_manager.image, self._env.monotonic_ms()):
             self._delay(move, QUOTA_RETRY_MS)
@@ -229,7 +233,7 @@ class FutureReplicaCopier:
             await self._flush(move)
 
     def _append_chunk(self, move: LogDirMove, raw: bytes) -> bool:
-        """Append a piece to the future log; return True if that succeeded."""
+        """Append a chunk to the future log; return False after a disk error, which was handled."""
         self._quota.record(len(raw), self._env.monotonic_ms())
         move.unflushed_bytes += len(raw)
         try:
@@ -241,7 +245,7 @@ class FutureReplicaCopier:
         return True
 
     async def _flush(self, move: LogDirMove) -> bool:
-        """Sync the future log, which no other task does; return True if the move continues."""
+        """Sync the future log in a thread; return False if the move was cancelled meanwhile or the disk failed."""
         future = move.future_log
         try:
             job = future.start_flush(future.log_end_offset)
@@ -257,7 +261,7 @@ class FutureReplicaCopier:
         return True
 
     async def _checkpoint_cleaner_offset(self, move: LogDirMove) -> bool:
-        """Checkpoint the cleaner offset of the future log; return True if the move continues."""
+        """Checkpoint the cleaner offset of the future log; return False if the move was cancelled or a write failed."""
         here = self._log_dirs.directory_of(move.future_log)
         # it forgets where it begins anew, or is cut
         move.future_log.raise_cleaner_offset(move.current_log.cleaner_offset)
@@ -271,10 +275,10 @@ class FutureReplicaCopier:
         return self._is_active(move)
 
     async def _request_assignment(self, move: LogDirMove) -> None:
-        """Request the assignment of the directory from the controller, after a sync of the future log.
+        """Sync the complete future log, then request the assignment of its directory (AssignReplicasToDirs).
 
         Raises:
-            ProtocolError, WireError: the log is damaged.
+            ProtocolError, WireError: the current log is corrupt.
         """
         if self._catch_up(move) and await self._flush(move) and await self._checkpoint_cleaner_offset(move):
             move.assignment_sent_ms = self._env.monotonic_ms()
@@ -283,12 +287,13 @@ class FutureReplicaCopier:
             self._replica_manager.on_directory_changed(move.replica.topic_id, move.replica.partition, place)
 
     async def _promote(self, move: LogDirMove) -> None:
-        """Let the copy take the log's place, if it can catch up within a few waits for the disk.
+        """Replace the current log by the future log, if it catches up within `SWAP_ATTEMPTS` syncs.
 
-        Where answers wait for the disk they wait for the copy's then: else the log would always be ahead.
+        Meanwhile the high watermark waits for syncs of the future log, where it waits for syncs at all: otherwise the
+        current log would always be ahead.
 
         Raises:
-            ProtocolError, WireError: the log is damaged.
+            ProtocolError, WireError: the current log is corrupt.
         """
         current, future = move.current_log, move.future_log
         current.set_being_replaced(begins=True)
@@ -312,10 +317,13 @@ class FutureReplicaCopier:
             await self._persist_swap(self._log_dirs.directory_of(current), here)
 
     def _catch_up(self, move: LogDirMove) -> bool:
-        """Copy the rest at once; return True if the future log is complete.
+        """Copy the remaining records without yielding; return True if the future log is complete.
+
+        Returns False after a disk error, which was handled.
 
         Raises:
-            ProtocolError, WireError: the log is damaged; OSError: it cannot be read. Other errors are reported.
+            ProtocolError, WireError: the current log is corrupt.
+            OSError: the current log cannot be read.
         """
         if not self._align(move) or not self._is_nearly_caught_up(move):
             return False
@@ -335,9 +343,12 @@ class FutureReplicaCopier:
         return True
 
     def _close_gap(self, move: LogDirMove) -> bool:
-        """Close a gap at the end of the current log; return True if that succeeded.
+        """Advance the end of the future log over a gap that compaction left at the end of the current log.
 
-        Raises ProtocolError if it is none.
+        Returns False after a disk error, which was handled.
+
+        Raises:
+            ProtocolError: records are missing for another reason.
         """
         try:
             skip_compacted_tail(move.future_log, move.current_log, self._env.now_ms())
@@ -347,7 +358,7 @@ class FutureReplicaCopier:
         return True
 
     def _swap(self, move: LogDirMove) -> None:
-        """Replace the current log, without a pause. The recovery point and other checkpoints are carried over."""
+        """Replace the current log by the future log without yielding; checkpoints move to the new directory."""
         current, future = move.current_log, move.future_log
         here = self._log_dirs.directory_of(future)
         try:
@@ -359,9 +370,9 @@ class FutureReplicaCopier:
         logger.info("Replaced the log of %s with its future log in log dir %s", future.label, here.path)
 
     async def _persist_swap(self, there: LogDirectory, here: LogDirectory) -> None:
-        """Wait until the new names are on the disk, and where the log starts.
+        """Sync the directory names and log start offset checkpoints of both directories after a swap.
 
-        Then how far it is compacted is noted where it lies now only.
+        ``there`` is the former directory of the log: its cleaner checkpoint is rewritten without the log at last.
         """
         for directory in (here, there):
             if directory.path in self._log_dirs.offline:

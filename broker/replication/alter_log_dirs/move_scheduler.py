@@ -1,4 +1,4 @@
-"""Scheduler of moves between directories: very many may be active, and no step iterates over them all.
+"""Scheduler of moves between log directories, for very many: no step iterates over all of them.
 
 Source: ``ReplicaAlterLogDirsThread.scala``, ``ReplicaAlterLogDirsManager.scala`` (apache/kafka 4.3.1; KIP-113), which
 use threads.
@@ -16,11 +16,11 @@ from ottla.log.partition_log import PartitionLog
 
 NEVER = float("-inf")
 MAX_DUE_PER_CALL = 500
-"""So many are found at a time to have waited long enough; the rest a moment later."""
+"""Maximum number of delayed moves that become ready in one call; further ones in the next call."""
 
 
 class LogDirMove:
-    """Move of one partition."""
+    """Move of a replica from its current log to a future log in another log directory, with its progress."""
 
     __slots__ = (
         "aligned_truncations",
@@ -38,37 +38,37 @@ class LogDirMove:
         self.replica = replica
         self.future_log = future
         self.aligned_truncations = -1
-        """How often the log had been cut when the copy was held against it; it never was: -1."""
+        """Number of truncations of the current log when the future log was last aligned with it; -1 before."""
         self.assignment_sent_ms = NEVER
         self.not_before_ms = 0.0
         self.unflushed_bytes = 0
         self.is_error_logged = False
-        """True if it was told that the log cannot be copied."""
+        """True if it was logged that the current log cannot be copied."""
         self.last_step = 0
-        """When it had its last turn, counted over all moves; it had none yet: 0."""
+        """Number of the last step of this move, counted over all moves; 0 before its first step."""
         self.is_blocked = False
-        """True if a disk refused, or damage: what waits for that keeps nobody else waiting."""
+        """True if the last step failed (disk error, corrupt log), so that another move may start in its place."""
 
     @property
     def current_log(self) -> PartitionLog:
-        """The log that counts still."""
+        """Log that serves the partition until the promotion."""
         return self.replica.log
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Key of the move."""
+        """Topic and partition number of the replica."""
         return self.replica.topic, self.replica.partition
 
     @property
     def is_being_copied(self) -> bool:
-        """True if it was begun, and does not wait for the controller or for its disk."""
+        """True if the copy has started and is neither complete (awaiting the controller) nor blocked by an error."""
         return self.last_step > 0 and self.assignment_sent_ms == NEVER and not self.is_blocked
 
 
 class MoveScheduler:
-    """All moves. Each is new, in progress, ready, or waiting for its time.
+    """Queues of all moves: new, ready by last step, and delayed until `LogDirMove.not_before_ms`.
 
-    Outdated queue entries, of a move that has run since or ended, are skipped.
+    A queue entry of a move that has made a step since, or was removed, is skipped.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class MoveScheduler:
         return len(self._moves)
 
     def add(self, move: LogDirMove) -> None:
-        """Add a move, replacing an existing one of the partition."""
+        """Add a new move, replacing an existing one of the same partition."""
         before = self._moves.get(move.topic_partition)
         self._moves[move.topic_partition] = move
         self._copying.discard(move.topic_partition)
@@ -93,15 +93,15 @@ class MoveScheduler:
             heappush(self._new, move.topic_partition)
 
     def remove(self, move: LogDirMove) -> None:
-        """Remove a move."""
+        """Remove a move; its queue entries are skipped later."""
         del self._moves[move.topic_partition]
         self._copying.discard(move.topic_partition)
         self._awaiting_assignment.discard(move.topic_partition)
 
     def next_ready(self, now_ms: float, most: int) -> LogDirMove | None:
-        """Return the ready move that has not run for longest.
+        """Return the ready move whose last step is oldest, or None.
 
-        New ones come first, by their names, as long as fewer than ``most`` are being copied.
+        New moves come first, by name, as long as fewer than ``most`` are being copied.
         """
         for _ in range(MAX_DUE_PER_CALL):
             if not self._waiting or self._waiting[0][0] > now_ms:
@@ -126,7 +126,7 @@ class MoveScheduler:
         return move
 
     def reschedule(self, move: LogDirMove) -> None:
-        """Put a move back after its step, to wait until its time."""
+        """Put a move back into the queue after its step, due at its `LogDirMove.not_before_ms`."""
         at = move.topic_partition
         if self._moves.get(at) is not move:
             return
@@ -138,7 +138,7 @@ class MoveScheduler:
         heappush(self._waiting, (move.not_before_ms, move.last_step, at))
 
     def moves_awaiting_assignment(self, delta: MetadataDelta) -> Iterator[LogDirMove]:
-        """Yield the moves that wait for an assignment, among the changed partitions."""
+        """Yield the moves that await an assignment by the controller, among the partitions of a delta."""
         if self._awaiting_assignment:
             for name, topic in delta.topics.items():
                 for number in topic.partitions:
@@ -146,10 +146,10 @@ class MoveScheduler:
                         yield self._moves[name, number]
 
     def wake(self, move: LogDirMove) -> None:
-        """Wake a move whose condition may hold."""
+        """Make a delayed move ready at once."""
         move.not_before_ms = 0.0
         heappush(self._ready, (move.last_step, move.topic_partition))
 
     def next_due_ms(self) -> float:
-        """Return the time of the first waiting move; infinite without one."""
+        """Return the monotonic time in ms when the first delayed move is due; infinite if none is delayed."""
         return self._waiting[0][0] if self._waiting else float("inf")

@@ -11,26 +11,29 @@ from __future__ import annotations
 from enum import Enum
 
 ASSIGNMENT_RETRY_MS = 5000
-"""The controller may have forgotten, or another one have come."""
+"""Interval after which an assignment request is repeated: the controller may have changed, or lost the request."""
 
 
 class PromotionStep(Enum):
-    """Next step."""
+    """Next step of a move of a replica to another log directory."""
 
     COPY = "copy"
-    """The copy lacks more than can be added in the step in which they change places."""
+    """Copy a chunk: the future log lacks more than can be copied in the step that replaces the current log."""
     REQUEST_ASSIGNMENT = "ask"
-    """Nearly complete: send the assignment to the controller."""
+    """Send the assignment of the directory to the controller: the future log is nearly complete."""
     WAIT = "wait"
-    """Wait until the image has the assignment."""
+    """Wait until the metadata image has the requested assignment."""
     SWAP = "swap"
-    """Replace the current log."""
+    """Replace the current log by the future log."""
 
 
 def next_promotion_step(*, near: bool, is_assigned: bool, asked_ago_ms: float) -> PromotionStep:
-    """``near``: the copy lacks a piece at most. ``is_assigned``: the image has the replica in the copy's directory.
+    """Return the next step of a move.
 
-    ``asked_ago_ms``: how long ago the controller was asked; infinite for never.
+    Args:
+        near: True if the future log lacks at most one chunk.
+        is_assigned: True if the image assigns the replica to the future log's directory.
+        asked_ago_ms: time since the assignment was requested from the controller; infinite for never.
     """
     if not near:
         return PromotionStep.COPY
@@ -40,29 +43,29 @@ def next_promotion_step(*, near: bool, is_assigned: bool, asked_ago_ms: float) -
 
 
 class FutureLogDecision(Enum):
-    """Decision about a future log of an earlier process."""
+    """Decision at startup about a future log of an earlier process."""
 
     PROMOTE = "counts"
-    """Becomes the partition's log."""
+    """The future log becomes the partition's current log."""
     RESUME = "goes on"
-    """Copying continues."""
+    """The future log is kept, and its copy continues."""
     KEEP = "stays"
-    """State of the current log is unknown: a later start may decide."""
+    """The future log is kept unused: the current log is not available, and a later start may decide."""
 
 
 def decide_future_log(
     *, is_assigned: bool, newness: tuple[int, int], current: tuple[int, int] | None, only_here: bool = False
 ) -> FutureLogDecision:
-    """Decide on a future log of an earlier process.
+    """Decide about a future log of an earlier process.
 
     The controller is informed before the replacement, and later records are in the future log only: if it is informed,
-    and the future log has all records of the current one, the future log counts. Kafka then uses it in any case, also
-    if the current log returns with its directory: records written between would be lost.
+    and the future log has all records of the current one, the future log is promoted. Kafka then promotes it in any
+    case, also if the current log returns with its directory: records written between would be lost.
 
     Args:
-        is_assigned: True if the image has the replica in the directory of the future log.
-        newness: leader epoch and end of the future log.
-        current: those of the current log, None without one.
+        is_assigned: True if the image assigns the replica to the directory of the future log.
+        newness: last leader epoch and log end offset of the future log.
+        current: last leader epoch and log end offset of the current log; None without one.
         only_here: True if the current log is missing due to a failed directory, and no other replica has its records.
     """
     if is_assigned and not (only_here if current is None else newness < current):
