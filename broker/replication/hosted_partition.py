@@ -1,4 +1,4 @@
-"""Hosted partition: its log, and its state by the controller.
+"""Hosted partition: the replica of a partition on this node, with its log and its role by the metadata image.
 
 Source: ``Partition.scala`` (apache/kafka 4.3.1).
 """
@@ -30,13 +30,11 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.record_batch.batch_header import BatchHeader, offset_range
 
 UNCERTAIN_COMMIT_MS = 1000
-"""Time in ms during which a former leader polls its successor's high watermark quickly: a few fetches on a slow
-machine.
-"""
+"""Time in ms after a demotion during which the former leader polls its successor's high watermark quickly."""
 
 
 class PendingIsrChange(NamedTuple):
-    """A change of the ISR that the controller is to be asked for; only its answer to this very one counts."""
+    """ISR change to request from the controller; a response applies only while the change `is_current`."""
 
     replica: HostedPartition
     leader_state: LeaderState
@@ -45,7 +43,7 @@ class PendingIsrChange(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """True if it is still wanted: the image may have been quicker, and the leadership may have gone."""
+        """True if the leader state still has this pending change: no newer image or leader epoch replaced it."""
         return self.replica.state is self.leader_state and self.leader_state.isr is self.pending_isr
 
 
@@ -55,11 +53,11 @@ class IsrDependencies(NamedTuple):
     lag_max_ms: int
     is_eligible: IsrEligibility
     submit_isr_change: Callable[[PendingIsrChange], None] = lambda asked: None
-    """Have the controller asked for another ISR."""
+    """Callback that requests an ISR change from the controller."""
     on_high_watermark_moved: Callable[[HostedPartition], None] = lambda replica: None
-    """The high watermark has moved, and not by an append."""
+    """Callback after the high watermark advanced other than by an append on this node."""
     broker_epoch_of: Callable[[int], int] = lambda broker: -1
-    """The broker epoch the image has of a broker that is alive, -1 for none."""
+    """Function that returns the broker epoch of an unfenced broker by the image, -1 for any other."""
 
 
 class TopicTraffic:
@@ -87,7 +85,7 @@ class TopicTraffic:
         self.replication_bytes_in = self.replication_bytes_out = 0
         self.produces = self.failed_produces = self.fetches = self.failed_fetches = 0
         self.hosted_count = 0
-        """Hosted partitions of the topic."""
+        """Number of hosted partitions of the topic."""
 
     def add(self, other: TopicTraffic) -> None:
         """Add the counts of another topic."""
@@ -96,7 +94,7 @@ class TopicTraffic:
 
 
 class HostedPartition:
-    """A log that is led from here, or follows."""
+    """Replica of a partition on this node, as leader or follower, with its log."""
 
     __slots__ = (
         "_end_key",
@@ -144,19 +142,19 @@ class HostedPartition:
         self.state: PartitionRole = FollowerState(-1)
         self.is_leader = False
         self.is_sole_replica = False
-        """True if this node leads and nobody else has a replica: then its own end is the high watermark.
+        """True if this node leads and there is no other replica: the log end is the high watermark.
 
-        `state` says it too, in more steps; each append asks.
+        Derived from `state`, to save time on each append.
         """
         self.leader_epoch = -1
         self.lag = 0
-        """Committed records that a follower was without when it last heard of its leader."""
+        """Number of committed records that a follower lacked by its leader's last response."""
         self.leadership_count = 0
-        """How often this node began to lead after it had followed: what is in the log since one began stays there."""
+        """Number of promotions from follower to leader: while it leads, no record appended since is truncated."""
         self.end_at_demotion = 0
-        """Where the log ended when this node led last: what lies below may wait for its successor's word."""
+        """Log end offset at the last demotion to follower: records below may await the new leader's commit."""
         self.is_flushing = False
-        """True if a sync that answers wait for is under way: what is appended behind it is committed by the next."""
+        """True during a sync that acknowledgements wait for; later records are committed by the next sync."""
 
     def apply_partition_state(self, node_id: int, registration: PartitionRegistration, now_ms: int) -> bool:
         """Apply the partition state of the image; return True if this node becomes leader in a new epoch."""
@@ -197,11 +195,11 @@ class HostedPartition:
 
     @property
     def has_uncertain_records(self) -> bool:
-        """True if it is not known of all that was taken while this node led if the leader after it has committed it."""
+        """True if records of this node's former leadership are in the log that are not known to be committed."""
         return self.log.high_watermark < min(self.end_at_demotion, self.log.log_end_offset)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Hold a client's idea of the leader epoch against ours; -1 is no idea.
+        """Check a client's leader epoch against the partition's; -1 is not checked.
 
         Raises:
             ProtocolError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
@@ -213,7 +211,7 @@ class HostedPartition:
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def check_leader(self, current_leader_epoch: int) -> None:
-        """Check the partition, and that this node leads it: in Kafka's order.
+        """Check a client's leader epoch (-1: not checked), then that this node leads the partition, in Kafka's order.
 
         Raises:
             ProtocolError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -223,7 +221,7 @@ class HostedPartition:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_min_isr(self) -> None:
-        """Refuse what asks for acks=all while too few replicas are in sync (R-337).
+        """Check before an append with acks=all that enough replicas are in sync (R-337).
 
         Raises:
             ProtocolError: NOT_ENOUGH_REPLICAS.
@@ -235,7 +233,7 @@ class HostedPartition:
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
     def has_enough_replicas(self) -> bool:
-        """Return True if committed records are on enough replicas: the second check of acks=all (R-337)."""
+        """Return True if the maximal ISR satisfies min.insync.replicas: the check after an acks=all append (R-337)."""
         state = self.state
         return type(state) is LeaderState and state.has_enough_replicas(self.log.config.min_insync_replicas)
 
@@ -250,12 +248,13 @@ class HostedPartition:
         at_once: bool = True,
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> LogAppendInfo:
-        """Append as leader; the high watermark moves as far as it may.
+        """Append as leader, and advance the high watermark as far as the in-sync replicas allow.
 
-        ``header`` and the rest: as `PartitionLog.append_as_leader`.
+        The arguments are those of `PartitionLog.append_as_leader`.
 
         Raises:
-            ProtocolError: refused; OSError: the disk failed; ValidationPending: not ``at_once``, and it takes long.
+            ProtocolError: the append is rejected; OSError: the disk failed.
+            ValidationPending: without ``at_once``, the validation takes long.
         """
         log = self.log
         done = log.append_as_leader(data, self.leader_epoch, now_ms, origin, header, checked, at_once=at_once, txn=txn)
@@ -270,9 +269,10 @@ class HostedPartition:
         return done
 
     def recover_high_watermark(self, now_ms: int) -> None:
-        """Begin to lead with what is there. Behind the recovery point it may be in the page cache only.
+        """Advance the high watermark at the start of a leadership; unflushed records may be in the page cache only.
 
-        Where answers wait for the disk it counts once it is synced: a batch sent again is answered for the old one.
+        If acknowledgements wait for a flush (``flush.messages``), it advances to the recovery point, and further after
+        a flush.
         """
         log = self.log
         if log.log_end_offset - log.recovery_point < log.config.flush_messages:
@@ -282,7 +282,7 @@ class HostedPartition:
         self._flush_due(self)
 
     def advance_high_watermark(self, own_end: int, now_ms: int) -> bool:
-        """Advance the high watermark, with the local replica counting up to ``own_end``; return True if it moved."""
+        """Advance the high watermark, with ``own_end`` as the local replica's log end; return True if it advanced."""
         state, log = self.state, self.log
         committed: int | None = own_end
         if not self.is_sole_replica:
@@ -305,7 +305,7 @@ class HostedPartition:
         return True
 
     def on_flushed(self, end: int, now_ms: int) -> None:
-        """Count the local replica up to ``end``, and complete waiting requests."""
+        """Advance the high watermark, with the local replica flushed up to ``end``, and complete waiting requests."""
         if self.advance_high_watermark(end, now_ms):
             self._wake(self._hw_key)
 
@@ -318,16 +318,16 @@ class HostedPartition:
         self._wake(self._start_key)
 
     def _own_end_offset(self) -> int:
-        """Up to where this node's own copy counts."""
+        """Return the local log end that counts for the high watermark: the recovery point during a flush."""
         return self.log.recovery_point if self.is_flushing else self.log.log_end_offset
 
     # ------------------------------------------------------------------ followers, as the leader sees them
 
     def check_follower(self, broker: int, broker_epoch: int, *, names_epoch: bool) -> None:
-        """Check that a broker may fetch as a follower (R-325). One unknown to this node retries.
+        """Check that a broker may fetch the partition as a follower (R-325).
 
         Raises:
-            ProtocolError: UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+            ProtocolError: UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER; the follower retries.
         """
         state = self.state
         if type(state) is not LeaderState:
@@ -340,10 +340,9 @@ class HostedPartition:
     def update_follower_fetch_state(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> None:
-        """Update a follower's state on its fetch (R-327).
+        """Update a follower's state on its fetch at ``offset``; the ISR and the high watermark may change (R-327).
 
-        It has all records below ``offset``, may join the ISR, and may advance the high watermark. ``leader_end``: log
-        end at that time.
+        ``leader_end``: the leader's log end when the fetch was received.
         """
         state = self.state
         if type(state) is not LeaderState or broker not in state.followers:
@@ -360,9 +359,9 @@ class HostedPartition:
     def register_listener(
         self, broker: int, offset: int, high_watermark: int, log_start: int, line: PartitionListener
     ) -> bool:
-        """Register a follower's session for the next change if it is up to date; return True if so.
+        """Register a caught-up follower's fetch session for the next change of the partition; return False if it lags.
 
-        A follower outside the ISR is not registered, since each of its fetches may let it join.
+        A follower outside the ISR is not registered, since each of its fetches may expand the ISR.
         """
         state, log = self.state, self.log
         if type(state) is not LeaderState or type(state.isr) is not CommittedIsr or broker not in state.isr.isr:
@@ -378,7 +377,7 @@ class HostedPartition:
         return True
 
     def _notify_listeners(self, *, more: bool) -> None:
-        """Notify followers that were up to date."""
+        """Notify the registered fetch sessions of followers; ``more`` is True if the log changed."""
         state = self.state
         if type(state) is LeaderState:
             for follower in state.followers.values():
@@ -400,7 +399,7 @@ class HostedPartition:
     def handle_alter_partition_result(
         self, asked: PendingIsrChange, answer: AlterPartitionResult, now_ms: int
     ) -> AlterPartitionOutcome:
-        """Apply the response of the controller to a change of the ISR (R-334), unless the image is newer."""
+        """Apply the controller's response to an ISR change (R-334); it is ignored if the image is newer."""
         if not asked.is_current:
             return AlterPartitionOutcome.IGNORED
         outcome = asked.leader_state.handle_alter_partition_result(answer)
@@ -409,14 +408,14 @@ class HostedPartition:
         return outcome
 
     def low_watermark(self, alive: Mapping[int, object]) -> int:
-        """Return the lowest log start among the replicas that are alive (R-338)."""
+        """Return the lowest log start offset of the replicas on live brokers, for DeleteRecords (R-338)."""
         state, own = self.state, self.log.log_start_offset
         return state.low_watermark(own, alive) if type(state) is LeaderState else own
 
     # ------------------------------------------------------------------ following
 
     def append_as_follower(self, raw: Buffer, now_ms: int) -> bool:
-        """Append some of the leader's batches; return True if they must be synced before they count.
+        """Append batches of the leader; return True if a flush must precede the next fetch (``flush.messages``).
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
@@ -440,7 +439,7 @@ class HostedPartition:
             self.log.truncate_fully_and_start_at(first, now_ms)
 
     def update_leader_offsets(self, high_watermark: int, log_start: int) -> None:
-        """Update high watermark and log start from the leader, as far as the log reaches (R-319).
+        """Update high watermark and log start offset by the leader's, as far as the log reaches (R-319).
 
         Raises:
             OSError: the disk failed.

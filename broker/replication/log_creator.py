@@ -1,8 +1,8 @@
-"""Creation of the logs of hosted partitions in threads, requested ones first.
+"""Creation of the logs of hosted partitions in threads, those awaited by requests first.
 
-A creation takes several blocking calls, so the controller's response does not wait for it: a batch of logs is created
-in a thread, and each is adopted on the event loop. A request for a partition without a log moves it to the front, and
-waits briefly.
+A creation takes several blocking calls, so the application of the metadata does not wait for it: a batch of logs is
+created in a thread, and each is hosted on the event loop. A request for a partition without a log moves it to the
+front, and waits briefly.
 
 Source: ``LogManager.getOrCreateLog``, ``Partition.createLogIfNotExists`` (apache/kafka 4.3.1).
 """
@@ -33,12 +33,12 @@ from ottla.log.partition_log import PartitionLog
 
 logger = logging.getLogger("ottla.making")
 LOG_CREATION_WORKERS = 2
-"""Two that wait for the disk at once share its commits; more only contend for the interpreter."""
+"""Number of threads that create logs: two share commits of the file system; more only contend for the interpreter."""
 CREATION_BATCH_SIZE = 16
 RETRY_S = 1.0
 GROWTH_NOTIFICATION_INTERVAL = 500
 MAX_PREFERRED_DIRS = 10_000
-"""Maximum number of preferred directories of missing partitions; the oldest are removed first."""
+"""Maximum number of preferred directories of partitions without a log; the oldest are removed first."""
 
 
 class LogCreationRequest(NamedTuple):
@@ -52,12 +52,15 @@ class LogCreationRequest(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Key of the partition."""
+        """Topic and partition number."""
         return self.topic, self.partition
 
 
 def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLog | OSError]:
-    """Create the files of some partitions; runs in a thread. After a failure its directory is skipped."""
+    """Create the files of partitions, in a thread; return the log or error of each.
+
+    After a disk error the remaining partitions of the same directory have that error, too.
+    """
     out: list[PartitionLog | OSError] = []
     broken: dict[str, OSError] = {}
     for job in jobs:
@@ -77,7 +80,7 @@ def create_logs(jobs: list[LogCreationRequest], now_ms: int) -> list[PartitionLo
 
 
 class LogCreator:
-    """Pending creations."""
+    """Creator of missing logs: queue of requested partitions, and the threads' results."""
 
     def __init__(
         self,
@@ -95,20 +98,20 @@ class LogCreator:
         self._requested: dict[TopicPartition, None] = {}
         self._prioritized: dict[TopicPartition, None] = {}
         self._in_progress: dict[TopicPartition, bool] = {}
-        """False: it was removed while its files were being made."""
+        """Partitions whose files are being created; False if the partition was removed meanwhile."""
         self._partly_created: dict[TopicPartition, LogDirectory] = {}
         self._in_progress_by_directory: Counter[str] = Counter()
         self._preferred: dict[TopicPartition, LogDirectory] = {}
-        """Where somebody wants to have partitions that are not there yet."""
+        """Directories requested by AlterReplicaLogDirs for partitions without a log."""
         self._wakeup = trio.Event()
         self._progress = trio.Event()
         self._created_since_notification = 0
         self._settings_image: MetadataImage | None = None
         self._settings_by_topic: dict[str, LogConfig] = {}
         self.is_starting = True
-        """Until the first image is applied: what is not found then may lie in a directory that has failed."""
+        """True until the first image is applied: a log not found by then may be in a failed directory."""
         self.on_log_count_grown: Callable[[], None] = lambda: None
-        """Called when many partitions have come, or the last of many."""
+        """Callback after each `GROWTH_NOTIFICATION_INTERVAL` created logs."""
 
     def __len__(self) -> int:
         return len(self._requested) + len(self._in_progress)
@@ -119,7 +122,7 @@ class LogCreator:
     # ------------------------------------------------------------------ what is to be made
 
     def request_log(self, at: TopicPartition, topic_id: bytes, registration: PartitionRegistration) -> None:
-        """Request the creation of a log, unless the log may be in an unavailable directory."""
+        """Request the creation of a partition's log, unless an unavailable directory may contain it."""
         if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
             return  # it comes, or has come meanwhile
         if at[0] == METADATA_TOPIC:  # an older controller let it be created
@@ -138,7 +141,7 @@ class LogCreator:
         self._wakeup.set()
 
     def _may_be_in_unavailable_directory(self, at: TopicPartition, registration: PartitionRegistration) -> bool:
-        """Return True if a missing log must not be created, since it may be in a failed directory.
+        """Return True if a missing log must not be created, since a failed directory may contain it.
 
         Without a failed directory, an unknown directory id is that of a replaced or removed disk: the log is created
         and filled while another replica leads. Otherwise it is not created: the controller might elect the empty
@@ -152,14 +155,14 @@ class LogCreator:
         return unknown and registration.leader in (NO_LEADER, node_id)
 
     def set_preferred_directory(self, at: TopicPartition, directory: LogDirectory) -> None:
-        """Set the directory in which a missing partition will be created."""
+        """Set the directory in which a partition's missing log will be created."""
         self._preferred.pop(at, None)
         self._preferred[at] = directory
         if len(self._preferred) > MAX_PREFERRED_DIRS:
             del self._preferred[next(iter(self._preferred))]
 
     def cancel(self, at: TopicPartition) -> None:
-        """Cancel the creation of a partition."""
+        """Cancel the creation of a partition's log."""
         self._requested.pop(at, None)
         self._prioritized.pop(at, None)
         self._partly_created.pop(at, None)
@@ -178,14 +181,14 @@ class LogCreator:
         return not left
 
     async def wait_all_created(self, at_most: int, patience_s: float) -> None:
-        """Wait for all pending creations, if they are at most so many."""
+        """Wait at most ``patience_s`` seconds for all pending creations, unless more than ``at_most`` are pending."""
         if 0 < len(self) <= at_most:
             await self.wait_created([*self._requested, *self._in_progress], patience_s)
 
     # ------------------------------------------------------------------ making it
 
     async def run(self) -> None:
-        """Make what is wanted, until cancelled."""
+        """Create the requested logs in batches, until cancelled."""
         while True:
             jobs = self._next_batch()
             if jobs is None:
@@ -200,17 +203,17 @@ class LogCreator:
             passing = await run_in_background(self._env, self._process_results(jobs, results))
             self._notify_waiters()
             if passing:
-                await self._env.sleep(RETRY_S)  # it may come back, and trying faster takes it from others
+                await self._env.sleep(RETRY_S)  # the resource may become available; faster retries would take it from other tasks
 
     def _notify_waiters(self) -> None:
-        """Wake the waiting tasks."""
+        """Wake the tasks that wait for created logs."""
         self._progress.set()
         self._progress = trio.Event()
 
     def _next_batch(self) -> list[LogCreationRequest] | None:
-        """Return the next batch, requested partitions first, then the oldest; None if there are none.
+        """Return the next batch of creations, awaited partitions first, then the oldest; None if none is requested.
 
-        It may be empty if all its partitions were deleted.
+        The batch is empty if all its partitions were deleted or their directories failed.
         """
         picked: dict[TopicPartition, None] = {}
         for at in chain(self._prioritized, self._requested):
@@ -233,7 +236,7 @@ class LogCreator:
         return jobs if picked else None
 
     def _settings(self, topic: str) -> LogConfig:
-        """Return a topic's settings in the newest image, made once for all its partitions."""
+        """Return a topic's log configuration by the newest image, cached for all its partitions."""
         if self._settings_image is not self._replica_manager.image:
             self._settings_image, self._settings_by_topic = self._replica_manager.image, {}
         known = self._settings_by_topic.get(topic)
@@ -242,13 +245,13 @@ class LogCreator:
         return known
 
     def _topic_of(self, at: TopicPartition) -> TopicImage | None:
-        """Return the topic of a partition that this node is still to host."""
+        """Return the topic of a partition; None if the image no longer assigns the partition to this node."""
         topic = self._replica_manager.image.topics.get(at[0])
         told = None if topic is None else topic.partitions.get(at[1])
         return topic if told is not None and self._config.node_id in told.replicas else None
 
     def _directory_for(self, at: TopicPartition, topic: TopicImage) -> LogDirectory | None:
-        """Return the directory of a partition; None if it has failed."""
+        """Return the directory for a new log, None if a failed one may have the log (then marked offline)."""
         told = topic.partitions[at[1]]
         if self._may_be_in_unavailable_directory(at, told):
             self._replica_manager.offline_partitions.add(at)
@@ -261,7 +264,7 @@ class LogCreator:
         return known or self._partly_created.get(at) or self._log_dirs.select_directory(self._in_progress_by_directory)
 
     def _process_results(self, jobs: list[LogCreationRequest], results: list[PartitionLog | OSError]) -> Job[bool]:
-        """Adopt created logs; return True after a shortage of resources that may pass."""
+        """Host the created logs of a batch; return True after a transient error, which is retried."""
         passing = False
         told: OSError | None = None
         for job, result in zip(jobs, results, strict=True):
@@ -283,7 +286,7 @@ class LogCreator:
         return passing
 
     def _on_creation_failed(self, job: LogCreationRequest, error: OSError) -> bool:
-        """Handle a failed creation; return True if a retry may help."""
+        """Handle a failed creation: request it again after a transient error and return True; else mark it offline."""
         if is_transient(error):
             self._partly_created[job.topic_partition] = job.directory
             self._requested[job.topic_partition] = None
@@ -292,15 +295,12 @@ class LogCreator:
         return False
 
     def _mark_offline(self, job: LogCreationRequest) -> None:
-        """Mark a partition offline in a failed directory.
-
-        Without that report the controller could elect this replica.
-        """
+        """Mark a partition offline and report its failed directory to the controller, so that it is not elected."""
         self._replica_manager.offline_partitions.add(job.topic_partition)
         self._replica_manager.on_directory_changed(job.topic_id, job.partition, job.directory.id)
 
     def _adopt(self, job: LogCreationRequest, log: PartitionLog, *, still_wanted: bool) -> bool:
-        """Host a created log; return True after a shortage of resources that may pass."""
+        """Host a created log and apply the image's state; return True after a transient error, which is retried."""
         replicas, at = self._replica_manager, job.topic_partition
         self._partly_created.pop(at, None)
         if self._preferred:

@@ -29,12 +29,12 @@ CHECKPOINT_INTERVAL_S = 5.0
 INITIAL_RETENTION_DELAY_S = 30.0
 RETRY_S = 0.2
 REPLACEMENT_RETRY_S = 0.005
-"""A log that changes places with a copy of it is looked at again so soon."""
+"""Delay in seconds of a flush while the log is being replaced by its future log."""
 logger = logging.getLogger("ottla.files")
 
 
 class LogMaintenance:
-    """Maintenance task: every five seconds it syncs rolled segments and writes checkpoints, if needed."""
+    """Maintenance of all logs: every 5 s flushes of rolled segments and checkpoints, retention, requested flushes."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class LogMaintenance:
         self._last_sync_ms: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
 
     async def run_retention(self) -> None:
-        """Remove what retention no longer keeps, until cancelled."""
+        """Apply retention and expire idle producer ids every ``log.retention.check.interval.ms``, until cancelled."""
         every_s = self._retention_every_ms / 1000
         await self._env.sleep(min(INITIAL_RETENTION_DELAY_S, every_s))
         while True:
@@ -63,7 +63,7 @@ class LogMaintenance:
             await self._env.sleep(every_s)
 
     async def run(self) -> None:
-        """Look at every log now and then, until cancelled."""
+        """Flush logs, close unused files and write checkpoints every `CHECKPOINT_INTERVAL_S`, until cancelled."""
         while True:
             await self._env.sleep(CHECKPOINT_INTERVAL_S)
             await run_in_background(self._env, self._maintain_all())
@@ -81,7 +81,7 @@ class LogMaintenance:
             yield from self._checkpoint(directory)
 
     def _maintain(self, log: PartitionLog) -> Job[None]:
-        """Sync rolled segments, logs due by ``flush.ms`` and idle logs; close unused files."""
+        """Flush rolled segments, and whole logs that are due by ``flush.ms`` or idle; delete and close unused files."""
         if log.closed or log.is_being_replaced:
             return
         due = self._last_sync_ms.get(log, 0) + log.config.flush_ms <= self._env.monotonic_ms()
@@ -96,7 +96,10 @@ class LogMaintenance:
             log.close_idle_files()
 
     def request_flush(self, replica: HostedPartition) -> None:
-        """``flush.messages`` is reached: sync, then let go what waits. What comes meanwhile shares the next sync."""
+        """Start a flush of a replica's log after ``flush.messages`` records; acknowledgements wait for it.
+
+        Records appended during the flush share the next one.
+        """
         if not replica.is_flushing:
             replica.is_flushing = True
             self._start(partial(self._flush, replica))
@@ -124,7 +127,7 @@ class LogMaintenance:
         replica.is_flushing = False
 
     def apply_retention(self) -> Job[None]:
-        """Remove what retention no longer keeps: the log starts are noted before a file goes. Silent producers too."""
+        """Advance log start offsets by retention, checkpoint them, delete the segments below; expire producer ids."""
         for directory in self._log_dirs.online:
             due = []
             for log in [x for x in directory.logs.values() if not x.is_future]:
@@ -151,13 +154,13 @@ class LogMaintenance:
             yield None
 
     async def _sync_below(self, log: PartitionLog, end: int) -> int:
-        """Sync everything below ``end``, in a thread; return the recovery point."""
+        """Flush the log below offset ``end`` in a thread; return the new recovery point."""
         job = log.start_flush(end)
         await self._env.in_thread(job, ThreadPool.SYNC)
         return log.complete_flush(job)
 
     def _checkpoint(self, directory: LogDirectory) -> Job[bool]:
-        """Write and sync the checkpoints where they changed; False where that failed."""
+        """Write and sync a directory's changed checkpoints; return False after a disk error, which was handled."""
         checkpoints = directory.checkpoints
         try:
             yield from checkpoints.write_job()

@@ -2,7 +2,7 @@
 
 Pure: events result in a new high watermark or a change of the ISR to request. A leader tracks the fetch state of each
 follower. While an ISR change is pending it uses the larger of the two sets (the *maximal* ISR), so that whichever of
-them the controller keeps, no record counts as committed too early.
+them the controller commits, no record counts as committed too early.
 
 Source: ``Partition.scala``, ``Replica.scala`` (apache/kafka 4.3.1); KIP-497, KIP-903, KIP-966.
 """
@@ -20,14 +20,14 @@ UNKNOWN_OFFSET = -1
 
 
 class CommittedIsr(NamedTuple):
-    """ISR by the controller's last state."""
+    """ISR committed by the controller, without a pending change."""
 
     isr: tuple[int, ...]
     is_recovering: bool = False
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Possible members of the ISR."""
+        """Replicas that may be in the ISR: the committed ISR."""
         return self.isr
 
 
@@ -39,29 +39,29 @@ class PendingExpandIsr(NamedTuple):
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Possible members of the ISR."""
+        """Replicas that may be in the ISR: the committed ISR and the new member."""
         return (*self.committed.isr, self.new_in_sync_replica_id)
 
     @property
     def requested_isr(self) -> tuple[int, ...]:
-        """The ISR that was asked for."""
+        """ISR requested from the controller."""
         return self.maximal_isr
 
 
 class PendingShrinkIsr(NamedTuple):
-    """The controller was asked to let some go; until it answers they count."""
+    """Pending request to remove replicas from the ISR; they are in the maximal ISR until the controller responds."""
 
     committed: CommittedIsr
     out_of_sync_replica_ids: frozenset[int]
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Possible members of the ISR."""
+        """Replicas that may be in the ISR: the committed ISR."""
         return self.committed.isr
 
     @property
     def requested_isr(self) -> tuple[int, ...]:
-        """The ISR that was asked for."""
+        """ISR requested from the controller."""
         return tuple(i for i in self.committed.isr if i not in self.out_of_sync_replica_ids)
 
 
@@ -69,31 +69,31 @@ IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
 
 
 class PartitionListener(Protocol):
-    """Follower that does not read a partition until it is notified of a change."""
+    """Fetch session of a caught-up follower, which skips the partition until notified of a change."""
 
     def on_change(self, *, more: bool) -> int:
-        """Notify of a change; ``more``: of the log.
+        """Notify of a change of the log (``more``) or of the high watermark only.
 
-        Return the wall-clock time of its last request, at which it was up to date.
+        Return the wall-clock time in ms of the follower's last request, at which it was caught up.
         """
 
 
 @dataclass(slots=True)
 class FollowerReplica:
-    """Fetch state of a follower."""
+    """Leader's view of a follower: its log offsets and the times of its fetches."""
 
     end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     caught_up_ms: int = 0
-    """Time at which it was last caught up."""
+    """Wall-clock time in ms at which the follower was last caught up."""
     last_fetch_ms: int = 0
     last_leader_end: int = UNKNOWN_OFFSET
-    """The leader's end at its last fetch: reaching it now means it was caught up then."""
+    """Leader's log end at the follower's last fetch: an offset not below it shows that it was caught up then."""
     broker_epoch: int = UNKNOWN_OFFSET
     listener: PartitionListener | None = field(default=None, compare=False)
 
     def notify_listener(self, *, more: bool) -> None:
-        """Notify the listener that was up to date. Only a change of the log removes it."""
+        """Notify the registered fetch session, if any; a change of the log (``more``) removes it."""
         if self.listener is None:
             return
         asked_ms = self.listener.on_change(more=more)
@@ -103,7 +103,7 @@ class FollowerReplica:
             self.last_fetch_ms = max(self.last_fetch_ms, asked_ms)
 
     def update_fetch_state(self, now_ms: int, offset: int, leader_end: int) -> None:
-        """Record that a follower fetched at ``offset``: it has all records below (R-327, R-328)."""
+        """Record that the follower fetched at ``offset``: it has all records below (R-327, R-328)."""
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.last_leader_end:
@@ -113,7 +113,7 @@ class FollowerReplica:
         self.last_leader_end = leader_end
 
     def continue_from(self, earlier: FollowerReplica | None, leader_end: int) -> None:
-        """Keep the fetch state of the previous leader epoch. Source: ``Replica.resetReplicaState``."""
+        """Copy the follower's fetch state from the previous leader epoch. Source: ``Replica.resetReplicaState``."""
         self.last_fetch_ms = self.caught_up_ms
         self.last_leader_end = leader_end
         if earlier is not None:
@@ -122,19 +122,19 @@ class FollowerReplica:
             self.broker_epoch = earlier.broker_epoch
 
     def is_caught_up(self, now_ms: int, leader_end: int, lag_max_ms: int) -> bool:
-        """Return True if it is caught up, or was recently."""
+        """Return True if the follower is at the log end, or was within ``lag_max_ms``."""
         return self.end_offset == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
 
 class AlterPartitionOutcome(Enum):
-    """Outcome of a request to change the ISR (R-334)."""
+    """Outcome of an AlterPartition request for one partition (R-334)."""
 
     APPLIED = "taken"
     IGNORED = "ignored"
     ABANDONED = "given up"
-    """The pending ISR stays until the image has a newer partition epoch."""
+    """Rejected for good: the change stays pending until the image has a newer partition epoch."""
     REVERTED = "taken back"
-    """The committed ISR holds again; it may be tried later."""
+    """Rejected: the committed ISR holds again, and the change may be requested later."""
     RETRY = "again"
     """The same request must be sent again."""
 
@@ -153,7 +153,7 @@ _REVERT_ERRORS = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NO
 
 
 class AlterPartitionResult(NamedTuple):
-    """The controller's row for one partition."""
+    """Partition's row of the AlterPartition response."""
 
     error_code: int
     leader_epoch: int = UNKNOWN_OFFSET
@@ -169,23 +169,23 @@ class IsrChange(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     broker_epochs: tuple[int, ...]
-    """Of each member, -1 where it is not known."""
+    """Broker epoch of each ISR member's last fetch, -1 if unknown."""
 
 
 IsrEligibility = Callable[[int, int], bool]
-"""Asked with (broker, epoch of its last fetch): whether the image lets it into the ISR (R-331, KIP-903)."""
+"""Predicate with (broker, broker epoch of its last fetch): True if the broker may join the ISR (R-331, KIP-903)."""
 
 
 @dataclass(slots=True)
 class LeaderState:
-    """State of a leader; ``followers`` are the other replicas."""
+    """State of a partition's leader: epochs, ISR, and fetch states of the other replicas (``followers``)."""
 
     local_id: int
     epoch: int
     partition_epoch: int
     isr: IsrState
     leader_epoch_start_offset: int
-    """The log end when this epoch began."""
+    """Leader's log end offset at the start of this leader epoch."""
     followers: dict[int, FollowerReplica] = field(default_factory=dict)
 
     @classmethod
@@ -200,7 +200,7 @@ class LeaderState:
         now_ms: int,
         earlier: LeaderState | None = None,
     ) -> LeaderState:
-        """Begin a new leader epoch; ISR members get time to catch up (R-329).
+        """Return the state at the start of a leader epoch; ISR members count as caught up (R-329).
 
         Args:
             local: id of this broker.
@@ -210,8 +210,8 @@ class LeaderState:
             isr: the ISR by the image.
             log_end: the log end offset of this broker.
             now_ms: wall-clock time.
-            earlier: state of the leader epoch directly before, where this broker led in it too. The fetch states of the
-                other replicas still hold, and the high watermark need not wait for another fetch of each.
+            earlier: state of the leader epoch directly before, if this broker led in it too. The fetch states of the
+                other replicas still hold, so the high watermark need not wait for another fetch of each.
         """
         others = {i: FollowerReplica(caught_up_ms=now_ms if i in isr.isr else 0) for i in replicas if i != local}
         if earlier is not None:
@@ -227,7 +227,7 @@ class LeaderState:
         return self.leader_epoch_start_offset > high_watermark
 
     def apply_partition_state(self, partition_epoch: int, replicas: Iterable[int], isr: CommittedIsr) -> bool:
-        """Apply a partition state of the same leader epoch; an older partition epoch is ignored (R-329)."""
+        """Apply a partition state of the same leader epoch; return False for one that is not newer, ignored (R-329)."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
@@ -238,7 +238,7 @@ class LeaderState:
     # ------------------------------------------------------------------ the high watermark
 
     def effective_min_isr(self, min_insync_replicas: int) -> int:
-        """No more than there are replicas."""
+        """Return min.insync.replicas, limited to the number of replicas."""
         return min(min_insync_replicas, len(self.followers) + 1)
 
     def _committed_state(self) -> CommittedIsr:
@@ -246,15 +246,18 @@ class LeaderState:
 
     @property
     def committed_isr(self) -> tuple[int, ...]:
-        """ISR by the controller's last state."""
+        """ISR committed by the controller, without a pending change."""
         return self._committed_state().isr
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
-        """Return True if too few replicas are in sync for acks=all and the high watermark (R-332, R-337, KIP-966)."""
+        """Return True if the committed ISR is below min.insync.replicas (R-332, R-337, KIP-966).
+
+        Appends with acks=all are then rejected, and the high watermark does not advance.
+        """
         return len(self._committed_state().isr) < self.effective_min_isr(min_insync_replicas)
 
     def has_enough_replicas(self, min_insync_replicas: int) -> bool:
-        """Return True if committed records are on enough replicas: the second check of acks=all (R-337)."""
+        """Return True if the maximal ISR satisfies min.insync.replicas: the check after an acks=all append (R-337)."""
         return self.effective_min_isr(min_insync_replicas) <= len(self.isr.maximal_isr)
 
     def high_watermark(
@@ -266,10 +269,11 @@ class LeaderState:
         min_insync_replicas: int,
         eligible: IsrEligibility,
     ) -> int | None:
-        """Return the high watermark; None while it must not advance.
+        """Return the offset up to which the high watermark may advance; None while it must not advance.
 
-        ``own_end``: end of the local replica that counts: its durable end if flush settings require it, else
-        ``log_end``. It waits for replicas outside the ISR that are caught up and may join, so that they can (R-332).
+        ``own_end``: end of the local replica that counts: its flushed end if flush settings require it, else
+        ``log_end``. The high watermark also waits for caught-up replicas outside the ISR that are eligible, so that
+        they can join (R-332).
         """
         if self.is_under_min_isr(min_insync_replicas):
             return None
@@ -290,10 +294,7 @@ class LeaderState:
     def update_follower(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
     ) -> FollowerReplica | None:
-        """Update a follower on arrival of its fetch (R-327).
-
-        None for a broker that has no replica here.
-        """
+        """Update a follower's fetch state on its Fetch and return it; None for a broker without a replica (R-327)."""
         follower = self.followers.get(broker)
         if follower is not None:
             follower.update_fetch_state(now_ms, offset, leader_end)
@@ -302,7 +303,7 @@ class LeaderState:
         return follower
 
     def maybe_expand_isr(self, broker: int, high_watermark: int, eligible: IsrEligibility) -> IsrChange | None:
-        """Return the change that adds a follower after its fetch, and start it; None if it may not join (R-331)."""
+        """Return the ISR change that adds a follower after its fetch, now pending; None if it may not join (R-331)."""
         follower = self.followers.get(broker)
         if not isinstance(self.isr, CommittedIsr) or follower is None or broker in self.isr.isr:
             return None
@@ -314,7 +315,7 @@ class LeaderState:
         return self._isr_change(self.isr.requested_isr)
 
     def maybe_shrink_isr(self, now_ms: int, log_end: int, lag_max_ms: int) -> IsrChange | None:
-        """Return the change that removes lagging members, and start it; None without such members (R-331)."""
+        """Return the ISR change that removes lagging members, now pending; None without such members (R-331)."""
         if not isinstance(self.isr, CommittedIsr):
             return None
         late = frozenset(
@@ -332,7 +333,7 @@ class LeaderState:
         return IsrChange(self.epoch, self.partition_epoch, isr, epochs)
 
     def handle_alter_partition_result(self, answer: AlterPartitionResult) -> AlterPartitionOutcome:
-        """Process the controller's result of a pending change (R-334)."""
+        """Apply the controller's result for the pending ISR change and return its outcome (R-334)."""
         if isinstance(self.isr, CommittedIsr):
             return AlterPartitionOutcome.IGNORED  # the image was quicker
         if answer.error_code == ErrorCode.NONE:
@@ -347,12 +348,12 @@ class LeaderState:
         return AlterPartitionOutcome.ABANDONED if answer.error_code in _ABANDON_ERRORS else AlterPartitionOutcome.RETRY
 
     def low_watermark(self, own_start: int, alive: Mapping[int, object]) -> int:
-        """Return the lowest log start of the leader and live replicas, for DeleteRecords (R-338)."""
+        """Return the lowest log start offset of the leader and live replicas, for DeleteRecords (R-338)."""
         return min([own_start, *(f.log_start_offset for broker, f in self.followers.items() if broker in alive)])
 
 
 class FollowerState(NamedTuple):
-    """State of a follower; ``leader`` is -1 without a leader."""
+    """State of a partition's follower; ``leader`` is -1 without a leader."""
 
     epoch: int
     leader: int = UNKNOWN_OFFSET

@@ -1,4 +1,4 @@
-"""Hosted partitions of this node: lookup, leadership, and removal.
+"""Manager of the partitions hosted on this node: lookup, leadership changes, and removal.
 
 Source: ``ReplicaManager.scala``, ``Partition.scala``, ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
 """
@@ -39,12 +39,15 @@ TopicPartition = tuple[str, int]
 
 
 def follower_fetch_key(broker: int) -> Hashable:
-    """Woken, a fetch of that follower waits no longer: the next one may name a partition that is led from here now."""
+    """Return the wait key of a follower's Fetch, to complete it when this node becomes leader of a partition.
+
+    The follower's next Fetch may contain that partition.
+    """
     return "follower", broker
 
 
 class ReplicaManager:
-    """Hosted partitions, by topic and number."""
+    """Hosted partitions by topic and partition number, with callbacks for changes of their leadership."""
 
     def __init__(
         self,
@@ -71,37 +74,37 @@ class ReplicaManager:
         self._fail = fail
         self._hosted: dict[TopicPartition, HostedPartition] = {}
         self.isr_expands = self.isr_shrinks = self.isr_failures = 0
-        """Changes of the ISR that the controller has taken, and those it has not."""
+        """Numbers of ISR changes that the controller committed (expands, shrinks) and rejected (failures)."""
         self.traffic: dict[str, TopicTraffic] = {}
-        """Traffic of the topics with a hosted partition."""
+        """Traffic of the topics with a hosted partition, by name."""
         self.removed_traffic = TopicTraffic()
-        """Traffic of topics that are not hosted any more: the sum over all topics must not fall."""
+        """Traffic of topics no longer hosted, so that the sum over all topics does not decrease."""
         self.unknown_traffic = TopicTraffic()
-        """Failed requests for partitions that are not hosted."""
+        """Traffic of failed requests for partitions that are not hosted."""
         self.offline_partitions: set[TopicPartition] = set()
-        """Partitions of this node in directories that have failed."""
+        """Partitions of this node in failed log directories."""
         self.image = MetadataImage()
-        """The metadata the partitions follow; only whoever applies it assigns to it."""
+        """Metadata image that the hosted partitions have applied; set by the metadata publisher only."""
         self.on_leader: list[Callable[[HostedPartition], None]] = []
-        """Called when this node begins to lead a partition under a new epoch."""
+        """Callbacks when this node becomes leader of a partition in a new leader epoch."""
         self.on_high_watermark_moved: list[Callable[[HostedPartition], None]] = []
-        """Called when a follower, or the image, may have moved a high watermark."""
+        """Callbacks when a follower's fetch, an ISR change or the image may have advanced a high watermark."""
         self.on_isr_change: list[Callable[[PendingIsrChange], None]] = []
-        """Called with a change of the ISR the controller is to be asked for."""
+        """Callbacks with an ISR change to request from the controller."""
         self.on_follower: list[Callable[[HostedPartition, int, int], None]] = []
-        """Called with (replica, leader, leader epoch) when the image says who leads a partition this node follows."""
+        """Callbacks with (replica, leader, leader epoch) when the image sets the leader of a followed partition."""
         self.on_resigned: list[Callable[[HostedPartition], None]] = []
-        """Called when this node leads a partition no more, or has it no more."""
+        """Callbacks when this node no longer leads or hosts a partition."""
         self.on_delete_scheduled: list[Callable[[str], None]] = []
-        """Called with a directory that was renamed for deletion and must be removed later."""
+        """Callbacks with the path of a directory that was renamed for deletion."""
         self.on_directory_changed: Callable[[bytes, int, bytes], None] = lambda topic_id, number, directory_id: None
-        """Called with (topic id, partition, directory) where the controller knows another place, or none."""
+        """Callback with (topic id, partition, directory id) if the controller has another directory, or none."""
         self.future_logs: dict[TopicPartition, PartitionLog] = {}
-        """Copies of hosted partitions in other directories that are to take their places (R-342)."""
+        """Future logs of hosted partitions: copies in other log directories, to replace the current logs (R-342)."""
         self.has_leftover_future_logs = False
-        """True if an earlier process has left some: `load` does not touch them."""
+        """True if an earlier process left future logs; `load` does not open them."""
         self.on_future_log_resumed: Callable[[HostedPartition], None] = lambda replica: None
-        """Called where a copy is found that an earlier process has begun."""
+        """Callback when the copy to a future log of an earlier process is resumed."""
 
     def __iter__(self) -> Iterator[HostedPartition]:
         return iter(self._hosted.values())
@@ -111,12 +114,12 @@ class ReplicaManager:
 
     @cached_property
     def leader_quota(self) -> ReplicationQuota:
-        """For what followers get here (R-341)."""
+        """Leader replication quota: of bytes sent to followers (R-341)."""
         return self._new_quota("leader")
 
     @cached_property
     def follower_quota(self) -> ReplicationQuota:
-        """For what comes from leaders elsewhere."""
+        """Follower replication quota: of bytes received from leaders."""
         return self._new_quota("follower")
 
     def _new_quota(self, side: str) -> ReplicationQuota:
@@ -132,7 +135,7 @@ class ReplicaManager:
         return alive and known is not None and broker_epoch in (-1, known.broker_epoch)
 
     def _broker_epoch_of(self, broker: int) -> int:
-        """Return the epoch of a broker that is alive, -1 for none."""
+        """Return the broker epoch of an unfenced broker, -1 for any other."""
         known = self.image.brokers.get(broker)
         return -1 if known is None or known.fenced else known.broker_epoch
 
@@ -145,16 +148,16 @@ class ReplicaManager:
             callback(replica)
 
     def get(self, topic: str, partition: int) -> HostedPartition | None:
-        """Return a hosted partition."""
+        """Return a hosted partition; None if this node does not host it."""
         return self._hosted.get((topic, partition))
 
     def topic_id_of(self, at: TopicPartition) -> bytes | None:
-        """Return the id of the topic a hosted partition belongs to; None where it is not hosted."""
+        """Return the topic id of a hosted partition; None if this node does not host it."""
         replica = self._hosted.get(at)
         return None if replica is None else replica.topic_id
 
     def leader(self, topic: str, partition: int) -> HostedPartition:
-        """Return a partition this node leads.
+        """Return a partition that this node leads.
 
         Raises:
             ProtocolError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
@@ -182,13 +185,13 @@ class ReplicaManager:
     # ------------------------------------------------------------------ start
 
     def load(self, image: MetadataImage) -> Job[None]:
-        """Open what lies in the directories and belongs to the image; what belongs to no topic becomes ``-stray``.
+        """Open and host the logs that the image assigns to this node; rename the directories of others to ``-stray``.
 
-        The image is followed once this is done.
+        The partitions follow the image once their state is applied.
 
         Raises:
-            CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left, or
-                the node is short of descriptors.
+            CorruptFile: a partition cannot be read, or is in two directories.
+            OSError: no log directory is online, or no file descriptors are left.
         """
         settings_of = cache(partial(self._config.log_settings, image))
         for directory in self._log_dirs.online:
@@ -228,7 +231,7 @@ class ReplicaManager:
         self.has_leftover_future_logs |= bool(list_suffixed_dirs(directory.disk, directory.path, FUTURE_DIR_SUFFIX))
 
     def _clean_up_directory(self, directory: LogDirectory) -> None:
-        """Remove the directories of deleted partitions that an earlier process left, and log the foreign ones."""
+        """Delete the directories of deleted partitions that an earlier process left, and log foreign directories."""
         for _, path in list_suffixed_dirs(directory.disk, directory.path, DELETE_DIR_SUFFIX):
             try:
                 delete_partition_dir(directory.disk, path)
@@ -251,7 +254,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ following the image
 
     def host(self, log: PartitionLog, topic_id: bytes) -> None:
-        """Take an open log among the hosted partitions; it is led once it follows the image."""
+        """Add an open log to the hosted partitions, as follower without a leader until `apply_partition_state`."""
         at = (log.topic, log.partition)
         is_new = at not in self._hosted
         replica = self._hosted[at] = HostedPartition(log, topic_id, self._wake, self._flush_due, self._isr)
@@ -259,13 +262,13 @@ class ReplicaManager:
         replica.traffic.hosted_count += is_new
 
     def _release_traffic(self, replica: HostedPartition) -> None:
-        """Keep the traffic of a topic in the sum alone when its last hosted partition goes."""
+        """Add a topic's traffic to `removed_traffic` when its last hosted partition is removed."""
         replica.traffic.hosted_count -= 1
         if replica.traffic.hosted_count == 0:
             self.removed_traffic.add(self.traffic.pop(replica.topic))
 
     def apply_partition_state(self, at: TopicPartition, registration: PartitionRegistration) -> None:
-        """Apply the image's state of a hosted partition, and become leader if it says so."""
+        """Apply the image's state of a hosted partition, as leader or follower, and call the callbacks for changes."""
         replica, node = self._hosted[at], self._config.node_id
         actual, place = self._log_dirs.directory_of(replica.log).id, directory_id_of(registration, node)
         future = self.future_logs.get(at)
@@ -292,7 +295,7 @@ class ReplicaManager:
                 callback(replica)
 
     def remove(self, at: TopicPartition) -> None:
-        """Stop serving a partition that was deleted or moved away; its directory is renamed."""
+        """Remove a partition that was deleted or reassigned; its directory is renamed for deletion."""
         self.offline_partitions.discard(at)
         replica = self._hosted.pop(at, None)
         if replica is None:
@@ -308,7 +311,7 @@ class ReplicaManager:
         self.discard(replica.log)
 
     def discard(self, log: PartitionLog) -> None:
-        """Rename the directory of an unserved log; its files are removed later."""
+        """Rename the directory of a log that is no longer hosted for deletion; its files are deleted later."""
         directory = self._log_dirs.directory_of(log)
         try:
             path = directory.rename_for_deletion(log.topic, log.partition, self._env.uuid().hex())
@@ -318,12 +321,12 @@ class ReplicaManager:
         self._schedule_delete(path)
 
     def _schedule_delete(self, path: str) -> None:
-        """Have the directory of a deleted partition removed later."""
+        """Schedule the deletion of a renamed directory."""
         for doomed in self.on_delete_scheduled:
             doomed(path)
 
     def mark_logs_offline(self, logs: list[PartitionLog]) -> None:
-        """Stop serving logs in a failed directory."""
+        """Stop hosting the logs of a failed directory and mark their partitions offline."""
         for log in logs:
             at = (log.topic, log.partition)
             if log.is_future:
@@ -331,7 +334,7 @@ class ReplicaManager:
                 continue
             self.offline_partitions.add(at)
             if at in self.future_logs:
-                self.abandon_future_log(at)  # the copy stays on its disk until the next start
+                self.abandon_future_log(at)  # its files stay on the disk until the next start
             replica = self._hosted.pop(at, None)
             if replica is not None:
                 self._release_traffic(replica)
@@ -343,7 +346,7 @@ class ReplicaManager:
     # ------------------------------------------------------------------ moves between directories
 
     def abandon_future_log(self, at: TopicPartition) -> PartitionLog | None:
-        """Abandon a partition's future log and return it. The controller may have its assignment."""
+        """Cancel the move of a partition and return its future log, or None; report the current directory again."""
         future, replica = self.future_logs.pop(at, None), self._hosted.get(at)
         if future is not None and replica is not None:
             replica.log.set_has_future_log(begins=False)
@@ -351,7 +354,7 @@ class ReplicaManager:
         return future
 
     def promote_future_log(self, replica: HostedPartition, future: PartitionLog) -> None:
-        """Replace the log by its renamed future log; the old one is removed later."""
+        """Replace a partition's log by its renamed future log; the former log is deleted later."""
         current, replica.log = replica.log, future
         self.future_logs.pop((replica.topic, replica.partition), None)
         self.discard(current)

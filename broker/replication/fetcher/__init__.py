@@ -1,1 +1,1 @@
-"""Replica fetchers: what a follower asks of a leader, and what it does with the responses."""
+"""Replica fetchers: Fetch requests of followers to leaders, and application of the responses to the follower logs."""

@@ -1,7 +1,8 @@
 """State of a follower's fetches from one leader: partitions, fetch session, backoffs.
 
-Pure: `FollowerFetchState.build_fetch` returns the next Fetch, `FollowerFetchState.process_response` the outcome of each
-row; the caller sends, appends and truncates, and reports log ends. One request is in flight at a time.
+Pure: `FollowerFetchState.build_fetch` returns the next Fetch, `FollowerFetchState.process_response` the outcome for
+each partition of the response; the caller sends, appends and truncates, and reports the new log ends. One request is in
+flight at a time.
 
 Source: ``AbstractFetcherThread.scala``, ``RemoteLeaderEndPoint.scala``, ``FetchSessionHandler.java`` (apache/kafka
 4.3.1); KIP-227, KIP-320, KIP-516, KIP-595 (diverging epochs), KIP-903.
@@ -35,36 +36,35 @@ _LENGTH_AND_EPOCH = struct.Struct(">ii").unpack_from
 _MAX_SESSION_EPOCH = 2**31 - 1
 
 PartitionKey = tuple[bytes, int]
-"""Topic id and partition."""
+"""Topic id and partition number."""
 
 
 class ReplicaFetchLimits(NamedTuple):
-    """The settings of a follower's Fetch, ``replica.fetch.*`` (R-313)."""
+    """Limits of a follower's Fetch, from the settings ``replica.fetch.*`` (R-313)."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 10 * 1024 * 1024
     partition_max_bytes: int = 1024 * 1024
     backoff_ms: int = 1000
-    """Backoff after an error, and without partitions to fetch (R-314, R-316)."""
+    """Backoff after an error, and interval of checks while there are no partitions to fetch (R-314, R-316)."""
 
 
 DEFAULT_FETCH_LIMITS = ReplicaFetchLimits()
 FIRST_BACKOFF_MS = 20
-"""First backoff: a leader usually gets metadata of a partition a moment later. The backoff doubles up to
-``backoff_ms``, which Kafka waits at once.
-"""
+"""First backoff in ms, doubled up to ``backoff_ms`` after each further error; Kafka waits ``backoff_ms`` at once."""
 
 
 MAX_NEW_PARTITIONS_PER_REQUEST = 1000
-"""So many partitions at most are named in one request of a session; the others follow in the next ones, for none of
-which records are waited. Ten thousand in one hold the loop for a twentieth of a second, here and at the leader.
+"""Maximum number of partitions added to a fetch session in one request; until all are added none waits for records.
+
+Ten thousand partitions in one request would hold the event loop for 50 ms, here and at the leader.
 """
 
 
 @dataclass(slots=True)
 class PartitionFetchState:
-    """Fetch state of a partition, as in the next Fetch (R-313)."""
+    """State of a followed partition: the fields of its next Fetch, backoff and failure (R-313)."""
 
     leader_epoch: int
     fetch_offset: int
@@ -72,15 +72,15 @@ class PartitionFetchState:
     log_start_offset: int
     not_before_ms: float = 0
     consecutive_errors: int = 0
-    """In a row."""
+    """Number of consecutive error responses for the partition."""
     is_failed: bool = False
-    """Silent until it has another leader epoch."""
+    """True after a fatal error: the partition is not fetched until its leader epoch changes."""
     is_outcome_pending: bool = False
-    """True while an outcome is not processed yet."""
+    """True until the outcome of the last response is applied to the log; the partition is not fetched meanwhile."""
 
 
 class AppendOutcome(NamedTuple):
-    """Records of the leader's, to be taken as they are; perhaps none, then only the offsets count (R-319)."""
+    """Leader's records to append, perhaps none, and its high watermark and log start offset (R-319)."""
 
     key: PartitionKey
     records: Opaque
@@ -89,7 +89,7 @@ class AppendOutcome(NamedTuple):
 
 
 class DivergedOutcome(NamedTuple):
-    """The leader's log has another past: ``epoch`` ends there at ``end`` (R-320)."""
+    """Divergence of the logs: the leader's largest epoch not above the last fetched one, and its end offset (R-320)."""
 
     key: PartitionKey
     epoch: int
@@ -97,7 +97,7 @@ class DivergedOutcome(NamedTuple):
 
 
 class OutOfRangeOutcome(NamedTuple):
-    """Offset out of the leader's range: its log start and end must be requested (R-322)."""
+    """Fetch offset out of the leader's range: its log start and end offset must be requested (R-322)."""
 
     key: PartitionKey
 
@@ -106,46 +106,50 @@ FetchOutcome = AppendOutcome | DivergedOutcome | OutOfRangeOutcome
 
 
 class FollowerFetchState:
-    """Partitions fetched from one leader over one connection."""
+    """Fetch session and states of the partitions that a fetcher fetches from one leader."""
 
     def __init__(self, node_id: int, broker_epoch: int, limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS) -> None:
         self._node_id = node_id
         self._limits = limits
         self.broker_epoch = broker_epoch
-        """Of this node; it may register again."""
+        """Broker epoch of this node; changes when the node registers again."""
         self._partitions: dict[PartitionKey, PartitionFetchState] = {}
         self._session_id = self._session_epoch = 0
         self._session_partitions: dict[PartitionKey, FetchPartition] = {}
-        """What the leader was last told of each partition."""
+        """Partitions of the fetch session, as last sent to the leader."""
         self._is_full_fetch = True
-        """The request under way names everything, or begins to."""
+        """True if the request in flight is a full fetch (session epoch 0)."""
         self._leader_keeps_sessions = True
-        """True if the leader did when it was asked last: who does not has to be told everything each time."""
+        """True if the last response had a session id; otherwise each request must contain all partitions."""
         self._changed: dict[PartitionKey, None] = {}
-        """Of whom the leader may have to be told something."""
+        """Partitions whose entry in the fetch session may have changed since the last request."""
         self._delayed: dict[PartitionKey, None] = {}
-        """Who waits after an error."""
+        """Partitions in backoff."""
         self._consecutive_failures = 0
-        """Requests in a row that brought nothing."""
+        """Number of consecutive failed requests."""
         self._excluded: frozenset[PartitionKey] = frozenset()
-        """Who is not asked for now, so as not to be filled too fast (R-341)."""
+        """Partitions not fetched for now: unflushed, or throttled by the follower quota (R-341)."""
 
     # -------------------------------------------------------------- changes from metadata and the log
 
     def add_partition(self, key: PartitionKey, leader_epoch: int, end: int, last_epoch: int, log_start: int) -> None:
-        """Start to fetch a partition, or again with a new epoch; the same epoch has no effect (R-317)."""
+        """Start to fetch a partition, or restart it with a new leader epoch; no effect for the same epoch (R-317).
+
+        ``end``, ``last_epoch`` and ``log_start``: the follower's log end offset, last leader epoch and log start
+        offset.
+        """
         known = self._partitions.get(key)
         if known is None or known.leader_epoch != leader_epoch:
             self._partitions[key] = PartitionFetchState(leader_epoch, end, last_epoch, log_start)
             self._changed[key] = None
 
     def remove_partition(self, key: PartitionKey) -> None:
-        """Remove a partition with another leader, or a deleted one."""
+        """Stop fetching a partition that has another leader or was deleted."""
         if self._partitions.pop(key, None) is not None:
             self._changed[key] = None
 
     def update_log_state(self, key: PartitionKey, end: int, last_epoch: int, log_start: int) -> None:
-        """Update the state after the log has changed as requested."""
+        """Set the next fetch offset from the log, after an outcome was applied to it or a flush completed."""
         part = self._partitions.get(key)
         if part is not None:
             part.fetch_offset, part.last_fetched_epoch, part.log_start_offset, part.is_outcome_pending = (
@@ -157,7 +161,7 @@ class FollowerFetchState:
             self._changed[key] = None
 
     def exclude(self, keys: frozenset[PartitionKey]) -> None:
-        """Exclude partitions from fetching until the next call."""
+        """Replace the set of partitions that are not fetched although they are ready."""
         if keys != self._excluded:
             self._changed.update(dict.fromkeys(keys ^ self._excluded))
             self._excluded = keys
@@ -170,7 +174,7 @@ class FollowerFetchState:
             self._changed[key] = None
 
     def delay(self, key: PartitionKey, now_ms: float) -> None:
-        """Delay a partition whose records could not be appended."""
+        """Back off a partition whose outcome could not be applied."""
         part = self._partitions.get(key)
         if part is not None:
             part.is_outcome_pending = False
@@ -181,13 +185,13 @@ class FollowerFetchState:
         self._changed[key] = self._delayed[key] = None
 
     def _backoff_ms(self, failures: int) -> float:
-        """Return the backoff after a number of consecutive failures, the first being 0."""
+        """Return the backoff in ms after a number of consecutive failures, the first being 0."""
         return min(FIRST_BACKOFF_MS << min(failures, 16), self._limits.backoff_ms)
 
     # -------------------------------------------------------------- asking
 
     def next_fetch_ms(self, now_ms: float) -> float:
-        """Return the time of the next fetch: now, or the end of a backoff (R-314)."""
+        """Return the monotonic time in ms of the next fetch: now, or the end of the first backoff (R-314)."""
         asked = (
             p
             for key, p in self._partitions.items()
@@ -199,7 +203,7 @@ class FollowerFetchState:
     def build_fetch(self, now_ms: float) -> FetchRequest | None:
         """Return the next Fetch; None without partitions to fetch (R-313, R-314).
 
-        In a session its cost depends on the changes only.
+        Within a fetch session, the cost depends on the changed partitions only.
         """
         for key in [
             k for k in self._delayed if k not in self._partitions or self._partitions[k].not_before_ms <= now_ms
@@ -260,7 +264,7 @@ class FollowerFetchState:
     # -------------------------------------------------------------- answers
 
     def process_response(self, response: FetchResponse, now_ms: float) -> list[FetchOutcome]:
-        """Return the outcome of each partition, without those whose log has changed since the request (R-315)."""
+        """Return the outcomes of a response, without partitions whose fetch state changed since the request (R-315)."""
         if response.error_code != ErrorCode.NONE:
             self._on_error(response.error_code, now_ms)
             return []
@@ -285,7 +289,7 @@ class FollowerFetchState:
         return [outcome for outcome in found if outcome is not None]
 
     def on_connection_failure(self, now_ms: float) -> None:
-        """Back off all partitions after a failed request; a new connection begins a new session (R-315)."""
+        """Back off all partitions after a failed request; the next request starts a new session (R-315)."""
         self.reset_session()
         until_ms = now_ms + self._backoff_ms(self._consecutive_failures)
         self._consecutive_failures += 1
@@ -306,7 +310,7 @@ class FollowerFetchState:
         self._session_epoch = 0
 
     def _process_partition(self, key: PartitionKey, row: PartitionData, now_ms: float) -> FetchOutcome | None:
-        """R-316, row by row."""
+        """Update a partition's fetch state by its row of the response and return its outcome, None after an error."""
         part, sent = self._partitions.get(key), self._session_partitions[key]
         if part is None or (part.fetch_offset, part.leader_epoch) != (sent.fetch_offset, sent.current_leader_epoch):
             return None
@@ -348,7 +352,7 @@ def _fetch_partition(partition: int, part: PartitionFetchState, limits: ReplicaF
 
 
 class OffsetTruncationState(NamedTuple):
-    """Truncation offset, and whether the leader must be asked again from there."""
+    """Truncation offset; ``truncation_completed`` is False if the logs may still diverge below it."""
 
     offset: int
     truncation_completed: bool
@@ -357,9 +361,8 @@ class OffsetTruncationState(NamedTuple):
 def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int) -> OffsetTruncationState:
     """Return the offset to which a diverged log is truncated (R-320).
 
-    ``epoch`` and ``end`` are the leader's; ``own`` is the end of that epoch in this log
-    (`LeaderEpochFileCache.end_offset_for`): the largest epoch not above it with its end, (-1, -1) for an epoch above
-    all of this log, or before it knew of any.
+    ``epoch`` and ``end`` are the leader's diverging epoch and its end offset; ``own`` is the largest epoch not above it
+    in this log, with its end offset (`LeaderEpochFileCache.end_offset_for`), or (-1, -1).
     """
     own_epoch, own_end = own
     if own_epoch == epoch:
@@ -370,9 +373,9 @@ def compute_truncation(epoch: int, end: int, own: tuple[int, int], log_end: int)
 
 
 def split_batches(records: Buffer, leader_epoch: int) -> Iterator[memoryview]:
-    """Yield the whole batches of a row, up to the first of an epoch above ``leader_epoch`` (R-319).
+    """Yield chunks of complete batches, up to the first batch of an epoch above ``leader_epoch`` (R-319).
 
-    What begins like no batch comes as it is: the log refuses it.
+    Bytes with an invalid batch length are yielded unchanged: the append rejects them.
     """
     view = memoryview(records)
     start = at = count = 0

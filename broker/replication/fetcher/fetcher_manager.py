@@ -1,6 +1,6 @@
-"""Manager of replica fetchers: each partition is assigned to one fetcher of its leader.
+"""Manager of replica fetchers: each followed partition is assigned to one fetcher of its leader.
 
-A single node fetches from no leader, and does not load the fetchers.
+A single-node cluster has no fetchers, and does not load their modules.
 
 Source: ``AbstractFetcherManager.scala``, ``ReplicaFetcherManager.scala`` (apache/kafka 4.3.1).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def fetcher_index(topic: str, partition: int, count: int) -> int:
-    """Return the fetcher of a partition among a leader's (R-310): by Java's hash of the topic's name."""
+    """Return the index of a partition's fetcher among ``count`` fetchers of a leader: by Java's String hash (R-310)."""
     name = 0
     for letter in topic.encode():
         name = 31 * name + letter
@@ -35,7 +35,7 @@ def fetcher_index(topic: str, partition: int, count: int) -> int:
 
 
 class ReplicaFetcherManager:
-    """Fetchers of this node. Fetching starts with `run`."""
+    """Replica fetchers of this node, by leader and index. They send requests while `run` is active."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ReplicaFetcherManager:
         fail: DiskErrorHandler,
         listener: str = "PLAINTEXT",
     ) -> None:
-        """Create a manager; ``listener``: name of the inter-broker listener."""
+        """Create a manager; ``listener`` is the name of the inter-broker listener."""
         self._env = env
         self._replica_manager = replicas
         self._listener = listener
@@ -100,7 +100,7 @@ class ReplicaFetcherManager:
     # ------------------------------------------------------------------ what is followed
 
     def add_partition(self, replica: HostedPartition, leader_id: int, leader_epoch: int) -> None:
-        """Fetch a partition from that leader in that epoch; no effect if unchanged. No leader: -1."""
+        """Fetch a partition from a leader in a leader epoch, with no effect if unchanged; leader -1 stops fetching."""
         at = (replica.topic, replica.partition)
         if leader_id < 0:
             self.remove_partition(at)
@@ -126,7 +126,7 @@ class ReplicaFetcherManager:
         fetcher.add_partition(replica, leader_epoch)
 
     def remove_partition(self, at: TopicPartition) -> None:
-        """Stop fetching a partition. A fetcher without partitions ends."""
+        """Stop fetching a partition; a fetcher without partitions is stopped."""
         known = self._assignments.pop(at, None)
         if known is None:
             return
@@ -138,7 +138,7 @@ class ReplicaFetcherManager:
             del self._fetchers[where]
 
     async def run(self) -> None:
-        """Follow, until cancelled."""
+        """Run all fetchers, including later ones, until cancelled."""
         try:
             async with trio.open_nursery() as self._nursery:
                 for fetcher in self._fetchers.values():
@@ -149,7 +149,7 @@ class ReplicaFetcherManager:
 
 
 def _prepare_follower_log(replica: HostedPartition, now_ms: int) -> None:
-    """Truncate a log without the epoch of its last record to its high watermark (R-317).
+    """Truncate a log that lacks the epoch of its last record to its high watermark, before it is fetched (R-317).
 
     Raises:
         OSError: the disk failed.

@@ -1,4 +1,4 @@
-"""The connection a fetcher has to its leader: where it goes, and the versions spoken on it.
+"""Connection of a fetcher to its leader, and the request versions used on it.
 
 Source: ``BrokerBlockingSender.scala``, ``RemoteLeaderEndPoint.scala`` (apache/kafka 4.3.1).
 """
@@ -29,45 +29,45 @@ class FetcherDependencies(NamedTuple):
     env: Env
     node_id: int
     timeout_s: float
-    """``replica.socket.timeout.ms``: for a connection, and for each answer."""
+    """``replica.socket.timeout.ms`` in seconds: timeout of connecting, and of each response."""
     broker_epoch: Callable[[], int]
     metadata_version: Callable[[], int]
-    """The level of the image's ``metadata.version``: it fixes the versions spoken (R-312)."""
+    """Function that returns the ``metadata.version`` level of the image, which selects request versions (R-312)."""
     address: Callable[[int], tuple[str, int] | None]
-    """Function that returns a broker's inter-broker address in the image."""
+    """Function that returns a broker's host and port for the inter-broker listener, None if the image has none."""
     fail: DiskErrorHandler
     limits: ReplicaFetchLimits = DEFAULT_FETCH_LIMITS
     is_throttled: Callable[[HostedPartition], bool] = lambda replica: False
-    """True if a partition may be held back while it is behind."""
+    """Predicate of partitions that ``follower.replication.throttled.replicas`` includes."""
     record_throttled_bytes: Callable[[int], None] = lambda size_bytes: None
-    """Callback with the bytes of throttled partitions."""
+    """Callback with the bytes received for throttled partitions."""
     is_quota_exceeded: Callable[[], bool] = lambda: False
-    """True if they were too many of late."""
+    """Function that returns True while the follower replication quota is exceeded."""
     access: ConnectionSecurity = NO_SECURITY
     """Security settings of the inter-broker listener."""
 
 
 def fetch_limits_of(config: NodeConfig) -> ReplicaFetchLimits:
-    """Return the fetch settings of a follower."""
+    """Return the fetch limits of a follower from the node's settings."""
     prefix = "replica.fetch."
     names = ("wait.max.ms", "min.bytes", "response.max.bytes", "max.bytes", "backoff.ms")
     return ReplicaFetchLimits(*(config.number(prefix + name) for name in names))
 
 
 def fetch_version(metadata_version: int) -> int:
-    """Return the version of Fetch between brokers (R-312)."""
+    """Return the version of Fetch between brokers for a ``metadata.version`` level (R-312)."""
     steps = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
     return next((version for level, version in steps if metadata_version >= level), 13)
 
 
 def list_offsets_version(metadata_version: int) -> int:
-    """Return the version of ListOffsets between brokers (R-312)."""
+    """Return the version of ListOffsets between brokers for a ``metadata.version`` level (R-312)."""
     steps = ((29, 11), (25, 10), (21, 9), (9, 8))
     return next((version for level, version in steps if metadata_version >= level), 7)
 
 
 def connect_to_leader(dependencies: FetcherDependencies, leader_id: int, client_id: str) -> NodeConnection:
-    """Return the connection of a fetcher to its leader; no ApiVersions comes first (R-311)."""
+    """Return an unopened connection of a fetcher to its leader, which sends no ApiVersions first (R-311)."""
     return NodeConnection(
         dependencies.env,
         client_id,
@@ -86,10 +86,11 @@ async def fetch_leader_offset(
     leader_epoch: int,
     which: int,
 ) -> int:
-    """Fetch the leader's log end (`LATEST_TIMESTAMP`) or start (`EARLIEST_TIMESTAMP`) as a replica.
+    """Return the leader's log end offset (`LATEST_TIMESTAMP`) or log start offset (`EARLIEST_TIMESTAMP`).
 
     Raises:
-        ProtocolError: error response; OSError, WireError: no response.
+        ProtocolError: error response.
+        OSError, WireError: no response.
     """
     wanted = ListOffsetsPartition(replica.partition, leader_epoch, which)
     request = ListOffsetsRequest(dependencies.node_id, 0, [ListOffsetsTopic(replica.topic, [wanted])])

@@ -1,6 +1,6 @@
 """Replica fetcher: sends fetches to one leader over one connection and applies the responses to the logs.
 
-Requests and evaluation of responses are in `fetch_state`. A large response is processed in pieces, so that other tasks
+Requests and evaluation of responses are in `fetch_state`. A large response is processed in chunks, so that other tasks
 run in between; a removed partition is skipped at once.
 
 Source: ``AbstractFetcherThread.scala``, ``ReplicaFetcherThread.scala``, ``BrokerBlockingSender.scala`` (Kafka 4.3.1).
@@ -44,15 +44,15 @@ logger = logging.getLogger("ottla.fetcher")
 
 NEW_PARTITION_WAIT_S = 0.02
 NEW_PARTITION_WAIT_EACH_S = 0.0002
-"""Wait of a new partition, plus the time for each followed one, before the current long poll is interrupted."""
+"""Delay per followed partition, added to `NEW_PARTITION_WAIT_S`, before a new partition interrupts a long poll."""
 UNCERTAIN_HIGH_WATERMARK_WAIT_MS = 10
-"""Maximum wait of a fetch while clients may wait for the high watermark, whose advance does not complete a fetch."""
+"""Maximum wait of a Fetch while clients may wait for the high watermark, whose advance alone does not complete it."""
 FLUSH_RETRY_S = 1.0
-"""Retry delay after a flush failed for lack of resources."""
+"""Retry delay after a flush failed for lack of resources (descriptors, memory)."""
 
 
 class PendingOutcome(NamedTuple):
-    """An outcome with the partition it is about, and the leader epoch under which it was asked for."""
+    """Outcome for a partition, with the leader epoch in which it was fetched."""
 
     outcome: FetchOutcome
     replica: HostedPartition
@@ -60,7 +60,7 @@ class PendingOutcome(NamedTuple):
 
 
 class ReplicaFetcher:
-    """Fetcher of partitions of one leader over one connection."""
+    """Fetcher of some partitions of one leader, with one connection and one Fetch in flight."""
 
     def __init__(self, dependencies: FetcherDependencies, leader_id: int, number: int) -> None:
         self._dependencies = dependencies
@@ -69,24 +69,24 @@ class ReplicaFetcher:
         self._fetch_state = FollowerFetchState(dependencies.node_id, dependencies.broker_epoch(), dependencies.limits)
         self._partitions: dict[PartitionKey, HostedPartition] = {}
         self._lagging: set[PartitionKey] = set()
-        """Those that lacked something of what is committed when they were last heard of."""
+        """Partitions below the leader's high watermark by the last response."""
         self._uncertain_until_ms: dict[PartitionKey, float] = {}
-        """Those of which clients wait for the new leader's high watermark, and until when."""
+        """Monotonic time until which clients may wait for the new leader's high watermark, by partition."""
         self._unflushed: dict[PartitionKey, bool] = {}
-        """Those not asked for before what they have is on the disk, and whether somebody sees to that."""
+        """Partitions excluded from fetching until their log is flushed; True once a flush task is started."""
         self._wakeup = trio.Event()
-        """Set when there may be something to ask for that there was not."""
+        """Set when partitions may be ready that the current request does not contain."""
         self._request_scope: trio.CancelScope | None = None
         self._run_scope: trio.CancelScope | None = None
         self._stopped = False
         self._is_unreachable_logged = False
-        """True if it was told that the leader cannot be reached."""
+        """True if it was logged that the leader cannot be reached."""
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def add_partition(self, replica: HostedPartition, leader_epoch: int) -> None:
-        """Begin with a partition, or go on with it under another epoch."""
+        """Start to fetch a partition, or continue in another leader epoch."""
         key, log = (replica.topic_id, replica.partition), replica.log
         self._partitions[key] = replica
         self._lagging.add(key)
@@ -99,7 +99,7 @@ class ReplicaFetcher:
         self._wakeup.set()
 
     def remove_partition(self, replica: HostedPartition) -> None:
-        """Remove a partition."""
+        """Stop fetching a partition."""
         key = (replica.topic_id, replica.partition)
         if self._partitions.get(key) is replica:
             del self._partitions[key]
@@ -109,13 +109,13 @@ class ReplicaFetcher:
             self._fetch_state.remove_partition(key)
 
     def stop(self) -> None:
-        """End `run`, now or as soon as it begins."""
+        """Stop the fetcher: cancel `run`, now or when it starts."""
         self._stopped = True
         if self._run_scope is not None:
             self._run_scope.cancel()
 
     async def run(self) -> None:
-        """Follow, until stopped. An attempt that failed may be followed by another."""
+        """Fetch until stopped; a stopped or failed run may be started again."""
         with trio.CancelScope() as self._run_scope:
             if self._stopped:
                 return
@@ -166,19 +166,22 @@ class ReplicaFetcher:
             yield None
 
     def _clear_wakeup(self) -> None:
-        """Reset the event once the request contains all changes; `_interrupt_long_poll` may wait for the event."""
+        """Clear the wake-up event, before a request that contains all changes; later changes set it again."""
         if self._wakeup.is_set():
             self._wakeup = trio.Event()
 
     def _excluded_partitions(self) -> frozenset[PartitionKey]:
-        """Return the unsynced partitions, and the lagging throttled ones above the quota."""
+        """Return the partitions not to fetch: unflushed ones, and lagging throttled ones above the quota."""
         if not self._lagging or not self._dependencies.is_quota_exceeded():
             return frozenset(self._unflushed)
         throttled = (key for key in self._lagging if self._dependencies.is_throttled(self._partitions[key]))
         return frozenset(throttled).union(self._unflushed)
 
     def _exclude_until_flushed(self, key: PartitionKey, replica: HostedPartition) -> None:
-        """Exclude a partition until it is flushed: its fetch offset promises durability of earlier records."""
+        """Exclude a partition until its log is flushed, if ``flush.messages`` records are not.
+
+        Its fetch offset promises the leader that all earlier records are durable.
+        """
         log = replica.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unflushed[key] = False
@@ -186,7 +189,7 @@ class ReplicaFetcher:
             self._unflushed.pop(key, None)
 
     def _has_uncertain_high_watermark(self, now_ms: float) -> bool:
-        """Return True if clients may wait for the leader's next high watermark."""
+        """Return True if clients may wait for the high watermark of a partition that this node led before."""
         for key in [
             k
             for k, t in self._uncertain_until_ms.items()
@@ -201,7 +204,7 @@ class ReplicaFetcher:
         return [PendingOutcome(outcome, replica, replica.leader_epoch) for outcome, replica in found]
 
     async def _send_fetch(self, request: FetchRequest) -> FetchResponse | None:
-        """Send a Fetch; return None without a response."""
+        """Send a Fetch and return its response; None if it failed or was interrupted."""
         version = fetch_version(self._dependencies.metadata_version())
         if version < 15:
             request.replica_id, request.replica_state = self._dependencies.node_id, ReplicaState()
@@ -220,7 +223,7 @@ class ReplicaFetcher:
         return None
 
     async def _interrupt_long_poll(self) -> None:
-        """Break off a request that waits for records while there is a partition it does not name."""
+        """Cancel a Fetch that waits for records while a ready partition is not contained in it, until cancelled."""
         while True:
             await self._wakeup.wait()
             asking = self._request_scope
@@ -230,7 +233,7 @@ class ReplicaFetcher:
                 asking.cancel()
 
     def _on_connection_failure(self, error: Exception) -> None:
-        """Delay all partitions after a failed connection. Logged once until the next response."""
+        """Close the connection and back off all partitions; the error is logged once until the next response."""
         if not self._is_unreachable_logged:
             logger.warning("Error in response for fetch request to leader %d, retrying: %s", self._leader_id, error)
         self._is_unreachable_logged = True
@@ -238,7 +241,7 @@ class ReplicaFetcher:
         self._fetch_state.on_connection_failure(self._dependencies.env.monotonic_ms())
 
     def _is_current(self, taken: PendingOutcome) -> bool:
-        """Return whether the partition still follows this leader as it did when it was asked for."""
+        """Return True if the partition is still fetched by this fetcher in the leader epoch of the request."""
         replica = taken.replica
         return (
             self._partitions.get(taken.outcome.key) is replica
@@ -247,7 +250,7 @@ class ReplicaFetcher:
         )
 
     def _process_outcome(self, taken: PendingOutcome, nursery: trio.Nursery) -> Job[None]:
-        """Process one outcome; errors affect its partition only.
+        """Apply an outcome to the log of its partition; an error of the log affects that partition only.
 
         Raises:
             Disconnected, WireError: a further request to the leader failed.
@@ -292,7 +295,7 @@ class ReplicaFetcher:
         self._fetch_state.update_log_state(key, log.log_end_offset, log.epochs.latest_epoch(), log.log_start_offset)
 
     def _delay_partition(self, taken: PendingOutcome) -> None:
-        """Ask again in a while, from where the log ends: some of the answer may be in it."""
+        """Back off a partition and set its fetch offset to its log end, as part of the response may be appended."""
         key = taken.outcome.key
         if self._is_current(taken):
             self._exclude_until_flushed(key, taken.replica)
@@ -300,7 +303,7 @@ class ReplicaFetcher:
         self._fetch_state.delay(key, self._dependencies.env.monotonic_ms())
 
     def _on_disk_error(self, taken: PendingOutcome, error: OSError) -> None:
-        """Handle a disk error."""
+        """Handle a disk error: back off the partition if it is transient, otherwise mark it failed."""
         if is_transient(error):
             self._delay_partition(taken)
         else:
@@ -308,7 +311,7 @@ class ReplicaFetcher:
         self._dependencies.fail(error, taken.replica.log)
 
     def _append(self, taken: PendingOutcome, outcome: AppendOutcome) -> Job[bool]:
-        """Append the leader's records and offsets; return True if they must be synced before the next fetch.
+        """Append the leader's records and update the offsets; return True if a flush must precede the next fetch.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE; OSError: the disk failed.
@@ -329,7 +332,7 @@ class ReplicaFetcher:
         return due
 
     async def _flush(self, taken: PendingOutcome) -> None:
-        """Flush after ``flush.messages`` records: the next fetch offset promises durability to the leader."""
+        """Flush a log that has ``flush.messages`` unflushed records, then allow the next fetch of the partition."""
         log = None
         while log is not taken.replica.log and not taken.replica.log.closed:  # it may have moved to another directory
             log = taken.replica.log
@@ -351,7 +354,7 @@ class ReplicaFetcher:
             self._wakeup.set()
 
     async def _truncate_diverged(self, taken: PendingOutcome, offset: int) -> None:
-        """Cut a log, while others are followed."""
+        """Truncate a diverged log as a task of its own, while other partitions are fetched."""
         try:
             await self._truncate(taken, offset)
         except OSError as error:
@@ -362,7 +365,7 @@ class ReplicaFetcher:
             self._wakeup.set()
 
     async def _truncate(self, taken: PendingOutcome, offset: int) -> None:
-        """Truncate a following log, which no other task writes; its producer state is computed first, in steps."""
+        """Truncate a follower's log to ``offset``; compute its producer state first, yielding between batches."""
         log, producers = taken.replica.log, None
         if log.producers.producers or log.producers.last_txn_end_offset >= offset:
             producers = await run_in_background(self._dependencies.env, log.producer_state_below_job(offset))
@@ -374,7 +377,9 @@ class ReplicaFetcher:
         taken.replica.notify_waiters()
 
     async def _resolve_out_of_range(self, taken: PendingOutcome) -> int | None:
-        """Resolve an offset out of the leader's range: return the new end, or start at the leader's log start (R-322).
+        """Truncate or restart a log whose fetch offset is out of the leader's range (R-322).
+
+        Return the leader's log end offset if the log must be truncated to it, else None.
 
         Raises:
             ProtocolError: error response; OSError, WireError: no response, or the disk failed.
