@@ -203,7 +203,7 @@ class LogCreator:
             passing = await run_in_background(self._env, self._process_results(jobs, results))
             self._notify_waiters()
             if passing:
-                await self._env.sleep(RETRY_S)  # the resource may become available; faster retries would take it from other tasks
+                await self._env.sleep(RETRY_S)  # the shortage may pass; faster retries would prolong it
 
     def _notify_waiters(self) -> None:
         """Wake the tasks that wait for created logs."""

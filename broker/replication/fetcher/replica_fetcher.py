@@ -178,10 +178,7 @@ class ReplicaFetcher:
         return frozenset(throttled).union(self._unflushed)
 
     def _exclude_until_flushed(self, key: PartitionKey, replica: HostedPartition) -> None:
-        """Exclude a partition until its log is flushed, if ``flush.messages`` records are not.
-
-        Its fetch offset promises the leader that all earlier records are durable.
-        """
+        """Exclude a partition until its log is flushed, if ``flush.messages`` is reached: Fetch promises durability."""
         log = replica.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unflushed[key] = False
