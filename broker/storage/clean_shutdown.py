@@ -1,4 +1,4 @@
-"""A clean stop of all data directories: threads share the logs, so that many waits for the disk are one."""
+"""Clean shutdown of all log directories: several threads close the logs, so that the disk can combine their syncs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLOSE_THREADS = 8
 
 
 async def close_log_dirs(env: Env, storage: LogDirs, broker_epoch: int) -> None:
-    """Close every log, then mark each directory as cleanly stopped.
+    """Flush and close all logs, then write the clean shutdown file of each log directory.
 
     Raises:
         OSError: the metadata directory failed.

@@ -1,4 +1,4 @@
-"""Writes of the cleaner offsets of a log directory that wait for the disk without blocking the event loop.
+"""Writer of the cleaner offset checkpoint of a log directory, in a thread instead of on the event loop.
 
 Source: ``LogCleanerManager.updateCheckpoints``, ``CheckpointFile.write`` (apache/kafka 4.3.1).
 """
@@ -12,16 +12,16 @@ from ottla.env.env import Env, ThreadPool
 from ottla.log.directory.log_directory import LogDirectory
 
 MAX_WRITES = 2
-"""Writes for one caller at most: a log with many gaps that is being copied would keep it waiting for ever."""
+"""Maximum number of writes in one call: a log whose cleaner offset changes steadily would never let it return."""
 
 
 async def write_cleaner_checkpoint(env: Env, storage: LogDirs, directory: LogDirectory) -> None:
-    """Wait until the disk has the cleaner offsets of a directory, those of now at least.
+    """Write and sync the cleaner offsets of a log directory, at least those at the time of the call.
 
-    Offsets that change meanwhile are written once more, then left to the next caller.
+    Offsets that change meanwhile are written once more, then left to the next call.
 
     Raises:
-        OSError: final, unless the process is short of a resource.
+        OSError: the write failed; a retry helps only if the error is transient.
     """
     checkpoints, writes = directory.checkpoints, 0
     async with storage.checkpoint_locks[directory.path]:

@@ -1,4 +1,4 @@
-"""Directories of deleted partitions: renamed, and removed after the delay for active reads.
+"""Deletion of the renamed directories of deleted partitions, after a delay for active reads.
 
 Source: ``LogManager.deleteLogs``, ``file.delete.delay.ms`` (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ logger = logging.getLogger("ottla.files")
 
 
 class DeletedLogRemover:
-    """Directories to remove, oldest first."""
+    """Queue of renamed partition directories to delete, oldest first."""
 
     def __init__(self, env: Env, delay_ms: int) -> None:
         self._env = env
@@ -28,12 +28,12 @@ class DeletedLogRemover:
         self._more = trio.Event()
 
     def schedule(self, path: str) -> None:
-        """Remove a directory after ``file.delete.delay.ms``: readers may still be sending from it."""
+        """Schedule the deletion of a directory after ``file.delete.delay.ms``: its files may still be sent."""
         self._due.append((self._env.monotonic_ms() + self._delay_ms, path))
         self._more.set()
 
     async def run(self) -> None:
-        """Remove what is due, until cancelled; what is left then goes at the next start."""
+        """Delete the due directories, until cancelled; the remaining ones are deleted at the next start."""
         while True:
             while self._due:
                 at_ms, path = self._due[0]

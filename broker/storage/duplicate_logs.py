@@ -1,8 +1,7 @@
-"""Two logs of one partition, found in two directories at a start: which of them is left from before.
+"""Duplicate logs: two logs of one partition in two log directories at startup, of which the older is quarantined.
 
-A copy was moved away and came back, to another directory, and the power failed before the old one's new name was on
-the disk. Or it moved from one to the other, and the process ended between the two renamings. Kafka does not start then
-(``LogManager.loadLog``).
+A power failure can leave them after a move of the replica, when the rename of the former log is lost; or the process
+ended between the two renames of a move. Kafka does not start then (``LogManager.loadLog``).
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ def quarantine_older(
     node_id: int,
     tag: str,
 ) -> PartitionLog:
-    """Quarantine the older of two logs, under a name with ``tag``, and return it.
+    """Rename the older of two logs to ``-stray``, with ``tag`` in its name, and return it.
 
-    The one with the newer end (epoch, offset) has all records that count, as in an election of the quorum. If equal,
-    the one in the assigned directory counts.
+    The log with the higher last leader epoch, then the higher end offset, is retained; if equal, the one in the
+    assigned directory.
 
     Raises:
         CorruptFile: no other replica exists, and neither is in the assigned directory: the operator must decide.

@@ -1,6 +1,6 @@
-"""Compaction in the background: the dirtiest log first, in a process of its own, while reads and appends go on.
+"""Log cleaner: compacts the dirtiest log in a child process, while reads and appends continue.
 
-Plans are made and segments exchanged on the node's loop; reading and copying happen beside it.
+Plans are made and segments are replaced on the event loop; reading and copying run in the child process.
 
 Source: ``LogCleaner.java`` (apache/kafka 4.3.1).
 """
@@ -31,7 +31,7 @@ RETRY_S = 1.0
 
 
 class LogCleaner:
-    """Compacts one log at a time."""
+    """Cleaner of all compacted logs of the node, one log at a time."""
 
     def __init__(
         self,
@@ -45,25 +45,25 @@ class LogCleaner:
         self._setting = setting
         self._fail = fail
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
-        """Logs whose records cannot be read: left alone until the next start, as Kafka does."""
+        """Logs whose compaction failed on unreadable records; not compacted until the next start, as in Kafka."""
         self._warned_offsets: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
-        """Up to which offset it was told that a log has batches that are not looked into."""
+        """Offset of the last oversized batch that was logged, by log."""
         self.passes = self.bytes_read = self.bytes_written = 0
 
     @property
     def uncleanable_count(self) -> int:
-        """Number of logs that cannot be compacted."""
+        """Number of logs whose compaction failed on unreadable records."""
         return len(self._uncleanable)
 
     async def run(self) -> None:
-        """Work until cancelled: a look each ``log.cleaner.backoff.ms``, then pass after pass while there is work."""
+        """Compact logs while any is dirty enough, with a check every ``log.cleaner.backoff.ms``, until cancelled."""
         while True:
             await self._env.sleep(int(self._setting("log.cleaner.backoff.ms")) / 1000)
             while await self.clean_dirtiest():
                 pass
 
     def _dirtiest(self) -> Job[LogToClean | None]:
-        """Return the dirtiest log in its current state, as other tasks ran during the selection."""
+        """Return the dirtiest log to compact, None without one; its state is read again at the end of the selection."""
         every: list[LogToClean] = []
         for log in self._log_dirs.logs():
             found = None if log in self._uncleanable else find_log_to_clean(log, self._env.now_ms())
@@ -74,9 +74,9 @@ class LogCleaner:
         return None if most is None else find_log_to_clean(most.log, self._env.now_ms())
 
     async def clean_dirtiest(self) -> bool:
-        """Compact the dirtiest log; return True if there was one.
+        """Compact the dirtiest log; return True if it was compacted.
 
-        After a truncation of the log meanwhile the result is discarded. A log with a future log is not compacted.
+        The result is discarded if the log is truncated or gets a future log meanwhile.
         """
         found = await run_in_background(self._env, self._dirtiest())
         if found is None:
@@ -123,11 +123,11 @@ class LogCleaner:
             return False
 
     async def _sync_names(self, work: SegmentSwap) -> None:
-        """Wait until names are on the disk."""
+        """Sync the directory of a log after renames; retry transient errors."""
         await self._retry_while_short(lambda: self._env.in_thread(work.sync_directory, ThreadPool.SYNC))
 
     async def _write_checkpoint(self, log: PartitionLog) -> None:
-        """Wait until the disk knows how far a log is compacted."""
+        """Write and sync the cleaner offset checkpoint of a log's directory; retry transient errors."""
         # lazy: 0.7 ms, 11 kB
         from ottla.broker.storage.cleaner_checkpoint_writer import write_cleaner_checkpoint
 
@@ -136,7 +136,7 @@ class LogCleaner:
         )
 
     async def _retry_while_short(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the disk; retry while the process is out of resources."""
+        """Await a disk operation; repeat it after a transient error (no descriptors or memory)."""
         while True:
             try:
                 return await wait()
@@ -146,7 +146,7 @@ class LogCleaner:
                 await self._env.sleep(RETRY_S)
 
     async def _replace_segments(self, found: LogToClean, outcome: CompactionResult) -> bool:
-        """Replace the segments, and store the cleaner offset; return True if it was done."""
+        """Replace segments by the compacted ones and checkpoint the cleaner offset; return True if that is done."""
         # lazy: 3.5 ms, 135 kB
         from ottla.log.cleaner.compaction import delete_unfinished_files
         from ottla.log.cleaner.segment_swap import SegmentSwap
@@ -186,7 +186,7 @@ class LogCleaner:
         return True
 
     def _warn_uncleaned_batches(self, log: PartitionLog, stats: CleanerStats) -> None:
-        """Log once per log and new batch that some batches were too large to compact."""
+        """Log a warning about batches too large to compact, once for each log and new batch."""
         if stats.last_oversized_offset <= self._warned_offsets.get(log, -1):
             return
         self._warned_offsets[log] = stats.last_oversized_offset

@@ -1,4 +1,4 @@
-"""Failure of a data directory: it goes offline, or the node ends if it needs the directory.
+"""Failure of a log directory: it goes offline, or the node shuts down if it needs the directory.
 
 No write in a failed directory is acknowledged. Source: ``LogDirFailureChannel.java``,
 ``ReplicaManager.handleLogDirFailure`` (apache/kafka 4.3.1; KIP-112).
@@ -18,20 +18,20 @@ logger = logging.getLogger("ottla.storage")
 
 
 class LogDirFailureHandler:
-    """Handler of disk errors."""
+    """Handler of disk errors: marks the log directory offline, or shuts down the node by calling ``end``."""
 
     def __init__(self, storage: LogDirs, end: Callable[[], None]) -> None:
         self._log_dirs = storage
         self._stop_node = end
         self.failure: OSError | None = None
-        """What ended the node."""
+        """Disk error that shut down the node, None before."""
         self.on_logs_offline: list[Callable[[list[PartitionLog]], None]] = []
-        """Called with the logs of a directory that went out of service."""
+        """Callbacks with the logs of a directory that went offline."""
 
     def handle_failure(self, error: OSError, where: LogDirectory | PartitionLog | None = None) -> None:
-        """Handle an error of a directory or log; without ``where`` of the metadata directory.
+        """Handle a disk error of a directory or log; ``where`` None is the metadata directory.
 
-        A shortage of resources (descriptors) is no failure: the client gets an error and may retry.
+        A transient error (no descriptors or memory) is logged only: the client gets an error and may retry.
         """
         storage = self._log_dirs
         if where is not None and is_transient(error):

@@ -26,15 +26,15 @@ CORDONED_LOG_DIRS = "cordoned.log.dirs"
 EVERY_DIRECTORY = "*"
 NO_PARTITIONS: Mapping[str, int] = MappingProxyType({})
 DiskErrorHandler = Callable[[OSError, LogDirectory | PartitionLog | None], None]
-"""Callback for an error with its directory or log; None is the metadata directory."""
+"""Callback with a disk error and its log directory or log; None is the metadata directory."""
 
 
 class LogDirMismatch(Exception):
-    """Data directory of another node; the message has the path and the remedy. Nothing was changed."""
+    """Log directory of another node or cluster; the message has the path and the remedy. Nothing was changed."""
 
 
 class LogDirs:
-    """Data directories. ``metadata`` may be one of ``directories``, or one of its own without partitions."""
+    """Log directories of a node. ``metadata`` may be one of ``directories``, or a separate one without partitions."""
 
     def __init__(self, disk: Disk, data_dirs: list[str], metadata_dir: str | None = None) -> None:
         self.directories = [LogDirectory(disk, path) for path in data_dirs]
@@ -44,9 +44,9 @@ class LogDirs:
         else:
             self.metadata = own[0] if own else LogDirectory(disk, metadata_dir)
         self.offline: dict[str, OSError] = {}
-        """Directories out of service until the next start, with what went wrong."""
+        """Failed log directories, by path, with the error; they stay offline until the next start."""
         self.checkpoint_locks: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
-        """By directory: who writes down how far its logs are compacted."""
+        """Locks that serialize the writes of a directory's cleaner offset checkpoint, by path."""
         self._cordoned_config = ""
         self._cordoned: frozenset[str] = frozenset()
 
@@ -55,27 +55,27 @@ class LogDirs:
 
     @property
     def online(self) -> list[LogDirectory]:
-        """Directories with partitions that can be used."""
+        """Online log directories, without a separate metadata directory."""
         return [d for d in self.directories if d.path not in self.offline]
 
     @property
     def online_ids(self) -> list[bytes]:
-        """Directories reported to the controller: online ones with partitions."""
+        """Directory ids of the online log directories, as reported to the controller."""
         return [d.id for d in self.online]
 
     @property
     def cordoned_ids(self) -> list[bytes]:
-        """Cordoned directories reported to the controller: those without new partitions."""
+        """Directory ids of the cordoned online log directories, as reported to the controller."""
         return [d.id for d in self.online if self.is_cordoned(d)]
 
     def is_cordoned(self, directory: LogDirectory) -> bool:
-        """Return whether a directory is to get no new partitions (KIP-1066)."""
+        """Return True if a directory is cordoned: no new partitions are created in it (KIP-1066)."""
         return directory.path in self._cordoned
 
     def cordon(self, named: str) -> bool:
-        """Set ``cordoned.log.dirs``, comma-separated paths or ``*``; return True if it changed.
+        """Set the cordoned log directories: ``named`` is comma-separated paths or ``*``; return True if it changed.
 
-        A path that is no directory of this node has no effect.
+        A path that is not in ``log.dirs`` has no effect but a warning.
         """
         if named == self._cordoned_config:
             return False
@@ -88,26 +88,26 @@ class LogDirs:
 
     @property
     def clean_shutdown_epoch(self) -> int:
-        """The broker epoch under which all directories with partitions stopped cleanly, else -1 (R-272; KIP-966)."""
+        """Broker epoch of the last clean shutdown, equal in all log directories; else -1 (R-272; KIP-966)."""
         epochs = {d.clean_shutdown_epoch for d in self.directories}
         return epochs.pop() if len(epochs) == 1 and not self.offline else -1
 
     def logs(self) -> list[PartitionLog]:
-        """Return every open log except future logs."""
+        """Return all open logs of online directories, except future logs."""
         return [log for directory in self.online for log in directory.logs.values() if not log.is_future]
 
     def log_of(self, file: File) -> PartitionLog | None:
-        """Return the log with this file open; None for a file that was closed or replaced."""
+        """Return the log with an open segment file; None if the file was closed or replaced."""
         return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
 
     # ------------------------------------------------------------------ start
 
     def lock(self) -> None:
-        """Take every directory; one that cannot even be locked has failed.
+        """Lock all log directories; one that cannot be locked due to a disk error goes offline.
 
         Raises:
-            LogDirectoryInUse: another node is in one.
-            OSError: the metadata directory cannot be used, or none can, or the node is short of descriptors.
+            LogDirectoryInUse: another process has locked one.
+            OSError: the metadata directory failed, all directories failed, or no file descriptors are left.
         """
         for directory in self._all_directories():
             self._run_or_mark_offline(directory, directory.lock)
@@ -119,11 +119,12 @@ class LogDirs:
             self.mark_offline_at_startup(directory, error)
 
     def identify(self, node_id: int, cluster_id: str | None) -> MetaProperties | None:
-        """Read the identity of the directories; None if all are new.
+        """Read and check the directories' meta.properties; return that of the metadata directory, None if all are new.
 
         Raises:
-            LogDirMismatch: of another node or cluster, a duplicate, or without the metadata log.
-            CorruptFile, OSError: the identity cannot be read.
+            LogDirMismatch: another node or cluster, a duplicate directory id, or no metadata log in the metadata
+                directory.
+            CorruptFile, OSError: meta.properties cannot be read.
         """
         found: dict[bytes, LogDirectory] = {}
         for directory in self._all_directories():
@@ -155,10 +156,10 @@ class LogDirs:
             raise LogDirMismatch(f"{directory.path} belongs to cluster {identity.cluster_id}, not {wanted}")
 
     def initialize(self, identity: MetaProperties, now_ms: int, new_id: Callable[[], bytes]) -> None:
-        """Give new directories the node's identity, and read every directory's checkpoints.
+        """Write meta.properties of new directories with the node's identity; load the checkpoints of all directories.
 
         Raises:
-            OSError: the metadata directory failed, or the last of the others.
+            OSError: the metadata directory failed, or all others.
         """
         for directory in self._all_directories():
             if directory.path not in self.offline:
@@ -174,42 +175,42 @@ class LogDirs:
     # ------------------------------------------------------------------ partitions
 
     def select_directory(self, coming: Mapping[str, int] = NO_PARTITIONS) -> LogDirectory:
-        """Return the directory for the next partition: the first with the fewest (``LogManager.nextLogDirs``).
+        """Return the directory for a new partition: the first with the fewest logs (``LogManager.nextLogDirs``).
 
-        ``coming``: pending creations, by directory. If all are cordoned the first one gets it: the controller did not
-        know yet.
+        ``coming``: number of pending creations, by path. If all directories are cordoned the first is returned: the
+        controller did not know of the cordon when it assigned the partition.
         """
         free = [d for d in self.online if not self.is_cordoned(d)] or self.online[:1]
         return min(free, key=lambda d: len(d.logs) + coming.get(d.path, 0))
 
     def directory_at(self, path: str) -> LogDirectory | None:
-        """Return the directory with that absolute path."""
+        """Return the log directory with an absolute path, None if there is none."""
         return next((d for d in self.directories if d.full_path == path), None)
 
     def directory_of(self, log: PartitionLog) -> LogDirectory:
-        """Return the directory a log lies in."""
+        """Return the log directory that contains a log."""
         path = log.directory.rpartition("/")[0]
         return next(d for d in self.directories if d.path == path)
 
     # ------------------------------------------------------------------ failure and end
 
     def can_go_offline(self, directory: LogDirectory) -> bool:
-        """Return whether the node can go on without a directory."""
+        """Return True if the node can run without a directory: not the metadata directory nor the last one online."""
         return directory is not self.metadata and any(d is not directory for d in self.online)
 
     def mark_offline_at_startup(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
-        """Take a directory offline that cannot be read or written at start.
+        """Mark a directory offline that cannot be read or written at startup; return its logs.
 
         Raises:
-            OSError: the node needs it; or the node is out of resources (descriptors), which is no failure: without the
-                directory an older copy elsewhere would become the log.
+            OSError: the node needs the directory; or the error is transient (no descriptors): the node does not start
+                then, as an older log in another directory could be used instead.
         """
         if is_transient(error) or not self.can_go_offline(directory):
             raise error
         return self.mark_offline(directory, error)
 
     def mark_offline(self, directory: LogDirectory, error: OSError) -> list[PartitionLog]:
-        """End a directory's service until the next start; gives the logs that go with it."""
+        """Mark a directory offline until the next start, close its logs and return them."""
         if directory.path in self.offline:
             return []
         self.offline[directory.path] = error
@@ -223,7 +224,7 @@ class LogDirs:
         return lost
 
     def close(self, broker_epoch: int) -> None:
-        """Shut down every online directory cleanly: the metadata directory is the last.
+        """Close all online directories cleanly, writing their clean shutdown files; the metadata directory last.
 
         Raises:
             OSError: the metadata directory failed.
@@ -231,11 +232,11 @@ class LogDirs:
         self._for_each(lambda directory: directory.close(broker_epoch))
 
     def sync_new_partition_directories(self) -> None:
-        """Before `close_logs`. Raises OSError: the metadata directory failed."""
+        """Sync the directories of new partitions before `close_logs`. Raises OSError for the metadata directory."""
         self._for_each(LogDirectory.sync_new_partition_directories)
 
     def close_logs(self, first: int, step: int) -> None:
-        """Close every ``step``-th log from the ``first`` on, in a thread of several; then `close`."""
+        """Close every ``step``-th log from index ``first`` on; ``step`` threads run this before `close`."""
         for directory in self.online:
             directory.close_logs(first, step)
 
@@ -249,6 +250,6 @@ class LogDirs:
                 self.mark_offline(directory, error)
 
     def unlock(self) -> None:
-        """Release the locks only, as after a crash."""
+        """Release the directory locks without a clean shutdown, as after a crash."""
         for directory in self._all_directories():
             directory.unlock()

@@ -1,4 +1,4 @@
-"""Identity of a node's directories at start: the stored quorum, and formatting of new ones.
+"""Identity of a node's directories at startup: voters of the stored quorum, and formatting of new directories.
 
 A node formats its directories itself only if no other controller is configured (KIP-853).
 """
@@ -16,13 +16,14 @@ from ottla.log.directory.meta_properties import MetaProperties
 
 
 class LogDirsNotFormatted(Exception):
-    """Directories are new, and this node may not format them; the message has the remedy. Nothing was changed."""
+    """Log directories are new, and this node must not format them; the message has the remedy. Nothing was changed."""
 
 
 def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[ListenerEndpoint, ...]:
-    """Return this node's previous controller endpoints from its directory; other known voters update the settings.
+    """Return this node's controller endpoints in the stored voter set, empty if it is not a voter.
 
-    Only for formatted directories.
+    If the stored voters include other nodes, ``config`` is marked as part of a joined cluster. Only for formatted
+    directories.
     """
     voters = read_snapshot_voters(storage.metadata)
     if voters is None:
@@ -37,10 +38,10 @@ def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[Listener
 def format_log_dirs(
     storage: LogDirs, config: NodeConfig, quorum: QuorumConfig, now_ms: int, new_id: Callable[[], bytes]
 ) -> MetaProperties:
-    """Format new directories as a cluster of this one node.
+    """Format new log directories as a single-node cluster.
 
     Raises:
-        LogDirsNotFormatted: other controllers are named.
+        LogDirsNotFormatted: other controllers are configured.
         OSError: the disk failed.
     """
     path = storage.metadata.path

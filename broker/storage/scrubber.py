@@ -1,6 +1,6 @@
-"""Background scrubbing: every cold segment is read again, slowly, about once a day.
+"""Background scrubbing: reads each rolled segment about once a day and checks the CRC of its batches.
 
-``ottla.scrub.bytes.per.second`` sets the rate; 0 disables it. Damage is logged with file and offset.
+``ottla.scrub.bytes.per.second`` sets the rate; 0 disables it. Corruption is logged with file and offset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCRUB_INTERVAL_S = 24 * 3600.0
 
 
 class Scrubber:
-    """Goes round all logs."""
+    """Scrubber of all logs, one segment at a time at a limited rate."""
 
     def __init__(self, env: Env, storage: LogDirs, bytes_a_second: Callable[[], int]) -> None:
         self._env = env
@@ -31,7 +31,7 @@ class Scrubber:
         self.damage_count = 0
 
     async def run(self) -> None:
-        """Scrub until cancelled: a little each second, and a pause after a full round."""
+        """Scrub all logs in rounds, at most one per `SCRUB_INTERVAL_S`, until cancelled."""
         while True:
             began_ms = self._env.monotonic_ms()
             for log, segment in self._cold_segments():

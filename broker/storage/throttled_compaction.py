@@ -1,6 +1,6 @@
-"""Rate-limited compaction: a disk that waits after too many bytes.
+"""Rate-limited compaction: a disk whose reads and writes sleep when the rate is exceeded.
 
-Runs in the child process of a pass, where waiting blocks no other task.
+Runs in the child process of a pass, where sleeping blocks no other task.
 
 Source: ``Throttler.java``, ``log.cleaner.io.max.bytes.per.second`` (apache/kafka 4.3.1).
 """
@@ -19,14 +19,14 @@ UNLIMITED_RATE = 1e18
 
 
 class ThrottledCompaction(NamedTuple):
-    """A pass and the rate it is held to."""
+    """Compaction plan of a pass with its maximum rate in bytes per second."""
 
     plan: compaction.CompactionPlan
     bytes_per_second: float
 
 
 class IoThrottler:
-    """Counts bytes, and waits where they were too many for the time that has gone by."""
+    """Throttler of a pass: sleeps when the average rate since its start exceeds the maximum."""
 
     def __init__(self, bytes_a_second: float, now_s: Callable[[], float], pause: Callable[[float], None]) -> None:
         self._rate = bytes_a_second
@@ -36,7 +36,7 @@ class IoThrottler:
         self._bytes = 0
 
     def maybe_throttle(self, size_bytes: int) -> None:
-        """So many more."""
+        """Record bytes read or written, and sleep until the average rate is allowed again."""
         self._bytes += size_bytes
         ahead_s = self._bytes / self._rate - (self._now_s() - self._began_s)
         if ahead_s > 0:
@@ -44,7 +44,7 @@ class IoThrottler:
 
 
 class ThrottledFile:
-    """File with metered reads and writes."""
+    """File whose reads and writes are throttled."""
 
     def __init__(self, under: File, meter: IoThrottler) -> None:
         self._file = under
@@ -56,19 +56,19 @@ class ThrottledFile:
         self.fileno = under.fileno
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write, then wait."""
+        """Write, then sleep if the rate is exceeded."""
         self._file.pwrite(data, offset)
         self._throttler.maybe_throttle(len(data))
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Read, then wait."""
+        """Read, then sleep if the rate is exceeded."""
         data = self._file.pread(size_bytes, offset)
         self._throttler.maybe_throttle(len(data))
         return data
 
 
 class ThrottledDisk:
-    """Disk with metered files."""
+    """Disk whose files are throttled."""
 
     def __init__(self, under: Disk, meter: IoThrottler) -> None:
         self._disk = under
@@ -88,12 +88,12 @@ class ThrottledDisk:
         self.private = under.private
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open, metered."""
+        """Open a file whose reads and writes are throttled."""
         return ThrottledFile(self._disk.open(path, create=create, readonly=readonly, mode=mode), self._throttler)
 
 
 def run_compaction(context: WorkerContext, job: ThrottledCompaction) -> compaction.CompactionResult:
-    """Run one pass within its rate.
+    """Run a compaction pass at no more than its rate; entry point of the child process.
 
     Raises:
         WireError: records on disk cannot be read; OSError: the disk failed.
