@@ -1,9 +1,9 @@
-"""Reload of certificates at run time: changed stores of a listener apply to new connections.
+"""Reload of TLS certificates at run time: changed keystores and truststores apply to new connections.
 
-Behaviour (S-307): keystore and truststore, their types, places, passwords, keys and certificates, set for this broker
-or for all. A path that is set again is read again. Invalid stores change nothing and are logged. Client authentication,
-protocols and ciphers stay as at the start. Deviation: what Kafka's broker refuses (other names, another number of
-entries) is taken here.
+Behaviour (S-307): keystore and truststore, their types, paths, passwords, keys and certificates may change, as configs
+of this broker or cluster-wide defaults. A path that is set again is read again. Invalid stores change nothing and are
+logged. Client authentication, protocols and ciphers stay as at the start. Deviation: changes that Kafka's broker
+rejects (other subject names, another number of entries) are accepted.
 
 Source: ``DynamicListenerConfig`` in ``DynamicBrokerConfig.scala``, ``SslFactory.java`` (apache/kafka 4.3.1).
 
@@ -27,18 +27,18 @@ from ottla.env.tls import TlsConfig
 
 logger = logging.getLogger("ottla.auth")
 _RELOADED_KEYS = re.compile(r"(listener\.name\.[^.]+\.)?ssl\.(keystore|truststore|key)\.")
-"""``SslConfigs.RECONFIGURABLE_CONFIGS``, of a listener or of all."""
+"""Pattern of the settings in ``SslConfigs.RECONFIGURABLE_CONFIGS``, with or without listener prefix."""
 
 
 class TlsListener(Protocol):
-    """A listener that speaks TLS."""
+    """Listener with TLS, as the reloader uses it."""
 
     def reload_tls(self, tls: TlsConfig) -> None:
-        """Show other keys from the next connection on. Raises OSError: they cannot be used."""
+        """Use other certificates for new connections. Raises OSError if they cannot be loaded."""
 
 
 class CertificateReloader:
-    """Listeners of a node with TLS, by name."""
+    """Reloader of the certificates of a node's TLS listeners."""
 
     def __init__(self, config: NodeConfig, listeners: Mapping[str, TlsListener]) -> None:
         self._config = config
@@ -46,7 +46,7 @@ class CertificateReloader:
         self._own = ((RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, ""))
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Apply changed settings of this broker."""
+        """Reload the certificates of all TLS listeners if the configs of this broker or the defaults changed."""
         if delta.configs.isdisjoint(self._own):
             return
         own, everyone = (image.config(*place) for place in self._own)

@@ -1,7 +1,7 @@
-"""Logins by delegation tokens: lookup of tokens in the metadata, and SCRAM keys from their hmacs.
+"""SCRAM credentials of delegation tokens, derived from the tokens' HMACs.
 
-Behaviour (S-335): the user name is the token's id, the password its hmac in base64; the principal is its owner. The
-keys are derived at the first login with a token, and cached until its removal: many clients use the same one.
+Behaviour (S-335): the user name is the token id, the password its HMAC in base64; the principal is the token's owner.
+The keys are derived at the first login with a token, and cached until its removal: many clients use the same one.
 
 Source: ``DelegationTokenManager.java``, ``ScramServerCallbackHandler.java`` (apache/kafka 4.3.1).
 """
@@ -22,15 +22,15 @@ _MAX_CACHED_KEYS = 1_024
 
 
 class DelegationTokenCredentialCache:
-    """Of one listener."""
+    """Cache of the SCRAM credentials of delegation tokens, for one listener."""
 
     def __init__(self, secret: str, image: Callable[[], MetadataImage], new_salt: Callable[[], bytes]) -> None:
-        """``image``: the newest committed one."""
+        """``secret``: delegation.token.secret.key; ``image`` returns the last committed metadata image."""
         self._secret, self._image, self._new_salt = secret, image, new_salt
         self._keys: dict[tuple[str, str], ScramCredential] = {}
 
     def find(self, token_id: str, mechanism: str) -> DelegationTokenCredential | None:
-        """Return a token's credential; None for an unknown id."""
+        """Return the credential of a token id for a SCRAM mechanism; None for an unknown token."""
         record = self._image().others.get(("token", token_id))
         if not isinstance(record, metadata_records.DelegationTokenRecord):
             self._keys.pop((token_id, mechanism), None)

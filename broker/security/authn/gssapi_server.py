@@ -1,11 +1,11 @@
-"""GSSAPI, the server's side: the client authenticates with a Kerberos ticket for this service.
+"""GSSAPI, server side: the client authenticates with a Kerberos ticket for this service.
 
 Behaviour (S-320): after a valid ticket the client, if it got a token, sends an empty message; then both agree on no
-protection of later messages: the server offers that alone, with 65536 as maximum size, and the client must choose it.
-The authorization id is ignored: the principal is that of the ticket, by the listener's rules. If they result in no name
-the client gets a success, and the connection is closed. A choice that is too short closes the connection without a
-response. Kafka would do so too after a replay, or a ticket that is not valid yet, but Java 17 hides the reason from it:
-it responds as to any invalid ticket, and so does this.
+security layer: the server offers that alone, with 65536 as maximum size, and the client must choose it. The
+authorization id is ignored: the principal is that of the ticket, mapped by the listener's rules. If no rule matches,
+the client gets a success, and the connection is closed. A security layer message that is too short closes the
+connection without a response. Kafka would do so too after a replay, or a ticket that is not valid yet, but Java 17
+hides the reason from it: it responds as to any invalid ticket, and so does this.
 
 Source: ``SaslServerAuthenticator.java``, ``SaslServerCallbackHandler.java``, ``KerberosError.java`` (apache/kafka
 4.3.1), and ``GssKrb5Server`` of Java's ``jdk.security.jgss``, compared over the wire.
@@ -31,16 +31,16 @@ _MIN_CHOICE_BYTES = 4
 
 
 class GssapiState(Enum):
-    """State of a login."""
+    """State of a GSSAPI authentication: the client message that is expected next."""
 
     AWAITING_TICKET = "ticket"
     AWAITING_EMPTY = "silence"
-    """Waiting for the empty message of a client that got a token."""
+    """Empty message of a client that got a token in response to its ticket."""
     AWAITING_PROTECTION = "choice"
 
 
 class GssapiSaslServer:
-    """Login; every token may block on files."""
+    """Server side of one GSSAPI authentication; evaluating a token may block on files."""
 
     expires_ms: int | None = None
     is_delegation_token = False
@@ -54,10 +54,10 @@ class GssapiSaslServer:
         self.authorization_id = ""
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Process a token of the client; return the response, None for no response.
+        """Process a token of the client; return the response token, None for no response.
 
         Raises:
-            SaslAuthenticationException: no valid ticket for this service, or a choice of protection.
+            SaslAuthenticationException: no valid ticket for this service, or an invalid security layer.
         """
         if self._security_context is None:
             self._security_context = self._tickets.new_context()
@@ -94,7 +94,7 @@ class GssapiSaslServer:
         return talk.wrap(_OFFER)
 
     def _choose(self, chosen: bytes) -> None:
-        """Check the client's choice of protection, size and authorization id."""
+        """Check that the client chose no security layer."""
         if len(chosen) < _MIN_CHOICE_BYTES:
             raise UnansweredSaslFailure("Kerberos: no choice of protection")
         if not chosen[0] & _NO_PROTECTION:

@@ -1,12 +1,11 @@
-"""Keys that sign tokens (JWKS), out of a file or from where they are published, and kept as fresh as they must be.
+"""JSON web key set (JWKS) that verifies OAUTHBEARER tokens, read from a file or fetched from a URL.
 
-Behaviour (S-330): a file is read again when it has changed. What is published is fetched each
-``sasl.oauthbearer.jwks.endpoint.refresh.ms``, and at once when a token names a key that is not there, for each name
-once a minute. Where a fetch fails the keys are what they were. Signatures are checked by the library PyJWT: loading it
-takes a tenth of a second, so it is there before the first token comes.
+Behaviour (S-330): a changed file is read again. A URL is fetched every ``sasl.oauthbearer.jwks.endpoint.refresh.ms``,
+and at once when a token has an unknown key id, at most once a minute for each. If a fetch fails the keys are retained.
+Signatures are checked by the library PyJWT: loading it takes 100 ms, so it is loaded before the first token.
 
 Source: ``RefreshingHttpsJwks.java``, ``RefreshingHttpsJwksVerificationKeyResolver.java``, ``CachedFile.java``,
-``VerificationKeyResolverFactory.java`` (apache/kafka 4.3.1); which key fits, from jose4j.
+``VerificationKeyResolverFactory.java`` (apache/kafka 4.3.1); the matching of keys, from jose4j.
 
 From KIP-768.
 """
@@ -30,7 +29,7 @@ from ottla.env.tls import TlsConfig
 
 logger = logging.getLogger("ottla.auth")
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""The kind of key an algorithm takes, by its first letters. Shared secrets and ``none`` are not among them."""
+"""Key type (``kty``) by the first two letters of an algorithm. HMAC algorithms and ``none`` are not accepted."""
 _VERIFY = ("verify",)
 _MAX_KEYS_TRIED = 16
 _MAX_UNKNOWN_KEY_IDS = 16
@@ -38,7 +37,7 @@ _NAME_CHARS = 1000
 
 
 class JwksRefresh(NamedTuple):
-    """Refresh intervals of keys, in milliseconds."""
+    """Intervals of JWKS fetches in milliseconds: regular, and the first and maximum backoff after failures."""
 
     every_ms: int
     backoff_ms: int
@@ -46,10 +45,10 @@ class JwksRefresh(NamedTuple):
 
 
 class JsonWebKeySet:
-    """The keys a listener trusts."""
+    """Public keys whose signatures a listener accepts."""
 
     def __init__(self, env: Env, url: str, refresh: JwksRefresh, tls: TlsConfig | None = None) -> None:
-        """``tls``: how an https address is trusted."""
+        """Create an empty key set; ``tls`` has the trust settings for an https URL."""
         # lazy: 41.5 ms, 2803 kB: with the extra `oauth`
         from jwt import PyJWK
         from jwt.api_jws import PyJWS
@@ -59,18 +58,18 @@ class JsonWebKeySet:
         self._env, self.url, self._refresh, self._tls = env, url, refresh, tls
         self._keys: list[Mapping[str, Any]] = []
         self._loaded_keys: dict[tuple[int, str], Any] = {}
-        """What the library made of a key, by its place and the algorithm."""
+        """Loaded keys by index in the key set and algorithm."""
         self._read_ms = -1
         self._unknown_key_ids: dict[str, float] = {}
-        """Names of keys that were not there, with when they were asked for."""
+        """Unknown key ids of tokens, with the monotonic time in ms of the refresh requested for each."""
         self._refresh_now = trio.Event()
         self._path = unquote(urlsplit(url).path) if is_file_url(url) else None
 
     def verify(self, header: Mapping[str, Any], token: str) -> bytes:
-        """Return the claims of a token that one of the keys signed, as JSON.
+        """Return the JSON claims of a token that is signed by a key of the set; ``header`` is the token's header.
 
         Raises:
-            InvalidToken: none of them did, or none fits.
+            InvalidToken: no key of the set matches or has signed it.
         """
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm[:2] not in _KEY_TYPES:
@@ -88,7 +87,10 @@ class JsonWebKeySet:
         raise InvalidToken("its signature is not that of a known key")
 
     def _matching_keys(self, algorithm: str, name: object) -> Iterator[int]:
-        """Yield the positions of keys that may have signed: a missing property of a key matches."""
+        """Yield the indexes of the keys that may verify an algorithm and key id (None: any).
+
+        A property that a key lacks (``alg``, ``use``, ``key_ops``, ``kid``) matches.
+        """
         for place, key in enumerate(self._keys):
             is_of_kind = key.get("kty") == _KEY_TYPES[algorithm[:2]] and key.get("alg", algorithm) == algorithm
             is_to_verify = key.get("use", "sig") == "sig" and "verify" in key.get("key_ops", _VERIFY)
@@ -107,7 +109,7 @@ class JsonWebKeySet:
         return bytes(payload)
 
     def _request_refresh(self, name: object) -> None:
-        """Request a refresh after an unknown key, which may have been published since."""
+        """Request a refresh after a token with an unknown key id, which may have been published since."""
         if self._path is not None or not isinstance(name, str) or len(name) > _NAME_CHARS:
             return
         now_ms = self._env.monotonic_ms()
@@ -129,7 +131,7 @@ class JsonWebKeySet:
             raise InvalidToken(f"the keys in {path} cannot be read: {error}") from None
 
     def _replace_keys(self, raw: bytes) -> None:
-        """Replace the keys. Raises ValueError for an invalid key set."""
+        """Replace the keys by those of a JWKS document. Raises ValueError if it is invalid."""
         try:
             keys = loads(raw)["keys"]
         except (KeyError, TypeError, RecursionError):
@@ -139,7 +141,7 @@ class JsonWebKeySet:
         self._keys, self._loaded_keys = keys, {}
 
     async def run(self) -> None:
-        """Keep the keys fresh, until cancelled; a file needs no looking after."""
+        """Fetch the keys periodically, until cancelled; returns at once if they are in a file."""
         if self._path is not None:
             return
         failures = 0
@@ -155,7 +157,7 @@ class JsonWebKeySet:
             await self._wait_for_refresh(failures)
 
     async def _wait_for_refresh(self, failures: int) -> None:
-        """Wait for the next fetch; a token with an unknown key cuts it short."""
+        """Wait until the next fetch is due; a token with an unknown key id ends the wait earlier."""
         refresh, sleep = self._refresh, self._env.sleep
         if failures:
             pause_ms = min(refresh.backoff_ms * 2.0 ** min(failures - 1, 30), refresh.max_backoff_ms)

@@ -1,12 +1,12 @@
-"""JSON web tokens as a listener's settings want them: signed by a key of the set that is trusted, or not signed at all.
+"""Validators of OAUTHBEARER tokens (JWT): signed by a key of the listener's JWKS, or unsigned.
 
-Behaviour (S-328, S-329): a signed token needs ``exp`` and ``iat``; ``nbf``, issuer and audience count where they
-stand there or are set, and a token for some audience is refused where none is set. Its name is the claim
-``sasl.oauthbearer.sub.claim.name``. Unsigned ones are taken only where the listener's handler is named
-OAuthBearerUnsecuredValidatorCallbackHandler; then its JAAS options hold.
+Behaviour (S-328, S-329): a signed token needs ``exp`` and ``iat``; ``nbf``, issuer and audience are checked if present
+or configured, and a token with an audience is rejected if none is configured. The principal is the claim
+``sasl.oauthbearer.sub.claim.name``. Unsigned tokens are accepted only if the listener's callback handler is
+OAuthBearerUnsecuredValidatorCallbackHandler; then its JAAS options apply.
 
 Source: ``BrokerJwtValidator.java``, ``ClaimValidationUtils.java``, ``OAuthBearerUnsecuredValidatorCallbackHandler``,
-``OAuthBearerUnsecuredJws.java`` (apache/kafka 4.3.1); what they leave to it, jose4j.
+``OAuthBearerUnsecuredJws.java`` (apache/kafka 4.3.1); claims that these leave to it, jose4j.
 
 From KIP-255, KIP-768, KIP-1139.
 """
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 Claims = Mapping[str, Any]
 _DECODE_ERRORS = (ValueError, RecursionError)
-"""Exceptions for invalid base64, UTF-8 or JSON."""
+"""Exceptions raised for invalid base64, UTF-8 or JSON."""
 
 
 class JwtRequirements(NamedTuple):
-    """Required claims of a signed token."""
+    """Required claims of a signed token, and the names of the claims for scope and principal."""
 
     audiences: frozenset[str]
     issuer: str | None
@@ -40,16 +40,16 @@ class JwtRequirements(NamedTuple):
 
 
 class BrokerJwtValidator:
-    """Validator of tokens signed by a known key."""
+    """Validator of tokens that a key of the JWKS has signed."""
 
     def __init__(self, wanted: JwtRequirements, keys: JsonWebKeySet, now_ms: Callable[[], int]) -> None:
         self._requirements, self._keys, self._now_ms = wanted, keys, now_ms
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Return the principal of a valid token.
+        """Return principal and expiry of a valid token.
 
         Raises:
-            InvalidToken: not signed by a trusted key, or invalid claims.
+            InvalidToken: not signed by a key of the set, or invalid claims.
         """
         parts = _parts(token)
         claims = _json(self._keys.verify(_decode_part(parts[0]), token))
@@ -66,7 +66,7 @@ class BrokerJwtValidator:
 
 
 def _check_times(claims: Claims, now_s: int, skew_s: int) -> int:
-    """Return the expiry time, in seconds since 1970."""
+    """Check ``exp``, ``iat`` and ``nbf``; return the expiry in seconds since 1970. Raises InvalidToken."""
     ends, made, begins = (_seconds(claims, name) for name in ("exp", "iat", "nbf"))
     if ends is None or made is None:
         raise InvalidToken(f"{'exp' if ends is None else 'iat'} is missing")
@@ -94,7 +94,7 @@ def _check_issuer(claims: Claims, issuer: str | None) -> None:
 
 
 def _check_audience(claims: Claims, audiences: frozenset[str]) -> None:
-    """Check the audience: without a configured one, a token with an audience is rejected."""
+    """Check the audience: if none is configured, a token with an audience is rejected. Raises InvalidToken."""
     value = claims.get("aud")
     if value is None and not audiences:
         return
@@ -104,7 +104,7 @@ def _check_audience(claims: Claims, audiences: frozenset[str]) -> None:
 
 
 def _check_scopes(value: Any) -> None:
-    """Check the scopes: a text is one scope; other types than text and list are ignored."""
+    """Check that no scope is empty or duplicate; a string is one scope, other types than list are ignored."""
     scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise InvalidToken("a scope is empty")
@@ -119,7 +119,7 @@ class UnsecuredJwtValidator:
     """Validator of unsigned tokens: for development, if configured explicitly."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
-        """``options``: those of the JAAS line. Raises ValueError: the clock's skew is no number from 0 on."""
+        """``options``: JAAS options of the handler. Raises ValueError for an invalid clock skew."""
         self._now_ms = now_ms
         self._subject = options.get("unsecuredValidatorPrincipalClaimName", "").strip() or "sub"
         self._scope = options.get("unsecuredValidatorScopeClaimName", "").strip() or "scope"
@@ -129,10 +129,10 @@ class UnsecuredJwtValidator:
             raise ValueError("unsecuredValidatorAllowableClockSkewMs is negative")
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Return the principal that a token claims.
+        """Return principal and expiry that an unsigned token claims.
 
         Raises:
-            InvalidToken: invalid, signed, expired, or without a required scope.
+            InvalidToken: malformed, signed, expired, or without a required scope.
         """
         parts = _parts(token)
         header, claims = _decode_part(parts[0]), _decode_part(parts[1])
@@ -175,7 +175,7 @@ def _parts(token: str) -> list[str]:
 
 
 def _decode_part(part: str) -> dict[str, Any]:
-    """Return the decoded part of a token: JSON in unpadded base64url."""
+    """Return the JSON object of a token part, which is unpadded base64url. Raises InvalidToken."""
     try:
         raw = urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except _DECODE_ERRORS:

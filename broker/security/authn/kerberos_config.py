@@ -1,7 +1,7 @@
 """Kerberos settings of a listener: keytab, service principal and principal mapping.
 
-The JAAS line is that of Java's login module; no module is ever loaded by its name. Unlike Kafka the node requests no
-ticket of its own from the KDC: accepting tickets needs the keys only.
+The JAAS config is that of Java's Krb5LoginModule; only its options are used. Unlike Kafka the node requests no ticket
+of its own from the KDC: accepting tickets needs the keytab only.
 
 Source: ``KerberosLogin.java``, ``SaslChannelBuilder.java``, ``SaslServerAuthenticator.java`` (apache/kafka 4.3.1).
 """
@@ -30,18 +30,18 @@ _JAAS_EXAMPLE = (
 
 
 class KerberosConfig(NamedTuple):
-    """Of one listener."""
+    """Keytab and principal mapping of one listener's GSSAPI mechanism."""
 
     tickets: GssAcceptorCredentials
     name_mapper: KerberosNameMapper
 
     def create_server(self) -> GssapiSaslServer:
-        """Begin a login."""
+        """Return the server side of a new GSSAPI authentication."""
         return GssapiSaslServer(self.tickets, self.name_mapper)
 
 
 def _options(jaas: str | None) -> Mapping[str, str]:
-    """Of the JAAS line. Raises InvalidSecurityConfig, InvalidJaasConfig."""
+    """Return the options of a JAAS config. Raises InvalidSecurityConfig, InvalidJaasConfig."""
     if jaas is None:
         raise InvalidSecurityConfig(
             f"is where the keys of GSSAPI stand, which is enabled if nothing is said: {_JAAS_EXAMPLE}"
@@ -54,10 +54,10 @@ def _options(jaas: str | None) -> Mapping[str, str]:
 
 
 def parse_keytab(jaas: str | None) -> Keytab:
-    """Return the keytab of a JAAS line.
+    """Return keytab path and service principal of a JAAS config.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig: invalid line.
+        InvalidSecurityConfig, InvalidJaasConfig: invalid or missing config.
     """
     options = _options(jaas)
     path = options.get("keyTab", "")
@@ -65,17 +65,18 @@ def parse_keytab(jaas: str | None) -> Keytab:
 
 
 def load_kerberos_config(get: SettingLookup, jaas: str | None, env: Env) -> KerberosConfig:
-    """Load the configuration of a listener; ``get``: its settings, validated by `find_kerberos_problems`.
+    """Load the Kerberos configuration of a listener; ``get`` looks up its settings.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: invalid settings. InvalidKeytab: unusable keys.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: invalid settings.
+        InvalidKeytab: the keytab cannot be used.
     """
     tickets = env.kerberos_acceptor(parse_keytab(jaas))
     return KerberosConfig(tickets, parse_name_rules(get(PRINCIPAL_RULES) or "", tickets.default_realm))
 
 
 def find_kerberos_problems(get: SettingLookup, jaas_key: str, jaas: str | None) -> Iterator[ConfigProblem]:
-    """Yield the problems of a listener's Kerberos settings, with the setting's name."""
+    """Yield (setting name, problem) for each invalid Kerberos setting of a listener."""
     try:
         named = _options(jaas).get("serviceName")
     except (InvalidSecurityConfig, InvalidJaasConfig) as error:

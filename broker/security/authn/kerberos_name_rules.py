@@ -1,9 +1,10 @@
-"""Names of Kerberos principals by ``sasl.kerberos.principal.to.local.rules``.
+"""Mapping of Kerberos principals to short names by ``sasl.kerberos.principal.to.local.rules``.
 
-Behaviour (S-311): ``DEFAULT`` takes the first part of a principal of the default realm; ``RULE:[n:format]`` takes one
-with n parts before the realm, put together as the format says ($0 is the realm), then, each where it is written: the
-whole must fit ``(pattern)``, ``s/from/to/`` replaces the first, with ``g`` each, ``/L`` and ``/U`` change the case. The
-first that fits decides; what it makes may have no ``/`` and no ``@``. A principal without a realm is its own name.
+Behaviour (S-311): ``DEFAULT`` maps a principal of the default realm to its first component.
+``RULE:[n:format](pattern)s/from/to/gL`` applies to principals of n components: the format joins them ($0 is the realm,
+$1 the first component), the result must match the whole pattern, ``s/from/to/`` replaces the first match, with ``g``
+all matches, ``/L`` and ``/U`` change the case. The first matching rule decides; its result must not contain ``/`` or
+``@``. A principal without a realm is its own short name.
 
 Source: ``KerberosName.java``, ``KerberosShortNamer.java``, ``KerberosRule.java`` (apache/kafka 4.3.1).
 
@@ -29,14 +30,14 @@ _NOT_SIMPLE = re.compile(r"[/@]")
 
 
 class NoMatchingRule(Exception):
-    """No rule makes a name of a principal, or one makes none that may be."""
+    """No rule matches a principal, or the short name by a rule is invalid."""
 
 
 PrincipalParts = Sequence[str]
-"""The realm, and what stands before it."""
+"""Realm and components of a principal, in this order."""
 KerberosRule = Callable[[PrincipalParts], "str | None"]
 KerberosNameMapper = Callable[[str], str]
-"""The name of a principal. Raises NoMatchingRule."""
+"""Function that returns the short name of a principal. Raises NoMatchingRule."""
 
 
 def _format_name(text: str, parts: PrincipalParts) -> str:
@@ -92,10 +93,10 @@ def _default_rule(realm: str) -> KerberosRule:
 
 
 def parse_name_rules(rules: str, default_realm: str) -> KerberosNameMapper:
-    """Return the mapper of principals to names; ``rules``: comma-separated, as in the setting.
+    """Return the mapping of principals to short names; ``rules`` are comma-separated, as in the setting.
 
     Raises:
-        InvalidMappingRule: a rule cannot be read.
+        InvalidMappingRule: a rule is malformed.
     """
     made: list[KerberosRule] = []
     for text in (x.strip() for x in rules.split(",") if x.strip()):

@@ -1,7 +1,7 @@
-"""Security settings of a listener: TLS, SASL mechanisms and principal mapping. Loaded only for listeners with either.
+"""Security settings of a listener: TLS, SASL mechanisms and principal mapping. Loaded only if a listener has any.
 
-A setting may stand with ``listener.name.<name>.`` before it, and a JAAS line also with the mechanism; the nearest wins
-(S-301). On a listener with a login only the listener's own ``ssl.client.auth`` counts (305).
+A setting may have the prefix ``listener.name.<name>.``, a JAAS config also the mechanism; the most specific one applies
+(S-301). On a SASL_SSL listener only ``ssl.client.auth`` with the listener prefix applies (305).
 
 Source: ``ChannelBuilders.java``, ``JaasContext.java``, ``SaslConfigs.java`` (apache/kafka 4.3.1).
 """
@@ -49,7 +49,7 @@ MAX_REAUTH = "connections.max.reauth.ms"
 
 
 def listener_setting(values: Mapping[str, str], listener: str) -> SettingLookup:
-    """Return the lookup of a listener's settings: its own, the node's, Kafka's default."""
+    """Return the lookup of a listener's settings: with listener prefix, else without, else Kafka's default or None."""
     prefix = f"listener.name.{listener.lower()}."
 
     def get(name: str) -> str | None:
@@ -62,7 +62,7 @@ def listener_setting(values: Mapping[str, str], listener: str) -> SettingLookup:
 
 
 def _mechanism_setting(get: SettingLookup, mechanism: str, name: str) -> str | None:
-    """Return a setting of one mechanism."""
+    """Return a setting with the prefix of a SASL mechanism, None if it is not set."""
     return get(f"{mechanism.lower()}.{name}")
 
 
@@ -77,12 +77,12 @@ def _jaas(get: SettingLookup, mechanism: str) -> JaasLoginModule | None:
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """Security settings of one listener."""
+    """Security settings of one listener: TLS, SASL mechanisms with their credentials, limits, principal mapping."""
 
     tls: TlsConfig | None
     requires_sasl: bool
     plain_digests: Mapping[str, bytes] | None
-    """Password digests of PLAIN users; None where it is not enabled."""
+    """SHA-256 digests of the passwords of PLAIN users, by user; None if PLAIN is not enabled."""
     enabled_mechanisms: tuple[str, ...]
     max_reauth_ms: Mapping[str, int]
     failure_delay_ms: int
@@ -91,18 +91,18 @@ class ListenerSecurity:
     scram_keys: ScramKeyLookup
     delegation_tokens: DelegationTokenLookup = no_delegation_tokens
     oauthbearer: OAuthBearerConfig | None = None
-    """Validation of tokens; None where OAUTHBEARER is not enabled."""
+    """Token validator and keys; None if OAUTHBEARER is not enabled."""
     kerberos: KerberosConfig | None = None
-    """Validation of tickets; None where GSSAPI is not enabled."""
+    """Keytab and principal mapping; None if GSSAPI is not enabled."""
     pre_auth_memory: PreAuthMemoryLimit = field(default_factory=PreAuthMemoryLimit)
     audit: AuditLog | None = None
-    """Audit log of logins; None: disabled."""
+    """Audit log of authentications; None if disabled."""
 
     def __repr__(self) -> str:
         return f"Door(tls={self.tls}, enabled={self.enabled_mechanisms})"
 
     def sasl_server_factories(self, env: Env) -> Mapping[str, SaslServerFactory]:
-        """Return the factories of logins, by mechanism."""
+        """Return factories of the server side of an authentication, by enabled mechanism."""
         out: dict[str, SaslServerFactory] = {}
         for name in self.enabled_mechanisms:
             if name == PLAIN:
@@ -124,11 +124,11 @@ def _create_oauthbearer_server(tokens: OAuthBearerConfig) -> SaslServer:
 
 
 def check_keytab(values: Mapping[str, str], listener: str, protocol: str, env: Env) -> None:
-    """See whether the keys a listener takes tickets by are there: better at the start than at the first client.
+    """Check at startup that the keytab of a listener with GSSAPI is usable.
 
     Raises:
-        InvalidKeytab: they cannot be used.
-        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: settings that cannot be.
+        InvalidKeytab: the keytab cannot be used.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: invalid settings.
     """
     get = listener_setting(values, listener)
     if protocol.startswith("SASL") and GSSAPI in _enabled_mechanisms(get):
@@ -136,10 +136,10 @@ def check_keytab(values: Mapping[str, str], listener: str, protocol: str, env: E
 
 
 def listener_tls(values: Mapping[str, str], listener: str, protocol: str) -> TlsConfig | None:
-    """TLS of a listener; None where it speaks none.
+    """Return the TLS settings of a listener; None if its protocol has no TLS.
 
     Raises:
-        InvalidSecurityConfig: settings that cannot stand together.
+        InvalidSecurityConfig: invalid or contradicting settings.
     """
     if not protocol.endswith("SSL"):
         return None
@@ -162,10 +162,20 @@ def build_listener_security(
     token_of: DelegationTokenLookup = no_delegation_tokens,
     audit: AuditLog | None = None,
 ) -> ListenerSecurity | None:
-    """Return the security settings of a listener; None for PLAINTEXT. ``env``: needed for OAUTHBEARER or GSSAPI.
+    """Return the security settings of a listener; None for PLAINTEXT.
+
+    Args:
+        values: settings of the node.
+        listener: name of the listener.
+        protocol: security protocol of the listener, such as ``SASL_SSL``.
+        keys_of: lookup of SCRAM credentials.
+        env: required for OAUTHBEARER and GSSAPI.
+        token_of: lookup of delegation tokens.
+        audit: audit log of authentications; None if disabled.
 
     Raises:
-        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: invalid settings. InvalidKeytab: unusable keys.
+        InvalidSecurityConfig, InvalidJaasConfig, InvalidMappingRule: invalid settings.
+        InvalidKeytab: the keytab cannot be used.
     """
     if protocol == "PLAINTEXT":
         return None
@@ -207,14 +217,14 @@ def _load_kerberos(get: SettingLookup, env: Env | None) -> KerberosConfig:
 
 
 def _oauthbearer_setting(get: SettingLookup, name: str) -> str | None:
-    """Return a setting of OAUTHBEARER: with the mechanism before it, or without."""
+    """Return a setting of OAUTHBEARER, with or without the mechanism prefix; None if it is not set."""
     return get(f"{OAUTHBEARER.lower()}.{name}") or get(name)
 
 
 def build_outbound_access(
     values: Mapping[str, str], listener: str, protocol: str, mechanism: str
 ) -> ConnectionSecurity:
-    """Return the security settings for other nodes' listener of this name.
+    """Return the settings of outbound connections to other nodes' listener of this name: TLS and SASL login.
 
     Raises:
         InvalidSecurityConfig: invalid settings.
@@ -230,7 +240,7 @@ def build_outbound_access(
 
 
 def find_listener_problems(values: Mapping[str, str], listeners: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """Yield the problems that prevent a start; ``listeners``: protocols by listener name."""
+    """Yield (setting, problem) for each setting that prevents a start; ``listeners``: protocols by listener name."""
     for listener, protocol in listeners.items():
         if protocol == "PLAINTEXT":
             continue

@@ -1,6 +1,6 @@
 """OAUTHBEARER settings of a listener: validator, keys and required claims.
 
-Only a listener with a configured handler accepts tokens: Kafka's default would accept unsigned tokens.
+Only a listener with a configured callback handler accepts tokens: Kafka's default would accept unsigned tokens.
 
 Source: ``OAuthBearerValidatorCallbackHandler.java``, ``BrokerJwtValidator.java``, ``ConfigurationUtils.java``,
 ``JaasOptionsUtils.java`` (apache/kafka 4.3.1).
@@ -39,30 +39,30 @@ _INTEGER_MINIMUMS = {
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": 0,
     "sasl.oauthbearer.clock.skew.seconds": 0,
 }
-"""Whole numbers, and the least each may be."""
+"""Minimum of each integer setting."""
 
 
 class OAuthBearerConfig(NamedTuple):
-    """Of one listener."""
+    """Token validator and keys of one listener's OAUTHBEARER mechanism."""
 
     validator: TokenValidator
     jwks: JsonWebKeySet | None
-    """To be kept fresh; None where tokens are not signed."""
+    """Key set whose `JsonWebKeySet.run` refreshes the keys; None if tokens are unsigned."""
 
 
 def _options(get: SettingLookup) -> Mapping[str, str]:
-    """Return the options of the JAAS line, which is optional. Raises InvalidJaasConfig."""
+    """Return the options of the JAAS config, empty without one. Raises InvalidJaasConfig."""
     text = get(JAAS_CONFIG)
     return {} if text is None else parse_jaas(text).options
 
 
 def _jwks_tls(options: Mapping[str, str]) -> TlsConfig | None:
-    """Return the TLS settings for an https address, if in the JAAS line. Raises InvalidSecurityConfig."""
+    """Return the TLS settings in the JAAS options for an https JWKS URL, or None. Raises InvalidSecurityConfig."""
     return parse_tls(options.get) if any(name.startswith("ssl.") for name in options) else None
 
 
 def load_oauthbearer_config(get: SettingLookup, env: Env) -> OAuthBearerConfig:
-    """Load the configuration of a listener; ``get``: its settings, validated by `find_oauthbearer_problems`.
+    """Load the OAUTHBEARER configuration of a listener; ``get`` looks up its settings.
 
     Raises:
         InvalidJaasConfig, InvalidSecurityConfig, ValueError: invalid settings.
@@ -92,7 +92,7 @@ def _read_integer(get: SettingLookup, name: str) -> int:
 
 
 def find_oauthbearer_problems(get: SettingLookup) -> Iterator[ConfigProblem]:
-    """Yield the problems of a listener's token settings, with the setting's name."""
+    """Yield (setting name, problem) for each invalid OAUTHBEARER setting of a listener."""
     handler = get(CALLBACK_HANDLER)
     try:
         options = _options(get)

@@ -1,7 +1,7 @@
-"""OAUTHBEARER, the server's side: the client sends a token, and is authenticated until the token expires.
+"""OAUTHBEARER, server side: the client sends a token, and is authenticated until the token expires.
 
 Behaviour (S-326, S-327): an invalid token gets a JSON error without an error code; the client responds with one byte,
-and then the login fails with the same JSON as its message. An authorization id must equal the token's principal.
+and then authentication fails with the same JSON as its message. An authorization id must equal the token's principal.
 Extensions are ignored.
 
 Source: ``OAuthBearerSaslServer.java``, ``OAuthBearerClientInitialResponse.java`` (apache/kafka 4.3.1).
@@ -37,18 +37,18 @@ class OAuthBearerToken(NamedTuple):
 
     principal_name: str
     expires_ms: int
-    """By the wall clock."""
+    """Expiry in wall-clock ms since 1970."""
 
 
 class TokenValidator(Protocol):
-    """Validator of tokens: `ottla.broker.security.authn.jwt_validator`."""
+    """Validator of tokens, implemented in `ottla.broker.security.authn.jwt_validator`."""
 
     def validate(self, token: str) -> OAuthBearerToken:
-        """Return the principal of a token. Raises InvalidToken."""
+        """Return principal and expiry of a valid token. Raises InvalidToken."""
 
 
 class OAuthBearerSaslServer:
-    """Login."""
+    """Server side of one OAUTHBEARER authentication."""
 
     is_delegation_token = False
     may_block = False
@@ -62,10 +62,10 @@ class OAuthBearerSaslServer:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the client's token, or its acknowledgement of the error.
+        """Process the client's token, or its acknowledgement of the error; return the response.
 
         Raises:
-            SaslAuthenticationException: invalid message, another principal, or a rejected token.
+            SaslAuthenticationException: malformed message, other authorization id, or an acknowledged error.
         """
         if token == _ACKNOWLEDGED and self._error_response is not None:
             raise SaslAuthenticationException(self._why, self._error_response)
@@ -87,7 +87,7 @@ class OAuthBearerSaslServer:
 
 
 def _read_first(raw: bytes) -> tuple[str, str]:
-    """Return the authorisation id, empty where there is none, and the token."""
+    """Return authorization id (empty if absent) and token of the first message. Raises SaslAuthenticationException."""
     found = _FIRST.fullmatch(raw.decode("utf-8", "replace")) if len(raw) <= MAX_OAUTHBEARER_MESSAGE_BYTES else None
     if found is None:
         raise SaslAuthenticationException("no OAUTHBEARER message")

@@ -1,7 +1,7 @@
-"""PLAIN: user and password as they are, compared with those in the listener's JAAS line.
+"""PLAIN, server side: user and password in plain text, compared with those of the listener's JAAS config.
 
-Behaviour (S-319): UTF-8, exactly three parts with NULs between: an authorisation id that is empty or the user's name,
-the user, the password; neither of these empty. The error names the violated rule.
+Behaviour (S-319): the message is UTF-8 of exactly three parts separated by NUL: an authorization id that is empty or
+the user's name, the user and the password, both not empty. The error names the violated rule.
 
 Source: ``PlainSaslServer.java``, ``PlainServerCallbackHandler.java`` (apache/kafka 4.3.1).
 
@@ -19,37 +19,37 @@ from ottla.broker.security.authn.sasl_server import SaslAuthenticationException
 
 _USER = "user_"
 _NO_DIGEST = bytes(32)
-"""The digest of no password."""
+"""Digest of unknown users, which no password has."""
 
 
 def _digest(password: str) -> bytes:
-    """Return a digest of fixed length for the comparison, so that its time does not depend on the password."""
+    """Return the SHA-256 digest of a password, so that the time of comparisons does not depend on its length."""
     return sha256(password.encode(errors="surrogatepass")).digest()
 
 
 def parse_users(options: Mapping[str, str]) -> dict[str, bytes]:
-    """Digests of passwords by user: ``user_NAME="password"`` each."""
+    """Return the digests of passwords by user name, from JAAS options ``user_NAME="password"``."""
     return {name.removeprefix(_USER): _digest(value) for name, value in options.items() if name.startswith(_USER)}
 
 
 class PlainSaslServer:
-    """Login."""
+    """Server side of one PLAIN authentication."""
 
     expires_ms: int | None = None
     is_delegation_token = False
     may_block = False
 
     def __init__(self, digests: Mapping[str, bytes]) -> None:
-        """``digests``: as `parse_users` gives them."""
+        """``digests``: password digests by user name, from `parse_users`."""
         self._digests = digests
         self.is_complete = False
         self.authorization_id = ""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the only message.
+        """Process the client's only message; return the empty response.
 
         Raises:
-            SaslAuthenticationException: invalid message, unknown user, or wrong password.
+            SaslAuthenticationException: malformed message, unknown user, or wrong password.
         """
         parts = _text(token).split("\0", 3)
         if len(parts) != 3:
@@ -75,7 +75,7 @@ def _failure(text: str) -> SaslAuthenticationException:
 
 
 def _text(token: bytes) -> str:
-    """As Java reads it: what is no UTF-8 becomes U+FFFD."""
+    """Decode a message as Java does: invalid UTF-8 becomes U+FFFD. Raises SaslAuthenticationException if too long."""
     try:
         return token.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Memory limit of unauthenticated connections, common to those of a listener.
+"""Memory limit of a listener's unauthenticated connections.
 
-A login needs a few kilobytes. A message of 512 KiB, the maximum of ``sasl.server.max.receive.size``, is unusual, and a
-thousand such connections must not take 512 MiB.
+An authentication needs a few kilobytes. A message of 512 KiB, the maximum of ``sasl.server.max.receive.size``, is
+unusual, and a thousand such connections must not take 512 MiB.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from ottla.broker.config.limits import MAX_PRE_AUTH_BYTES, UNCOUNTED_PRE_AUTH_BY
 
 
 class PreAuthMemoryLimit:
-    """A listener's connections that have not logged in."""
+    """Memory of the receive buffers of a listener's unauthenticated connections."""
 
     def __init__(self) -> None:
         self._held_bytes = 0
 
     def resize(self, before_bytes: int, now_bytes: int) -> bool:
-        """Record a changed buffer size; return False, without recording it, if there is no room."""
+        """Record a connection's changed buffer size; return False, without recording it, if the limit is exceeded."""
         more = max(now_bytes - UNCOUNTED_PRE_AUTH_BYTES, 0) - max(before_bytes - UNCOUNTED_PRE_AUTH_BYTES, 0)
         if more > 0 and self._held_bytes + more > MAX_PRE_AUTH_BYTES:
             return False

@@ -3,17 +3,16 @@
 A pure state machine: `handle` processes one frame and returns the response and whether to close the connection. Only
 ApiVersions (once), SaslHandshake and SaslAuthenticate are decoded before authentication.
 
-| state | takes | else |
-|---|---|---|
-| first | ApiVersions, SaslHandshake | the end, without an answer |
-| versions told | SaslHandshake | the end |
-| tokens in SaslAuthenticate | SaslAuthenticate | ILLEGAL_SASL_STATE and the end |
-| raw tokens | frames that are tokens | a failure is the end, without an answer |
-| open | everything; SaslHandshake begins anew where sessions end | after the deadline the end |
+- ``INITIAL``: ApiVersions or SaslHandshake; another request closes the connection without a response.
+- ``VERSIONS_ANSWERED``: SaslHandshake; another request closes the connection without a response.
+- ``TOKENS``: SaslAuthenticate; another request gets ILLEGAL_SASL_STATE, and the connection is closed.
+- ``RAW_TOKENS``: frames that are tokens; a failure closes the connection without a response.
+- ``COMPLETE``: all requests; SaslHandshake starts a re-authentication if sessions expire; a request after the deadline
+closes the connection.
 
 Source: ``SaslServerAuthenticator.java``, ``KafkaChannel.java``, ``SocketServer.scala`` (apache/kafka 4.3.1; 312-318).
 
-From KIP-43, KIP-152; sessions that end from KIP-368.
+From KIP-43, KIP-152; session expiry from KIP-368.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ _VERSIONS = {ApiKey.SASL_HANDSHAKE: range(2), ApiKey.SASL_AUTHENTICATE: range(3)
 
 
 class SaslState(Enum):
-    """State of a login."""
+    """State of a connection's SASL authentication."""
 
     INITIAL = "first"
     VERSIONS_ANSWERED = "versions told"
     TOKENS = "tokens"
     RAW_TOKENS = "raw tokens"
     OTHER_MECHANISM = "other mechanism"
-    """Again, by another mechanism than before: the next token ends it."""
+    """Re-authentication with another mechanism: the next token closes the connection."""
     COMPLETE = "open"
 
 
@@ -57,35 +56,35 @@ class SaslPolicy(NamedTuple):
     """Authentication settings of a listener."""
 
     sasl_server_factories: Mapping[str, SaslServerFactory]
-    """Enabled mechanisms, in the order of the settings."""
+    """Factories of the enabled mechanisms' servers, in the order of the setting."""
     max_reauth_ms: Mapping[str, int]
-    """``connections.max.reauth.ms`` by mechanism; 0 or missing: sessions do not end."""
+    """``connections.max.reauth.ms`` by mechanism; 0 or missing: sessions do not expire."""
     answer_api_versions: Callable[[RequestFrame], Message]
-    """Handler of ApiVersions in any version."""
+    """Function that returns the response to an ApiVersions request of any version."""
     now_ms: Callable[[], int]
-    """The wall clock: credentials end by it."""
+    """Wall clock in ms, by which credentials expire."""
 
 
 class AuthResult(NamedTuple):
-    """Result of a frame."""
+    """Result of processing a frame: a response, a failure, or a token to evaluate in a thread."""
 
     request: RequestFrame | None = None
-    """Request of ``response``; None with raw tokens."""
+    """Request to which ``response`` belongs; None for raw tokens."""
     response: Message | bytes | None = None
     failure: str | None = None
-    """Reason to close the connection, for the log."""
+    """Reason to close the connection, for the log; None to keep it open."""
     is_delayed: bool = False
-    """True if the end, and the answer before it, come only after ``connection.failed.authentication.delay.ms``."""
+    """True if response and close are delayed by ``connection.failed.authentication.delay.ms``."""
     token: bytes | None = None
-    """Token of the client that needs evaluation: call `evaluate` in a thread, then `complete`."""
+    """Token that needs blocking evaluation: call `SaslAuthenticator.evaluate` in a thread, then ``complete``."""
 
 
 TokenResult = bytes | None | SaslAuthenticationException
-"""Result of a mechanism: the response to the client, or the error."""
+"""Result of evaluating a token: the response to the client (None for none), or the error."""
 
 
 class SaslAuthenticator:
-    """Authenticator of one connection."""
+    """SASL authenticator of one connection, from its first request to re-authentications."""
 
     def __init__(self, policy: SaslPolicy) -> None:
         self._policy = policy
@@ -93,28 +92,32 @@ class SaslAuthenticator:
         self._sasl_server: SaslServer | None = None
         self._mechanism = ""
         self._previous: tuple[str, str] | None = None
-        """Mechanism and name of the login before this one."""
+        """Mechanism and authenticated name of the last successful authentication, None before."""
         self._began_ms = float("-inf")
         self.deadline_ms: float | None = None
-        """When the session ends, by the monotonic clock."""
+        """Monotonic time in ms at which the session expires, None if it does not."""
 
     @property
     def principal_name(self) -> str:
-        """Principal name after authentication."""
+        """Authenticated name, empty before authentication."""
         return "" if self._previous is None else self._previous[1]
 
     @property
     def mechanism(self) -> str:
-        """By which mechanism, once the gate is open."""
+        """SASL mechanism of the connection, empty before SaslHandshake."""
         return self._mechanism
 
     @property
     def is_delegation_token(self) -> bool:
-        """True if a delegation token was shown."""
+        """True if the client authenticated with a delegation token."""
         return self._sasl_server is not None and self._sasl_server.is_delegation_token
 
     def check_session(self, key: int, now_ms: float) -> bool | None:
-        """Of an open gate: whether a request goes on to its handler; False: begins a login anew; None: ends it all."""
+        """Return True if a request of an authenticated connection may be handled.
+
+        False: it starts a re-authentication and is for `handle`. None: the session has expired, and the connection must
+        be closed. ``key`` is the API key, ``now_ms`` the monotonic time.
+        """
         if self.deadline_ms is None:
             return True
         if key == ApiKey.SASL_HANDSHAKE and now_ms - self._began_ms >= MIN_REAUTHENTICATION_INTERVAL_MS:
@@ -122,10 +125,10 @@ class SaslAuthenticator:
         return True if now_ms <= self.deadline_ms else None
 
     def handle(self, frame: memoryview, now_ms: float) -> AuthResult:
-        """Take one frame before or instead of its handler; ``now_ms`` is of the monotonic clock.
+        """Process a frame received before authentication or for a re-authentication; ``now_ms`` is the monotonic time.
 
         Raises:
-            WireError: it cannot be read: the connection ends without an answer.
+            WireError: the frame is malformed or not allowed: the connection must be closed without a response.
         """
         if self.state is SaslState.OTHER_MECHANISM:
             return AuthResult(failure=f"a login by another mechanism than {self._mechanism}", is_delayed=True)
@@ -143,7 +146,7 @@ class SaslAuthenticator:
         return self._handshake(request)
 
     def _answer_api_versions(self, request: RequestFrame) -> AuthResult:
-        """Respond to ApiVersions once; an error response does not count."""
+        """Respond to ApiVersions, once; an error response does not count. Raises WireError the second time."""
         if self.state is not SaslState.INITIAL:
             raise WireError("ApiVersions in the middle of a login")
         answer: Any = self._policy.answer_api_versions(request)
@@ -166,7 +169,10 @@ class SaslAuthenticator:
         return AuthResult(request, SaslHandshakeResponse(0, enabled))
 
     def evaluate(self, token: bytes) -> TokenResult:
-        """Evaluate a token by the mechanism. Uses no other state, so that it may run in a thread."""
+        """Evaluate a token by the mechanism; return the response or the error.
+
+        Uses no other state of the connection, so that it may run in a thread.
+        """
         assert self._sasl_server is not None
         try:
             return self._sasl_server.evaluate(token)
@@ -174,7 +180,7 @@ class SaslAuthenticator:
             return error
 
     def complete(self, request: RequestFrame | None, weighed: TokenResult, now_ms: float) -> AuthResult:
-        """Return the result of a token; ``request``: its request, None with raw tokens."""
+        """Return the result of an evaluated token and update the state; ``request`` is None for raw tokens."""
         try:
             raw, lifetime_ms = self._finish_evaluation(weighed, now_ms)
         except SaslAuthenticationException as error:
@@ -212,14 +218,14 @@ class SaslAuthenticator:
         return self.complete(request, self.evaluate(token), now_ms)
 
     def _client_message(self, error: SaslAuthenticationException) -> str:
-        """Return the error message for the client, as in Kafka (S-314)."""
+        """Return the error message of a failed authentication for the client, as in Kafka (S-314)."""
         if error.client_message is not None:
             return error.client_message
         what = "authentication" if self._previous is None else "re-authentication"
         return f"Authentication failed during {what} due to invalid credentials with SASL mechanism {self._mechanism}"
 
     def _finish_evaluation(self, answer: TokenResult, now_ms: float) -> tuple[bytes | None, int]:
-        """Return the response and the session lifetime; 0 for unlimited, or not yet."""
+        """Return the response token and the session lifetime in ms; 0 if it does not expire or is not complete yet."""
         exchange = self._sasl_server
         assert exchange is not None
         if isinstance(answer, SaslAuthenticationException):
@@ -248,7 +254,7 @@ def _decoded(request: RequestFrame) -> Any:
 
 
 def _illegal_state_response(request: RequestFrame) -> Message | None:
-    """Return the error response to an illegal request, without decoding it; None if that is impossible."""
+    """Return the ILLEGAL_SASL_STATE response to a request, without decoding it; None for an unsupported version."""
     if request.version not in request_spec(request.key).versions:
         return None
     answer: Any = response_class(request.key)()

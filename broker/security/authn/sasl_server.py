@@ -1,4 +1,4 @@
-"""Interface of a SASL login, common to all mechanisms.
+"""Interface of the server side of a SASL authentication, common to all mechanisms.
 
 Source: ``SaslServer`` as ``SaslServerAuthenticator.java`` uses it (apache/kafka 4.3.1).
 """
@@ -10,38 +10,38 @@ from typing import Protocol
 
 
 class SaslAuthenticationException(Exception):
-    """A login that failed."""
+    """Failed SASL authentication."""
 
     def __init__(self, why: str, client_message: str | None = None) -> None:
-        """``why``: for our log, without a secret. ``client_message``: for the client; None where it learns no more."""
+        """``why`` is for the log, without secrets; ``client_message`` for the client, None for a generic message."""
         super().__init__(why)
         self.client_message = client_message
 
 
 class UnansweredSaslFailure(SaslAuthenticationException):
-    """Failure that closes the connection without a response."""
+    """Authentication failure that closes the connection without a response."""
 
 
 class UnmappedPrincipal(SaslAuthenticationException):
-    """Authenticated client without a mapped name: it gets a success, and the connection is closed."""
+    """Authenticated client whose principal no rule maps: it gets a success, and the connection is closed."""
 
 
 class SaslServer(Protocol):
-    """The server's side of one login."""
+    """Server side of one SASL authentication."""
 
     is_complete: bool
     """True after successful authentication."""
     authorization_id: str
-    """Authenticated name."""
+    """Authenticated name, valid once ``is_complete``."""
     expires_ms: int | None
-    """Expiry of the credentials, wall clock; None: never."""
+    """Expiry of the credentials in wall-clock ms; None: never."""
     is_delegation_token: bool
-    """True if a delegation token was shown."""
+    """True if the client authenticated with a delegation token."""
     may_block: bool
-    """True if `evaluate` may wait for files: then it is called in a thread."""
+    """True if `evaluate` may block on files and must be called in a thread."""
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Process a token of the client; return the response, None for none.
+        """Process a token of the client; return the response token, None for none.
 
         Raises:
             SaslAuthenticationException: authentication failed.
@@ -49,4 +49,4 @@ class SaslServer(Protocol):
 
 
 SaslServerFactory = Callable[[], SaslServer]
-"""Begins a login by one mechanism."""
+"""Function that returns the server side of a new authentication."""

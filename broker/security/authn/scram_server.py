@@ -1,6 +1,6 @@
-"""SCRAM, the server's side: the client proves knowledge of a password that is not stored.
+"""SCRAM, server side: the client proves knowledge of a password that is not stored.
 
-Behaviour (S-321, S-322, S-335): channel binding is rejected; the last message must have both nonces; credentials with
+Behaviour (S-321, S-322, S-335): channel binding is rejected; the final message must have both nonces; credentials with
 too few iterations are rejected; proofs are compared in constant time. An unknown user and a wrong password have the
 same error. With ``tokenauth=true`` the name is a delegation token's id, and its owner is authenticated.
 
@@ -21,27 +21,27 @@ from ottla.controller.metadata.image import MetadataImage
 
 
 class DelegationTokenCredential(NamedTuple):
-    """A delegation token, as a login by it needs it."""
+    """SCRAM credential of a delegation token, with owner and expiry in wall-clock ms."""
 
     keys: ScramCredential
     owner: str
-    """Owner: a name without ``User:``."""
+    """Principal name of the owner, without ``User:``."""
     expires_ms: int
 
 
 ScramKeyLookup = Callable[[str, str], "ScramCredential | None"]
-"""(user, mechanism) -> what is kept of the password."""
+"""Lookup of a SCRAM credential by (user, mechanism); None for an unknown user."""
 DelegationTokenLookup = Callable[[str, str], "DelegationTokenCredential | None"]
-"""(token id, mechanism) -> the token."""
+"""Lookup of a token's credential by (token id, mechanism); None for an unknown token."""
 
 
 def no_delegation_tokens(token_id: str, mechanism: str) -> DelegationTokenCredential | None:
-    """Return no token: delegation tokens are disabled."""
+    """Return None, for every token: delegation tokens are disabled."""
     return None
 
 
 def find_scram_keys(image: MetadataImage, user: str, mechanism: str) -> ScramCredential | None:
-    """Return the SCRAM credential of a user from the metadata."""
+    """Return the SCRAM credential of a user in the metadata image; None if there is none for the mechanism."""
     record = image.others.get(("scram", user, MECHANISM_TYPES[mechanism]))
     if record is None:
         return None
@@ -49,7 +49,7 @@ def find_scram_keys(image: MetadataImage, user: str, mechanism: str) -> ScramCre
 
 
 class ScramSaslServer:
-    """Login."""
+    """Server side of one SCRAM authentication."""
 
     may_block = False
 
@@ -60,7 +60,7 @@ class ScramSaslServer:
         keys_of: ScramKeyLookup,
         token_of: DelegationTokenLookup = no_delegation_tokens,
     ) -> None:
-        """``nonce``: the server's part, fresh and not to be guessed."""
+        """``nonce``: unpredictable server nonce, new for each authentication."""
         self._mechanism, self._own_nonce = mechanism, nonce
         self._scram_keys, self._delegation_tokens = keys_of, token_of
         self._first: ClientFirstMessage | None = None
@@ -73,10 +73,10 @@ class ScramSaslServer:
         self.is_delegation_token = False
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the client's first or last message.
+        """Process the client's first or final message; return the server's first or final message.
 
         Raises:
-            SaslAuthenticationException: invalid message, unknown user, or wrong proof.
+            SaslAuthenticationException: malformed message, unknown user, or wrong proof.
         """
         try:
             return (

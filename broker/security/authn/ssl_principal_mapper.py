@@ -1,7 +1,7 @@
-"""Names of TLS clients: the certificate's subject, mapped by ``ssl.principal.mapping.rules``.
+"""Principals of TLS clients: the certificate's subject, mapped by ``ssl.principal.mapping.rules``.
 
-Behaviour (S-310): rules with commas between, ``DEFAULT`` or ``RULE:pattern/replacement/[LU]``; a backslash escapes a
-slash. The first whose pattern matches the whole subject decides; without a match authentication fails.
+Behaviour (S-310): comma-separated rules, ``DEFAULT`` or ``RULE:pattern/replacement/[LU]``; a backslash escapes a slash.
+The first rule whose pattern matches the whole subject applies; without a match authentication fails.
 
 Source: ``SslPrincipalMapper.java`` (apache/kafka 4.3.1).
 
@@ -19,7 +19,7 @@ _GROUP = re.compile(r"\\(.)|\$(\d)", re.DOTALL | re.ASCII)
 
 
 class InvalidMappingRule(Exception):
-    """A rule that cannot be read."""
+    """Malformed principal mapping rule."""
 
 
 PrincipalMapper = Callable[[str], "str | None"]
@@ -28,10 +28,10 @@ _CASES: dict[str, CaseMapping] = {"": str, "L": str.lower, "U": str.upper}
 
 
 def compile_java_pattern(text: str) -> re.Pattern[str]:
-    """Return a pattern as Java reads it: digits, letters of words, spaces and either case are ASCII's.
+    """Return a Java regular expression compiled for Python, with ASCII character classes.
 
     Raises:
-        re.error: it is none, or more than Python holds, or sets are joined or cut within it, which Python does not.
+        re.error: it is invalid, too complex, or has set operations, which Python does not support.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)
@@ -56,10 +56,10 @@ def _mapping_rule(pattern: re.Pattern[str], replacement: str, case: CaseMapping)
 
 
 def parse_mapping_rules(rules: str) -> PrincipalMapper:
-    """Return the mapper of subjects to names; its result is None without a matching rule.
+    """Return the mapping of subjects to principal names, which returns None if no rule matches.
 
     Raises:
-        InvalidMappingRule: a rule cannot be read.
+        InvalidMappingRule: a rule is malformed.
     """
     text = rules.strip() or "DEFAULT"
     made: list[PrincipalMapper] = []

@@ -40,21 +40,21 @@ _IMPLYING = {
 
 
 class AclIndex:
-    """Index of ACLs. Adding or removing one costs the number of ACLs of its resource, not of all."""
+    """Index of all ACLs. Adding or removing one costs no time for those of other resources."""
 
     def __init__(self) -> None:
         self._by_id: dict[bytes, StandardAcl] = {}
         self._literal: dict[tuple[ResourceType, str], dict[bytes, StandardAcl]] = {}
         self._prefixed: dict[tuple[ResourceType, str], dict[bytes, StandardAcl]] = {}
-        """Rules by their ids, for each name: thousands may name the same, and all of them may go at once."""
+        """ACLs by id, for each (type, name): thousands may have the same name, and all may be removed at once."""
         self._lengths: dict[tuple[ResourceType, int], int] = {}
-        """How many prefixes of a kind have a length."""
+        """Number of distinct prefixes by (resource type, prefix length)."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def add(self, acl_id: bytes, acl: StandardAcl) -> None:
-        """Add an ACL, or replace the one with its id."""
+        """Add an ACL, replacing an existing one with its id."""
         self.remove(acl_id)
         self._by_id[acl_id] = acl
         at = acl.resource, acl.name
@@ -83,7 +83,7 @@ class AclIndex:
                     del self._lengths[length]
 
     def _acls_for(self, resource: ResourceType, name: str) -> Iterator[StandardAcl]:
-        """Yield every rule that names a resource."""
+        """Yield all ACLs that match a resource: literal, wildcard and prefixed."""
         yield from self._literal.get((resource, name), _NO_ACLS).values()
         if name != WILDCARD:
             yield from self._literal.get((resource, WILDCARD), _NO_ACLS).values()
@@ -94,7 +94,7 @@ class AclIndex:
     def evaluate(
         self, principal: str, host: str, operation: AclOperation, resource: ResourceType, name: str
     ) -> bool | None:
-        """Return True if the operation is allowed; None if no ACL names the resource."""
+        """Return whether the ACLs allow an operation; None if no ACL matches the resource."""
         implying = _IMPLYING.get(operation) or (operation, AclOperation.ALL)
         allowed: bool | None = None
         for acl in self._acls_for(resource, name):
@@ -145,7 +145,7 @@ def _matches_subject(acl: StandardAcl, principal: str, host: str) -> bool:
 
 
 def _is_covered(pattern: PatternType, name: str, denied: set[tuple[PatternType, str]]) -> bool:
-    """Return True if the denied patterns cover all names that a rule allows."""
+    """Return True if DENY patterns cover all names of an ALLOW pattern."""
     if pattern is PatternType.LITERAL and (pattern, name) in denied:
         return True
     return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))

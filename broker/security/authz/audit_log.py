@@ -1,10 +1,10 @@
-"""Audit log of authentication and authorization. Loaded only where it is enabled.
+"""Audit log of authentication and authorization. Loaded only if it is enabled.
 
 Behaviour: decisions are logged in the format of Kafka's ``kafka.authorizer.logger``, for the same tools: denials at
-INFO, allowed operations at DEBUG; checks that only omit results are logged if allowed. Beyond Kafka, logins are logged
-too, failed ones at INFO. Clients can cause denials quickly: a line is not repeated within a minute, but counted, and at
-most `MAX_AUDIT_LINES_PER_MINUTE` different ones are logged, half as many of allowed operations, so that there is room
-for denials; then the number of suppressed ones follows. Values of clients are escaped and shortened.
+INFO, allowed operations at DEBUG; checks that only omit results are logged if allowed. Beyond Kafka, authentications
+are logged too, failed ones at INFO. Clients can cause denials quickly: a line is not repeated within a minute, but
+counted, and at most `MAX_AUDIT_LINES_PER_MINUTE` different ones are logged, half as many of allowed operations, so that
+the limit is left for denials; then the number of suppressed ones follows. Values of clients are escaped and shortened.
 
 Source: ``StandardAuthorizerData.java``, ``AuthHelper.scala``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
 """
@@ -25,53 +25,53 @@ from ottla.env.log_escaping import escape
 logger = logging.getLogger("ottla.audit")
 
 PENDING_PER_RECORD = 50
-"""Maximum number of the last minute's lines written before one of this minute: it blocks the event loop."""
+"""Maximum number of pending lines of earlier minutes written with each new line, as writing blocks the event loop."""
 _MINUTE_MS = 60_000.0
 _LEVELS = {"INFO": logging.INFO, "DEBUG": logging.DEBUG}
 
 
 class AuditSubject(Protocol):
-    """Client of an operation: `ottla.broker.requests.peer.Peer`."""
+    """Authenticated client in a log line, implemented by `ottla.broker.requests.peer.Peer`."""
 
     principal: str
     host: str
 
 
 def escape_name(text: str) -> str:
-    """Return a name chosen by a client, escaped to one line and truncated."""
+    """Return a name chosen by a client, escaped to one line and shortened to `MAX_AUDIT_NAME_CHARS`."""
     return escape(text, MAX_AUDIT_NAME_CHARS)
 
 
 def _camel_case(name: str) -> str:
-    """``TRANSACTIONAL_ID`` as Kafka writes it here: ``TransactionalId``."""
+    """Return a resource type in Kafka's spelling: ``TransactionalId`` for ``TRANSACTIONAL_ID``."""
     return "".join(x.capitalize() for x in name.split("_"))
 
 
 class AuditLog:
-    """A node's."""
+    """Audit log of a node, with rate limit."""
 
     def __init__(self, env: Env, level: int) -> None:
-        """``level``: the least that is written, of `logging`."""
+        """``level``: lowest level of `logging` that is written."""
         logger.setLevel(level)
         self._env = env
         self._since_ms = float("-inf")
         self._logged: dict[tuple[int, str], int] = {}
-        """Levels and lines of this minute, and how often each would have been written again."""
+        """Number of suppressed repetitions of each (level, line) logged in this minute."""
         self._allowed = 0
-        """How many of them are of what is allowed."""
+        """Number of lines about allowed operations in this minute."""
         self._suppressed = 0
         self._pending: deque[tuple[int, str, int, str]] = deque()
-        """What is still to be written of the minutes before: level, words, how often, which line."""
+        """Pending lines about repetitions in earlier minutes: level, format, count, repeated line."""
 
     @staticmethod
     def from_level(env: Env, level: str) -> AuditLog | None:
-        """As ``ottla.audit.log`` has it; None where it is off."""
+        """Return the audit log for a value of ``ottla.audit.log``; None if it is disabled."""
         found = _LEVELS.get(level.strip().upper())
         return None if found is None else AuditLog(env, found)
 
     @property
     def logs_allowed(self) -> bool:
-        """Return whether decisions that allow are logged; the level of the logger may change at run time."""
+        """True if allowed operations are logged; the level of the logger may change at run time."""
         return logger.isEnabledFor(logging.DEBUG)
 
     def log_decision(
@@ -86,7 +86,11 @@ class AuditLog:
         allowed: bool,
         is_look: bool = False,
     ) -> None:
-        """Log a decision; ``rule``: the deciding rule. ``is_look``: a denial only omits a result."""
+        """Log an authorization decision.
+
+        ``rule`` returns the text of the deciding rule. ``is_look``: the check only omits results, so a denial is not
+        logged.
+        """
         silent = Permission(operation, resource, logs_denial=False)
         if not self.logs_allowed if allowed else is_look or silent in spec.permissions:
             return
@@ -100,13 +104,13 @@ class AuditLog:
         )
 
     def log_authentication(self, peer: AuditSubject, listener: str, mechanism: str) -> None:
-        """Log a successful login with a mechanism."""
+        """Log a successful authentication with a SASL mechanism or TLS."""
         if self.logs_allowed:
             who = f"Principal = {escape_name(peer.principal)} is Authenticated from host = {peer.host}"
             self._log(logging.DEBUG, f"{who} at listener = {listener} by {mechanism}")
 
     def log_authentication_failure(self, host: str, listener: str, why: str) -> None:
-        """Log a failed login; ``why`` without secrets."""
+        """Log a failed authentication; ``why`` must not contain secrets."""
         self._log(
             logging.INFO, f"Nobody is Authenticated from host = {host} at listener = {listener}: {escape_name(why)}"
         )
@@ -129,7 +133,7 @@ class AuditLog:
             self._suppressed += 1
 
     def _start_interval(self, now_ms: float) -> None:
-        """Start a new minute: queue the counts of repeated and suppressed lines."""
+        """Start a new minute: queue lines with the counts of repeated and suppressed lines."""
         again = "%d times more within a minute: %s"
         self._pending += [(level, again, times, line) for (level, line), times in self._logged.items() if times]
         if self._suppressed:

@@ -1,6 +1,6 @@
-"""Authorizer: super users first, then ACLs, then the default without an ACL.
+"""Authorizer: super users first, then ACLs, then the default for resources without ACLs.
 
-Decisions are cached until the ACLs change, so that a hot path needs one lookup.
+Decisions are cached until the ACLs change, so that Produce and Fetch need one lookup.
 
 Source: ``StandardAuthorizer.java``, ``StandardAuthorizerData.java``, ``AuthHelper.scala`` (apache/kafka 4.3.1).
 """
@@ -27,38 +27,38 @@ from ottla.wire.messages import metadata_records
 
 _MAX_DECISIONS = 16_384
 _MAX_CACHED_NAME_CHARS = 255
-"""A name of a group may be as long as a request: decisions about those are made anew."""
+"""Maximum length of a resource name in the cache: a group id may be as long as a request."""
 
 
 class AuthorizationSubject(Protocol):
-    """Client of an operation: `ottla.broker.requests.peer.Peer`."""
+    """Client whose operations are authorized, implemented by `ottla.broker.requests.peer.Peer`."""
 
     principal: str
-    """``User:name``."""
+    """Principal in the form ``User:name``."""
     host: str
-    """IP address."""
+    """IP address of the client."""
 
 
 class Authorizer:
-    """Authorizer by this node's metadata."""
+    """Authorizer of a node by the ACLs of its metadata image, with caches of decisions."""
 
     def __init__(self, super_users: Iterable[str] = (), *, is_open: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allows_without_acl = is_open
-        """``allow.everyone.if.no.acl.found``."""
+        """Value of ``allow.everyone.if.no.acl.found``."""
         self._acls = AclIndex()
         self.decisions: dict[tuple[str, str, AclOperation, ResourceType, str], bool] = {}
-        """What was decided under the rules as they are: `may`, without a call."""
+        """Cached decisions of `may`; callers may look them up without a call."""
         self._allowed: dict[tuple[str, str, AclOperation, ResourceType], set[str]] = {}
-        """The names among them, as `allowed_names` gives them away."""
+        """Allowed names among the cached decisions; the live sets that `allowed_names` returns."""
         self._decisions_by_resource_type: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
 
     @staticmethod
     def from_config(config: NodeConfig) -> Authorizer:
-        """As a node's settings have it.
+        """Return the authorizer configured by a node's settings.
 
         Raises:
-            ConfigException: an authorizer that is not here, or a super user that is none.
+            ConfigException: unknown ``authorizer.class.name``, or a malformed super user.
         """
         named = config.text("authorizer.class.name")
         if named != STANDARD_AUTHORIZER:
@@ -71,7 +71,7 @@ class Authorizer:
         return Authorizer(users, is_open=is_open)
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Take in what changed."""
+        """Apply the changed ACLs of a metadata publication and clear the caches."""
         is_touched = False
         for about in delta.others:
             if about[0] != "acl":
@@ -112,7 +112,7 @@ class Authorizer:
     def allowed_names(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType) -> Set[str]:
         """Return the resource names with a cached permission for the operation.
 
-        The set is live: it is emptied when ACLs change.
+        The set is live: names are added as they are authorized, and it is cleared when ACLs change.
         """
         if len(self._allowed) >= _MAX_DECISIONS:
             self._clear_decisions()
@@ -140,7 +140,7 @@ class Authorizer:
     def deciding_rule(
         self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str
     ) -> str:
-        """By what `may` decides, in the words of Kafka's audit log."""
+        """Return the rule by which `may` decides, in the format of Kafka's audit log."""
         if peer.principal in self._super_users:
             return "SuperUser"
         acl = self._acls.matching_acl(peer.principal, peer.host, operation, resource, name)
@@ -164,5 +164,5 @@ class Authorizer:
         return known
 
     def authorized_operations(self, peer: AuthorizationSubject, resource: ResourceType, name: str) -> int:
-        """Return all operations that a client is authorized for on a resource, as bits (S-342)."""
+        """Return the bit set of all operations that a client is authorized for on a resource (S-342)."""
         return operation_bits(tuple(o for o in SUPPORTED_OPERATIONS[resource] if self.may(peer, o, resource, name)))

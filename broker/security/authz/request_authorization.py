@@ -1,7 +1,7 @@
-"""Authorization before the handler: the rules of an API's endpoint, applied to a request.
+"""Authorization before the handler: applies the authorization rules of an API to a request.
 
-A request without a permission it needs as a whole gets an error response. From one that names resources, those denied
-are taken out before the handler sees it, and their rows follow those of the handler.
+A request without a permission that it needs as a whole gets an error response. From a request that names resources, the
+denied ones are removed before the handler is called, and their rows are appended to the handler's response.
 
 Source: ``AuthHelper.scala`` (apache/kafka 4.3.1).
 """
@@ -25,16 +25,16 @@ from ottla.wire.codec.schema import Message
 
 A = TypeVar("A", bound=AuthorizableRequest)
 AuthorizedHandler = Callable[[A, Any], Any]
-"""A handler: returns a response, or a job that does."""
+"""Request handler: returns a response, or a job that returns one."""
 
 
 def is_authorized_by_handler(spec: ApiSpec, *, at_controller: bool) -> bool:
-    """Return whether an API needs no permission, or only such that its handler checks."""
+    """Return True if an API needs no permission before its handler, which checks the remaining ones itself."""
     return all(isinstance(rule, Permission) for rule in spec.endpoint(at_controller=at_controller).authorization)
 
 
 def authorize_and_handle(asking: A, request: Any, handler: AuthorizedHandler[A], *, at_controller: bool) -> Any:
-    """Handle what the client is allowed of a request; return what a handler returns."""
+    """Call the handler with the authorized part of a request; return its response or job, or an error response."""
     spec, splits = asking.spec, False
     for rule in spec.endpoint(at_controller=at_controller).authorization:
         if isinstance(rule, RequestRule):
@@ -67,7 +67,7 @@ def _handle_allowed(asking: A, request: Any, handler: AuthorizedHandler[A], *, a
 
 
 def _complete(asking: AuthorizableRequest, answer: Message, denied: list[Any], *, hides_configs: bool) -> Job[None]:
-    """Append the denied rows to the others; a response that is an error as a whole stays as it is."""
+    """Append the rows of denied resources to a response, unless it has a top-level error."""
     if getattr(answer, "error_code", 0):
         return
     rows = getattr(answer, asking.spec.error_response.results[0].response_list)

@@ -1,4 +1,4 @@
-"""Rules about resources that a request names: which of them stay in the request, and the rows of those denied.
+"""Authorization of the resources that a request names: split into authorized ones and error rows of denied ones.
 
 Source: ``AuthHelper.scala``, ``ControllerApis.deleteTopics``, ``ControllerApis.authorizeAlterResource``,
 ``ConfigHelper.scala`` (apache/kafka 4.3.1).
@@ -37,31 +37,31 @@ DENIAL_ERRORS = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""The error of a denial, by type of resource."""
+"""Error code of a denial, by resource type."""
 _CLUSTER_RESOURCES = (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS)
 SplitRequest = tuple[Any, list[Any]]
-"""The request without what was denied, and the rows of the response for that."""
+"""Request without the denied resources, and the response rows of those."""
 
 
 class AuthorizableRequest(Protocol):
-    """A request being handled: the dispatcher's `RequestContext`."""
+    """Request to authorize; implemented by the dispatcher's `RequestContext`."""
 
     version: int
 
     @property
     def spec(self) -> ApiSpec:
-        """The API of the request."""
+        """Specification of the request's API."""
 
     @property
     def image(self) -> MetadataImage:
-        """The newest committed metadata."""
+        """Last committed metadata image."""
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the client has a permission."""
+        """Return True if the client is authorized for an operation on a resource."""
 
 
 def split_request(asking: AuthorizableRequest, request: Any, rule: AuthorizationRule) -> Job[SplitRequest]:
-    """Take what is denied out of a request. Rules that are not about its resources leave it as it is."""
+    """Remove the denied resources of one rule from a request; other kinds of rules leave it unchanged."""
     match rule:
         case ResourceRule():
             return (yield from _split_resources(asking, request, rule))
@@ -75,7 +75,7 @@ def split_request(asking: AuthorizableRequest, request: Any, rule: Authorization
 def _row_builder(
     asking: AuthorizableRequest, resource: ResourceType, message: str | None, number: int = 0
 ) -> ErrorResultBuilder:
-    """Return the builder of denied rows; ``number``: of the list in the API's error response."""
+    """Return the builder of denied rows; ``number``: index of the result list in the API's error response."""
     spec = asking.spec
     layout = spec.error_response.results[number]
     return ErrorResultBuilder(response_class(spec.key), layout, asking.version, DENIAL_ERRORS[resource], message)
@@ -108,7 +108,7 @@ def _split_resources(asking: AuthorizableRequest, request: Any, rule: ResourceRu
 
 
 def _config_resource(kind: int, name: str) -> tuple[ResourceType, str] | None:
-    """Return the resource that a configuration belongs to; None for an unknown type, which the handler answers."""
+    """Return the resource that authorizes a configuration; None for an unknown type, which the handler rejects."""
     if kind in _CLUSTER_RESOURCES:
         return ResourceType.CLUSTER, CLUSTER_NAME
     known = {RESOURCE_TOPIC: ResourceType.TOPIC, RESOURCE_GROUP: ResourceType.GROUP}.get(kind)
@@ -139,7 +139,7 @@ def _split_configs(asking: AuthorizableRequest, request: Any, operation: AclOper
 
 
 def _split_topic_deletions(asking: AuthorizableRequest, request: Any) -> Job[SplitRequest]:
-    """Split by name or id; the name of an id is in the row only of a client that may describe the topic."""
+    """Split a DeleteTopics request; the row of a denied topic id has the name only if the client may describe it."""
     if asking.may(AclOperation.DELETE, ResourceType.CLUSTER):
         return request, []
     message = ErrorCode.TOPIC_AUTHORIZATION_FAILED.text
@@ -164,7 +164,10 @@ def _split_topic_deletions(asking: AuthorizableRequest, request: Any) -> Job[Spl
 
 
 def _denied_topic_name(asking: AuthorizableRequest, name: str | None, topic_id: bytes) -> tuple[str | None] | None:
-    """Return the name in the row of a denied topic; None where it is not denied: it may be deleted, or is unknown."""
+    """Return the name for the row of a denied topic, as a 1-tuple; None if the deletion is allowed or for the handler.
+
+    The name is None in the tuple if the client may not describe a topic that it identified by id.
+    """
     if name is not None and topic_id != ZERO_UUID:
         return None
     real = asking.image.topic_names.get(topic_id) if name is None else name
@@ -180,7 +183,7 @@ def _denied_topic_name(asking: AuthorizableRequest, name: str | None, topic_id: 
 
 
 def hide_created_configs(asking: AuthorizableRequest, rows: Iterable[Any]) -> Job[None]:
-    """Hide the configuration of created topics that the client may not see (KIP-525)."""
+    """Replace the configs of created topics in the response rows that the client may not describe (KIP-525)."""
     for row in rows:
         yield None
         if not row.error_code and not asking.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
