@@ -1,1 +1,1 @@
-"""Settings of a node: files, listeners, what is dynamic, and what a start checks of them."""
+"""Settings of a node: files, listeners, dynamic settings, and the checks at startup."""

@@ -1,7 +1,7 @@
-"""The loggers of a node, whose levels clients read and change at run time (KIP-412): resource type BROKER_LOGGER.
+"""Loggers of a node, whose levels clients read and change at run time (KIP-412): resource type BROKER_LOGGER.
 
-A change is not stored: it ends with the process. ``root`` is the common parent of the node's loggers, not the root
-logger of the process, which an application that embeds a node has for itself.
+A change is not persisted: it is lost when the process ends. ``root`` is the common parent of the node's loggers, not
+the root logger of the process, which belongs to an application that embeds a node.
 
 Source: ``LoggingController``, ``Log4jCoreController``, ``RuntimeLoggerManager``, ``LogLevelConfig`` (apache/kafka
 4.3.1).
@@ -35,7 +35,7 @@ logger = logging.getLogger("ottla.loggers")
 
 
 class LoggerChange(Protocol):
-    """An element of ``configs`` of IncrementalAlterConfigs."""
+    """Change of one logger's level: an element of ``configs`` in IncrementalAlterConfigs."""
 
     name: str
     config_operation: int
@@ -43,7 +43,7 @@ class LoggerChange(Protocol):
 
 
 def get_logger_levels() -> dict[str, str]:
-    """Return the level of each logger; of one that has none of its own, the level of its nearest ancestor."""
+    """Return the effective level of each logger by name: its own, or that of its nearest ancestor."""
     return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*LOGGER_NAMES, ROOT_LOGGER)}
 
 
@@ -57,10 +57,10 @@ def _level_name(level: int) -> str:
 
 
 def check_node_id(resource_name: str, node_id: int) -> None:
-    """Check that a resource of a change names this node.
+    """Check that the resource name of a logger change is this node's id.
 
     Raises:
-        ProtocolError: it names another node, or is no number.
+        ProtocolError: INVALID_REQUEST: another node, or not an integer.
     """
     try:
         number = parse_integer(resource_name, 32)
@@ -73,10 +73,10 @@ def check_node_id(resource_name: str, node_id: int) -> None:
 
 
 def check_logger_change(change: LoggerChange) -> None:
-    """Check one change of a resource.
+    """Check a change of a logger's level.
 
     Raises:
-        ProtocolError: an unknown logger, level or operation.
+        ProtocolError: unknown logger, level or operation.
     """
     operation = change.config_operation
     if operation not in (SET, DELETE):
@@ -98,7 +98,7 @@ def check_logger_change(change: LoggerChange) -> None:
 
 
 def apply_logger_changes(changes: Sequence[LoggerChange]) -> None:
-    """Apply changes that `check_logger_change` has passed, each of another logger."""
+    """Apply changes of loggers' levels, each of another logger, that `check_logger_change` accepted."""
     logging.addLevelName(TRACE, "TRACE")
     for change in changes:
         if change.config_operation == SET:

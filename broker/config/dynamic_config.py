@@ -1,7 +1,7 @@
-"""Settings of a broker that were changed while it runs, as far as they are valid.
+"""Dynamic settings of a broker, from the metadata image, as far as they are valid.
 
-The metadata log may hold anything: a controller accepts settings of brokers without validating them. Invalid values are
-ignored, and a change that would violate a rule between settings leaves the current ones in force.
+The metadata log may have any value: a controller accepts settings of brokers without validating them. Invalid values
+are ignored, and a change that would violate a rule between settings leaves the previous ones in force.
 
 Source: ``DynamicBrokerConfig.fromPersistentProps``, ``updateBrokerConfig``, ``updateDefaultConfig`` in
 ``DynamicBrokerConfig.scala`` (apache/kafka 4.3.1).
@@ -21,14 +21,14 @@ from ottla.controller.metadata.image import RESOURCE_BROKER, MetadataImage
 logger = logging.getLogger("ottla.config")
 _MAX_LOGGED = 1_000
 _UNCONSTRAINED_KEYS = frozenset(("min.insync.replicas",))
-"""Part of no rule between settings. With eligible leader replicas it is set in every cluster from the beginning."""
+"""Settings that no rule between settings uses. With eligible leader replicas a cluster sets it from the beginning."""
 
 ConfigValues = Mapping[str, str]
 
 
 @lru_cache(maxsize=_MAX_LOGGED)
 def log_invalid_stored_value(resource: str, name: str, value: str) -> None:
-    """Log, once, that a stored value is invalid and the default is used."""
+    """Log, once for each value, that a stored value is invalid and the default is used."""
     logger.warning("Invalid value of a stored config: %s=%r of %s (using the default)", name, value, resource)
 
 
@@ -38,7 +38,7 @@ def _log_rejected(level: str, why: str) -> None:
 
 
 def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, str]:
-    """Return ``values`` with ``changes``; a setting replaces those with the same meaning in other units."""
+    """Return ``values`` overridden by ``changes``; a setting also replaces its synonyms in other units."""
     out = dict(values)
     for name, value in changes.items():
         for other, _ in synonyms_of(name):
@@ -48,7 +48,10 @@ def merge_overrides(values: ConfigValues, changes: ConfigValues) -> dict[str, st
 
 
 def select_applicable(values: ConfigValues, *, per_broker: bool) -> dict[str, str]:
-    """Return the stored settings that can be applied: dynamic ones with a valid value, at the right level."""
+    """Return the stored settings to apply: dynamic ones with a valid value, permitted at this level.
+
+    ``per_broker``: the settings are those of one broker, not the cluster default.
+    """
     out = {}
     for name, value in values.items():
         known = BROKER_KEYS.get(name) or INTERNAL_BROKER_KEYS.get(name)
@@ -66,7 +69,7 @@ def select_applicable(values: ConfigValues, *, per_broker: bool) -> dict[str, st
 
 
 class DynamicBrokerConfig:
-    """The dynamic settings that are in force for one broker."""
+    """Dynamic settings of one broker that are in force, cached by the image's configs."""
 
     def __init__(self, node_id: int, static: ConfigValues) -> None:
         self._node_id = str(node_id)
@@ -76,7 +79,7 @@ class DynamicBrokerConfig:
         self._current_values: tuple[ConfigValues, ConfigValues] = {}, {}
 
     def current_values(self, image: MetadataImage) -> tuple[ConfigValues, ConfigValues]:
-        """Return the settings in force of this broker, and of all brokers."""
+        """Return the dynamic settings in force of this broker, and those of the cluster default."""
         own, everyone = image.config(RESOURCE_BROKER, self._node_id), image.config(RESOURCE_BROKER, "")
         if not (_is_unchanged(own, self._last_image_values[0]) and _is_unchanged(everyone, self._last_image_values[1])):
             self._last_image_values = own, everyone
@@ -84,7 +87,7 @@ class DynamicBrokerConfig:
         return self._current_values
 
     def _apply(self, own: ConfigValues, everyone: ConfigValues) -> None:
-        """Take the cluster's default first, then the broker's own, as at the start of a broker."""
+        """Apply the cluster default first, then the broker's own settings, as at the start of a broker."""
         for level, stored in (
             ("Cluster default", (self._last_applicable[0], everyone)),
             ("Per-broker", (own, everyone)),

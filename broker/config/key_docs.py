@@ -1,6 +1,6 @@
-"""Description of each honoured setting; for DescribeConfigs and the configuration reference.
+"""Descriptions of the settings that Ottla uses; for DescribeConfigs and the configuration reference.
 
-A broker setting without a description is accepted, answered with its default, and has no effect; `explain_no_effect`
+A broker setting without a description is accepted, returned with its default, and has no effect; `explain_no_effect`
 returns the reason.
 """
 
@@ -193,7 +193,7 @@ WITHOUT_EFFECT: tuple[tuple[str, str], ...] = (
     ("transaction.state.log.load.buffer.size", _COORDINATOR_WRITES),
     ("transaction.two.phase", "two-phase commit of transactions (KIP-939) is not complete in Kafka 4.3.1 either"),
 )
-"""Prefixes of broker settings without effect, with the reason; the first match counts."""
+"""Prefixes of broker settings without effect, with the reason; the first matching prefix applies."""
 
 
 def explain_no_effect(name: str) -> str:

@@ -19,7 +19,7 @@ BROKER_ROLE, CONTROLLER_ROLE = "broker", "controller"
 DEFAULT_LISTENER = "PLAINTEXT"
 DEFAULT_CONTROLLER_LISTENER = "CONTROLLER"
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""Security protocols with their numbers in a registration."""
+"""Numbers of the security protocols in registration records, by name."""
 QUORUM_VOTERS = "controller.quorum.voters"
 BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -35,17 +35,17 @@ PROTOCOL_MAP = "listener.security.protocol.map"
 LISTENERS = "listeners"
 ADVERTISED_LISTENERS = "advertised.listeners"
 JOIN_PROPERTIES_FILE = "joined.properties"
-"""File of a node that joined a cluster, beside its metadata log: the controllers' addresses."""
+"""Name of the file with the controllers' addresses, of a node that joined a cluster, in the metadata log directory."""
 
 _HOST_PORT = re.compile(r"\[?([0-9a-zA-Z\-%._:]*)]?:0*([0-9]{1,5})")
-"""``SocketServerConfigs.URI_PARSE_REGEXP``."""
+"""Pattern of ``HOST:PORT``, as ``SocketServerConfigs.URI_PARSE_REGEXP``."""
 
 ConfigProblem = tuple[str, str]
-"""A setting, and why a node cannot keep to it."""
+"""Name of an invalid setting, and the problem."""
 
 
 class ConfigException(Exception):
-    """A setting that cannot be; the message is one line for the user."""
+    """Invalid setting; the message is one line for the user."""
 
 
 class ListenerAddress(NamedTuple):
@@ -58,7 +58,7 @@ class ListenerAddress(NamedTuple):
 
 
 class VoterAddress(NamedTuple):
-    """Voter of ``controller.quorum.voters``."""
+    """Voter of ``controller.quorum.voters``: node id and address."""
 
     id: int
     host: str
@@ -66,10 +66,10 @@ class VoterAddress(NamedTuple):
 
 
 def parse_host_port(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` -> (host, port); an IPv6 address stands in brackets.
+    """Return host and port of ``HOST:PORT``; an IPv6 address is in brackets.
 
     Raises:
-        ConfigException: not such an address.
+        ConfigException: malformed address.
     """
     found = _HOST_PORT.fullmatch(text.strip())
     if found is None or int(found[2]) > 65535:
@@ -78,10 +78,10 @@ def parse_host_port(text: str) -> tuple[str, int]:
 
 
 def parse_listener(text: str) -> tuple[str, str, int]:
-    """``NAME://HOST:PORT`` -> (name, host, port).
+    """Return name, host and port of ``NAME://HOST:PORT``; without a name it is PLAINTEXT.
 
     Raises:
-        ConfigException: not such an address.
+        ConfigException: malformed address.
     """
     name, separator, address = text.strip().partition("://")
     host, port = parse_host_port(address if separator else text)
@@ -89,10 +89,10 @@ def parse_listener(text: str) -> tuple[str, str, int]:
 
 
 def parse_voter(text: str) -> VoterAddress:
-    """``ID@HOST:PORT``.
+    """Return the voter of an entry ``ID@HOST:PORT``.
 
     Raises:
-        ConfigException: not such a voter.
+        ConfigException: malformed entry.
     """
     number, separator, address = text.strip().partition("@")
     try:
@@ -103,12 +103,12 @@ def parse_voter(text: str) -> VoterAddress:
 
 
 def split_list(values: Mapping[str, str], key: str) -> list[str]:
-    """Return the entries of a comma-separated setting."""
+    """Return the entries of a comma-separated setting, empty if it is not set."""
     return [x.strip() for x in values.get(key, "").split(",") if x.strip()]
 
 
 def controller_listener_names(values: Mapping[str, str]) -> tuple[str, ...]:
-    """``controller.listener.names``; the first is where peers are spoken to."""
+    """Return ``controller.listener.names``, CONTROLLER by default; the first is used for outbound connections."""
     return tuple(x.upper() for x in split_list(values, CONTROLLER_LISTENER_NAMES)) or (DEFAULT_CONTROLLER_LISTENER,)
 
 
@@ -118,28 +118,32 @@ def parse_roles(values: Mapping[str, str]) -> frozenset[str]:
 
 
 def parse_voters(values: Mapping[str, str]) -> tuple[VoterAddress, ...]:
-    """``controller.quorum.voters``.
+    """Return the entries of ``controller.quorum.voters``.
 
     Raises:
-        ConfigException: one cannot be read.
+        ConfigException: malformed entry.
     """
     return tuple(parse_voter(x) for x in split_list(values, QUORUM_VOTERS))
 
 
 def parse_bootstrap_servers(values: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """``controller.quorum.bootstrap.servers``; a name before ``://`` is ignored, as by ``Utils.getHost``.
+    """Return host and port of the entries of ``controller.quorum.bootstrap.servers``.
+
+    A name before ``://`` is ignored, as by ``Utils.getHost``.
 
     Raises:
-        ConfigException: one cannot be read.
+        ConfigException: malformed entry.
     """
     return tuple(parse_host_port(x.rpartition("://")[2]) for x in split_list(values, BOOTSTRAP_SERVERS))
 
 
 def parse_protocol_map(values: Mapping[str, str]) -> dict[str, str]:
-    """Security protocol by listener name. Controllers need no entry where none is written and all is plain text.
+    """Return the security protocol by listener name, from ``listener.security.protocol.map``.
+
+    Without that setting, and if no listener name implies TLS or SASL, controller listeners are PLAINTEXT.
 
     Raises:
-        ConfigException: an entry that cannot be read.
+        ConfigException: malformed entry.
     """
     out = {name: name for name in SECURITY_PROTOCOLS}
     if PROTOCOL_MAP not in values:
@@ -156,10 +160,10 @@ def parse_protocol_map(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_listeners(values: Mapping[str, str], key: str) -> tuple[ListenerAddress, ...]:
-    """Return the listeners that a setting names.
+    """Return the listeners of a setting, with their security protocols; ``key``: name of the setting.
 
     Raises:
-        ConfigException: one cannot be read.
+        ConfigException: malformed entry.
     """
     protocols = parse_protocol_map(values)
     out = []
@@ -170,27 +174,29 @@ def parse_listeners(values: Mapping[str, str], key: str) -> tuple[ListenerAddres
 
 
 def security_protocols_by_listener(values: Mapping[str, str]) -> dict[str, str]:
-    """Security protocols of the listeners a node has, by their names.
+    """Return the security protocols of the node's listeners by name.
 
     Raises:
-        ConfigException: one cannot be read.
+        ConfigException: malformed setting.
     """
     protocols = parse_protocol_map(values)
     return {x.name: protocols.get(x.name, DEFAULT_LISTENER) for x in parse_listeners(values, LISTENERS)}
 
 
 def is_same_host(one: str, other: str) -> bool:
-    """Return True if two hosts are equal, or both are the loopback address."""
+    """Return True if two hosts are equal or both name the loopback interface."""
     return one == other or (one in LOCAL_HOST and other in LOCAL_HOST)
 
 
 def refers_to_other_nodes(
     values: Mapping[str, str], node_id: int, here: tuple[ListenerAddress, ...], host_name: str
 ) -> bool:
-    """Return True if the settings name controllers of other nodes. ``here``: this node's controller listeners.
+    """Return True if the voters or bootstrap servers include other nodes.
+
+    ``here``: this node's controller listeners; ``host_name``: the name of this machine.
 
     Raises:
-        ConfigException: a voter or server cannot be read.
+        ConfigException: malformed entry.
     """
     if QUORUM_VOTERS not in values and BOOTSTRAP_SERVERS not in values:
         return False
@@ -211,7 +217,7 @@ def _is_same_address(host: str, port: int, at: ListenerAddress, host_name: str) 
 
 
 def find_config_problems(values: Mapping[str, str], node_id: int) -> Iterator[ConfigProblem]:
-    """Yield the settings that prevent a start, among them by the rules of ``KafkaConfig.validateValues`` (R-239)."""
+    """Yield (setting, problem) for each setting that prevents a start, as ``KafkaConfig.validateValues`` (R-239)."""
     yield from _node_id_problems(values, node_id)
     readable = True
     for key, read in (
@@ -253,7 +259,7 @@ def _node_id_problems(values: Mapping[str, str], node_id: int) -> Iterator[Confi
 
 
 def _protocol_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """Check that listener names have a protocol."""
+    """Yield (setting, problem) for each listener name without a security protocol."""
     mapped = parse_protocol_map(values)
     names = controller_listener_names(values)
     for key in (LISTENERS, ADVERTISED_LISTENERS):
@@ -346,7 +352,7 @@ def _advertised_problems(values: Mapping[str, str], clients: list[str]) -> Itera
 
 
 def _inter_broker_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """Generate what is wrong with the listener between brokers, whichever roles the node has.
+    """Yield (setting, problem) for invalid settings of the inter-broker listener, for any role.
 
     Source: ``AbstractKafkaConfig.interBrokerListenerNameAndSecurityProtocol`` (apache/kafka 4.3.1).
     """

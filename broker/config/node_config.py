@@ -1,7 +1,7 @@
-"""A node's settings: Kafka's names, types and defaults, and a typed view of the ones Ottla honours.
+"""Settings of a node: Kafka's names, types and defaults, with typed access to those that Ottla uses.
 
-Where the values come from, the later winning: Kafka's default, our own default for a single node, ``--config FILE``,
-``--set KEY=VALUE``. An unknown key is a warning that names the nearest one; a wrong value is an error.
+A value is the last of: Kafka's default, the default of a single node, ``--config FILE``, ``--set KEY=VALUE``. An
+unknown key is a warning that names the closest one; an invalid value is an error.
 """
 
 from __future__ import annotations
@@ -55,10 +55,12 @@ _QUORUM_TIMEOUTS = {
     "retry_ms": "retry.backoff",
     "request_ms": "request.timeout",
 }
-"""The quorum's times in Kafka's words, without ``controller.quorum.`` and ``.ms``."""
+"""Names of the quorum's timeouts by field, without ``controller.quorum.`` and ``.ms``."""
 DEFAULT_SEND_BUFFER_BYTES = 192 << 10
-"""Large answers leave at 1.2 of Kafka's rate with it; at 0.97 with Kafka's 100 KiB, and at half with 1 MiB, of which
-the processor's cache holds little when the reader comes for it."""
+"""Default of ``socket.send.buffer.bytes``: large responses reach 1.2 times the rate of Kafka.
+
+With Kafka's 100 KiB it is 0.97 times, with 1 MiB half, as the processor's cache no longer holds the buffer.
+"""
 RETENTION_MS = "retention.ms"
 _DEFAULTS: Mapping[str, str | None] = {
     **{name: key.default for name, key in BROKER_KEYS.items()},
@@ -67,7 +69,7 @@ _DEFAULTS: Mapping[str, str | None] = {
 
 
 def closest_match(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest to ``name``; None without a similar one."""
+    """Return the known name closest to ``name``; None if none is similar."""
     # lazy: 1.9 ms, 145 kB
     import difflib
 
@@ -86,26 +88,26 @@ class NodeConfig:
     port: int = 9092
     cluster_id: str | None = None
     host_name: str = "localhost"
-    """Host name of this machine, advertised for a listener on every address."""
+    """Host name of this machine, advertised for a listener bound to all addresses."""
     has_joined_cluster: bool = False
-    """True if the data directory shows that the quorum has other nodes."""
+    """True if the metadata log has other nodes in the quorum."""
     credentials: tuple[Message, ...] = field(default=(), repr=False)
-    """SCRAM credentials a new cluster has from the beginning."""
+    """SCRAM credentials written when a new cluster is formatted."""
     outbound_access: dict[tuple[str, str], ConnectionSecurity] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """Cached credentials for other nodes: `ottla.broker.interbroker.credentials`."""
+    """Cached security settings of connections to other nodes, see `ottla.broker.interbroker.credentials`."""
     _standalone_defaults_cache: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
     _dynamic_config: DynamicBrokerConfig | None = field(default=None, init=False, repr=False, compare=False)
     _effective_values: dict[str, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Effective values of settings that were asked for, as long as `_effective_values_sources` holds."""
+    """Cached results of `effective_value`, valid while `_effective_values_sources` is unchanged."""
     _effective_values_sources: tuple[Mapping[str, str], ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.values = canonical_values(self.values)
 
     def text(self, name: str) -> str:
-        """Return a setting's effective text."""
+        """Return a broker setting's static value: set by the user, else the default, else empty."""
         if name in self.values:
             return self.values[name]
         own = self._standalone_defaults()
@@ -115,15 +117,15 @@ class NodeConfig:
         return "" if default is None else default
 
     def number(self, name: str) -> int:
-        """Return a setting that is a number."""
+        """Return a broker setting's static value as integer."""
         return int(self.text(name))
 
     @property
     def data_dirs(self) -> list[str]:
-        """The data directories; the first holds the metadata log unless ``metadata.log.dir`` names another.
+        """Log directories; the first contains the metadata log, unless ``metadata.log.dir`` is set.
 
         Raises:
-            ConfigException: one is named twice, or there is none.
+            ConfigException: a directory is named twice, or there is none.
         """
         out = [x.strip().rstrip("/") or "/" for x in self.data_dir.split(",") if x.strip()]
         if not out or len(set(out)) != len(out):
@@ -132,13 +134,13 @@ class NodeConfig:
 
     @property
     def metadata_dir(self) -> str | None:
-        """Directory of the metadata log, if not the first data directory."""
+        """Value of ``metadata.log.dir``, None if it is not set."""
         named = self.values.get("metadata.log.dir", "").strip()
         return named.rstrip("/") or None
 
     @property
     def socket_buffers(self) -> SocketBuffers:
-        """Socket buffer sizes of the settings; the default send buffer is larger than Kafka's, see `bench.fetch`."""
+        """Configured sizes of socket buffers; the default send buffer is larger than Kafka's (see `bench.fetch`)."""
         send, receive = "socket.send.buffer.bytes", "socket.receive.buffer.bytes"
         return SocketBuffers(
             self.number(send) if send in self.values else DEFAULT_SEND_BUFFER_BYTES, self.number(receive)
@@ -146,17 +148,17 @@ class NodeConfig:
 
     @property
     def static_values(self) -> Mapping[str, str]:
-        """Settings at start: of the user, and defaults of a single node."""
+        """Static settings: those of the user, and the defaults of a single node."""
         return {**self._standalone_defaults(), **self.values}
 
     def flag(self, name: str) -> bool:
-        """Return a setting that is true or false."""
+        """Return a broker setting's static value as boolean."""
         return self.text(name).strip().lower() == "true"
 
     # ------------------------------------------------------------------ listeners and controllers
 
     def mark_joined_cluster(self) -> None:
-        """Record that the data directory has other nodes: defaults of a single node no longer apply."""
+        """Record that the quorum has other nodes: defaults of a single node no longer apply."""
         (
             self.has_joined_cluster,
             self._standalone_defaults_cache,
@@ -165,26 +167,26 @@ class NodeConfig:
         ) = True, None, None, ()
 
     def _standalone_defaults(self) -> Mapping[str, str]:
-        """Return the defaults of a single node that differ from Kafka's."""
+        """Return the defaults of a single node that differ from Kafka's, empty for a node of a larger cluster."""
         if self._standalone_defaults_cache is None:
             self._standalone_defaults_cache = STANDALONE_DEFAULTS if self.is_standalone else {}
         return self._standalone_defaults_cache
 
     @property
     def is_standalone(self) -> bool:
-        """True if this node is a cluster of its own by its settings and data directory."""
+        """True if no settings or stored voters name other controllers: the node is a single-node cluster."""
         return not self.has_joined_cluster and not at.refers_to_other_nodes(
             self.values, self.node_id, tuple(self.controller_listeners), self.host_name
         )
 
     @property
     def roles(self) -> frozenset[str]:
-        """``broker``, ``controller``, or both."""
+        """Roles of the node: ``broker``, ``controller``, or both."""
         return at.parse_roles(self.values)
 
     @property
     def first_listener(self) -> tuple[str, int]:
-        """Host and port of the first listener in the settings: for clients, or of a controller alone; else its own."""
+        """Host and port of the first client listener, or of the first listener of a controller-only node."""
         named = at.parse_listeners(self.values, at.LISTENERS)
         names = at.controller_listener_names(self.values)
         wanted = (x for x in named if x.name not in names or at.BROKER_ROLE not in self.roles)
@@ -192,7 +194,7 @@ class NodeConfig:
 
     @property
     def client_listeners(self) -> list[ListenerAddress]:
-        """Listeners for clients and brokers."""
+        """Listeners for clients and brokers, with `host` and `port` for the first; empty for a controller-only node."""
         if at.BROKER_ROLE not in self.roles:
             return []
         names = at.controller_listener_names(self.values)
@@ -202,9 +204,10 @@ class NodeConfig:
 
     @property
     def controller_listeners(self) -> list[ListenerAddress]:
-        """Listeners for controllers and for brokers; the first is used for raft.
+        """Controller listeners, in the order of ``controller.listener.names``; the first is used by other nodes.
 
-        Without a setting it has the address of the client listener, and a port that is chosen once.
+        Without the setting it has the host of the client listener and port 0: a free port is chosen once. Empty for a
+        broker-only node.
         """
         if at.CONTROLLER_ROLE not in self.roles:
             return []
@@ -214,7 +217,7 @@ class NodeConfig:
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener where brokers reach one another."""
+        """Name of the listener for connections between brokers."""
         named = self.values.get(at.INTER_BROKER_LISTENER, "").strip().upper()
         clients = [x.name for x in self.client_listeners]
         if named:
@@ -227,7 +230,10 @@ class NodeConfig:
         return at.parse_protocol_map(self.values).get(listener, at.DEFAULT_LISTENER)
 
     def advertised_address(self, listener: str | None = None) -> tuple[str, int] | None:
-        """Return the advertised address of a listener, the first by default; None: the address each client dialled."""
+        """Return the advertised address of a listener, of the first by default.
+
+        None: not configured, so that each client gets the address it connected to.
+        """
         if at.ADVERTISED_LISTENERS not in self.values:
             return None
         names = at.controller_listener_names(self.values)
@@ -243,14 +249,14 @@ class NodeConfig:
         return [self._reachable_address(x, ports.get(x.name, x.port)) for x in told or self.client_listeners]
 
     def _reachable_address(self, address: ListenerAddress, bound: int) -> ListenerAddress:
-        """Return the address for other nodes: without the wildcard address, and with the bound port."""
+        """Return an address reachable by other nodes: host name for the wildcard address, bound port for port 0."""
         host = self.host_name if address.host in at.ANY_HOST else address.host
         return address._replace(host=host, port=address.port or bound)
 
     def quorum_config(self, *ports: int, kept: Sequence[ListenerEndpoint] = ()) -> QuorumConfig:
         """Return the quorum configuration; ``ports``: bound ports of this node's controller listeners, in their order.
 
-        ``kept``: previous endpoints from the data directory, kept unchanged if they are still valid.
+        ``kept``: previous controller endpoints of this node, retained if name, port and host still match.
         """
         values = self.values
         times = {field: self.number(f"controller.quorum.{name}.ms") for field, name in _QUORUM_TIMEOUTS.items()}
@@ -267,7 +273,7 @@ class NodeConfig:
     def _controller_endpoint(
         self, bound: ListenerAddress, port: int, kept: Sequence[ListenerEndpoint]
     ) -> ListenerEndpoint:
-        """As others reach it (R-241): advertised, else bound, else as the voters' setting has it."""
+        """Return a controller endpoint for other nodes: advertised, else bound, else of the voters' setting (R-241)."""
         if bound.port == 0:
             for before in kept:
                 if (before.name, before.port) == (bound.name, port) and at.is_same_host(before.host, bound.host):
@@ -284,16 +290,16 @@ class NodeConfig:
     # ------------------------------------------------------------------ as it stands now
 
     def dynamic_values(self, image: MetadataImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return the valid dynamic settings of this broker and of all brokers."""
+        """Return the valid dynamic settings of this broker, and those of the cluster default."""
         if self._dynamic_config is None:
             self._dynamic_config = DynamicBrokerConfig(self.node_id, self.static_values)
         return self._dynamic_config.current_values(image)
 
     def effective_value(self, image: MetadataImage, name: str) -> str | None:
-        """Return a broker setting as it stands now: set for this broker, for all brokers, at start, else its default.
+        """Return a broker setting's effective value: per broker, cluster default, static, else default; None if unset.
 
-        A time may be written in other units (``log.retention.hours``); the answer is in the unit of ``name``. Kept
-        until a dynamic setting changes: every topic asks for some twenty of them.
+        A synonym in another unit (``log.retention.hours``) is converted to the unit of ``name``. Values are cached
+        until a dynamic setting changes, as every topic needs some twenty of them.
         """
         sources = self.dynamic_values(image)
         if sources is not self._effective_values_sources:
@@ -313,7 +319,7 @@ class NodeConfig:
         return None
 
     def topic_text(self, image: MetadataImage, topic: str, key: ConfigKey) -> str | None:
-        """Return a topic setting's effective text: the topic's own, the broker's, Kafka's default."""
+        """Return a topic setting's effective value: of the topic, else of the broker setting, else Kafka's default."""
         own = image.config(RESOURCE_TOPIC, topic).get(key.name)
         text = None if own is None else valid_canonical_value(key, own)
         if text is not None:
@@ -324,7 +330,7 @@ class NodeConfig:
         return "-1" if key.name == RETENTION_MS and text is not None and text.startswith("-") else text
 
     def log_settings(self, image: MetadataImage, topic: str) -> LogConfig:
-        """Return a topic's settings, typed for its log."""
+        """Return a topic's effective settings as configuration of its logs."""
 
         def get(name: str) -> str:
             key = topic_key(name)
@@ -365,11 +371,11 @@ class NodeConfig:
 
 
 def settings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return settings from environment variables as Kafka's container image: ``KAFKA_NUM_PARTITIONS``.
+    """Return the settings of environment variables, named as for Kafka's container image: ``KAFKA_NUM_PARTITIONS``.
 
-    Three underscores stand for ``-``, two for ``_``, one for ``.``. A name that gives no setting (``KAFKA_HEAP_OPTS``,
-    ``KAFKA_HOME``) is ignored. The image appends ``KEY=VALUE`` lines to ``server.properties``, so that values are read
-    with their escapes and line ends, as in that file.
+    Three underscores stand for ``-``, two for ``_``, one for ``.``. A variable of no setting (``KAFKA_HEAP_OPTS``,
+    ``KAFKA_HOME``) is ignored. Kafka's image appends ``KEY=VALUE`` lines to ``server.properties``, so that values are
+    parsed with escapes and line ends, as in that file.
 
     Source: ``KafkaDockerWrapper.getServerConfigsFromEnv`` (apache/kafka 4.3.1).
 

@@ -1,4 +1,4 @@
-"""Checks a change of a broker's settings before it is stored: what Kafka's broker refuses while it runs.
+"""Validation of a change of dynamic broker settings before it is stored, as by a running Kafka broker.
 
 Source: ``DynamicBrokerConfig.validate`` and the ``validateReconfiguration`` of its parts in
 ``DynamicBrokerConfig.scala``, ``DynamicBrokerConfig.java``, ``DynamicThreadPool.java``, ``LogCleaner.java``,
@@ -57,11 +57,11 @@ _CLEANER_KEYS = frozenset(
     )
 )
 _UNSET, _ALL = -2, -1
-"""``log.local.retention.*`` that is taken from the retention, and a retention without a limit."""
+"""Value of ``log.local.retention.*`` for the value of ``log.retention.*``; value of a retention without limit."""
 
 
 class BrokerConfigChange(NamedTuple):
-    """A broker's settings before and after a change."""
+    """Effective settings of a broker before and after a change."""
 
     old: ConfigValues
     new: ConfigValues
@@ -75,7 +75,9 @@ class BrokerConfigChange(NamedTuple):
 
 
 def validate_reconfiguration(config: NodeConfig, image: MetadataImage, name: str, stored: ConfigValues) -> Job[None]:
-    """Check what would be stored for this broker, or with an empty name for all brokers, in steps.
+    """Check the dynamic settings to be stored for this broker, or as cluster default if ``name`` is empty.
+
+    ``stored`` has all dynamic settings of that level after the change. Yields between steps.
 
     Raises:
         ProtocolError: INVALID_REQUEST with Kafka's message.
@@ -108,7 +110,11 @@ def _format_names(names: list[str]) -> str:
 
 
 def _check_names(name: str, stored: ConfigValues) -> Job[None]:
-    """``DynamicBrokerConfig.validateConfigs``: which settings may be changed here, and their values."""
+    """Check that settings may be changed at this level, and their values (``DynamicBrokerConfig.validateConfigs``).
+
+    Raises:
+        InvalidBrokerConfig: a setting or value is not allowed.
+    """
     known = {**BROKER_KEYS, **INTERNAL_BROKER_KEYS}
     fixed = [k for k in stored if k in known and not known[k].is_dynamic]
     if fixed:
@@ -133,7 +139,11 @@ def _check_names(name: str, stored: ConfigValues) -> Job[None]:
 
 
 def _check_listeners(change: BrokerConfigChange) -> None:
-    """``DynamicListenerConfig``, as far as listeners can be changed here: their names, places and protocols stay."""
+    """Check that listeners and their security protocols are unchanged (``DynamicListenerConfig``).
+
+    Raises:
+        InvalidBrokerConfig: they are changed.
+    """
     if listener_config.LISTENERS in change.changed_names:
         listeners = change.new.get(listener_config.LISTENERS, "")
         for text in listeners.split(","):
@@ -156,7 +166,7 @@ def _check_listeners(change: BrokerConfigChange) -> None:
 
 
 def _component_problems(change: BrokerConfigChange) -> Iterator[str]:
-    """Generate the messages of the parts that cannot be reconfigured so."""
+    """Yield error messages for changes that a component cannot apply at run time."""
     changed = change.changed_names
     old, new = BrokerConfigValues(change.old), BrokerConfigValues(change.new)
     yield from _listener_problems(change)
@@ -180,7 +190,7 @@ def _component_problems(change: BrokerConfigChange) -> Iterator[str]:
 
 
 def _listener_problems(change: BrokerConfigChange) -> Iterator[str]:
-    """``DataPlaneAcceptor`` and ``ListenerConnectionQuota``: of each listener, by its own settings or those of all."""
+    """Yield error messages of listeners' limits and threads (``DataPlaneAcceptor``, ``ListenerConnectionQuota``)."""
     changed = {base_name(name) for name in change.changed_names}
     for listener in change.listeners:
         prefix = f"listener.name.{listener.lower()}."
@@ -221,7 +231,7 @@ def _cleaner_thread_problems(old: int, new: int) -> Iterator[str]:
 
 
 def _local_retention_problems(new: BrokerConfigValues) -> Iterator[str]:
-    """``DynamicLogConfig``."""
+    """Yield error messages for local retention settings above the total retention (``DynamicLogConfig``)."""
     times = "log.retention.ms", max(new.milliseconds("log.retention.ms"), _ALL)
     sizes = "log.retention.bytes", new.number("log.retention.bytes")
     for (name, most), local in ((times, "log.local.retention.ms"), (sizes, "log.local.retention.bytes")):

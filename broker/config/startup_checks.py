@@ -1,4 +1,4 @@
-"""Checks the settings a node is started with: warns of unknown names, refuses what Kafka does not start with.
+"""Checks of the settings at startup: warnings for unknown names, errors for values that Kafka rejects.
 
 Source: ``KafkaConfig.scala``, ``BrokerServer.scala`` (apache/kafka 4.3.1).
 """
@@ -15,7 +15,7 @@ from ottla.controller.config.config_keys import broker_key
 
 
 def check_cordoned_log_dirs(config: NodeConfig) -> None:
-    """Check that the cordoned directories are among those of the node.
+    """Check that the cordoned log directories are among the node's log directories.
 
     Raises:
         ConfigException: one is not.
@@ -33,10 +33,10 @@ def check_cordoned_log_dirs(config: NodeConfig) -> None:
 
 
 def check_startup_values(values: Mapping[str, str]) -> list[str]:
-    """Check settings as Kafka does when it starts; gives warnings for unknown names.
+    """Check settings as Kafka does at startup; return warnings, such as for unknown names.
 
     Raises:
-        ConfigException: a value that cannot be.
+        ConfigException: invalid value.
     """
     if not values:
         return []
