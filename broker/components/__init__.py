@@ -1,1 +1,1 @@
-"""The parts a node is made of, and the order in which they start and stop."""
+"""Components of a node, and the order in which they start and stop."""

@@ -1,4 +1,4 @@
-"""Composition root of a node: creates the components and connects them. Nothing runs here.
+"""Composition root of a node: creates the components and connects them, but starts none.
 
 Source: ``BrokerServer.startup`` (apache/kafka 4.3.1).
 """
@@ -66,7 +66,7 @@ BackgroundTask = Callable[[], Awaitable[None]]
 
 
 class BrokerComponents:
-    """Components of a running node, over formatted directories; loads the metadata.
+    """Components of a node with formatted log directories; the constructor loads the metadata.
 
     Raises:
         IncompatibleQuorum, CorruptFile, WireError, OSError: the metadata cannot be read, or belongs to another quorum.
@@ -100,7 +100,7 @@ class BrokerComponents:
         self.replica_manager = replicas = ReplicaManager(env, config, storage, wake, flush_due, fail)
         self.request_metrics: RequestMetrics | None = None
         self.acceptors: list[Acceptor] = []
-        """Those of all listeners, once they serve."""
+        """Acceptors of all listeners, added when a listener starts to serve."""
         self.log_creator = LogCreator(env, config, storage, replicas, fail)
         self.publisher = BrokerMetadataPublisher(env, config, self.cache, replicas, self.log_creator)
         way = partial(ControllerChannel, env, config.node_id, self.controller, quorum.listener, access=quorum.access)
@@ -129,15 +129,16 @@ class BrokerComponents:
         self.services = self._services(fail)
 
     async def register_broker(self) -> None:
-        """Wait for the quorum, and register as a broker."""
+        """Wait until the metadata quorum has a leader, then register as a broker."""
         await self.controller.wait_ready()
         await self.lifecycle.register()
 
     async def open_partitions(self, image: MetadataImage) -> None:
-        """Open what lies in the directories; then moves between them go on.
+        """Open the logs that the image assigns to this node; then recover future logs of moves between directories.
 
         Raises:
-            CorruptFile: a partition cannot be read, or lies in two directories; OSError: no directory is left.
+            CorruptFile: a partition cannot be read, or is in two directories.
+            OSError: no log directory is online.
         """
         await run_in_background(self._env, self.replica_manager.load(image))
         if self.replica_manager.has_leftover_future_logs:
@@ -149,7 +150,7 @@ class BrokerComponents:
 
     @cached_property
     def liveness_probe(self) -> BrokerLivenessProbe:
-        """Probe of other brokers, created on first use."""
+        """Probe of other brokers' heartbeat connections for the controller, created on first use."""
         # lazy: 8.4 ms, 186 kB
         from ottla.broker.interbroker.broker_liveness_probe import BrokerLivenessProbe
 
@@ -159,14 +160,14 @@ class BrokerComponents:
 
     @cached_property
     def transaction_verifier(self) -> TransactionVerifier:
-        """Verification of transactions with their coordinators, created on first use."""
+        """Verifier of transactions with their coordinators, created on first use."""
         # lazy: 13.9 ms, 387 kB
         from ottla.broker.components.transactions import create_transaction_verifier
 
         return create_transaction_verifier(self.services)
 
     def transaction_coordinator(self) -> TransactionCoordinator:
-        """Return the coordinator of transactions, created for the first transaction or partition of its state."""
+        """Return the transaction coordinator; created for the first transaction or `__transaction_state` partition."""
         if self.transactions is None:
             # lazy: 16.2 ms, 480 kB
             from ottla.broker.components.transactions import create_transaction_coordinator
@@ -178,7 +179,7 @@ class BrokerComponents:
         return self.transactions
 
     def _connect_coordinator(self, coordinator: Coordinator) -> None:
-        """Notify a coordinator of high watermarks and lost leaderships."""
+        """Subscribe a coordinator to high watermarks and lost leaderships of its partitions."""
         self.log_maintenance.on_flushed.append(coordinator.on_high_watermark_updated)
         self.replica_manager.on_high_watermark_moved.append(coordinator.on_high_watermark_updated)
         self.replica_manager.on_resigned.append(coordinator.on_resignation)
@@ -191,7 +192,7 @@ class BrokerComponents:
 
     @cached_property
     def share_partition_manager(self) -> SharePartitionManager:
-        """Manager of share partitions, created for the first share group or state partition."""
+        """Manager of share partitions, created for the first share group or `__share_group_state` partition."""
         # lazy: 24.7 ms, 933 kB
         from ottla.broker.components.share_groups import create_share_partition_manager
 
@@ -204,7 +205,7 @@ class BrokerComponents:
 
     @cached_property
     def alter_log_dirs(self) -> AlterLogDirs:
-        """Mover of replicas between directories, created on first use."""
+        """Handler of moves of replicas between log directories, created on first use."""
         # lazy: 3.7 ms, 151 kB
         from ottla.broker.components.log_dir_moves import create_alter_log_dirs
 
@@ -215,12 +216,12 @@ class BrokerComponents:
         return made
 
     def _resume_moves(self, replica: HostedPartition) -> None:
-        """Resume moves after a future log of an earlier process was found."""
+        """Create the handler of moves and resume the copy of a future log of an earlier process."""
         _ = self.alter_log_dirs
         self.replica_manager.on_future_log_resumed(replica)
 
     def client_metrics(self) -> ClientMetricsManager:
-        """Return the manager of client metrics, created on first use."""
+        """Return the manager of client metrics (KIP-714), created on first use."""
         if self._client_metrics is None:
             # lazy: 9.4 ms, 367 kB
             from ottla.broker.observability.client_metrics_manager import ClientMetricsManager
@@ -237,7 +238,7 @@ class BrokerComponents:
         return None if self._client_metrics is None else self._client_metrics.store
 
     async def run_liveness_probe(self) -> None:
-        """Look after other brokers, once there are any."""
+        """Run the probe of other brokers once another broker is registered, until cancelled."""
         await self._other_broker_registered.wait()
         await self.liveness_probe.run()
 
@@ -251,7 +252,7 @@ class BrokerComponents:
         return 0 if topic is None else len(topic.partitions)
 
     def _connect_components(self, losses: LogDirFailureHandler) -> None:
-        """Connect the components by callbacks."""
+        """Register the components' callbacks with each other."""
         replicas, groups, directories = self.replica_manager, self.groups, self.directory_assignments
         losses.on_logs_offline += [replicas.mark_logs_offline, lambda _: directories.wake()]
         replicas.on_leader += [self._stop_following, groups.on_election, self._on_coordinator_leader]
@@ -268,11 +269,11 @@ class BrokerComponents:
         self.lifecycle.on_registered += [self.producer_ids.set_broker_epoch, lambda _: directories.wake()]
 
     def _stop_following(self, replica: HostedPartition) -> None:
-        """Stop following a partition that is led here or deleted."""
+        """Stop fetching a partition that this node leads now, or no longer hosts."""
         self.fetchers.remove_partition((replica.topic, replica.partition))
 
     def _start_once(self, work: BackgroundTask) -> None:
-        """Start a task without waiting for its result."""
+        """Start a task of the node in the background; a failure is logged."""
         self._nursery.start_soon(run_logging_failure, "making a topic", work)
 
     def _services(self, fail: DiskErrorHandler) -> BrokerServices:

@@ -1,4 +1,4 @@
-"""Registration of a node's controller in a cluster; a single node registers with its first records.
+"""Registration of a node's controller in a cluster; the controller of a single node registers at formatting.
 
 Source: ``ControllerServer.startup`` (apache/kafka 4.3.1).
 """
@@ -11,7 +11,7 @@ from ottla.broker.metadata.controller_registration import ControllerRegistration
 
 
 def create_controller_registration(made: BrokerComponents) -> ControllerRegistration:
-    """Return the registration, which follows the metadata and is run by the caller."""
+    """Return the registration; the caller subscribes it to the metadata and runs it."""
     services, channel = made.services, made.create_channel(REGISTRATION_TIMEOUT_S)
     identity = services.config.node_id, made.controller.incarnation_id
     return ControllerRegistration(services.env, *identity, made.quorum.endpoints, channel)

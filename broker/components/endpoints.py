@@ -1,4 +1,4 @@
-"""Endpoints of a node by listener: for controllers, for clients and brokers, for metrics.
+"""Start of a node's listeners: for controllers, and for clients and brokers.
 
 Source: ``SharedServer.scala``, ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 """
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from ottla.env.env import StreamListener
 
 CONNECTION_LIMIT_PREFIX, CONNECTION_RATE_QUOTA = "max.connection", "connection_creation_rate"
-"""Settings that limit connections have the one in their names; quotas of addresses are called the other."""
+"""Common prefix of the settings that limit connections; name of the connection rate quota of IP addresses."""
 
 
 def start_controller_endpoints(
     env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery
 ) -> None:
-    """Start raft and the controller listeners, before the broker's metadata is available."""
+    """Start the controller and its listeners, before the broker's metadata is available."""
     nursery.start_soon(made.controller.run)
     if not listening.controllers:
         return
@@ -70,14 +70,14 @@ def start_controller_endpoints(
 
 
 def _link_acceptors(made: BrokerComponents, acceptors: Mapping[str, Acceptor]) -> None:
-    """Let the acceptors of one kind of listener know those of the whole node."""
+    """Add acceptors to the list of all acceptors of the node, which each of them refers to."""
     made.acceptors.extend(acceptors.values())
     for acceptor in acceptors.values():
         acceptor.node_acceptors = made.acceptors
 
 
 def _listener_security(services: BrokerServices, listener: str, nursery: trio.Nursery) -> ListenerSecurity | None:
-    """Return the authentication of a listener; None for PLAINTEXT."""
+    """Return the security settings of a listener; None for PLAINTEXT."""
     if services.config.security_protocol(listener) == DEFAULT_LISTENER:
         return None
     # lazy: 16.6 ms, 349 kB
@@ -89,7 +89,7 @@ def _listener_security(services: BrokerServices, listener: str, nursery: trio.Nu
 def _limit_connections(
     env: Env, made: BrokerComponents, listeners: Mapping[str, Acceptor], protected: str | None = None
 ) -> None:
-    """Have connections limited, once there is a limit; ``protected``: the listener where brokers reach one another."""
+    """Create the connection limiter once a limit is configured; ``protected``: name of the inter-broker listener."""
     config = made.services.config
     limiting: list[ConnectionLimiter] = []
     own = (RESOURCE_BROKER, str(config.node_id)), (RESOURCE_BROKER, "")
@@ -118,7 +118,7 @@ def _limit_connections(
 def _reload_certificates(
     config: NodeConfig, listeners: Mapping[str, StreamListener], subscribe: Callable[[MetadataListener], object]
 ) -> None:
-    """Load the stores that the metadata sets for listeners with TLS, now and whenever they change."""
+    """Subscribe TLS listeners to changes of their keystores and truststores in the metadata."""
     secured = {name: x for name, x in listeners.items() if config.security_protocol(name).endswith("SSL")}
     if secured:
         # lazy: 16.6 ms, 364 kB
@@ -135,7 +135,7 @@ def start_client_endpoints(
     nursery: trio.Nursery,
     create_dispatcher: Callable[..., Dispatcher] = Dispatcher,
 ) -> None:
-    """Serve clients and other brokers, and start what goes on beside. What may fail and begin anew is supervised."""
+    """Start the listeners for clients and brokers, and the background tasks; those that may fail are restarted."""
     nursery.start_soon(made.timers.run)
     nursery.start_soon(made.groups.run)
     for _ in range(LOG_CREATION_WORKERS):

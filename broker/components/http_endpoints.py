@@ -1,6 +1,6 @@
-"""Paths of a node's HTTP listener: metrics and health.
+"""HTTP listener of a node: metrics and health.
 
-The listener serves from the moment the components of the node exist: readiness is asked for while the node starts.
+It serves as soon as the components of the node exist, as readiness is requested during startup.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JSON = "application/json"
 
 
 def start_http_endpoint(env: Env, made: BrokerComponents, listening: BoundListeners, nursery: trio.Nursery) -> None:
-    """Serve metrics and health at the HTTP listener."""
+    """Start to serve metrics and health on the HTTP listener."""
     assert listening.metrics is not None
     config = made.services.config
     handlers = http_handlers(env, made, listening)
@@ -41,7 +41,7 @@ def start_http_endpoint(env: Env, made: BrokerComponents, listening: BoundListen
 
 
 def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
-    """Host names that requests may name: those of the settings, and the node's own in its listeners.
+    """Return the host names that HTTP requests may have: configured ones, and those of the node's listeners.
 
     ``key``: the setting of the HTTP listener.
     """
@@ -56,7 +56,7 @@ def allowed_hosts(config: NodeConfig, key: str) -> frozenset[str]:
 
 
 def http_handlers(env: Env, made: BrokerComponents, listening: BoundListeners) -> dict[str, HttpHandler]:
-    """Return the handler of each path."""
+    """Return the handlers of the HTTP listener by path."""
     is_broker, is_controller = bool(listening.clients), bool(made.services.config.controller_listeners)
     elections = LeaderElectionCounter()
     requests = made.request_metrics = RequestMetrics(env.monotonic_ms)

@@ -1,4 +1,4 @@
-"""Mover of replicas between log directories of a node, created on first use.
+"""Factory of the components that move replicas between log directories, created on first use.
 
 Source: ``ReplicaManager.alterReplicaLogDirs`` (apache/kafka 4.3.1).
 """
@@ -11,7 +11,7 @@ from ottla.broker.services import BrokerServices
 
 
 def create_alter_log_dirs(services: BrokerServices) -> tuple[AlterLogDirs, FutureReplicaCopier]:
-    """Return the mover of replicas, and its copier of their records."""
+    """Return the handler of moves, and the copier of the records."""
     env, storage, replicas, fail = services.env, services.log_dirs, services.replica_manager, services.fail
     mover = FutureReplicaCopier(env, services.config, storage, replicas, fail)
     return AlterLogDirs(env, storage, replicas, mover, services.log_creator.set_preferred_directory, fail), mover

@@ -1,4 +1,4 @@
-"""Authentication of the listeners with TLS or SASL of a node.
+"""Factory of the security settings of a node's listeners with TLS or SASL.
 
 Source: ``ChannelBuilders.serverChannelBuilder``, ``CredentialProvider.java`` (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def create_listener_security(services: BrokerServices, listener: str, nursery: trio.Nursery) -> ListenerSecurity | None:
-    """Return the authentication of a listener, and start the task that fetches the keys of its tokens."""
+    """Return a listener's security settings, None for PLAINTEXT; start the refresh of its JWKS, if any."""
     env, cache, config = services.env, services.metadata, services.config
     security = build_listener_security(
         config.values,
@@ -36,7 +36,7 @@ def create_listener_security(services: BrokerServices, listener: str, nursery: t
 
 
 def _delegation_token_lookup(services: BrokerServices) -> DelegationTokenLookup:
-    """Return the lookup of delegation tokens for logins."""
+    """Return the lookup of delegation tokens for SCRAM authentication."""
     secret = services.config.values.get("delegation.token.secret.key")
     if not secret:
         return no_delegation_tokens

@@ -1,4 +1,4 @@
-"""Security components of a node: authorization, audit log, quotas, access to the controllers.
+"""Factories of a node's security components: authorizer, audit log, quotas, access to the controllers.
 
 Source: ``BrokerServer.startup``, ``QuotaFactory.java`` (apache/kafka 4.3.1).
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def create_controller_access(config: NodeConfig) -> ConnectionSecurity:
-    """Return the security settings for the controllers' listener; called for the first remote connection."""
+    """Return the security settings of connections to controllers; called for the first remote connection."""
     # lazy: 6.8 ms, 98 kB
     from ottla.broker.interbroker.credentials import controller_access
 
@@ -31,7 +31,7 @@ def create_controller_access(config: NodeConfig) -> ConnectionSecurity:
 
 
 def create_audit_log(env: Env, config: NodeConfig) -> AuditLog | None:
-    """Return the audit log of authorization decisions; None if it is disabled."""
+    """Return the audit log of authentications and authorization decisions; None if it is disabled."""
     level = config.values.get(AUDIT_LOG)
     if level is None:
         return None
@@ -42,7 +42,7 @@ def create_audit_log(env: Env, config: NodeConfig) -> AuditLog | None:
 
 
 def create_authorizer(config: NodeConfig, controller: QuorumController) -> Authorizer | None:
-    """Return the authorizer, which follows committed ACLs; None if none is configured."""
+    """Return the authorizer, subscribed to committed ACLs; None if none is configured."""
     if not config.text("authorizer.class.name"):
         return None
     # lazy: 2.1 ms, 81 kB
@@ -54,7 +54,7 @@ def create_authorizer(config: NodeConfig, controller: QuorumController) -> Autho
 
 
 def create_quota_holder(env: Env, controller: QuorumController) -> QuotaHolder:
-    """Return the holder of client quotas, which creates the managers with the first quota."""
+    """Return the holder of client quotas, which creates the quota managers with the first quota."""
     out = QuotaHolder()
     made: list[QuotaManagers] = []
 

@@ -1,4 +1,4 @@
-"""Share group components of a node, created on first use.
+"""Factory of a node's share group components, created on first use.
 
 Source: ``BrokerServer.startup`` (apache/kafka 4.3.1).
 """
@@ -20,7 +20,7 @@ from ottla.env.env import Env
 
 
 class _NodeInterBrokerDependencies:
-    """Dependencies of the share state persister on its node."""
+    """Dependencies of the share state persister: clock, image, and addresses of other brokers."""
 
     def __init__(self, services: BrokerServices, listener: str) -> None:
         self._services = services
@@ -50,7 +50,7 @@ class _NodeInterBrokerDependencies:
 def create_share_partition_manager(
     services: BrokerServices, timers: Timers, listener: str, start: Callable[[Callable[[], Awaitable[None]]], None]
 ) -> SharePartitionManager:
-    """Create the manager without partitions. ``listener``: name of the inter-broker listener."""
+    """Return a manager without share partitions; ``listener``: name of the inter-broker listener."""
     around = _NodeInterBrokerDependencies(services, listener)
     coordinator = ShareCoordinator(
         services.env, services.config, timers, services.fail, around.image, services.log_dirs

@@ -1,4 +1,4 @@
-"""Transaction components of a node: coordinator and verifier, created on first use.
+"""Factories of a node's transaction coordinator and verifier, created on first use.
 
 Source: ``TransactionCoordinator.apply`` (apache/kafka 4.3.1).
 """
@@ -23,7 +23,7 @@ FEATURE = "transaction.version"
 
 
 def create_transaction_coordinator(services: BrokerServices, timers: Timers, listener: str) -> TransactionCoordinator:
-    """Return a coordinator without partitions. ``listener``: name of the inter-broker listener."""
+    """Return a coordinator without partitions; ``listener``: name of the inter-broker listener."""
     config, replicas = services.config, services.replica_manager
 
     def count() -> int:

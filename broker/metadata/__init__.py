@@ -1,1 +1,1 @@
-"""The cluster's metadata on this node, and what it asks of the controller."""
+"""Cluster metadata on this node, and requests to the active controller."""

@@ -1,11 +1,11 @@
-"""A broker's life as the controller sees it: it registers, is unfenced, keeps its lease, hands all it leads back, goes.
+"""Life cycle of a broker in the cluster: registration, unfencing, heartbeats, controlled shutdown.
 
-All of it is asked of the active controller, wherever that is. What it answers is not believed before this node has seen
-and applied it: heartbeats name the newest record that is applied.
+All requests go to the active controller. A response takes effect only when this node has applied the records:
+heartbeats contain the offset of the last applied record.
 
 Source: ``BrokerLifecycleManager.java`` (apache/kafka 4.3.1).
 
-Registration and heartbeats: KIP-631; the former epoch: KIP-966; cordoned directories: KIP-1066.
+Registration and heartbeats: KIP-631; previous broker epoch: KIP-966; cordoned directories: KIP-1066.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 logger = logging.getLogger("ottla.lifecycle")
 
 CATCH_UP_INTERVAL_S = 0.01
-"""Between two heartbeats until the broker is unfenced."""
+"""Interval of heartbeats until the broker is unfenced."""
 RETRY_S = 0.5
-"""Between two attempts to register. Kafka waits for two seconds; it is the lease of the former process that counts."""
+"""Delay between attempts to register. Kafka waits 2 s; the session of the former process has to expire first."""
 SHUTDOWN_HEARTBEAT_S = 0.05
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 30.0
 SHUTDOWN_RESPONSE_TIMEOUT_S = 1.0
@@ -61,11 +61,11 @@ class BrokerState(IntEnum):
 
 
 class RegistrationRejected(Exception):
-    """Cluster rejects this broker; the message has the reason in one line."""
+    """Registration rejected by the controller until the timeout; the message has the reason in one line."""
 
 
 class BrokerLifecycleManager:
-    """The registration this process holds."""
+    """Registration of this broker process, its heartbeats and its controlled shutdown."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class BrokerLifecycleManager:
         storage: LogDirs,
         newest: Callable[[], MetadataImage],
     ) -> None:
-        """``newest``: the committed metadata as far as this node has it, applied or not."""
+        """``newest`` returns the last committed metadata image of this node, applied or not."""
         self._newest_image = newest
         self._env = env
         self._config = config
@@ -92,16 +92,16 @@ class BrokerLifecycleManager:
         self._heartbeat_now = trio.Event()
         self._is_shutting_down = False
         self.ports: dict[str, int] = {}
-        """Where this node's listeners for clients are really bound, by name."""
+        """Bound ports of this node's client listeners, by name."""
         self.broker_epoch = -1
         self.state = BrokerState.NOT_RUNNING
         self.on_registered: list[Callable[[int], None]] = []
-        """Called with the broker epoch once this node leads what it shall under it."""
+        """Callbacks with the broker epoch after the broker is unfenced."""
 
     # ------------------------------------------------------------------ coming
 
     async def register(self) -> None:
-        """Register this broker, and wait until the metadata here contains it.
+        """Register this broker, and wait until the committed metadata of this node contains the registration.
 
         Before that, no partition is led or followed: older metadata is about the broker's former process, and a leader
         with a shorter log than its followers in the same epoch would lose their records (R-279).
@@ -122,7 +122,7 @@ class BrokerLifecycleManager:
         return known is not None and known.broker_epoch == self.broker_epoch
 
     async def unfence(self) -> None:
-        """Wait until this node has applied its registration and what it leads, and is let in.
+        """Send heartbeats until the controller has unfenced the broker and this node has applied that.
 
         Raises:
             OSError: the metadata log could not be written.
@@ -138,7 +138,11 @@ class BrokerLifecycleManager:
             callback(self.broker_epoch)
 
     async def _register_until_accepted(self, until_ms: float) -> int:
-        """Return the broker epoch of the accepted registration (R-278)."""
+        """Register until accepted and return the broker epoch (R-278); ``until_ms`` is a monotonic time.
+
+        Raises:
+            RegistrationRejected: not accepted until then.
+        """
         told = ""
         while True:
             try:
@@ -173,16 +177,16 @@ class BrokerLifecycleManager:
         )
 
     def _previous_broker_epoch(self) -> int:
-        """Return the epoch of this broker's last clean shutdown (R-272); -1 without one.
+        """Return the broker epoch of the last clean shutdown (R-272); -1 without one.
 
-        The only broker of a cluster keeps its log after any shutdown: no other broker could lead meanwhile.
+        The only broker of a cluster retains its log after any shutdown: no other broker could lead meanwhile.
         """
         if self.is_only_broker():
             return self._newest_image().brokers[self._config.node_id].broker_epoch
         return self._log_dirs.clean_shutdown_epoch
 
     async def _try_unfence(self) -> bool:
-        """Send the state of this node, and request unfencing; return True once unfenced."""
+        """Send a heartbeat that requests unfencing; return True once this node has applied it."""
         with self._env.timeout(self._heartbeat_s):
             await self._publisher.wait_applied()
         try:
@@ -202,14 +206,14 @@ class BrokerLifecycleManager:
         return False
 
     def _applied_registration(self) -> RegisterBrokerRecord | None:
-        """Return the registration of this process as this node has applied it; None where it has not yet."""
+        """Return the registration of this process in the applied image; None before it is applied."""
         known = self._cache.image.brokers.get(self._config.node_id)
         return known if known is not None and known.broker_epoch == self.broker_epoch else None
 
     # ------------------------------------------------------------------ being there
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Wake waiting tasks after an applied metadata update, and send urgent heartbeats."""
+        """Wake waiting tasks after a metadata update was applied, and send urgent heartbeats."""
         self._image_changed.set()
         self._image_changed = trio.Event()
         if (
@@ -238,7 +242,7 @@ class BrokerLifecycleManager:
                 pause_s = await self._heartbeat_once()
 
     async def _heartbeat_once(self) -> float:
-        """Send a heartbeat; return the delay of the next one."""
+        """Send a heartbeat; return the delay in seconds until the next one."""
         try:
             answer = await self._send_heartbeat()
         except ProtocolError as error:
@@ -273,7 +277,7 @@ class BrokerLifecycleManager:
         return answer
 
     def _cordoned_ids(self) -> list[bytes] | None:
-        """Directories that are to get no new partitions; None where there are none, and the controller knows none."""
+        """Return the ids of the cordoned directories for a heartbeat; None if neither node nor controller has any."""
         ids, known = self._log_dirs.cordoned_ids, self._applied_registration()
         level = self._cache.image.features.get(METADATA_VERSION, 0)
         nothing = not ids and (known is None or not known.cordoned_log_dirs)
@@ -282,7 +286,9 @@ class BrokerLifecycleManager:
     # ------------------------------------------------------------------ going
 
     async def controlled_shutdown(self) -> None:
-        """Run a controlled shutdown: move all leaderships and get fenced. The first two steps need no wait.
+        """Run a controlled shutdown: the controller moves all leaderships and fences the broker.
+
+        Without a response it ends after `CONTROLLED_SHUTDOWN_TIMEOUT_S`.
 
         Raises:
             OSError: the metadata log could not be written.
@@ -301,7 +307,7 @@ class BrokerLifecycleManager:
         self.state = BrokerState.SHUTTING_DOWN
 
     async def _request_shutdown(self) -> bool:
-        """Request the shutdown; return True if it is granted, or if no controller responds."""
+        """Request the shutdown by a heartbeat; return True if it is granted, fails, or no controller responds."""
         answer: BrokerHeartbeatResponse | None = None
         try:
             with self._env.timeout(

@@ -1,4 +1,4 @@
-"""Metadata cache of the broker: the newest committed image, and the advertised endpoints of the brokers.
+"""Metadata cache of the broker: the last applied image, and the advertised endpoints of the brokers.
 
 Source: ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
 """
@@ -13,11 +13,11 @@ from ottla.controller.metadata.delta import MetadataDelta
 from ottla.controller.metadata.image import MetadataImage
 
 NodeEndpoint = tuple[int, str, int, str | None]
-"""Broker id, host, port, rack."""
+"""Broker id, host, port and rack (None if not configured)."""
 
 
 class MetadataCache:
-    """Cache of the image for handlers. Only the publisher of committed metadata sets it."""
+    """Cache of the image for request handlers; set by the metadata publisher only."""
 
     def __init__(self, config: NodeConfig, cluster_id: str, kraft_version: Callable[[], int]) -> None:
         self._config = config
@@ -28,15 +28,18 @@ class MetadataCache:
 
     @property
     def kraft_version(self) -> int:
-        """The quorum's own level: its records lie outside the image, and it may rise."""
+        """Feature level kraft.version, which is not in the image, as its records are those of the quorum."""
         return self._kraft_version()
 
     def set_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Set the newest committed image, where it is not applied in steps."""
+        """Set the image without applying it to partitions, for controller listeners."""
         self.image = image
 
     def endpoints(self, peer: Peer, *, fenced: bool = False) -> list[NodeEndpoint]:
-        """Brokers as a client shall reach them, by the listener it came in at; this node where it was dialled."""
+        """Return the brokers' endpoints on a client's listener; for this node possibly the address it connected to.
+
+        Fenced brokers and those in controlled shutdown are left out unless ``fenced``.
+        """
         out: list[NodeEndpoint] = []
         for broker_id, broker in sorted(self.image.brokers.items()):
             if (broker.fenced or broker.in_controlled_shutdown) and not fenced:
@@ -52,9 +55,9 @@ class MetadataCache:
         return out
 
     def _connected_address(self, peer: Peer) -> tuple[str, int]:
-        """Return the address a client connected to: the listener's bound name, which is in its certificate, if any.
+        """Return the address that a client connected to; the host is the listener's configured name, if it has one.
 
-        Other nodes return the same name: clients would take different names for different brokers.
+        Other nodes return the same name: clients would treat different names as different brokers.
         """
         if self._bound_hosts is None:
             listeners = self._config.client_listeners

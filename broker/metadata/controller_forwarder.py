@@ -1,4 +1,4 @@
-"""Requests for the active controller: what clients send on, and topics that are made on the way.
+"""Requests for the active controller: forwarded client requests, and automatic creation of topics.
 
 Source: ``ForwardingManager.scala``, ``AutoTopicCreationManager.scala`` (apache/kafka 4.3.1).
 """
@@ -29,21 +29,25 @@ StartInBackground = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 class RequestSubmitter(Protocol):
-    """The active controller, wherever it is."""
+    """Channel to the active controller, local or remote."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
-        """Hand in a request; the answer comes when what it changed is committed. Raises OSError where it failed."""
+        """Send a request; return the response, once the changes are committed. Raises OSError after a write failure."""
 
 
 class RequestForwarder(RequestSubmitter, Protocol):
-    """The way there also for what clients ask: `ottla.broker.interbroker.controller_channel.ControllerChannel`."""
+    """Channel that also forwards client requests: `ottla.broker.interbroker.controller_channel.ControllerChannel`."""
 
     async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
-        """Ask for what a client wants, as that client. Raises WireError where it must come anew, OSError."""
+        """Forward a client's request with its principal (Envelope); return the response.
+
+        Raises:
+            WireError: the client must reconnect; OSError: the metadata log could not be written.
+        """
 
 
 class ControllerForwarder:
-    """Requests of clients for the active controller."""
+    """Sender of client requests and topic creations to the active controller."""
 
     def __init__(
         self,
@@ -62,8 +66,8 @@ class ControllerForwarder:
     async def forward(self, asking: ForwardableRequest, request: Any) -> Any:
         """Forward a client's request; return the controller's response, once its changes are applied here.
 
-        The response waits until partitions are created if they are few. If the controller is another node, its changes
-        may arrive here after the response.
+        If few partitions are affected, the response waits until their logs are created. If the controller is another
+        node, its changes may be applied here after the response.
 
         Raises:
             WireError: the controller does not support the request; the client must reconnect.
@@ -79,8 +83,8 @@ class ControllerForwarder:
     def auto_create(self, name: str) -> None:
         """Create a topic in the background; one request at a time for each name.
 
-        Beyond `MAX_TOPICS_IN_CREATION` of them no further topic is created: the client gets UNKNOWN_TOPIC_OR_PARTITION
-        and retries.
+        Beyond `MAX_TOPICS_IN_CREATION` pending ones no further topic is created: the client gets
+        UNKNOWN_TOPIC_OR_PARTITION and retries.
         """
         if name == OFFSETS_TOPIC:
             self.create_offsets_topic()
@@ -92,7 +96,7 @@ class ControllerForwarder:
             self._create(name, -1, -1, {})
 
     def streams_internal_topics(self, now_ms: Callable[[], int]) -> StreamsInternalTopics:
-        """Topics that streams groups need."""
+        """Return the creator of streams groups' internal topics, created on first use."""
         if self._streams_topics is None:
             # lazy: 1.5 ms, 44 kB
             from ottla.broker.metadata.streams_internal_topics import StreamsInternalTopics
@@ -104,7 +108,7 @@ class ControllerForwarder:
         return self._streams_topics
 
     def create_offsets_topic(self) -> None:
-        """Have `__consumer_offsets` created."""
+        """Create `__consumer_offsets` in the background."""
         config = self._config
         settings = {
             "compression.type": "producer",
@@ -114,7 +118,7 @@ class ControllerForwarder:
         self._create_internal(OFFSETS_TOPIC, "offsets.topic", settings)
 
     def create_transactions_topic(self) -> None:
-        """Have `__transaction_state` created."""
+        """Create `__transaction_state` in the background."""
         config = self._config
         settings = {
             "compression.type": "uncompressed",
@@ -126,13 +130,13 @@ class ControllerForwarder:
         self._create_internal(TRANSACTIONS_TOPIC, "transaction.state.log", settings)
 
     def _create_internal(self, name: str, keys: str, settings: dict[str, str]) -> None:
-        """Create an internal topic; ``keys``: prefix of the settings with its size."""
+        """Create an internal topic; ``keys``: prefix of the settings for partitions and replication factor."""
         config = self._config
         partitions, replicas = config.number(f"{keys}.num.partitions"), config.number(f"{keys}.replication.factor")
         self._create(name, partitions, replicas, settings)
 
     def create_share_topic(self) -> None:
-        """Have `__share_group_state` created."""
+        """Create `__share_group_state` in the background."""
         keys = "share.coordinator.state.topic"
         settings = {
             "compression.type": "producer",
@@ -144,7 +148,7 @@ class ControllerForwarder:
         self._create_internal(SHARE_TOPIC, keys, settings)
 
     def _create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
-        """Create a topic in the background; -1 stands for the number that the controller is configured with."""
+        """Create a topic in the background; -1 is the controller's default number of partitions or replicas."""
         if name not in self._topics_in_creation and len(self._topics_in_creation) < MAX_TOPICS_IN_CREATION:
             self._topics_in_creation.add(name)
             self._start_in_background(partial(self._create_now, name, partitions, replicas, settings))

@@ -1,4 +1,4 @@
-"""A controller announces itself to the active one, itself included, until the log knows this process of it (R-282).
+"""Registration of a controller with the active controller, possibly itself (R-282).
 
 Source: ``ControllerRegistrationManager.scala`` (apache/kafka 4.3.1).
 
@@ -31,12 +31,12 @@ logger = logging.getLogger("ottla.controller")
 INITIAL_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 120.0
 MIN_METADATA_LEVEL = 15
-"""The metadata.version that knows registered controllers."""
+"""Lowest metadata.version with controller registrations."""
 PLAINTEXT_PROTOCOL = 0
 
 
 class ControllerRegistration:
-    """The registration of this process's controller, and the task that keeps it in the log."""
+    """Registration of this process's controller, repeated until it is in the metadata log."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ControllerRegistration:
         self._wakeup = trio.Event()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Metadata was committed."""
+        """Process committed metadata: request a registration if the image lacks that of this process."""
         if not delta.features and self._node_id not in delta.controllers:
             return
         known = image.controllers.get(self._node_id)
@@ -64,7 +64,7 @@ class ControllerRegistration:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Register, and again whenever the log has another registration or none, until cancelled."""
+        """Register, and again whenever the metadata has another registration or none, until cancelled."""
         pause_s = INITIAL_BACKOFF_S
         while True:
             await self._wakeup.wait()

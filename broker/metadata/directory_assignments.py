@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.directories")
 RETRY_S = 1.0
 MAX_ASSIGNMENTS_PER_REQUEST = 2250
-"""Kafka's own limit for one AssignReplicasToDirs."""
+"""Maximum number of replicas in one AssignReplicasToDirs request, as in Kafka."""
 
 
 class DirectoryAssignments:
-    """Pending reports."""
+    """Queue and sender of directory assignments and failed directories."""
 
     def __init__(
         self, env: Env, node_id: int, controller: RequestSubmitter, cache: MetadataCache, storage: LogDirs
@@ -45,7 +45,7 @@ class DirectoryAssignments:
         self._wakeup = trio.Event()
 
     def assign(self, topic_id: bytes, number: int, directory_id: bytes) -> None:
-        """Queue the report of a replica's directory."""
+        """Queue the assignment of a replica to a directory id, replacing an unsent one."""
         self._pending[topic_id, number] = directory_id
         self._wakeup.set()
 
@@ -54,7 +54,7 @@ class DirectoryAssignments:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Send reports until cancelled."""
+        """Send pending reports, with retries, until cancelled."""
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
@@ -66,7 +66,11 @@ class DirectoryAssignments:
                 self._wakeup.set()
 
     async def _send_pending(self) -> None:
-        """Send pending reports, once the broker is registered."""
+        """Send failed directories and pending assignments; nothing before the broker is registered.
+
+        Raises:
+            ProtocolError, OSError: error response, or no response.
+        """
         known = self._cache.image.brokers.get(self._node_id)
         if known is None:
             return
@@ -88,7 +92,7 @@ class DirectoryAssignments:
 
 
 def _check_response(answer: BrokerHeartbeatResponse | AssignReplicasToDirsResponse) -> None:
-    """Raise the error of a response, so that the report is repeated."""
+    """Check a response. Raises ProtocolError with its error, so that the report is repeated."""
     if answer.error_code:
         raise ProtocolError(ErrorCode(answer.error_code))
 
@@ -96,7 +100,7 @@ def _check_response(answer: BrokerHeartbeatResponse | AssignReplicasToDirsRespon
 def build_assignment_request(
     node_id: int, broker_epoch: int, places: Mapping[tuple[bytes, int], bytes]
 ) -> AssignReplicasToDirsRequest:
-    """Return the request that assigns replicas to directories: ``(topic id, partition) -> directory``."""
+    """Return the AssignReplicasToDirs request; ``places``: directory ids by (topic id, partition)."""
     # lazy: 0.8 ms, 27 kB: only on a node with several log directories
     from ottla.wire.messages.assign_replicas_to_dirs import (
         AssignReplicasToDirsRequest,

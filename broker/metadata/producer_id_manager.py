@@ -1,4 +1,4 @@
-"""Producer ids for this node: blocks of 1,000 from the controller, handed out one by one, the next asked for in time.
+"""Producer ids of this node: allocated in blocks of 1,000 from the controller, the next block in advance.
 
 Source: ``RPCProducerIdManager.java`` (apache/kafka 4.3.1).
 
@@ -14,21 +14,21 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 PREFETCH_THRESHOLD = 0.9
-"""Used part of a block at which the next one is requested."""
+"""Used fraction of a block at which the next one is requested."""
 
 ProducerIdBlock = tuple[int, int]
-"""The first id, and the one behind the last."""
+"""First producer id of a block, and the id after its last."""
 
 
 class ProducerIdUnavailable(ProtocolError):
-    """COORDINATOR_LOAD_IN_PROGRESS: there is no id just now. `ProducerIdManager.wait_available` waits for one."""
+    """COORDINATOR_LOAD_IN_PROGRESS: no producer id is available; `ProducerIdManager.wait_available` waits for one."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class ProducerIdManager:
-    """The block at hand, and the one that comes after it."""
+    """Generator of producer ids from the current block and a prefetched one."""
 
     def __init__(self, controller: RequestSubmitter, node_id: int, beside: StartInBackground) -> None:
         """Create a manager without a block; ``beside`` starts background tasks."""
@@ -45,11 +45,11 @@ class ProducerIdManager:
         self._failures = 0
 
     def set_broker_epoch(self, broker_epoch: int) -> None:
-        """Ask under another broker epoch from now on."""
+        """Set the broker epoch of further requests."""
         self._broker_epoch = broker_epoch
 
     def try_generate(self) -> int | None:
-        """Return the next id; None if none is available: then a block is requested for later calls."""
+        """Return the next producer id; None if none is available: then a block is requested for later calls."""
         found = self._pop()
         if self._needs_prefetch and not self._is_prefetching:
             self._is_prefetching = True
@@ -57,7 +57,7 @@ class ProducerIdManager:
         return found
 
     def generate_nowait(self) -> int:
-        """Return the next id without waiting.
+        """Return the next producer id without waiting.
 
         Raises:
             ProducerIdUnavailable: none is available.
@@ -68,18 +68,17 @@ class ProducerIdManager:
         return found
 
     async def generate(self) -> int:
-        """Return the next id; waits for a new block if needed.
+        """Return the next producer id; wait for a new block if needed.
 
         Raises:
-            ProducerIdUnavailable: no block (this broker is not registered, or the controller has gone): the client asks
-                again.
+            ProducerIdUnavailable: no block (broker not registered, or no active controller); the client retries.
             OSError: the metadata log could not be written; the node stops.
         """
         await self.wait_available()
         return self.generate_nowait()
 
     async def wait_available(self) -> None:
-        """Wait until an id is available. All waiting tasks share one response of the controller.
+        """Wait until a producer id is available. All waiting tasks share one response of the controller.
 
         Raises:
             ProducerIdUnavailable, OSError: as `generate`.
@@ -106,7 +105,7 @@ class ProducerIdManager:
         return self._next - 1
 
     async def _prefetch(self) -> None:
-        """Ask for the block after this one; where there is none yet, the next id that is taken asks again."""
+        """Request the next block; after an error it is requested again with the next id that is generated."""
         try:
             async with self._lock:
                 if self._needs_prefetch:

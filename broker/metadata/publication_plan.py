@@ -1,7 +1,7 @@
-"""Plan of a metadata publication: the steps for this node's partitions, from a delta. It executes none.
+"""Plan of a metadata publication: the actions for this node's partitions, from a delta. It executes none.
 
-The steps are in the order of execution: removals precede creations of the same name, and open partitions are updated
-before others are created. Each step costs the work of one partition, so that other tasks can run between two.
+The actions are in the order of execution: removals precede creations of the same name, and open partitions are updated
+before others are created. Each action is the work of one partition, so that other tasks can run between two.
 
 Source: ``TopicsDelta.localChanges``, ``ReplicaManager.applyDelta`` (apache/kafka 4.3.1).
 """
@@ -18,20 +18,20 @@ TopicPartition = tuple[str, int]
 
 
 class RemovePartition(NamedTuple):
-    """A partition is no longer this node's, or its topic is gone: out of service, and its files with it."""
+    """Action that removes a partition which was deleted or reassigned, with its log."""
 
     topic_partition: TopicPartition
 
 
 class UpdatePartition(NamedTuple):
-    """An open partition has another leader, epoch, ISR or place."""
+    """Action that applies another leader, leader epoch, ISR or directory to a hosted partition."""
 
     topic_partition: TopicPartition
     state: PartitionRegistration
 
 
 class CreatePartitionLog(NamedTuple):
-    """A partition of this node is not open: its files are to be found or made."""
+    """Action that creates the log of a partition which this node does not host yet."""
 
     topic_partition: TopicPartition
     topic_id: bytes
@@ -39,18 +39,18 @@ class CreatePartitionLog(NamedTuple):
 
 
 class UpdateTopicConfig(NamedTuple):
-    """A topic's settings changed; None: all of them may have, with those of the broker."""
+    """Action that applies the changed settings of a topic; None: of all topics, after a change of broker settings."""
 
     topic: str | None
 
 
 PartitionAction = RemovePartition | UpdatePartition | CreatePartitionLog | UpdateTopicConfig
 TopicIdLookup = Callable[[TopicPartition], bytes | None]
-"""Under which topic id a partition is open on this node; None where it is not."""
+"""Function that returns the topic id of a hosted partition; None if it is not hosted."""
 
 
 def plan_actions(delta: MetadataDelta, node_id: int, id_of: TopicIdLookup) -> Iterator[PartitionAction]:
-    """Yield the actions for a delta. Lazy: ``id_of`` is called after the earlier actions are done."""
+    """Yield the actions for a delta, lazily: ``id_of`` must reflect the actions yielded before."""
     for name, topic in delta.topics.items():
         yield from _removals(name, topic, node_id)
     later: list[CreatePartitionLog] = []

@@ -1,8 +1,8 @@
-"""Follows committed metadata on this node: each publication in the order of its offset, step by step.
+"""Publisher of committed metadata on this node: applies each publication in the order of its offset.
 
-Two lanes. Here: what goes, epochs and leaders of what is open, settings; then handlers see the image. Behind it, in
-`ottla.broker.replication.log_creator`: files of partitions that are not there yet. A publication that touches many
-partitions lets others run in between, and the next one waits for it.
+A publication first removes partitions, then updates leaders and epochs of hosted ones, and settings; then request
+handlers get the image. The logs of new partitions are created later by `ottla.broker.replication.log_creator`. Applying
+many partitions yields to other tasks, and the next publication waits for it.
 
 Source: ``BrokerMetadataPublisher.scala`` (apache/kafka 4.3.1).
 """
@@ -34,12 +34,12 @@ from ottla.jobs.job import Job
 from ottla.jobs.time_slice import run_in_background
 
 MAX_AWAITED_PARTITIONS = 128
-"""So many partitions at most are waited for before a request that made them is answered."""
+"""Maximum number of pending log creations that the response to a forwarded request waits for."""
 CREATION_WAIT_S = 1.0
 
 
 class BrokerMetadataPublisher:
-    """The queue of publications, and the task that works it off. An error in it is ours, and ends the node."""
+    """Queue of metadata publications, and the task that applies them. An error in it stops the node."""
 
     def __init__(
         self, env: Env, config: NodeConfig, cache: MetadataCache, replicas: ReplicaManager, making: LogCreator
@@ -58,24 +58,24 @@ class BrokerMetadataPublisher:
 
     @property
     def offset(self) -> int:
-        """The newest record that is applied: what heartbeats name."""
+        """Offset of the last applied metadata record, as sent in heartbeats."""
         return self._cache.image.offset
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Metadata was committed."""
+        """Queue a publication of committed metadata."""
         self._queue.append((image, delta))
         self._published += 1
         self._wakeup.set()
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
-        """Call ``listener`` with the applied image now, and with each publication once it is applied.
+        """Call ``listener`` with the applied image now, and after each publication is applied.
 
-        The contract is that of `MetadataSubscriptions.subscribe`; the result ends the subscription.
+        The contract is that of `MetadataSubscriptions.subscribe`; the returned function ends the subscription.
         """
         return self._subscriptions.subscribe(listener)
 
     async def run(self) -> None:
-        """Apply what is published, until cancelled."""
+        """Apply queued publications until cancelled."""
         while True:
             while self._queue:
                 await self.apply(*self._queue.popleft())
@@ -86,18 +86,18 @@ class BrokerMetadataPublisher:
             await self._wakeup.wait()
 
     async def wait_applied(self) -> None:
-        """Wait until all current publications are applied."""
+        """Wait until all publications queued now are applied."""
         target = self._published
         while self._applied < target:
             await self._progress.wait()
 
     async def wait_applied_and_created(self) -> None:
-        """Wait until all are applied and their partitions are created, if these are few."""
+        """Wait until all queued publications are applied, then at most 1 s for log creations, if few are pending."""
         await self.wait_applied()
         await self._log_creator.wait_all_created(MAX_AWAITED_PARTITIONS, CREATION_WAIT_S)
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Apply an image to this node, in time slices."""
+        """Apply an image and its delta to this node, yielding between actions, then publish it to handlers."""
         self._replica_manager.image = image
         await run_in_background(self._env, self._apply_actions(image, delta))
         self._log_creator.is_starting = False
@@ -125,7 +125,7 @@ class BrokerMetadataPublisher:
                 yield from self._update_topic_config(image, name)
 
     def _update_topic_config(self, image: MetadataImage, name: str) -> Job[None]:
-        """Give a topic's logs its settings; they hold from the next batch on."""
+        """Set the configuration of a topic's logs; it applies from the next batch on."""
         topic = image.topics.get(name)
         if topic is None:
             return

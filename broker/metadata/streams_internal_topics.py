@@ -1,4 +1,4 @@
-"""Topics a streams application needs for itself: made in the background, and not again for a while where that failed.
+"""Internal topics of streams groups: created in the background, with a delay before a failed creation is retried.
 
 Source: ``AutoTopicCreationManager.createStreamsInternalTopics``, ``ExpiringErrorCache`` (apache/kafka 4.3.1), KIP-1071.
 """
@@ -18,14 +18,14 @@ MAX_FAILURES = 1_000
 
 
 class TopicCreationFailure(NamedTuple):
-    """Error of a topic's creation, and the time until which it is not retried."""
+    """Error of a topic's creation, and the wall-clock time in ms until which it is not retried."""
 
     error_message: str
     until_ms: int
 
 
 class StreamsInternalTopics:
-    """Creations in progress, and failed ones."""
+    """Creator of internal topics, with pending and recently failed creations."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class StreamsInternalTopics:
         self._timeout_ms = timeout_ms
         self._in_creation: set[str] = set()
         self._failures: dict[str, TopicCreationFailure] = {}
-        """By topic, in the order they happened: at most `MAX_FAILURES`."""
+        """Failures by topic, oldest first; at most `MAX_FAILURES`."""
 
     def create(self, topics: Iterable[CreatableTopic], quiet_ms: int) -> None:
-        """Have topics made, but for those under way and those that failed not long ago.
+        """Create topics in the background, except pending and recently failed ones.
 
-        ``quiet_ms``: how long not to try again.
+        ``quiet_ms``: time in ms without a retry after a failure.
         """
         wanted = [x for x in topics if x.name not in self._in_creation and self.failure(x.name) is None]
         if wanted:
@@ -53,7 +53,7 @@ class StreamsInternalTopics:
             self._start_in_background(partial(self._create_now, wanted, quiet_ms))
 
     def failure(self, name: str) -> str | None:
-        """Return the error of a topic's recent failed creation."""
+        """Return the error message of a topic's recently failed creation, None without one."""
         failed = self._failures.get(name)
         return failed.error_message if failed is not None and failed.until_ms > self._now_ms() else None
 
