@@ -1,1 +1,4 @@
-"""The trio shell: listeners, connections, dispatch, handlers, groups. Rules live in machines; here bytes move."""
+"""Broker: listeners, connections, dispatch, request handlers, coordinators and replication, on trio.
+
+Protocol rules are in pure state machines; the code here moves bytes between them, network and disk.
+"""

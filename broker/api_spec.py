@@ -1,6 +1,6 @@
-"""Description of an API: its properties besides the messages and the body of its handler.
+"""Specification of an API: its properties besides the messages and the code of its handler.
 
-`ottla.broker.dispatch.api_registry` holds one `ApiSpec` for each API.
+`ottla.broker.dispatch.api_registry` has one `ApiSpec` for each API.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import ErrorCode
 
 LARGE_BYTES = 16 * 1024
-"""Below this no request can take memory or time worth counting: 5,000 elements of three bytes take some 10 ms."""
+"""Request size from which memory and decoding time are bounded: 5,000 elements of three bytes take some 10 ms."""
 LARGE_PRODUCE_BYTES = 64 * 1024
-"""The same for Produce, whose requests are long by their records."""
+"""As `LARGE_BYTES`, for Produce, whose requests are large due to their records."""
 
 
 class Permission(NamedTuple):
-    """Operation on a type of resource that the authorizer is asked about. As a rule: the handler itself asks."""
+    """Operation on a resource type that the authorizer checks. As a rule of an endpoint: the handler checks it."""
 
     operation: AclOperation
     resource: ResourceType
     logs_denial: bool = True
-    """False where another permission suffices, or where a denial only omits a result (``logIfDenied``)."""
+    """False if a denial is not logged: another permission suffices, or it only omits a result (``logIfDenied``)."""
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """The permission itself."""
+        """This permission as a tuple."""
         return (self,)
 
 
 class RequestRule(NamedTuple):
-    """Permission that a request needs as a whole; without it the request gets an error response."""
+    """Permission that a request needs as a whole; without it the client gets an error response."""
 
     operation: AclOperation
     resource: ResourceType = ResourceType.CLUSTER
     field: str | None = None
-    """The field of the request that names the resource; None for the cluster."""
+    """Field of the request with the resource name; None for the cluster."""
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """The permission that is checked."""
+        """Permissions that the rule checks."""
         return (Permission(self.operation, self.resource),)
 
 
 class ResourceRule(NamedTuple):
-    """Permission on each resource that a request names; the others get an error row, and the handler never sees them.
+    """Permission on each resource that a request names; denied ones get an error row, not passed to the handler.
 
     Lists and fields are those of the first `ErrorResults` of the API.
     """
@@ -55,16 +55,16 @@ class ResourceRule(NamedTuple):
     operation: AclOperation
     resource: ResourceType
     ids_since: int | None = None
-    """The version from which topics are named by id."""
+    """First request version that names topics by id; None if none does."""
     cluster_operation: AclOperation | None = None
-    """The operation on the cluster that stands for the operation on each resource."""
+    """Operation on the cluster that permits the operation on all resources; None if there is none."""
     denial_message: str | None = None
     rejects_duplicates: bool = False
     """True if the handler rejects resources that are named twice."""
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """The permissions that are checked."""
+        """Permissions that the rule checks."""
         each = Permission(self.operation, self.resource)
         if self.cluster_operation is None:
             return (each,)
@@ -72,19 +72,19 @@ class ResourceRule(NamedTuple):
 
 
 class ConfigResourceRule(NamedTuple):
-    """Permission on each resource whose configuration a request reads or changes; for brokers it is on the cluster."""
+    """Permission on each resource whose configuration a request reads or changes; on the cluster for brokers."""
 
     operation: AclOperation
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """The permissions that are checked."""
+        """Permissions that the rule checks."""
         kinds = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.GROUP
         return tuple(Permission(self.operation, kind) for kind in kinds)
 
 
 class DeleteTopicsRule:
-    """Permission to delete all topics or each topic; without DESCRIBE the name of a topic id stays hidden."""
+    """Permission to delete all topics (cluster) or each topic; without DESCRIBE the row of a topic id has no name."""
 
     permissions = (
         Permission(AclOperation.DELETE, ResourceType.CLUSTER, logs_denial=False),
@@ -94,7 +94,7 @@ class DeleteTopicsRule:
 
 
 class CreatedConfigsRule:
-    """Permission to see the configuration of a topic that the request creates (KIP-525)."""
+    """Permission to read the configuration of a topic that the request creates (KIP-525)."""
 
     permissions = (Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, logs_denial=False),)
 
@@ -103,35 +103,35 @@ AuthorizationRule = RequestRule | ResourceRule | ConfigResourceRule | DeleteTopi
 
 
 class Endpoint(NamedTuple):
-    """Handler of an API on one type of listener, and the permissions its requests need there."""
+    """Handler of an API on one type of listener, and its authorization rules there."""
 
     handler_module: str
-    """The module below `ottla.broker.handlers`; it is imported with the first request."""
+    """Module of the handler below `ottla.broker.handlers`, imported with the first request."""
     authorization: tuple[AuthorizationRule, ...] = ()
 
 
 class ErrorResults(NamedTuple):
-    """List of a response that has a row with an error for each element of a list of the request.
+    """List in a response with an error row for each element of a list in the request.
 
-    Where the row or the response has `error_code` and `error_message`, both are set.
+    ``error_code`` and ``error_message`` are set in the row and in the response if they have these fields.
     """
 
     request_list: str
     response_list: str
     copied: tuple[str, ...] = ()
-    """Fields of the row that repeat the element; the first one names the resource."""
+    """Fields of the row that are copied from the element; the first one is the resource name."""
     copied_from: tuple[str, ...] | None = None
-    """The names of these fields in the element, where they differ. An element that is no message is copied itself."""
+    """Names of the copied fields in the element, if they differ. An element that is no message is copied itself."""
     nested: ErrorResults | None = None
-    """The rows inside a row: the partitions of a topic."""
+    """Rows inside a row, such as the partitions of a topic."""
     request_parent: str | None = None
-    """Parent list in the request whose elements contain the list."""
+    """Parent list in the request whose elements contain the list; None for a top-level list."""
     values: tuple[tuple[str, Any], ...] = ()
-    """Other fields of the row."""
+    """Further fields of the row with their values."""
 
 
 class ErrorMessage(Enum):
-    """Message of an error response."""
+    """Text in ``error_message`` of an error response."""
 
     REASON = "why the request failed"
     ERROR_TEXT = "the text of the error code"
@@ -139,20 +139,20 @@ class ErrorMessage(Enum):
 
 
 class ErrorResponse(NamedTuple):
-    """Layout of the response that answers a whole request with one error (``getErrorResponse``)."""
+    """Layout of the response that reports one error for a whole request (``getErrorResponse``)."""
 
     results: tuple[ErrorResults, ...] = ()
     results_only_for_denied: bool = False
-    """True if the rows answer denied resources, and an error of the whole request is at the top alone."""
+    """True if rows are used for denied resources only, and an error of the whole request is at the top level only."""
     message: ErrorMessage = ErrorMessage.REASON
     has_unique_results: bool = False
-    """True if a resource that is named several times gets one row."""
+    """True if a resource that is named several times gets one row only."""
     values: tuple[tuple[str, Any], ...] = ()
-    """Other fields of the response; null only in versions where the field is nullable."""
+    """Further fields of the response with their values; null only in versions where the field is nullable."""
 
 
 class ForwardingTarget(Enum):
-    """Owner of the rules that decide a forwarded request."""
+    """Node that decides a forwarded request."""
 
     CONTROLLER = "the active controller"
     CONTROLLER_WITH_REQUESTER = "the active controller, which asks who sent the request"
@@ -160,48 +160,48 @@ class ForwardingTarget(Enum):
 
 
 class Forwarding(NamedTuple):
-    """A request that brokers forward in an Envelope (``ApiKeys.forwardable``, KIP-590)."""
+    """Forwarding of a request by a broker to the active controller in an Envelope (``forwardable``, KIP-590)."""
 
     target: ForwardingTarget = ForwardingTarget.CONTROLLER
     moved_error: ErrorCode = ErrorCode.NOT_CONTROLLER
-    """The error with which the request is sent to another node instead of being answered."""
+    """Error code after which the request is sent to another controller instead of being returned to the client."""
 
 
 class QuotaKind(Enum):
-    """Client quota of an API."""
+    """Client quota that applies to an API."""
 
     REQUEST = "time"
     PRODUCE = "time, and bytes produced"
     FETCH = "time, and bytes fetched"
-    """The handler counts both: above one of them, the response has no records."""
+    """The handler records both: above either quota, the response has no records."""
     SHARE_FETCH = "time, and bytes acquired"
     EXEMPT = "none"
 
 
 class MutationQuota(NamedTuple):
-    """Quota of controller mutations (KIP-599), beside that of time."""
+    """Controller mutation quota (KIP-599), in addition to the request quota."""
 
     strict_since: int
-    """The version from which requests above the quota are rejected with THROTTLING_QUOTA_EXCEEDED."""
+    """First request version that is rejected with THROTTLING_QUOTA_EXCEEDED above the quota, rather than throttled."""
 
 
 class NamedPartitions(NamedTuple):
-    """Fields of a request that name partitions."""
+    """Names of a request's fields that name partitions."""
 
     topics: str = "topics"
     name: str = "name"
     topic_id: str | None = None
     partitions: str = "partitions"
     number: str | None = "partition_index"
-    """None where the list has the numbers themselves."""
+    """Field with the partition number; None if the list consists of the numbers."""
 
 
 class CoordinatorPartitions:
-    """Partitions of the internal topics whose leaders coordinate the keys of a FindCoordinator request."""
+    """Partitions of internal topics whose leaders are the coordinators that a FindCoordinator request looks up."""
 
 
 class ApiSpec(NamedTuple):
-    """API, from which routes, ApiVersions, authorization, quotas, error responses and the reference page follow."""
+    """Specification of an API; determines routing, ApiVersions, authorization, quotas and error responses."""
 
     key: ApiKey
     min_version: int
@@ -211,21 +211,21 @@ class ApiSpec(NamedTuple):
     controller: Endpoint | None = None
     """Endpoint on controller listeners, which also authorizes forwarded requests; None: not served."""
     oldest_supported: int | None = None
-    """The oldest version that is answered, where it is above the oldest that is advertised."""
+    """Oldest version that is served, if higher than the oldest that is advertised."""
     forwarding: Forwarding | None = None
     error_response: ErrorResponse = ErrorResponse()
     quota: QuotaKind | MutationQuota = QuotaKind.REQUEST
     partitions: NamedPartitions | CoordinatorPartitions | None = None
-    """Partitions whose logs must have been created before the handler is called."""
+    """Partitions whose pending log creations the request waits for before its handler is called."""
     required_config: str | None = None
-    """The configuration key without which ApiVersions leaves the API out."""
+    """Setting without which ApiVersions omits the API; None for none."""
     retains_buffer: bool = False
-    """True if parts of the request are kept beyond its answer."""
+    """True if parts of the request's buffer are referenced after the response."""
     large_bytes: int = LARGE_BYTES
-    """Size from which a request may have so many elements that a job decodes it, within a budget."""
+    """Size in bytes from which a job decodes the request within a memory budget, as it may have very many elements."""
 
     def endpoint(self, *, at_controller: bool) -> Endpoint:
-        """Return how a listener of this type serves the API."""
+        """Return the endpoint on controller listeners, or on those of brokers; the API must be served there."""
         endpoint = self.controller if at_controller else self.broker
         assert endpoint is not None, f"no {'controller' if at_controller else 'broker'} endpoint for {self.key.name}"
         return endpoint

@@ -1,8 +1,9 @@
 """Node with the role of broker, controller or both: creates its components and runs its life cycle.
 
-Start: bind, lock the directories, format them if they are new, join the quorum; a broker then registers, waits for the
-metadata, opens its partitions, is unfenced, and serves. A clean shutdown reverses this and writes the clean shutdown
-file for a quick start. A failed disk ends the node at once without that file; so does an error behind the metadata log.
+Startup: bind, lock the log directories, format them if they are new, join the quorum; a broker then registers, waits
+for the metadata, opens its partitions, is unfenced, and serves. A clean shutdown reverses this and writes the clean
+shutdown file for a quick start. A failed disk stops the node at once without that file; so does an error of the
+metadata log.
 
 Source: ``BrokerServer.scala``, ``ControllerServer.scala`` (apache/kafka 4.3.1).
 """
@@ -41,11 +42,11 @@ class StartupRejected(Exception):
 
 
 class AllLogDirsFailed(Exception):
-    """A data directory failed; the node has stopped."""
+    """A required log directory failed; the node has stopped."""
 
 
 class Node:
-    """A running node."""
+    """Broker, controller or combined node, started by `run`."""
 
     def __init__(self, env: Env, config: NodeConfig, on_grown: Callable[[], None] = lambda: None) -> None:
         log_escaping.install()
@@ -59,16 +60,17 @@ class Node:
         self._log_dir_failures = LogDirFailureHandler(self.log_dirs, self._cancel_scope.cancel)
         self._listeners = BoundListeners(env, config)
         self.components: BrokerComponents | None = None
-        """While it lives: what it consists of, for whoever looks at it from beside."""
+        """Components of the running node, None before and after; for the console and tests."""
 
     async def run(self, ready: Callable[[Node], None] | None = None, stop: trio.Event | None = None) -> None:
-        """Serve until ``stop`` is set, then stop cleanly. Cancelled, it stops as a crash would.
+        """Serve until ``stop`` is set, then shut down cleanly; a cancellation stops it as a crash would.
 
-        ``on_grown`` of the node is called after the start and whenever many partitions have come.
+        ``ready`` is called when the node serves; ``on_grown`` of the constructor then, too, and after many logs were
+        created.
 
         Raises:
             StartupRejected, OSError, LogDirectoryInUse, CorruptFile, IncompatibleQuorum: it could not start.
-            AllLogDirsFailed: the disk failed while it ran.
+            AllLogDirsFailed: a required log directory failed at run time.
         """
         losses, listening = self._log_dir_failures, self._listeners
         try:
@@ -90,7 +92,7 @@ class Node:
             raise AllLogDirsFailed(f"Shutdown broker because a log directory has failed: {losses.failure}")
 
     async def _load_identity(self) -> tuple[MetaProperties, QuorumConfig]:
-        """Load the identity of the directories and the quorum configuration; new directories are formatted."""
+        """Return the identity of the log directories and the quorum configuration; format new directories."""
         config, env, storage = self.config, self.env, self.log_dirs
         identity = storage.identify(config.node_id, config.cluster_id)
         kept = () if identity is None else read_previous_voters(storage, config)
@@ -104,7 +106,7 @@ class Node:
         return identity, quorum
 
     async def _run_components(self, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
-        """From the first look at the directories to the mark of a clean stop."""
+        """Run the components from loading the identity to writing the clean shutdown file."""
         identity, quorum = await self._load_identity()
         opened = True
         async with trio.open_nursery() as ground:
@@ -136,14 +138,14 @@ class Node:
         await self._close_logs(made, marked=opened)
 
     async def _open_partitions(self, made: BrokerComponents, nursery: trio.Nursery) -> None:
-        """Open what is there, and follow the metadata from here on."""
+        """Open the partitions' logs by the current image, then start to apply later metadata."""
         image = made.controller.image
         made.controller.subscribe(made.publisher.publish)  # what is published while partitions are opened waits
         await made.open_partitions(image)
         nursery.start_soon(made.publisher.run)
 
     async def _serve(self, made: BrokerComponents, ready: Callable[[Node], None] | None, stop: trio.Event) -> None:
-        """Serve until the stop, then move leaderships to other nodes while they can still be served."""
+        """Serve until stopped, then run the controlled shutdown while other brokers can still fetch."""
         clients, leaving = self._listeners.clients, True
         if not clients or await self._run_unless_stopped(stop, made.lifecycle.unfence):
             await trio.lowlevel.checkpoint()  # earlier failures end it here, before requests are served
@@ -166,7 +168,7 @@ class Node:
         await made.controller.resign()
 
     async def _run_unless_stopped(self, stop: trio.Event, work: Callable[[], Awaitable[None]]) -> bool:
-        """Run ``work``, which may wait for other nodes, unless the node is stopped; return True if it was done."""
+        """Run ``work``, which may wait for other nodes; return False if the node was stopped meanwhile."""
         if self.config.is_standalone:
             await work()
             return True
@@ -184,7 +186,7 @@ class Node:
         return done
 
     async def _close_logs(self, made: BrokerComponents, *, marked: bool) -> None:
-        """Close all logs; the clean shutdown file is written last, and only if all of it succeeded."""
+        """Close all logs; ``marked``: write the clean shutdown file at last, if all succeeded."""
         try:
             made.controller.close()
             if marked:
@@ -194,7 +196,7 @@ class Node:
 
 
 def _create_faults(env: Env) -> NodeFaults:
-    """Return the faults of a node, where they are enabled."""
+    """Return the state of injected faults, with an environment that applies them."""
     # lazy: 4.2 ms, 202 kB: only with faults
     from ottla.broker.faults.node_faults import NodeFaults
 
@@ -202,7 +204,7 @@ def _create_faults(env: Env) -> NodeFaults:
 
 
 def _raise_startup_error(error: BaseException) -> None:
-    """Raise what ended the node, alone and in words for the user."""
+    """Raise the error that stopped the node at startup, without exception groups; StartupRejected for user errors."""
     try:
         raise_unwrapped(error)
     except (RegistrationRejected, ConfigException) as refused:

@@ -1,4 +1,4 @@
-"""Services of a node for its request handlers, without its life cycle."""
+"""Services of a node that its request handlers use, without its life cycle."""
 
 from __future__ import annotations
 
@@ -34,72 +34,72 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class QuotaHolder:
-    """Optional quota state of this broker."""
+    """Quota managers of this broker, if any quota is configured."""
 
     quotas: QuotaManagers | None = None
-    """None: no quota is configured."""
+    """Managers of the client quotas; None if no quota is configured."""
     times_requests: bool = False
-    """True if it counts how long requests take."""
+    """True if processing times of requests are recorded, as a request quota is configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerServices:
-    """Made once the node has started; the parts change, the set of them does not."""
+    """Services for request handlers; created once at startup."""
 
     env: Env
     config: NodeConfig
     metadata: MetadataCache
     controller_forwarder: ControllerForwarder
     controller: QuorumController
-    """The controller in this process, for what is asked about the quorum itself."""
+    """Controller of this process, for requests about the metadata quorum."""
     replica_manager: ReplicaManager
     log_creator: LogCreator
-    """Partitions that are still to be made; empty most of the time."""
+    """Creator of missing logs, with the pending creations."""
     log_dirs: LogDirs
     purgatory: Purgatory
     fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
     producer_ids: ProducerIdManager
     fetch_max_bytes: int
-    """``fetch.max.bytes``, read once: every fetch asks for it."""
+    """Value of ``fetch.max.bytes``, cached for Fetch."""
     fail: DiskErrorHandler
     liveness_probe: Callable[[], BrokerLivenessProbe]
-    """Probe of the brokers' heartbeat connections; created when there is another broker."""
+    """Function that returns the probe of the brokers' heartbeat connections, created on first use."""
     transaction_verifier: Callable[[], TransactionVerifier]
-    """Verifier of transactions with their coordinators; created on first use."""
+    """Function that returns the verifier of transactions with their coordinators, created on first use."""
     transactions_provider: Callable[[], TransactionCoordinator]
-    """Factory of the transaction coordinator, called on first use."""
+    """Function that returns the transaction coordinator, created on first use."""
     shares_provider: Callable[[], SharePartitionManager]
-    """Factory of the share partition manager, called on first use."""
+    """Function that returns the share partition manager, created on first use."""
     moves_provider: Callable[[], AlterLogDirs]
-    """Factory of the mover of replicas between directories, called on first use."""
+    """Function that returns the handler of moves between log directories, created on first use."""
     authorizer: Authorizer | None = None
     """Authorizer; None: all operations are allowed."""
     audit: AuditLog | None = None
-    """Audit log; None: disabled."""
+    """Audit log of authentication and authorization; None if disabled."""
     quota_holder: QuotaHolder = field(default_factory=QuotaHolder)
     client_metrics_provider: Callable[[], ClientMetricsManager] | None = None
-    """Factory of the client metrics manager, called on first use."""
+    """Function that returns the client metrics manager, created on first use."""
     decompression_limiter: DecompressionLimiter = field(default_factory=DecompressionLimiter)
-    """Limiter of memory-heavy decompression."""
+    """Limiter of concurrent decompressions that need much memory."""
 
     @property
     def transaction_coordinator(self) -> TransactionCoordinator:
-        """The coordinator of transactions."""
+        """Transaction coordinator of this broker, created on first use."""
         return self.transactions_provider()
 
     @property
     def client_metrics(self) -> ClientMetricsManager:
-        """Manager of client metrics."""
+        """Manager of client metrics (KIP-714), created on first use."""
         assert self.client_metrics_provider is not None, "each broker has it"
         return self.client_metrics_provider()
 
     @property
     def share_partition_manager(self) -> SharePartitionManager:
-        """Manager of share partitions."""
+        """Manager of share partitions, created on first use."""
         return self.shares_provider()
 
     @property
     def alter_log_dirs(self) -> AlterLogDirs:
-        """Mover of replicas between directories."""
+        """Handler of moves of replicas between log directories, created on first use."""
         return self.moves_provider()
