@@ -140,7 +140,7 @@ class Node:
     async def _open_partitions(self, made: BrokerComponents, nursery: trio.Nursery) -> None:
         """Open the partitions' logs by the current image, then start to apply later metadata."""
         image = made.controller.image
-        made.controller.subscribe(made.publisher.publish)  # what is published while partitions are opened waits
+        made.controller.subscribe(made.publisher.publish)  # publications during the opening are queued
         await made.open_partitions(image)
         nursery.start_soon(made.publisher.run)
 
@@ -148,7 +148,7 @@ class Node:
         """Serve until stopped, then run the controlled shutdown while other brokers can still fetch."""
         clients, leaving = self._listeners.clients, True
         if not clients or await self._run_unless_stopped(stop, made.lifecycle.unfence):
-            await trio.lowlevel.checkpoint()  # earlier failures end it here, before requests are served
+            await trio.lowlevel.checkpoint()  # raises earlier failures before requests are served
             async with trio.open_nursery() as nursery:
                 if clients:
                     create = Dispatcher if self._faults is None else self._faults.create_dispatcher
@@ -158,11 +158,11 @@ class Node:
                 self._on_partitions_added()
                 await stop.wait()
                 if not made.lifecycle.is_only_broker():
-                    await made.lifecycle.controlled_shutdown()  # others catch up from here meanwhile
+                    await made.lifecycle.controlled_shutdown()  # followers fetch from this broker meanwhile
                     leaving = False
                 nursery.cancel_scope.cancel()
         for listener in clients.values():
-            listener.close()  # clients are refused at once, and ask another node
+            listener.close()  # new connections are refused, so that clients try another node
         if leaving:
             await made.lifecycle.controlled_shutdown()
         await made.controller.resign()

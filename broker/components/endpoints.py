@@ -55,7 +55,7 @@ def start_controller_endpoints(
         acceptors[name] = Acceptor(dispatcher, _listener_security(services, name, nursery))
     _link_acceptors(made, acceptors)
     _limit_connections(env, made, acceptors)
-    # A controller without a broker applies no images: the committed ones count.
+    # A controller-only node applies no images, so the committed images are used.
     _reload_certificates(services.config, listening.controllers, made.controller.subscribe)
     for name, listener in listening.controllers.items():
         nursery.start_soon(acceptors[name].run, listener)

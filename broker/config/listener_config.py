@@ -213,7 +213,7 @@ def _is_same_address(host: str, port: int, at: ListenerAddress, host_name: str) 
     return port == at.port and host in names
 
 
-# ------------------------------------------------------------------ what cannot be
+# ------------------------------------------------------------------ validation
 
 
 def find_config_problems(values: Mapping[str, str], node_id: int) -> Iterator[ConfigProblem]:
@@ -268,7 +268,7 @@ def _protocol_problems(values: Mapping[str, str]) -> Iterator[ConfigProblem]:
                 yield key, f"listener {at.name} has no protocol: add {at.name}:PLAINTEXT to {PROTOCOL_MAP}"
     if CONTROLLER_ROLE in parse_roles(values):
         return
-    # Kafka maps a controller listener that has no entry by its name as it is written, and looks for it in upper case.
+    # Kafka adds a missing controller listener to the map as it is spelled, but looks it up in upper case.
     written = () if PROTOCOL_MAP in values else split_list(values, CONTROLLER_LISTENER_NAMES)
     for name in (*(x for x in names if x not in mapped), *(x for x in written if x != x.upper())):
         yield PROTOCOL_MAP, f"controller listener {name} has no protocol: add {name.upper()}:PLAINTEXT"

@@ -39,7 +39,7 @@ from ottla.wire.record_batch.compression import CompressionType
 if TYPE_CHECKING:
     from ottla.client.connection_security import ConnectionSecurity
 
-# A node on its own: what Kafka's own sample server.properties sets for one.
+# Values of Kafka's sample server.properties for a single node.
 STANDALONE_DEFAULTS = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -287,7 +287,7 @@ class NodeConfig:
         reachable = self._reachable_address(told, port)
         return ListenerEndpoint(reachable.name, reachable.host, reachable.port)
 
-    # ------------------------------------------------------------------ as it stands now
+    # ------------------------------------------------------------------ effective values
 
     def dynamic_values(self, image: MetadataImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the valid dynamic settings of this broker, and those of the cluster default."""

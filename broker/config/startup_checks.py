@@ -53,7 +53,7 @@ def check_startup_values(values: Mapping[str, str]) -> list[str]:
         broker_config_validation.check_listener_values(
             values, [x.lower() for x in listener_config.security_protocols_by_listener(values)]
         )
-        # Directories may be named on the command line, too: then they are not known here.
+        # Log directories given on the command line are not in `values`.
         known = (
             ()
             if "log.dirs" in values or "log.dir" in values

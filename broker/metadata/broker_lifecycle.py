@@ -98,7 +98,7 @@ class BrokerLifecycleManager:
         self.on_registered: list[Callable[[int], None]] = []
         """Callbacks with the broker epoch after the broker is unfenced."""
 
-    # ------------------------------------------------------------------ coming
+    # ------------------------------------------------------------------ registration
 
     async def register(self) -> None:
         """Register this broker, and wait until the committed metadata of this node contains the registration.
@@ -210,7 +210,7 @@ class BrokerLifecycleManager:
         known = self._cache.image.brokers.get(self._config.node_id)
         return known if known is not None and known.broker_epoch == self.broker_epoch else None
 
-    # ------------------------------------------------------------------ being there
+    # ------------------------------------------------------------------ heartbeats
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Wake waiting tasks after a metadata update was applied, and send urgent heartbeats."""
@@ -232,7 +232,7 @@ class BrokerLifecycleManager:
         return broker is not None and broker.in_controlled_shutdown and not broker.fenced
 
     async def run(self) -> None:
-        """Keep the lease, until cancelled or until this broker leaves. A broker that was forgotten comes back."""
+        """Send heartbeats until cancelled or the controlled shutdown starts; register again if unregistered."""
         pause_s = self._heartbeat_s
         while not self._is_shutting_down:
             with self._env.timeout(pause_s):
@@ -283,7 +283,7 @@ class BrokerLifecycleManager:
         nothing = not ids and (known is None or not known.cordoned_log_dirs)
         return None if nothing or known is None or level < CORDONED_DIRS_MIN_VERSION else sorted(ids)
 
-    # ------------------------------------------------------------------ going
+    # ------------------------------------------------------------------ controlled shutdown
 
     async def controlled_shutdown(self) -> None:
         """Run a controlled shutdown: the controller moves all leaderships and fences the broker.

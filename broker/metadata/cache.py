@@ -49,7 +49,7 @@ class MetadataCache:
             else:
                 end = next((e for e in broker.end_points if e.name == peer.listener), None)
                 if end is None:
-                    continue  # no client that came here could speak to it
+                    continue  # the client could not connect to it by this listener
                 host, port = end.host, end.port
             out.append((broker_id, host, port, broker.rack))
         return out

@@ -75,7 +75,7 @@ class ControllerForwarder:
         """
         answer = await self._controller.forward(asking, request)
         throttle_ms = getattr(answer, "throttle_time_ms", 0)
-        if throttle_ms:  # the controller counts, and the client is held up where it is connected
+        if throttle_ms:  # the controller records the mutations; the broker throttles the client's connection
             asking.peer.throttle_ms = max(asking.peer.throttle_ms, throttle_ms)
         await self._wait_applied()
         return answer
@@ -92,7 +92,7 @@ class ControllerForwarder:
             self.create_transactions_topic()
         elif name == SHARE_TOPIC:
             self.create_share_topic()
-        elif name != METADATA_TOPIC:  # the controller would refuse it
+        elif name != METADATA_TOPIC:  # the controller would reject it
             self._create(name, -1, -1, {})
 
     def streams_internal_topics(self, now_ms: Callable[[], int]) -> StreamsInternalTopics:
@@ -162,13 +162,13 @@ class ControllerForwarder:
         try:
             response = await self._controller.submit(CreateTopicsRequest([topic], 60_000), 7)
             row = response.topics[0]
-            if row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:  # several brokers may have asked for it at once
+            if row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:  # several brokers may have requested it at once
                 logger.info("Auto topic creation of %s: another broker has created it", name)
             elif row.error_code:
                 code = ErrorCode(row.error_code).name
                 logger.warning("Auto topic creation failed for %s with error %s: %s", name, code, row.error_message)
         except OSError:
-            pass  # the controller has failed the node already
+            pass  # the controller has stopped the node already
         except ProtocolError as error:
             self._log_failure(name, error.code, error.message)
         finally:

@@ -72,7 +72,7 @@ class ControllerRegistration:
             while self._needs_registration:
                 if await self._register():
                     pause_s = INITIAL_BACKOFF_S
-                    break  # the registration is new in the log
+                    break  # the metadata log has the registration now
                 await self._env.sleep(pause_s)
                 pause_s = min(pause_s * 2, MAX_BACKOFF_S)
 

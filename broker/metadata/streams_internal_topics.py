@@ -66,7 +66,7 @@ class StreamsInternalTopics:
                     why = row.error_message or ErrorCode(row.error_code).text
                     self._record_failure(row.name, why, quiet_ms, logging.INFO if exists else logging.WARNING)
         except OSError:
-            pass  # the controller has failed the node already
+            pass  # the controller has stopped the node already
         except ProtocolError as error:
             for topic in topics:
                 self._record_failure(topic.name, error.message or error.code.text, quiet_ms)

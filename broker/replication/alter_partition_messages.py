@@ -56,7 +56,7 @@ def build_alter_partition_request(
 def apply_alter_partition_response(
     answer: AlterPartitionResponse, sent: dict[PartitionKey, PendingIsrChange], replicas: ReplicaManager, now_ms: int
 ) -> Job[list[PartitionKey]]:
-    """Apply the controller's response to each partition; return the partitions whose change must be sent again."""
+    """Apply the response to each partition's ISR; return the partitions whose change must be sent again (R-334)."""
     rows = {(t.topic_id, p.partition_index): p for t in answer.topics for p in t.partitions}
     told: list[str] = []
     again = []

@@ -78,10 +78,10 @@ async def _wait_until(
 ) -> None:
     """Wait until ``is_done`` holds for all batches, or ``timeout_ms`` has passed."""
     left: dict[Hashable, DelayedProduce] = {}
-    for one in waiting:  # of a partition named twice the second ends later
+    for one in waiting:  # of two batches of a partition the second is committed later
         left["hw", one.replica.topic, one.replica.partition] = one
 
-    def is_ready_after(key: Hashable) -> bool:  # each change costs its own size, however many are waited for
+    def is_ready_after(key: Hashable) -> bool:  # constant cost per change, for any number of batches
         if key in left and is_done(left[key]):
             del left[key]
         return not left

@@ -177,7 +177,7 @@ class HostedPartition:
                 self._wake(self._start_key)
             return False
         end = self.log.log_end_offset
-        # An epoch that the image passed over may have been led by another broker: its followers may have truncated.
+        # Another broker may have led in a skipped epoch, and followers may have truncated their logs.
         before = state if type(state) is LeaderState and state.epoch == epoch - 1 else None
         self.state = LeaderState.start_epoch(
             node_id, epoch, registration.partition_epoch, registration.replicas, isr, end, now_ms, before
@@ -263,7 +263,7 @@ class HostedPartition:
                 self._wake(self._end_key)
                 self._notify_listeners(more=True)
             if log.unflushed_records >= log.config.flush_messages:
-                self._flush_due(self)  # counts once it is on the disk
+                self._flush_due(self)  # advances the high watermark once flushed
             elif not self.is_flushing:
                 self.advance_high_watermark(log.log_end_offset, now_ms)
         return done
@@ -321,7 +321,7 @@ class HostedPartition:
         """Return the local log end that counts for the high watermark: the recovery point during a flush."""
         return self.log.recovery_point if self.is_flushing else self.log.log_end_offset
 
-    # ------------------------------------------------------------------ followers, as the leader sees them
+    # ------------------------------------------------------------------ leader: followers and the ISR
 
     def check_follower(self, broker: int, broker_epoch: int, *, names_epoch: bool) -> None:
         """Check that a broker may fetch the partition as a follower (R-325).
@@ -335,7 +335,7 @@ class HostedPartition:
         if broker not in state.followers:
             raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if -1 < broker_epoch < self._isr.broker_epoch_of(broker):
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # an earlier process of it (KIP-903)
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # of an earlier process of the broker (KIP-903)
 
     def update_follower_fetch_state(
         self, broker: int, broker_epoch: int, offset: int, log_start: int, leader_end: int, now_ms: int
@@ -371,7 +371,7 @@ class HostedPartition:
         follower = state.followers[broker]
         if follower.end_offset != offset:
             return False
-        # the earlier session of the broker must read for itself now, as it loses its registration
+        # an earlier fetch session of the broker loses its registration and must read the partition again
         follower.notify_listener(more=True)
         follower.listener = line
         return True
@@ -412,7 +412,7 @@ class HostedPartition:
         state, own = self.state, self.log.log_start_offset
         return state.low_watermark(own, alive) if type(state) is LeaderState else own
 
-    # ------------------------------------------------------------------ following
+    # ------------------------------------------------------------------ follower
 
     def append_as_follower(self, raw: Buffer, now_ms: int) -> bool:
         """Append batches of the leader; return True if a flush must precede the next fetch (``flush.messages``).

@@ -119,13 +119,13 @@ class LogCreator:
     def __contains__(self, at: TopicPartition) -> bool:
         return at in self._requested or at in self._in_progress
 
-    # ------------------------------------------------------------------ what is to be made
+    # ------------------------------------------------------------------ requests
 
     def request_log(self, at: TopicPartition, topic_id: bytes, registration: PartitionRegistration) -> None:
         """Request the creation of a partition's log, unless an unavailable directory may contain it."""
         if self._in_progress.get(at) or self._replica_manager.topic_id_of(at) == topic_id:
-            return  # it comes, or has come meanwhile
-        if at[0] == METADATA_TOPIC:  # an older controller let it be created
+            return  # pending, or created meanwhile
+        if at[0] == METADATA_TOPIC:  # an older controller may have created it
             logger.error("Skipping creation of logs of topic %s: it has the name of the metadata log. Delete it", at[0])
             return
         if self._may_be_in_unavailable_directory(at, registration):
@@ -185,7 +185,7 @@ class LogCreator:
         if 0 < len(self) <= at_most:
             await self.wait_created([*self._requested, *self._in_progress], patience_s)
 
-    # ------------------------------------------------------------------ making it
+    # ------------------------------------------------------------------ creation
 
     async def run(self) -> None:
         """Create the requested logs in batches, until cancelled."""
@@ -323,7 +323,7 @@ class LogCreator:
         replicas.host(log, job.topic_id)
         settings = self._settings(at[0])
         if settings is not job.settings:
-            log.update_config(settings)  # they changed meanwhile
+            log.update_config(settings)  # changed during the creation
         replicas.apply_partition_state(at, topic.partitions[at[1]])
         self._created_since_notification += 1
         if self._created_since_notification >= GROWTH_NOTIFICATION_INTERVAL:

@@ -75,7 +75,7 @@ class LogMaintenance:
             except OSError as error:
                 self._fail(error, log)
                 if is_transient(error):
-                    break  # what is short now is short for all of them: the next look tries again
+                    break  # the shortage affects all logs; retried in the next round
             yield None
         for directory in self._log_dirs.online:
             yield from self._checkpoint(directory)
@@ -90,7 +90,7 @@ class LogMaintenance:
             yield self._sync_below(log, end)
             self._last_sync_ms[log] = self._env.monotonic_ms()
         gone = [] if log.closed else log.segments.pop_deletable_files(self._env.now_ms())
-        if gone:  # to give the blocks of large files back takes the disk a while
+        if gone:  # the file system takes long to free the blocks of large files
             yield self._env.in_thread(partial(remove_files, log.disk, gone), ThreadPool.REMOVAL)
         if not log.closed:
             log.close_idle_files()
@@ -118,11 +118,11 @@ class LogMaintenance:
                 await self._env.sleep(RETRY_S)
                 continue
             if replica.log is not log:
-                continue  # it lies in another directory now: that sync speaks for files that are gone
+                continue  # replaced by its future log: the flush was of the former files
             replica.on_flushed(durable, self._env.now_ms())
             for callback in self.on_flushed:
                 callback(replica)
-            if durable >= log.log_end_offset:  # where a cut overtook the sync, what was written behind it is not
+            if durable >= log.log_end_offset:  # after a truncation during the flush, later records are not flushed
                 break
         replica.is_flushing = False
 

@@ -335,7 +335,7 @@ class LeaderState:
     def handle_alter_partition_result(self, answer: AlterPartitionResult) -> AlterPartitionOutcome:
         """Apply the controller's result for the pending ISR change and return its outcome (R-334)."""
         if isinstance(self.isr, CommittedIsr):
-            return AlterPartitionOutcome.IGNORED  # the image was quicker
+            return AlterPartitionOutcome.IGNORED  # the image had the change first
         if answer.error_code == ErrorCode.NONE:
             if answer.leader_epoch != self.epoch or answer.partition_epoch < self.partition_epoch:
                 return AlterPartitionOutcome.IGNORED

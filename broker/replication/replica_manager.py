@@ -182,7 +182,7 @@ class ReplicaManager:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER if elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return replica
 
-    # ------------------------------------------------------------------ start
+    # ------------------------------------------------------------------ startup
 
     def load(self, image: MetadataImage) -> Job[None]:
         """Open and host the logs that the image assigns to this node; rename the directories of others to ``-stray``.
@@ -235,7 +235,7 @@ class ReplicaManager:
         for _, path in list_suffixed_dirs(directory.disk, directory.path, DELETE_DIR_SUFFIX):
             try:
                 delete_partition_dir(directory.disk, path)
-            except OSError as error:  # a mount point, an immutable file: no reason to do without the other partitions
+            except OSError as error:  # such as a mount point or an immutable file: the directory stays in use
                 if is_transient(error):
                     self._schedule_delete(path)
                     continue
@@ -251,7 +251,7 @@ class ReplicaManager:
 
         return quarantine_older(self._log_dirs, one, other, registration, self._config.node_id, self._env.uuid().hex())
 
-    # ------------------------------------------------------------------ following the image
+    # ------------------------------------------------------------------ changes from the image
 
     def host(self, log: PartitionLog, topic_id: bytes) -> None:
         """Add an open log to the hosted partitions, as follower without a leader until `apply_partition_state`."""
@@ -343,7 +343,7 @@ class ReplicaManager:
                     callback(replica)
                 replica.notify_waiters()
 
-    # ------------------------------------------------------------------ moves between directories
+    # ------------------------------------------------------------------ moves between log directories
 
     def abandon_future_log(self, at: TopicPartition) -> PartitionLog | None:
         """Cancel the move of a partition and return its future log, or None; report the current directory again."""

@@ -30,7 +30,9 @@ async def write_cleaner_checkpoint(env: Env, storage: LogDirs, directory: LogDir
             if write is None:
                 break
             await env.in_thread(write.run, ThreadPool.SYNC)
-            if checkpoints.cleaner.replace(write, checkpoints.cleaner_offsets()):  # else the file is newer by now
+            if checkpoints.cleaner.replace(
+                write, checkpoints.cleaner_offsets()
+            ):  # else a newer file was written meanwhile
                 await env.in_thread(partial(directory.disk.fsync_dir, directory.path), ThreadPool.SYNC)
                 checkpoints.cleaner.complete_write(write)
                 writes += 1

@@ -112,7 +112,7 @@ class LogCleaner:
                     error,
                 )
                 self._uncleanable.add(log)
-            return False  # or retention or a deletion took a segment away in the meantime: look again later
+            return False  # otherwise retention or a deletion removed a segment meanwhile: retried later
         try:
             if log.closed or log.has_future_log or log.truncations != cuts:
                 delete_unfinished_files(log.disk, log.directory)
@@ -161,14 +161,14 @@ class LogCleaner:
         except OSError as error:
             if not is_transient(error):
                 raise
-            taken = False  # not replaced: another pass will
+            taken = False  # retried by the next pass
         if not taken:
             delete_unfinished_files(log.disk, log.directory)
             return False
         if work.removes_base_offsets:
             await self._sync_names(work)
         log.raise_cleaner_offset(max(outcome.end, found.first_dirty_offset))
-        # before the new segments lose their suffix: an unrecorded gap would look like a loss
+        # before the suffix is removed: an unrecorded gap would be reported as lost records
         await self._write_checkpoint(log)
         work.remove_swap_suffix()
         names = log.start_flush(log.recovery_point)

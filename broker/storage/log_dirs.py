@@ -100,7 +100,7 @@ class LogDirs:
         """Return the log with an open segment file; None if the file was closed or replaced."""
         return next((log for log in self.logs() if any(segment.is_open_file(file) for segment in log.segments)), None)
 
-    # ------------------------------------------------------------------ start
+    # ------------------------------------------------------------------ startup
 
     def lock(self) -> None:
         """Lock all log directories; one that cannot be locked due to a disk error goes offline.
@@ -192,7 +192,7 @@ class LogDirs:
         path = log.directory.rpartition("/")[0]
         return next(d for d in self.directories if d.path == path)
 
-    # ------------------------------------------------------------------ failure and end
+    # ------------------------------------------------------------------ failure and shutdown
 
     def can_go_offline(self, directory: LogDirectory) -> bool:
         """Return True if the node can run without a directory: not the metadata directory nor the last one online."""

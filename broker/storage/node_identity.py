@@ -28,7 +28,7 @@ def read_previous_voters(storage: LogDirs, config: NodeConfig) -> tuple[Listener
     voters = read_snapshot_voters(storage.metadata)
     if voters is None:
         if QUORUM_VOTERS not in config.values:
-            config.mark_joined_cluster()  # formatted to learn the voters from others
+            config.mark_joined_cluster()  # formatted to fetch the voters from other controllers
         return ()
     if any(v.id != config.node_id for v in voters):
         config.mark_joined_cluster()

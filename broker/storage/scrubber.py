@@ -62,7 +62,7 @@ class Scrubber:
                 return
             for damage in step.damaged_ranges:
                 if (damage.position, damage.end) in segment.damaged_ranges:
-                    continue  # known since the last round
+                    continue  # found in an earlier round
                 self.damage_count += 1
                 segment.damaged_ranges.append((damage.position, damage.end))
                 logger.critical(

@@ -71,7 +71,7 @@ class AlterLogDirs:
         if future is not None or storage.directory_of(replica.log) is target:
             return ErrorCode.NONE
         if storage.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR  # there may be a copy in one of them
+            return ErrorCode.KAFKA_STORAGE_ERROR  # an offline directory may have a future log
         return await self._start_move(replica, target)
 
     def _alter_unhosted(self, at: TopicPartition, target: LogDirectory) -> ErrorCode:
@@ -93,11 +93,11 @@ class AlterLogDirs:
         path = f"{target.path}/{future_dir_name(log.topic, log.partition, tag)}"
         try:
             future = await self._env.in_thread(partial(create_future_log, target, *about), ThreadPool.FILES)
-            future.close_files()  # it may have to wait long for its turn
+            future.close_files()  # its copy may start much later
             if target.path in self._log_dirs.offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if self._replica_manager.get(log.topic, log.partition) is not replica:
-                # it went, and another of that name may be in this directory
+                # deleted meanwhile; a new partition of that name may use this directory
                 await self._delete_future_log(path, target)
                 return ErrorCode.KAFKA_STORAGE_ERROR
             target.add_log(future)

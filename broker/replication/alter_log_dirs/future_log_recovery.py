@@ -61,7 +61,7 @@ def recover_future_logs(
         with _or_mark_offline(replicas, storage, directory):
             left += [_inspect(at, path, directory, image, config.node_id) for at, path in list_future_dirs(directory)]
     arrived: set[TopicPartition] = set()
-    for one in sorted(left, key=lambda one: not one.is_assigned):  # of several of one partition that counts
+    for one in sorted(left, key=lambda one: not one.is_assigned):  # assigned ones first, if a partition has several
         if one.directory.path not in storage.offline:
             with _or_mark_offline(replicas, storage, one.directory):
                 one = one._replace(is_sole_isr_member=one.is_sole_isr_member and bool(storage.offline))
@@ -110,10 +110,10 @@ def _recover_future_log(
     replica = replicas.get(*at)
     held = directory.logs.get(at)
     if at in replicas.future_logs or at in arrived or (held is not None and not held.is_future):
-        _remove(replicas, one)  # the partition lies here itself, or this is one of two copies
+        _remove(replicas, one)  # its current log is in this directory, or another future log is used
         return None
     if held is not None:
-        return None  # one of two that wait
+        return None  # another future log of the partition is kept
     try:
         # A future log reported to the controller was synced as a whole.
         log = directory.open_partition_directory(one.path, *at, settings, now_ms, adjoin=not one.is_assigned)
@@ -152,9 +152,9 @@ def _recover_future_log(
             assert replica is not None
             replicas.on_future_log_resumed(replica)
         case FutureLogDecision.KEEP:
-            log.close()  # where this process ends cleanly the next one believes it unread
+            log.close()  # flushed: after a clean shutdown the next start does not recover it
             if one.is_assigned:
-                _mark_offline(replicas, one)  # its directory keeps its cleaner and start offset checkpoints
+                _mark_offline(replicas, one)  # stays in directory.logs, so that its checkpoints are retained
             else:
                 del directory.logs[at]
     return None

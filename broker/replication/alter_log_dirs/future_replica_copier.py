@@ -263,7 +263,7 @@ class FutureReplicaCopier:
     async def _checkpoint_cleaner_offset(self, move: LogDirMove) -> bool:
         """Checkpoint the cleaner offset of the future log; return False if the move was cancelled or a write failed."""
         here = self._log_dirs.directory_of(move.future_log)
-        # it forgets where it begins anew, or is cut
+        # a truncation or restart of the future log lowers its cleaner offset
         move.future_log.raise_cleaner_offset(move.current_log.cleaner_offset)
         if here.checkpoints.is_cleaner_offset_synced(move.future_log):
             return True

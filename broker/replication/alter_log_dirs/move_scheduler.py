@@ -89,7 +89,7 @@ class MoveScheduler:
         self._moves[move.topic_partition] = move
         self._copying.discard(move.topic_partition)
         self._awaiting_assignment.discard(move.topic_partition)
-        if before is None or before.last_step > 0:  # else it stands there already
+        if before is None or before.last_step > 0:  # else it is queued as new already
             heappush(self._new, move.topic_partition)
 
     def remove(self, move: LogDirMove) -> None:

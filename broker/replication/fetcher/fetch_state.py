@@ -188,7 +188,7 @@ class FollowerFetchState:
         """Return the backoff in ms after a number of consecutive failures, the first being 0."""
         return min(FIRST_BACKOFF_MS << min(failures, 16), self._limits.backoff_ms)
 
-    # -------------------------------------------------------------- asking
+    # -------------------------------------------------------------- requests
 
     def next_fetch_ms(self, now_ms: float) -> float:
         """Return the monotonic time in ms of the next fetch: now, or the end of the first backoff (R-314)."""
@@ -261,7 +261,7 @@ class FollowerFetchState:
         request.topics, request.forgotten_topics_data = list(by_topic.values()), list(gone.values())
         return request
 
-    # -------------------------------------------------------------- answers
+    # -------------------------------------------------------------- responses
 
     def process_response(self, response: FetchResponse, now_ms: float) -> list[FetchOutcome]:
         """Return the outcomes of a response, without partitions whose fetch state changed since the request (R-315)."""

@@ -97,7 +97,7 @@ class ReplicaFetcherManager:
     def _count_throttled(self, size_bytes: int) -> None:
         self._replica_manager.follower_quota.record(size_bytes, self._env.monotonic_ms())
 
-    # ------------------------------------------------------------------ what is followed
+    # ------------------------------------------------------------------ followed partitions
 
     def add_partition(self, replica: HostedPartition, leader_id: int, leader_epoch: int) -> None:
         """Fetch a partition from a leader in a leader epoch, with no effect if unchanged; leader -1 stops fetching."""

@@ -59,7 +59,9 @@ class CertificateReloader:
                 listener.reload_tls(tls)
             except AssertionError:
                 raise
-            except Exception as error:  # the error may come from any bytes: raised, it would prevent the next start
+            except (
+                Exception
+            ) as error:  # stored values may be arbitrary; an error raised here would prevent the next start
                 unforeseen = not isinstance(error, (InvalidSecurityConfig, OSError))
                 logger.warning(
                     "Failed to reload certificates of listener %s, keeping the former ones: %s",

@@ -82,7 +82,7 @@ class GssapiSaslServer:
             self.authorization_id = self._name_mapper(talk.client)
         except NoMatchingRule as error:
             raise UnmappedPrincipal(f"Kerberos: {error}") from None
-        # the connection stands for long, and needs its keys no more
+        # frees the keys, which the connection no longer needs
         self.is_complete, self._security_context = (
             True,
             None,

@@ -104,7 +104,7 @@ class JsonWebKeySet:
             payload = self._signatures.decode_complete(token, self._loaded_keys[place, algorithm], [algorithm])[
                 "payload"
             ]
-        except (self._wrong, ValueError, TypeError, RecursionError):  # some keys are refused by what makes them
+        except (self._wrong, ValueError, TypeError, RecursionError):  # the library rejects some keys when it loads them
             return None
         return bytes(payload)
 

@@ -112,7 +112,7 @@ def _check_scopes(value: Any) -> None:
         raise InvalidToken("a scope stands there twice")
 
 
-# ------------------------------------------------------------------ without a signature
+# ------------------------------------------------------------------ unsigned tokens
 
 
 class UnsecuredJwtValidator:

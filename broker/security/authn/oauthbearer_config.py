@@ -27,7 +27,7 @@ from ottla.env.tls import TlsConfig
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 VALIDATOR_HANDLERS = (
     _PACKAGE + "OAuthBearerValidatorCallbackHandler",
-    _PACKAGE + "secured.OAuthBearerValidatorCallbackHandler",  # its name until 4.0
+    _PACKAGE + "secured.OAuthBearerValidatorCallbackHandler",  # the class name before Kafka 4.0
 )
 UNSECURED_HANDLER = _PACKAGE + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 CALLBACK_HANDLER = "sasl.server.callback.handler.class"

@@ -37,7 +37,7 @@ def compile_java_pattern(text: str) -> re.Pattern[str]:
         warnings.simplefilter("error", FutureWarning)
         try:
             return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text), re.ASCII)
-        except (FutureWarning, ValueError, OverflowError, RecursionError) as error:  # `(?u)` is not ASCII's
+        except (FutureWarning, ValueError, OverflowError, RecursionError) as error:  # such as `(?u)` with re.ASCII
             raise re.error(str(error), text) from None
 
 

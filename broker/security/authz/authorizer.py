@@ -89,7 +89,7 @@ class Authorizer:
     def _clear_decisions(self) -> None:
         self.decisions.clear()
         for names in self._allowed.values():
-            names.clear()  # connections have them
+            names.clear()  # connections refer to these sets
         self._allowed.clear()
 
     def may(self, peer: AuthorizationSubject, operation: AclOperation, resource: ResourceType, name: str) -> bool:

@@ -96,7 +96,7 @@ def _split_resources(asking: AuthorizableRequest, request: Any, rule: ResourceRu
         if isinstance(element, str):
             name: str | None = element
         elif has_ids:
-            name = asking.image.topic_names.get(element.topic_id)  # the handler answers an unknown id
+            name = asking.image.topic_names.get(element.topic_id)  # the handler returns the error of an unknown id
         else:
             name = getattr(element, name_field)
         if name is None or name in twice or asking.may(rule.operation, rule.resource, name):
@@ -126,7 +126,7 @@ def _split_configs(asking: AuthorizableRequest, request: Any, operation: AclOper
         key = element.resource_type, element.resource_name
         owner = _config_resource(*key)
         if element.resource_type == RESOURCE_BROKER_LOGGER and is_change:
-            owner = None  # the handler asks, after it has checked the form of the changes
+            owner = None  # the handler authorizes after it has validated the changes
         if owner is None and not is_change:
             return request, []  # the handler rejects all of them
         if owner is None or key in twice or asking.may(operation, *owner):
