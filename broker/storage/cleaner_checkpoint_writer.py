@@ -30,9 +30,7 @@ async def write_cleaner_checkpoint(env: Env, storage: LogDirs, directory: LogDir
             if write is None:
                 break
             await env.in_thread(write.run, ThreadPool.SYNC)
-            if checkpoints.cleaner.replace(
-                write, checkpoints.cleaner_offsets()
-            ):  # else a newer file was written meanwhile
+            if checkpoints.cleaner.replace(write, checkpoints.cleaner_offsets()):  # else a newer file was written
                 await env.in_thread(partial(directory.disk.fsync_dir, directory.path), ThreadPool.SYNC)
                 checkpoints.cleaner.complete_write(write)
                 writes += 1

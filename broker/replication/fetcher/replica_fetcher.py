@@ -331,9 +331,7 @@ class ReplicaFetcher:
     async def _flush(self, taken: PendingOutcome) -> None:
         """Flush a log that has ``flush.messages`` unflushed records, then allow the next fetch of the partition."""
         log = None
-        while (
-            log is not taken.replica.log and not taken.replica.log.closed
-        ):  # the log may be replaced by its future log
+        while log is not taken.replica.log and not taken.replica.log.closed:  # a future log may replace it meanwhile
             log = taken.replica.log
             try:
                 job = log.start_flush(log.log_end_offset)

@@ -59,9 +59,7 @@ class CertificateReloader:
                 listener.reload_tls(tls)
             except AssertionError:
                 raise
-            except (
-                Exception
-            ) as error:  # stored values may be arbitrary; an error raised here would prevent the next start
+            except Exception as error:  # stored values may be arbitrary; raised, it would prevent the next start
                 unforeseen = not isinstance(error, (InvalidSecurityConfig, OSError))
                 logger.warning(
                     "Failed to reload certificates of listener %s, keeping the former ones: %s",
