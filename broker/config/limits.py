@@ -1,8 +1,8 @@
-"""Bounds of what one client, or one request, may cost a broker.
+"""Limits of the memory and time that one client, or one request, may cost a broker.
 
-A bound's unit is the end of its name (a count otherwise). Its docstring states what is bounded, the reason where it is
-not plain, and what happens beyond it. Names in braces stand for their numbers. `docs/reference/limits.md` is generated
-from here.
+The unit of a limit is the end of its name (a count otherwise). Its docstring states what is limited, the reason where
+that is not obvious, and what happens beyond it. Names in braces are replaced by their numbers.
+`docs/reference/limits.md` is generated from here.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ MAX_PRE_AUTH_BYTES = 16 * 1024 * 1024
 Beyond: the connection that needs more is closed, with a warning in the log.
 """
 UNCOUNTED_PRE_AUTH_BYTES = 8 * 1024
-"""Buffer of each connection that does not count."""
+"""Buffer of an unauthenticated connection that does not count towards the limit of its listener."""
 MAX_INVALID_UTF8_BYTES = 32 * 1024
 """A PLAIN message that is not valid UTF-8.
 
 Decoding half a mebibyte of one takes the event loop 50 ms, before authentication.
 
-Beyond: it counts as no message, and the authentication fails.
+Beyond: the message is rejected, and the authentication fails.
 """
 MAX_OAUTHBEARER_MESSAGE_BYTES = 32 * 1024
 """An OAUTHBEARER message, with the token in it.
 
 Parsing half a mebibyte would hold the event loop, before authentication.
 
-Beyond: it counts as no message, and the authentication fails.
+Beyond: the message is rejected, and the authentication fails.
 """
 MIN_JWKS_REFRESH_INTERVAL_S = 1.0
 """Fetches of the JWKS because a token names an unknown key; {MIN_UNKNOWN_KEY_INTERVAL_MS} for the same key id.
@@ -65,7 +65,7 @@ Beyond: the others are counted. A line is logged once a minute with the number o
 {MAX_AUDIT_NAME_CHARS} are logged.
 """
 MAX_AUDIT_NAME_CHARS = 255
-"""A resource name in the audit log."""
+"""A resource name in a line of the audit log; the rest is omitted."""
 
 # ------------------------------------------------------------------ connections and quotas
 
@@ -82,7 +82,7 @@ Beyond: the counter that was unused for longest is dropped, and that client is c
 {MAX_QUOTA_CLIENT_ID_CHARS} count.
 """
 MAX_QUOTA_CLIENT_ID_CHARS = 255
-"""A client id as the key of a counter, or of a binding kept with the connection."""
+"""A client id in the key of a quota counter; the rest is ignored."""
 
 # ------------------------------------------------------------------ records
 
@@ -95,7 +95,7 @@ A zstd window takes up to 128 MiB, and a snappy block is decompressed as a whole
 Beyond: the other requests wait and keep their memory; smaller batches do not wait.
 """
 MAX_RECORD_ERRORS_PER_RESPONSE = 10_000
-"""Invalid records that one Produce response names."""
+"""Invalid records that one Produce response lists."""
 
 # ------------------------------------------------------------------ metadata
 
@@ -119,7 +119,7 @@ They are one record, which each node reads at once and keeps in memory.
 Beyond: RECORD_LIST_TOO_LARGE; in Kafka the record may have {controller.limits.MAX_METADATA_BATCH_BYTES}.
 """
 MAX_RENEWER_CHARS = 1024 * 1024
-"""Names of the renewers of a delegation token: a metadata batch has 8 MiB, and a character up to four bytes."""
+"""Names of all renewers of a delegation token: a metadata batch has 8 MiB, and a character up to four bytes."""
 
 # ------------------------------------------------------------------ groups
 
@@ -168,7 +168,7 @@ TOPOLOGY_TOPIC_WEIGHT = 5
 MAX_STREAMS_TASKS = 20_000
 """Tasks of a streams topology.
 
-The assignor looks at each several times.
+The assignor visits each of them several times.
 
 Beyond: STREAMS_INVALID_TOPOLOGY; a heartbeat with twice as many tasks, or client tags, gets INVALID_REQUEST.
 """
@@ -176,7 +176,7 @@ Beyond: STREAMS_INVALID_TOPOLOGY; a heartbeat with twice as many tasks, or clien
 # ------------------------------------------------------------------ share groups
 
 MAX_SHARE_MEMBER_ID_CHARS = 36
-"""The member id in a share group.
+"""The member id of a member of a share group.
 
 Beyond: INVALID_REQUEST.
 """
@@ -187,14 +187,14 @@ MAX_SHARE_SESSION_PARTITIONS = 10_000
 
 A session is opened and changed in one step of the event loop.
 
-Beyond: SHARE_SESSION_LIMIT_REACHED, as there.
+Beyond: SHARE_SESSION_LIMIT_REACHED, as for too many sessions.
 """
 MAX_SHARE_BATCH_CUTS = 10_000
-"""Places in the in-flight batches of a share partition where the delivery state of neighbouring records differs.
+"""Boundaries in the in-flight batches of a share partition where the delivery state of adjacent records differs.
 
 As many states can be stored at once, and a batch may claim any number of records.
 
-Beyond: INVALID_REQUEST for the acknowledgement. Record counts of batches do not count.
+Beyond: INVALID_REQUEST for the acknowledgement. The number of records in a batch is not limited.
 """
 MAX_WRITTEN_SHARE_BATCHES = 10_000
 """State batches of a partition in WriteShareGroupState, {MAX_STORED_SHARE_BATCHES} with those that are stored.
@@ -226,7 +226,7 @@ MAX_CACHED_FETCH_PARTITIONS = 500_000
 MAX_METRIC_FIELDS = 500
 """Fields of a pushed metric value with its attributes: it is decoded in one step of the event loop."""
 MAX_CLIENT_METRICS_INSTANCES = 16_384
-"""Client instances that push metrics, or ask for their subscription.
+"""Client instances that push metrics, or request their subscription.
 
 Beyond: the instance that was silent for longest is dropped.
 """
@@ -267,7 +267,7 @@ Beyond: the response is 413.
 MAX_HTTP_FORM_FIELDS = 200
 """Fields of a form or query of an HTTP request.
 
-Beyond: it counts as empty.
+Beyond: the form or query is treated as empty.
 """
 MAX_CONSOLE_CONNECTIONS = 64
 """Connections to the web console (`ottla.console.listener`), but for event streams.
@@ -282,12 +282,12 @@ Beyond: the response is 503; the page has its values as of when it was loaded.
 MAX_CONSOLE_SESSIONS = 1_000
 """Sessions of the web console that are logged in.
 
-Beyond: the oldest ends.
+Beyond: the oldest session is closed.
 """
 CONSOLE_SESSION_MS = 8 * 60 * 60 * 1000
-"""Life time of a session of the web console.
+"""Lifetime of a session of the web console.
 
-Beyond: it ends.
+Beyond: the session is closed.
 """
 MAX_CONSOLE_BODY_BYTES = 2 * 1024 * 1024
 """Body of a request to the web console: a form, or a record to append.
@@ -297,20 +297,20 @@ Beyond: the response is 413.
 MAX_CONSOLE_LOGINS = 4
 """Logins to the web console at a time: each takes some milliseconds of a thread.
 
-Beyond: they wait for one another.
+Beyond: further logins wait.
 """
 MAX_CONSOLE_SCAN_BYTES = 32 * 1024 * 1024
 """Batches that a page of records of the web console reads, and keys and values that it keeps.
 
-Beyond: the page has what was found, and a link to go on.
+Beyond: the page has the records found so far, and a link to continue.
 """
 MAX_CONSOLE_SCAN_MS = 5_000
 """Time that a page of records of the web console takes.
 
-Beyond: the page has what was found, and a link to go on.
+Beyond: the page has the records found so far, and a link to continue.
 """
 MAX_CONSOLE_BATCH_BYTES = 8 * 1024 * 1024
-"""Records of a compressed batch that the web console unpacks.
+"""Records of a compressed batch that the web console decompresses.
 
 Beyond: the page names the batch instead of showing its records.
 """
