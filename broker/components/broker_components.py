@@ -305,7 +305,7 @@ class BrokerComponents:
         )
 
     def background_tasks(self) -> Iterator[tuple[str, BackgroundTask]]:
-        """Yield the background tasks with their names."""
+        """Yield name and function of each task that runs in the background while clients are served."""
         yield "heartbeats", self.lifecycle.run
         yield "following", self.fetchers.run
         yield "changes of the ISR", self.alter_partition_sender.run

@@ -1,4 +1,4 @@
-"""Registration of a node's controller in a cluster; the controller of a single node registers at formatting.
+"""Registration of a controller in a cluster; that of a single node is among the first records of its metadata log.
 
 Source: ``ControllerServer.startup`` (apache/kafka 4.3.1).
 """

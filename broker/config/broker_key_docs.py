@@ -1,4 +1,4 @@
-"""Description of each broker setting that Ottla honours; for DescribeConfigs and the configuration reference."""
+"""Descriptions of the broker settings that Ottla uses; for DescribeConfigs and the configuration reference."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ SHUTDOWN_RESPONSE_TIMEOUT_S = 1.0
 
 
 class BrokerState(IntEnum):
-    """Life cycle of a broker (``BrokerState.java``)."""
+    """State in the life cycle of a broker (``BrokerState.java``)."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -232,7 +232,7 @@ class BrokerLifecycleManager:
         return broker is not None and broker.in_controlled_shutdown and not broker.fenced
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled or the controlled shutdown starts; register again if unregistered."""
+        """Send heartbeats until cancelled or the controlled shutdown starts; register again if needed."""
         pause_s = self._heartbeat_s
         while not self._is_shutting_down:
             with self._env.timeout(pause_s):

@@ -87,7 +87,7 @@ class AlterPartitionSender:
             yield None
 
     async def _send(self, sent: dict[PartitionKey, PendingIsrChange]) -> bool:
-        """Send one request; return False if all of it must be sent again (R-333)."""
+        """Send one AlterPartition request; return False if all its changes must be sent again (R-333)."""
         # lazy: 1.2 ms, 33 kB: only in a cluster
         from ottla.broker.replication import alter_partition_messages as asking
 

@@ -188,7 +188,7 @@ class HostedPartition:
         return True
 
     def resign(self) -> None:
-        """Stop appends: the partition, its directory or its leadership is gone."""
+        """Become a follower without a leader: the partition was removed, or its log directory failed."""
         self._notify_listeners(more=True)
         self.is_leader = self.is_sole_replica = False
         self.state = FollowerState(self.leader_epoch)

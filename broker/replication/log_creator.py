@@ -170,7 +170,7 @@ class LogCreator:
             self._in_progress[at] = False
 
     async def wait_created(self, asked: Iterable[TopicPartition], patience_s: float) -> bool:
-        """Create some partitions first, and wait for them; return True if all exist."""
+        """Create the logs of some partitions first; return True if all exist within ``patience_s`` seconds."""
         left = [at for at in asked if at in self]
         for at in left:
             if at in self._requested:

@@ -28,7 +28,7 @@ class DeletedLogRemover:
         self._more = trio.Event()
 
     def schedule(self, path: str) -> None:
-        """Schedule the deletion of a directory after ``file.delete.delay.ms``: its files may still be sent."""
+        """Schedule the deletion of a directory after ``file.delete.delay.ms``: responses may still use its files."""
         self._due.append((self._env.monotonic_ms() + self._delay_ms, path))
         self._more.set()
 

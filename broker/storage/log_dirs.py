@@ -1,4 +1,4 @@
-"""Data directories of a node: identity, locations of partitions, and failures.
+"""Log directories of a node: identity, locations of partitions, and failures.
 
 The node cannot run without the directory of the metadata log. Any other may fail alone.
 

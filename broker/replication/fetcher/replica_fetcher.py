@@ -132,7 +132,7 @@ class ReplicaFetcher:
                 self._connection.close()
 
     async def _fetch_once(self, nursery: trio.Nursery) -> None:
-        """Send one request and process its outcomes, or wait until there are partitions to fetch."""
+        """Send one Fetch and apply its response to the logs, or wait until there are partitions to fetch."""
         env, following = self._dependencies.env, self._fetch_state
         now = env.monotonic_ms()
         following.broker_epoch = self._dependencies.broker_epoch()
@@ -178,7 +178,7 @@ class ReplicaFetcher:
         return frozenset(throttled).union(self._unflushed)
 
     def _exclude_until_flushed(self, key: PartitionKey, replica: HostedPartition) -> None:
-        """Exclude a partition until its log is flushed, if ``flush.messages`` is reached: Fetch promises durability."""
+        """Exclude a partition until flushed if ``flush.messages`` records are not: its Fetch promises durability."""
         log = replica.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unflushed[key] = False
@@ -220,7 +220,7 @@ class ReplicaFetcher:
         return None
 
     async def _interrupt_long_poll(self) -> None:
-        """Cancel a Fetch that waits for records while a ready partition is not contained in it, until cancelled."""
+        """Interrupt each long-polling Fetch that lacks a ready partition, until cancelled."""
         while True:
             await self._wakeup.wait()
             asking = self._request_scope
