@@ -99,7 +99,7 @@ class ListenerSecurity:
     """Audit log of authentications; None if disabled."""
 
     def __repr__(self) -> str:
-        return f"Door(tls={self.tls}, enabled={self.enabled_mechanisms})"
+        return f"ListenerSecurity(tls={self.tls}, enabled={self.enabled_mechanisms})"
 
     def sasl_server_factories(self, env: Env) -> Mapping[str, SaslServerFactory]:
         """Return factories of the server side of an authentication, by enabled mechanism."""
