@@ -1,1 +1,1 @@
-"""Metadata quorum: its state machine (elections, commits) and the store of its log."""
+"""KRaft metadata quorum: Raft state machine, its driver, and the store of the ``__cluster_metadata-0`` log."""

@@ -1,4 +1,4 @@
-"""Quorum settings of a node: endpoints of the controllers, with which it finds the quorum.
+"""Quorum settings of a node: its listeners, the static voters or bootstrap servers, and timeouts.
 
 From KIP-595 (static voters) and KIP-853 (voters as records, bootstrap servers).
 """
@@ -19,7 +19,7 @@ def _no_access() -> None:
 
 
 class ListenerEndpoint(NamedTuple):
-    """Host and port of a listener."""
+    """Name, host and port of a listener."""
 
     name: str
     host: str
@@ -27,18 +27,18 @@ class ListenerEndpoint(NamedTuple):
 
 
 class QuorumConfig(NamedTuple):
-    """Quorum settings of a node, and the initially known addresses."""
+    """Quorum settings of a node (``controller.quorum...``), and the initially known controllers."""
 
     listener: str = "CONTROLLER"
-    """First of ``controller.listener.names``: where peers are spoken to (R-240)."""
+    """First of ``controller.listener.names``: listener of the connections to other controllers (R-240)."""
     endpoints: tuple[ListenerEndpoint, ...] = ()
-    """Advertised controller listeners of this node; empty: broker role only."""
+    """Advertised controller listeners of this node; empty if it has the broker role only."""
     static_voters: tuple[tuple[int, ListenerEndpoint], ...] = ()
-    """``controller.quorum.voters``; they count only until the log holds a set of voters (R-237)."""
+    """``controller.quorum.voters`` as (node id, endpoint); used only until the log has a VotersRecord (R-237)."""
     bootstrap_servers: tuple[tuple[str, int], ...] = ()
-    """``controller.quorum.bootstrap.servers``."""
+    """``controller.quorum.bootstrap.servers`` as (host, port)."""
     timeouts: QuorumTimeouts = DEFAULT_TIMEOUTS
     auto_join: bool = False
     """``controller.quorum.auto.join.enable``."""
     access: Callable[[], ConnectionSecurity | None] = _no_access
-    """Security settings for connections to the controllers; called for the first connection."""
+    """Function that returns the security settings for connections to controllers; called for the first connection."""

@@ -1,1 +1,1 @@
-"""The Raft machine at work: its files, clock and peers."""
+"""Driver of the Raft state machine: executes its actions on files, clock and connections to the other controllers."""

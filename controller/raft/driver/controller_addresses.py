@@ -1,7 +1,7 @@
-"""Addresses of the other controllers, and the endpoints returned to clients.
+"""Addresses of the other controllers: used to connect to them, and returned in responses as the leader's endpoint.
 
-The voter set in the log takes precedence, then the leader's own endpoints, then the settings (R-223, R-240). Source:
-``VoterSet.java``, ``RequestManager.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
+The voter set in the log takes precedence, then endpoints that a leader has sent, then the settings (R-223, R-240).
+Source: ``VoterSet.java``, ``RequestManager.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from ottla.controller.raft.quorum_config import ListenerEndpoint, QuorumConfig
 from ottla.wire.messages.control_records import VotersRecord
 
 FIRST_BOOTSTRAP_ID = -2
-"""Ids of the bootstrap servers go down from here (``RequestManager``)."""
+"""Node id of the first bootstrap server; the following ones are -3, -4, ... (``RequestManager``)."""
 
 
 class ControllerAddresses:
-    """The addresses a node knows."""
+    """Endpoints of the controllers that a node knows, from voter set, leaders' endpoints and settings."""
 
     def __init__(self, me: int, quorum: QuorumConfig, voters: Callable[[], VotersRecord | None]) -> None:
-        """``voters``: the voters now, as the log has them."""
+        """Create the addresses of node ``me``; ``voters`` returns the latest VotersRecord of the log, or None."""
         self._local_id = me
         self._quorum = quorum
         self._voters = voters
@@ -27,24 +27,24 @@ class ControllerAddresses:
 
     @property
     def bootstrap(self) -> tuple[int, ...]:
-        """Return the ids to search the leader at: bootstrap servers by number, or the static voters (R-223)."""
+        """Node ids to fetch from to find the leader: bootstrap servers (-2, -3, ...), or the static voters (R-223)."""
         if self._quorum.bootstrap_servers:
             return tuple(FIRST_BOOTSTRAP_ID - n for n in range(len(self._quorum.bootstrap_servers)))
         return tuple(i for i, _ in self._quorum.static_voters)
 
     @property
     def learned_node_ids(self) -> set[int]:
-        """Return the ids of nodes that sent their endpoints."""
+        """Ids of the nodes whose endpoints were received as those of a leader."""
         return set(self._learned)
 
     def learn(self, node_id: int, endpoints: Iterable[ListenerEndpoint]) -> None:
-        """Record the endpoints of a leader."""
+        """Record the endpoints of a leader; no endpoint or a negative ``node_id`` changes nothing."""
         found = tuple(endpoints)
         if found and node_id >= 0:
             self._learned[node_id] = found
 
     def endpoints_of(self, node_id: int) -> tuple[ListenerEndpoint, ...]:
-        """Return a controller's known listeners."""
+        """Return the endpoints of all listeners of a controller, empty if unknown."""
         if node_id == self._local_id and self._quorum.endpoints:
             return self._quorum.endpoints
         voters = self._voters()
@@ -55,11 +55,11 @@ class ControllerAddresses:
         return self._learned.get(node_id, static)
 
     def endpoint(self, node_id: int, listener: str) -> ListenerEndpoint | None:
-        """Return a controller's endpoint of a listener name, as responses name a leader (R-213, R-256)."""
+        """Return a controller's endpoint on ``listener``, as in the responses that name the leader; None if unknown."""
         return next((e for e in self.endpoints_of(node_id) if e.name == listener), None)
 
     def dial_address(self, peer: int) -> tuple[str, int] | None:
-        """Return host and port of a raft peer; None if unknown."""
+        """Return host and port of a controller, or of a bootstrap server for an id <= -2; None if unknown."""
         if peer <= FIRST_BOOTSTRAP_ID:
             servers = self._quorum.bootstrap_servers
             at = FIRST_BOOTSTRAP_ID - peer

@@ -1,4 +1,4 @@
-"""DescribeQuorum: the quorum as its leader sees it.
+"""DescribeQuorum: leader, voters and observers of the metadata log with their end offsets, computed on the leader.
 
 Source: ``KafkaRaftClient.handleDescribeQuorumRequest``, ``LeaderState.describeQuorum`` (apache/kafka 4.3.1).
 
@@ -44,7 +44,13 @@ _ERROR_MESSAGES = {
 def describe_quorum(
     raft: RaftDriver, request: DescribeQuorumRequest, version: int, now_ms: int
 ) -> Job[DescribeQuorumResponse]:
-    """Describe the quorum by R-251: the metadata log only, and on its leader only."""
+    """Return the response to a DescribeQuorum request in ``version``.
+
+    Partitions other than ``__cluster_metadata-0`` have an error row; a node that is not the leader returns
+    NOT_LEADER_OR_FOLLOWER (R-251).
+
+    ``now_ms``: wall clock, to which the times of the last fetch are converted.
+    """
     if not _is_the_log(request):
         return (yield from _error_for_all(request, version))
     machine = raft.machine
@@ -72,7 +78,7 @@ def describe_quorum(
 
 
 def _is_the_log(request: DescribeQuorumRequest) -> bool:
-    """Return True if a request names partition 0 of the metadata topic only."""
+    """Return True if a request names partition 0 of ``__cluster_metadata`` and no other partition."""
     if len(request.topics) != 1:
         return False
     topic = next(iter(request.topics))
@@ -82,7 +88,7 @@ def _is_the_log(request: DescribeQuorumRequest) -> bool:
 
 
 def _error_for_all(request: DescribeQuorumRequest, version: int) -> Job[DescribeQuorumResponse]:
-    """Return an error for each partition of a request for other topics than the metadata topic."""
+    """Return UNKNOWN_TOPIC_OR_PARTITION for each partition of a request that is not for the metadata log only."""
     topics: list[DescribeQuorumResponseTopicData] = response_array(DescribeQuorumResponse, version)
     number = 0
     for topic in request.topics:
@@ -106,7 +112,7 @@ def _error_row(number: int, error: ErrorCode) -> DescribeQuorumResponsePartition
 def _replica_row(
     raft: RaftDriver, key: ReplicaKey, progress: ReplicaProgress, version: int, now_ms: int
 ) -> ReplicaState:
-    """Return a replica's row, with times converted to wall clock."""
+    """Return the ReplicaState of a voter or observer: end offset and last fetch times, in wall-clock ms or -1."""
     if key.id == raft.machine.local_replica.id:
         end, fetched_ms, caught_up_ms = raft.machine.log_summary.end_offset, now_ms, now_ms
     else:

@@ -1,4 +1,4 @@
-"""Responses to the other controllers' raft requests, from request message to response message.
+"""Handling of Raft requests from other nodes: from the request message to the response message.
 
 Source: ``KafkaRaftClient.handleRequest``, ``ControllerApis.handleRaftRequest`` (apache/kafka 4.3.1).
 """
@@ -27,9 +27,10 @@ from ottla.wire.messages.describe_quorum import DescribeQuorumRequest
 async def handle_raft_request(
     raft: RaftDriver, cluster_id: str, message: Message, version: int, listener: str, now_ms: int
 ) -> Message:
-    """Answer what other controllers, observers and administrators ask of the quorum; it came in on ``listener``.
+    """Return the response to a Raft or DescribeQuorum request of a controller, an observer or an admin client.
 
-    The leader that an answer names is named with its address on that listener (R-213, R-221). ``now_ms``: wall clock.
+    ``cluster_id``: cluster id of this node. ``listener``: name of the listener of the request; the leader's endpoint in
+    the response is the one of this listener (R-213, R-221). ``now_ms``: wall clock.
     """
     if isinstance(message, DescribeQuorumRequest):
         return await run_in_background(raft.env, describe_quorum(raft, message, version, now_ms))

@@ -1,4 +1,4 @@
-"""Raft requests to the other controllers, and their responses as events.
+"""Sending of Raft requests to the other controllers; responses become events of the state machine.
 
 Loaded on the first request: a single node does not need it. Source: ``KafkaNetworkChannel.java``, ``RaftUtil.java``
 (apache/kafka 4.3.1).
@@ -51,11 +51,11 @@ PRE_VOTE_MIN_VERSION = 2
 """Vote requests below this version have no pre-vote (R-207)."""
 
 OnRaftResponse = Callable[[AnyRaftResponse, ListenerEndpoint | None], None]
-"""Callback that gets a response and the endpoint of its leader, before the state machine does."""
+"""Callback with a response and the endpoint of the leader in it, called before the state machine gets the event."""
 
 
 class RaftRequestSender:
-    """The node's side of every conversation it begins."""
+    """Sender of this node's Raft requests; enqueues the response, or the failure, as an event of the state machine."""
 
     def __init__(
         self,
@@ -72,14 +72,18 @@ class RaftRequestSender:
         self._on_response = on_response
         self._enqueue = hand_in
         self._has_reported_foreign_cluster = False
-        """True if somebody said that this node is of another cluster."""
+        """True once a response with INCONSISTENT_CLUSTER_ID was logged."""
         self._channel = RaftChannel(env, identity.node_id, quorum.timeouts.request_ms, address_of, quorum.access)
         self.run = self._channel.run
 
     def send(
         self, send: OutboundRequest, to: ReplicaKey, also: Callable[[DecodedRaftResponse | None], None] = lambda _: None
     ) -> None:
-        """Send a request to voter ``to``. ``also`` gets the response with its records."""
+        """Send a Raft request and enqueue its outcome as an event.
+
+        ``to``: key of the destination, which the request names. ``also``: called with the decoded response and its
+        records; with None after an error.
+        """
         peer, request = send
 
         def encode(version: int) -> Message:
@@ -97,7 +101,7 @@ class RaftRequestSender:
         self._channel.send(peer, _API_KEYS[type(request)], encode, done)
 
     async def fetch_snapshot(self, peer: int, to: ReplicaKey, request: FetchSnapshot) -> DecodedRaftResponse | None:
-        """Request a part of a snapshot; return None without a response."""
+        """Request a chunk of a snapshot; return None without a response, or for an error of the whole request."""
         ticket = PendingRequest(request)
         self.send(OutboundRequest(peer, request), to, ticket.complete)
         heard: DecodedRaftResponse | None = await ticket.wait()
@@ -106,7 +110,11 @@ class RaftRequestSender:
     def _response_event(
         self, peer: int, request: RaftRequest, got: Any, heard: DecodedRaftResponse | RaftErrorResponse | None
     ) -> RaftEvent:
-        """Return the event of a response."""
+        """Return the state machine's event for the outcome of a request.
+
+        ``got``: response message, or the exception of the request. ``heard``: the decoded response; None after an
+        exception.
+        """
         if isinstance(got, UnsupportedByPeer):
             return events.RequestRejected(peer, request, ErrorCode.UNSUPPORTED_VERSION)
         if heard is None:
@@ -122,7 +130,7 @@ class RaftRequestSender:
         return events.ResponseReceived(peer, request, answer, batches)
 
     def _report_foreign_cluster(self, peer: int) -> None:
-        """Log a foreign cluster id once: the request is retried as long as this node runs, as in Kafka."""
+        """Log once that a controller belongs to another cluster; requests to it are retried for ever, as in Kafka."""
         if not self._has_reported_foreign_cluster:
             self._has_reported_foreign_cluster = True
             logger.error(

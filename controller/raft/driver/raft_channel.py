@@ -1,4 +1,4 @@
-"""Connections to the other controllers: one each, with one request at a time, after ApiVersions.
+"""Connections to the other controllers: one connection to each, with one request in flight, after ApiVersions.
 
 Source: ``KafkaNetworkChannel.java``, ``RequestManager.java``, ``KafkaRaftManager.java`` (apache/kafka 4.3.1).
 """
@@ -24,25 +24,25 @@ logger = logging.getLogger("ottla.controller")
 
 BACKOFF_S = 0.05
 BACKOFF_MAX_S = 0.5
-"""Between two tries to connect (``reconnect.backoff``)."""
+"""Maximum backoff between two attempts to connect (``reconnect.backoff.max.ms``); the first is `BACKOFF_S`."""
 
 EncodeRequest = Callable[[int], Message]
-"""Makes the request in a version."""
+"""Function that creates the request message for an API version."""
 OnResponse = Callable[[Any], None]
-"""Callback that gets the response, or the OSError or WireError."""
+"""Callback with the response message, or with the OSError or WireError of the request."""
 QueuedRequest = tuple[ApiKey, EncodeRequest, OnResponse]
 
 
 class PeerConnectionRefusedError(OSError):
-    """Peer refuses connections: no process listens on the port."""
+    """Connection refused by a controller: no process listens on its port."""
 
 
 class UnsupportedByPeer(WireError):
-    """Peer supports no version with the required fields."""
+    """No API version of the other controller supports the request."""
 
 
 class _PeerQueue:
-    """Queue of a destination."""
+    """Connection to a controller, and the request that waits for it."""
 
     def __init__(self, connection: NodeConnection) -> None:
         self.connection = connection
@@ -52,7 +52,10 @@ class _PeerQueue:
 
 
 async def _send_request(peer: _PeerQueue, key: ApiKey, encode: EncodeRequest, channel: Channel) -> Any:
-    """Return the response, or `UnsupportedByPeer`, after which the connection is still usable."""
+    """Send a request on an open connection; return the response.
+
+    `UnsupportedByPeer` is returned, not raised: the connection is still usable.
+    """
     peer.failures = 0
     try:
         version = channel.version_for(key)
@@ -63,7 +66,7 @@ async def _send_request(peer: _PeerQueue, key: ApiKey, encode: EncodeRequest, ch
 
 
 class RaftChannel:
-    """The other controllers, as they are dialled."""
+    """Connections to the other controllers, each opened at the first request to its node id."""
 
     def __init__(
         self,
@@ -73,7 +76,11 @@ class RaftChannel:
         address_of: Callable[[int], tuple[str, int] | None],
         access: Callable[[], ConnectionSecurity | None] = lambda: None,
     ) -> None:
-        """``access``: what their listener wants."""
+        """Create the connections.
+
+        ``address_of``: returns host and port of a node id, None if unknown. ``access``: returns the security settings
+        (TLS, SASL) of the controller listener, None for plaintext.
+        """
         self._env = env
         self._access = access
         self._client_id = f"raft-client-{node_id}"
@@ -84,7 +91,10 @@ class RaftChannel:
         self._wakeup = trio.Event()
 
     def send(self, to: int, key: ApiKey, encode: EncodeRequest, done: OnResponse) -> None:
-        """Send a request once the previous one has a response. It replaces a waiting one, which fails."""
+        """Send a request to node ``to`` once its previous request is completed; ``done`` is called with the outcome.
+
+        A request that still waits for the connection is replaced, and fails with an OSError.
+        """
         peer = self._peers.get(to)
         if peer is None:
             peer = self._peers[to] = _PeerQueue(self._create_connection(to))
@@ -102,7 +112,7 @@ class RaftChannel:
         )
 
     async def run(self) -> None:
-        """Connect to all peers, until cancelled."""
+        """Connect to each node with a request and send its requests, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 for to in self._new_peers:
@@ -125,7 +135,7 @@ class RaftChannel:
             peer.connection.close()
 
     async def _request(self, to: int, peer: _PeerQueue, send: Callable[[Channel], Awaitable[Any]]) -> Any:
-        """Return the response or the error. A connection that broke while it was idle is opened again once."""
+        """Return the response or the error; if an idle connection turns out to be broken, reconnect and retry once."""
         rested = peer.connection.is_open
         for again in (rested, False):
             try:

@@ -1,8 +1,8 @@
-"""Driver of the raft state machine with its files, clock and peers.
+"""Driver of the Raft state machine: executes its actions on the metadata log and sends its messages.
 
-A single task steps it and executes each `Ready` in order. The log is synced concurrently, one sync at a time, while
-events are processed: a leader responds to fetches meanwhile. Possible voters sync their appends; a node with the broker
-role only need not (R-225).
+A single task steps it and executes each `Ready` in order. The log is flushed concurrently, one flush at a time, while
+events are processed: a leader responds to fetches meanwhile. Possible voters flush their appends; a node with the
+broker role only does not (R-225).
 
 Source: ``KafkaRaftClient.poll``, ``KafkaRaftClientDriver.java`` (apache/kafka 4.3.1).
 """
@@ -49,14 +49,14 @@ MIN_TICK_INTERVAL_MS = 2
 """Minimum time between two ticks, for a state machine whose deadline has passed without an action."""
 
 SUPPORTED_KRAFT_VERSIONS = (0, 1)
-"""Supported levels of kraft.version."""
+"""Minimum and maximum supported kraft.version."""
 
 StepCallback = Callable[[], RaftEvent | None]
-"""Done between two steps; gives the event it makes."""
+"""Function called between two steps; returns an event for the state machine, or None."""
 
 
 def first_os_error(error: BaseException) -> OSError:
-    """Return the OSError in a group of them."""
+    """Return the first OSError of a possibly nested exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     assert isinstance(error, OSError)
@@ -64,7 +64,7 @@ def first_os_error(error: BaseException) -> OSError:
 
 
 def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> VotersRecordVoter | None:
-    """Return the node as it stands among the voters, or would; None for a broker only."""
+    """Return this node's VotersRecord entry, also if it is no voter; None without the controller role."""
     if not quorum.endpoints:
         return None
     places = [Endpoint(*e) for e in quorum.endpoints]
@@ -72,7 +72,7 @@ def _voter_entry(me: ReplicaKey, quorum: QuorumConfig) -> VotersRecordVoter | No
 
 
 class RaftDriver:
-    """Running replica of the metadata log."""
+    """Replica of the metadata log on this node: state machine, log and connections to the other controllers."""
 
     def __init__(
         self,
@@ -105,15 +105,15 @@ class RaftDriver:
             flushed_offset=store.log.recovery_point,  # a killed process left what is beyond
         )
         self.catch_up_offset = -1
-        """The first high watermark the leader we follow told: who has come so far is up to date (R-308)."""
+        """First high watermark received from the current leader, -1 before: a log up to it is caught up (R-308)."""
         self._led_until = (-1, -1)
-        """The newest epoch this node led, and how far it was committed while it led."""
+        """Epoch that this node leads or led last, and the high watermark reached in it; -1 before."""
         self._request_sender: RaftRequestSender | None = None
         self._load_count = 0
-        """How many snapshots of leaders were asked for: only the last one is wanted."""
+        """Number of snapshot downloads started; only the last one is still of use."""
         self._load_lock = trio.Lock()
         self._loaded: SnapshotContents | None = None
-        """A snapshot of the leader's, before the machine has said what becomes of it."""
+        """Contents of a downloaded snapshot until the state machine decides whether it replaces the log."""
         self._callbacks: list[StepCallback] = []
         self._wakeup = trio.Event()
         self._change_event = trio.Event()
@@ -123,29 +123,29 @@ class RaftDriver:
         self._is_flushing = False
         self._nursery: trio.Nursery
         self.failure: OSError | None = None
-        """Why nothing happens any more."""
+        """Disk failure after which no step is executed; None while the driver works."""
 
-    # ------------------------------------------------------------------ what others see
+    # ------------------------------------------------------------------ state for other components
 
     @property
     def led_epoch(self) -> int:
-        """The epoch this node leads; -1 where it does not."""
+        """Epoch that this node leads; -1 if it is not the leader."""
         return self.machine.epoch if self.machine.is_leader else -1
 
     @property
     def epoch_start_offset(self) -> int:
-        """Start offset of the epoch that this node leads."""
+        """Offset of the first record of the epoch that this node leads."""
         assert isinstance(self.machine.state, RaftLeaderState)
         return self.machine.state.epoch_start_offset
 
     @property
     def high_watermark(self) -> int:
-        """High watermark, up to which the log is present here; -1 if unknown."""
+        """High watermark of the metadata log on this node, all of it written; -1 if unknown."""
         return self._committed
 
     @property
     def monotonic_ms(self) -> float:
-        """The machine's clock."""
+        """Monotonic clock of the state machine, in ms."""
         return self.env.monotonic_ms()
 
     @property
@@ -157,23 +157,23 @@ class RaftDriver:
     def _can_vote(self) -> bool:
         return bool(self._quorum.endpoints) or self.machine.voters.is_voter(self.machine.local_replica)
 
-    # ------------------------------------------------------------------ what others want
+    # ------------------------------------------------------------------ requests of other components
 
     def enqueue(self, event: RaftEvent) -> None:
-        """Enqueue an event for the raft state machine."""
+        """Enqueue an event for the Raft state machine."""
         self.run_between_steps(lambda: event)
 
     def run_between_steps(self, job: StepCallback) -> None:
-        """Run ``job`` on the log between two steps, so that state machine and log stay consistent."""
+        """Run ``job`` between two steps, when state machine and log are consistent; its event is the next step."""
         self._callbacks.append(job)
         self._wakeup.set()
 
     async def propose(self, epoch: int, batch: bytearray, count: int) -> int:
-        """Append a batch as the leader of ``epoch``; gives the offset of its first record.
+        """Append a batch of ``count`` records as the leader of ``epoch``; return the offset of its first record.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER: this node does not lead in that epoch any more.
-            OSError: the disk failed, and the node ends.
+            ProtocolError: NOT_CONTROLLER: this node does not lead that epoch any more.
+            OSError: the disk failed, and the node stops.
         """
         ticket = PendingRequest(None)
 
@@ -191,11 +191,11 @@ class RaftDriver:
         return offset
 
     async def wait_committed(self, epoch: int, end_offset: int) -> None:
-        """Wait until everything below ``end_offset``, appended as the leader of ``epoch``, is committed.
+        """Wait until all records below ``end_offset``, appended as the leader of ``epoch``, are committed.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER: leadership was lost before; what was appended may yet be committed.
-            OSError: the disk failed, and the node ends.
+            ProtocolError: NOT_CONTROLLER: leadership was lost before; the records may still be committed later.
+            OSError: the disk failed, and the node stops.
         """
         if self.machine.flushed_offset < end_offset:
             self.run_between_steps(self._maybe_flush)
@@ -205,7 +205,7 @@ class RaftDriver:
             await self._change_event.wait()
 
     async def handle_request(self, request: RaftRequest) -> ResponseWithRecords:
-        """Respond to another node's request; a Fetch may wait."""
+        """Return the response to another node's Raft request with the records for it; a Fetch waits for records."""
         if isinstance(request, FetchSnapshot):
             request = request._replace(size_bytes=self._store.snapshot_size_bytes(SnapshotId(*request.snapshot)))
         ticket = PendingRequest(request)
@@ -214,15 +214,15 @@ class RaftDriver:
         return answered
 
     async def wait_for_change(self) -> None:
-        """Wait for a change of the leader or the high watermark."""
+        """Wait for a change of leader, epoch or high watermark."""
         await self._change_event.wait()
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ main loop
 
     async def run(self) -> None:
         """Step the state machine until cancelled, or until the disk fails.
 
-        After a disk failure the node is notified and no step follows.
+        After a disk failure ``fail`` is called, pending proposals fail, and no step follows.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -245,7 +245,7 @@ class RaftDriver:
         self._fail(failure)
 
     async def _wait_for_event(self) -> None:
-        """Wait for an event, or for the time of the next tick."""
+        """Wait for an event, or until the next tick is due, which is then enqueued."""
         due_ms = max(self.machine.deadline_ms, self._last_tick_ms + MIN_TICK_INTERVAL_MS)
         with self.env.timeout(max(0.0, due_ms - self.env.monotonic_ms()) / 1000) as deadline:
             await self._wakeup.wait()
@@ -255,7 +255,7 @@ class RaftDriver:
             self._callbacks.append(events.Tick)
 
     async def _step(self, event: RaftEvent) -> None:
-        """Take the machine a step on, and do what it wants done, in its order."""
+        """Step the state machine with ``event`` and execute the actions of its `Ready` in order."""
         machine, store = self.machine, self._store
         before = machine.leader_id, machine.epoch, machine.high_watermark
         ready = machine.step(self.env.monotonic_ms(), event)
@@ -278,7 +278,7 @@ class RaftDriver:
             self._send(send)
         if ready.load_snapshot is not None:
             self._nursery.start_soon(self._load_snapshot, SnapshotId(*ready.load_snapshot))
-        # further ones may follow: the proposer triggers the flush after the last
+        # further proposals may follow: `wait_committed` triggers the flush after the last
         if not isinstance(event, events.Propose):
             self._maybe_flush()
         if (machine.leader_id, machine.epoch) != before[:2]:
@@ -292,7 +292,7 @@ class RaftDriver:
         self._on_change()
 
     async def _write(self, ready: Ready) -> None:
-        """Bring the log where the machine has its mirror of it."""
+        """Write the truncation, the snapshot and the appended batches of a step to the metadata log."""
         store, now_ms = self._store, self.env.now_ms()
         if ready.truncate is not None:
             await retry_call_on_shortage(self.env, partial(store.truncate, ready.truncate, now_ms))
@@ -308,7 +308,7 @@ class RaftDriver:
             self.machine.set_first_records(store.first_records(self._quorum))
 
     def _maybe_flush(self) -> None:
-        """Start a flush of the appended records unless one is running."""
+        """Start a flush of the appended records unless one is running; without the controller role none is needed."""
         end = self._store.log.log_end_offset
         if self._is_flushing or end <= self.machine.flushed_offset or self.failure is not None:
             return
@@ -328,7 +328,7 @@ class RaftDriver:
 
         self.run_between_steps(done)
 
-    # ------------------------------------------------------------------ words
+    # ------------------------------------------------------------------ requests to other nodes
 
     def _send(self, send: OutboundRequest) -> None:
         if isinstance(send.request, events.QueryKRaftVersions):
@@ -336,7 +336,7 @@ class RaftDriver:
         self._sender().send(send, self._replica_key_of(send.peer))
 
     def _sender(self) -> RaftRequestSender:
-        """Return the sender of requests to other nodes; the first request creates it."""
+        """Return the sender of requests to other nodes; create and start it at the first call."""
         if self._request_sender is None:
             # lazy: 13.0 ms, 435 kB
             from ottla.controller.raft.driver.outbound_requests import RaftRequestSender
@@ -351,7 +351,7 @@ class RaftDriver:
         return self.machine.voters.find_voter(peer) or ReplicaKey(peer)
 
     async def _load_snapshot(self, name: SnapshotId) -> None:
-        """Fetch a snapshot of the leader; the state machine then decides whether it replaces the log."""
+        """Download a snapshot from the leader; then `SnapshotLoaded` is enqueued, which may replace the log by it."""
         machine, store, leader_id = self.machine, self._store, self.machine.leader_id
 
         async def ask(request: FetchSnapshot) -> Any:
@@ -367,7 +367,7 @@ class RaftDriver:
         from ottla.controller.raft.driver.snapshot_fetch import fetch_snapshot
         from ottla.controller.raft.state_machine.lost_disk import fetch_replica_key
 
-        async with self._load_lock:  # one that is not wanted any more ends before the next begins
+        async with self._load_lock:  # a superseded download is cancelled before the next one starts
             about = (fetch_replica_key(machine), machine.epoch, name, ask, is_wanted)
             fetch = partial(fetch_snapshot, self.env, store.directory, *about)
             found: SnapshotContents | None = await retry_on_shortage(self.env, fetch)
@@ -386,7 +386,7 @@ class RaftDriver:
             self.catch_up_offset = answer.high_watermark
 
     def update_leader_endpoints(self, epoch: int, leader_id: int, *endpoints: ListenerEndpoint | None) -> None:
-        """Record the endpoints of an epoch's leader."""
+        """Record the endpoints of the leader of ``epoch``, unless the epoch is older than this node's."""
         if epoch >= self.machine.epoch:
             self.addresses.learn(leader_id, [e for e in endpoints if e is not None])
             self.machine.add_reachable_replicas(self.addresses.learned_node_ids)

@@ -1,7 +1,7 @@
-"""Retries after a shortage of descriptors or memory, which is not a disk failure and must not stop a voter.
+"""Retries after a shortage of file descriptors or memory, which is not a disk failure and must not stop a voter.
 
-The descriptors that files of the metadata log need are reserved (`ottla.env.disk.Disk.private`); this is for what is
-left: the whole machine is short (ENFILE, ENOMEM), or the reserve is in use.
+Descriptors for the files of the metadata log are reserved (`ottla.env.disk.Disk.private`). The remaining cases: the
+whole machine is short (ENFILE, ENOMEM), or the reserve is in use.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ logger = logging.getLogger("ottla.controller")
 
 RETRY_S = 0.1
 LOG_EVERY_ATTEMPTS = 100
-"""Attempts between two log lines."""
+"""Number of failed attempts between two log messages."""
 
 T = TypeVar("T")
 
 
 async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
-    """Await ``work()``, repeated while the process is short of a resource.
+    """Await ``work()`` and return its result; retry every 100 ms while the process is short of descriptors or memory.
 
     Args:
         env: the clock.
@@ -46,7 +46,7 @@ async def retry_on_shortage(env: Env, work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def retry_call_on_shortage(env: Env, work: Callable[[], T]) -> T:
-    """As `retry_on_shortage`, for a function that does not wait."""
+    """Call ``work()`` as `retry_on_shortage` does, for a synchronous function."""
 
     async def call() -> T:
         return work()

@@ -1,4 +1,4 @@
-"""Responses of the raft state machine with the records or bytes read for them.
+"""Reading of the records or snapshot bytes for Fetch and FetchSnapshot responses of the state machine.
 
 Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
@@ -19,7 +19,7 @@ logger = logging.getLogger("ottla.controller")
 
 
 class ResponseWithRecords(NamedTuple):
-    """Response with the records read for it."""
+    """Response of the state machine with the bytes for it (batches or a snapshot chunk) and the log start offset."""
 
     response: events.AnyRaftResponse
     records: bytes
@@ -27,10 +27,11 @@ class ResponseWithRecords(NamedTuple):
 
 
 def read_response_records(store: MetadataStore, reply: OutboundResponse) -> ResponseWithRecords:
-    """Return a response with the records or the snapshot chunk that it announces.
+    """Return a response with the batches or the snapshot chunk which it names, read from the metadata log.
 
-    Where records are damaged the other replica gets UNKNOWN_SERVER_ERROR. While this process is short of descriptors or
-    memory it gets no bytes, and asks again.
+    For damaged records the response is UNKNOWN_SERVER_ERROR. While this process is short of descriptors or memory, it
+    has
+    no bytes, and the other replica retries.
 
     Raises:
         OSError: an error of the disk.

@@ -1,6 +1,6 @@
-"""A snapshot of the leader's, brought here part by part where this log ends below what the leader still has (R-234).
+"""Download of a snapshot from the leader when this node's log ends below the leader's log start offset (R-234).
 
-Loaded when there is one to fetch.
+Loaded at the first download.
 Source: ``KafkaRaftClient.handleFetchSnapshotResponse``, ``FileRawSnapshotWriter.java`` (apache/kafka 4.3.1; KIP-630).
 """
 
@@ -20,12 +20,12 @@ from ottla.wire.errors import ErrorCode
 logger = logging.getLogger("ottla.controller")
 
 RETRY_S = 0.02
-"""After a part that did not come (``retry.backoff.ms``)."""
+"""Pause in seconds after a FetchSnapshot without a usable response (``retry.backoff.ms``)."""
 CORRUPT_RETRY_S = 1.0
-"""After a snapshot that came whole and cannot be read."""
+"""Pause in seconds after a complete snapshot turned out to be corrupt, before it is downloaded again."""
 
 SendFetchSnapshot = Callable[[FetchSnapshot], Awaitable[DecodedRaftResponse | None]]
-"""Asks the leader; None where there is no answer."""
+"""Function that sends a FetchSnapshot to the leader; returns None if there is no response."""
 
 
 async def fetch_snapshot(
@@ -37,7 +37,10 @@ async def fetch_snapshot(
     ask: SendFetchSnapshot,
     is_wanted: Callable[[], bool],
 ) -> SnapshotContents | None:
-    """Fetch a snapshot and put it under its name; gives what it holds, or None where it is not wanted any more.
+    """Download a snapshot into ``directory`` and return its contents, or None once it is not wanted any more.
+
+    ``me``: replica key of this node, sent in the requests. ``epoch``: leader epoch of the requests. ``ask``: sends a
+    FetchSnapshot to the leader. ``is_wanted``: False ends the download, for example after a change of the leader.
 
     Raises:
         OSError: the disk failed.
@@ -58,7 +61,7 @@ async def fetch_snapshot(
 async def _download(
     env: Env, path: str, request: FetchSnapshot, ask: SendFetchSnapshot, is_wanted: Callable[[], bool]
 ) -> bool:
-    """Download a snapshot; return True if it is complete."""
+    """Download a snapshot to ``path``; return False if it is not wanted any more."""
     part = path + ".part"
     if env.disk.exists(part):
         env.disk.unlink(part)

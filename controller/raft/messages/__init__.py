@@ -1,1 +1,1 @@
-"""Raft's events as Kafka's messages, and back."""
+"""Conversion between the Raft state machine's values and Kafka's request and response messages."""

@@ -1,4 +1,4 @@
-"""Common types of raft message conversion: decoded responses and early errors."""
+"""Result types of the conversion of Raft messages: decoded response, and error for a whole request."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ TOO_MANY_LISTED_MESSAGE = f"At most {MAX_QUORUM_REQUEST_ITEMS} endpoints or cand
 
 
 class RaftErrorResponse(NamedTuple):
-    """An answer for the whole request, before the machine is asked."""
+    """Error for a whole request or response, found in the conversion: the state machine gets no request."""
 
     error: ErrorCode
     message: str | None = None
-    """For administrators; not sent to other nodes."""
+    """Error message for admin clients; not sent to other nodes."""
 
 
 class DecodedRaftResponse(NamedTuple):
-    """An answer to a request of ours, and where the leader it names listens."""
+    """Response to a request of this node, with the endpoint of the leader in it and the fetched bytes."""
 
     response: AnyRaftResponse
     leader_endpoint: ListenerEndpoint | None = None
@@ -37,5 +37,5 @@ def error_code_of(code: int) -> ErrorCode:
 
 
 def find_leader_endpoint(nodes: Sequence[Any], leader_id: int, listener: str) -> ListenerEndpoint | None:
-    """Return the leader among the nodes of a response."""
+    """Return the leader's endpoint from a response's node endpoints, named ``listener``; None if absent."""
     return next((ListenerEndpoint(listener, n.host, n.port) for n in nodes if n.node_id == leader_id), None)

@@ -1,4 +1,4 @@
-"""Batches of a leader's Fetch response: whole and valid ones; truncated or corrupt ones are left out.
+"""Parser of the batches in a Fetch response of the metadata log; truncated or corrupt batches are left out.
 
 Source: ``KafkaRaftLog.appendAsFollower``, ``KafkaRaftClient.appendAsFollower`` (apache/kafka 4.3.1).
 """
@@ -20,7 +20,7 @@ logger = logging.getLogger("ottla.controller")
 
 
 def parse_fetched_batches(raw: Buffer | None) -> tuple[FetchedRaftBatch, ...]:
-    """Return the batches of a response up to the first invalid one (R-224)."""
+    """Return the batches in the records field of a Fetch response, up to the first truncated or corrupt one (R-224)."""
     out: list[FetchedRaftBatch] = []
     try:
         out.extend(_whole(memoryview(raw or b"")))

@@ -1,7 +1,7 @@
 """Conversion of raft requests and responses between the state machine's values and Kafka's messages.
 
-A message of another shape than "the one partition of the metadata log of this cluster" never reaches the machine. A
-node that names a leader names its endpoints too, or a JVM peer stops (R-256): every response holds them.
+A request for another cluster or another partition than ``__cluster_metadata-0`` gets an error here and does not reach
+the state machine. A response with a leader must have its endpoint too, or a JVM controller stops (R-256).
 
 Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996).
 """
@@ -91,18 +91,18 @@ _RaftRequestMessage = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequ
 _REPLICA_ID_FIELD_MAX_VERSION = 14
 _FETCH_NODE_ENDPOINTS_MIN_VERSION = 17
 NODE_ENDPOINTS_MIN_VERSION = 1
-"""Answers to Vote, BeginQuorumEpoch and EndQuorumEpoch have no addresses before."""
+"""First version of the Vote, BeginQuorumEpoch and EndQuorumEpoch responses with ``NodeEndpoints``."""
 
 
-# ------------------------------------------------------------------ what we ask
+# ------------------------------------------------------------------ requests of this node
 
 
 def to_message(
     request: RaftRequest, to: ReplicaKey, cluster_id: str, version: int, endpoints: tuple[ListenerEndpoint, ...] = ()
 ) -> Message:
-    """Return a request for ``to``, in a version it speaks.
+    """Return the message of a request to ``to`` in API version ``version``.
 
-    ``endpoints`` are this node's own (R-213 to R-215, R-222).
+    ``endpoints``: this node's own, sent in BeginQuorumEpoch (R-213 to R-215, R-222).
     """
     match request:
         case Vote():
@@ -161,11 +161,11 @@ def _fetch(fetch: Fetch, cluster_id: str, version: int) -> FetchRequest:
     return request
 
 
-# ------------------------------------------------------------------ what others ask
+# ------------------------------------------------------------------ requests of other nodes
 
 
 def from_message(message: Message, cluster_id: str) -> RaftRequest | RaftErrorResponse:
-    """Convert a request; return an error for another cluster or log (R-211 to R-217, R-234)."""
+    """Convert a request message; return an error for another cluster id or partition (R-211 to R-217, R-234)."""
     assert isinstance(message, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
     if message.cluster_id is not None and message.cluster_id != cluster_id:
         why = f'The given id "{message.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
@@ -206,7 +206,7 @@ def _is_the_log(message: _RaftRequestMessage) -> bool:
 
 
 def _destination_key(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
-    """Return the voter that a request is addressed to; None in old versions."""
+    """Return the key of the voter to which a request is addressed; None if the request has none (older versions)."""
     return None if voter_id < 0 else ReplicaKey(voter_id, directory_id)
 
 
@@ -236,7 +236,7 @@ def _fetch_of(message: FetchRequest) -> Fetch:
     )
 
 
-# ------------------------------------------------------------------ what we answer
+# ------------------------------------------------------------------ responses of this node
 
 
 def error_response_message(
@@ -246,7 +246,10 @@ def error_response_message(
     epoch: int = -1,
     leader: ListenerEndpoint | None = None,
 ) -> Message:
-    """Return the error response for a whole request, with leader and epoch where the API has them."""
+    """Return the response message to ``request`` with an error for the whole request.
+
+    ``leader_id``, ``epoch`` and ``leader`` (its endpoint) are set in UpdateRaftVoter responses only.
+    """
     assert isinstance(request, _RaftRequestMessage | voter_message_conversion.VoterRequestMessage)
     match request:
         case VoteRequest():
@@ -264,9 +267,9 @@ def error_response_message(
 def to_response_message(
     request: RaftRequest, answer: RaftResponse | VoterChangeResponse, leader: ListenerEndpoint | None
 ) -> Message:
-    """Return the message of a response without records.
+    """Return the message of a response to Vote, BeginQuorumEpoch, EndQuorumEpoch or a voter change.
 
-    ``leader`` is where the leader it names listens (R-213).
+    ``leader``: endpoint of the leader in the response; None if unknown or not supported by the version (R-213).
     """
     if isinstance(answer, VoterChangeResponse):
         assert isinstance(request, AddVoter | RemoveVoter | UpdateVoter)
@@ -292,7 +295,11 @@ def to_response_message(
 def to_fetch_response_message(
     answer: RaftFetchResponse, *, log_start: int, leader: ListenerEndpoint | None, version: int, records: Opaque = None
 ) -> FetchResponse:
-    """Return the message of a Fetch response with the records read for it (R-218, R-221)."""
+    """Return the message of a Fetch response with its batches, in API version ``version`` (R-218, R-221).
+
+    ``log_start``: start offset of this node's log. ``leader``: endpoint of the leader, None if unknown. ``records``:
+    encoded batches.
+    """
     row = PartitionData(
         error_code=answer.error,
         high_watermark=answer.high_watermark,
@@ -312,11 +319,14 @@ def to_fetch_response_message(
     return response
 
 
-# ------------------------------------------------------------------ what we are answered
+# ------------------------------------------------------------------ responses of other nodes
 
 
 def from_response_message(message: Message, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
-    """Convert a response; an error response only causes a later retry (R-209)."""
+    """Convert a response message; an error for the whole response leads to a retry only (R-209).
+
+    ``listener``: listener name of the leader's endpoint in the result.
+    """
     if isinstance(message, voter_message_conversion.VoterResponseMessage):
         return voter_message_conversion.from_response_message(message, listener)
     assert isinstance(message, VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse)

@@ -1,4 +1,4 @@
-"""Conversion of snapshot and voter requests between the state machine's values and Kafka's messages.
+"""Conversion of FetchSnapshot, voter change and ApiVersions messages between state machine's values and Kafka's.
 
 Source: ``RaftUtil.java``, ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-630, 853, 1186).
 """
@@ -53,7 +53,7 @@ from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, Remove
 KRAFT_VERSION = "kraft.version"
 SOFTWARE_NAME = "ottla"
 TIMEOUT_MS = 2000
-"""``controller.quorum.request.timeout.ms``; ignored by the receiver (R-247)."""
+"""``controller.quorum.request.timeout.ms`` in AddRaftVoter requests; ignored by the receiver (R-247)."""
 _NODE_ENDPOINTS_MIN_VERSION = 1
 
 VoterRequestMessage = (
@@ -78,11 +78,11 @@ def _voter_endpoints(listeners: Iterable[_ListenerLike]) -> tuple[VoterEndpoint,
     return tuple(VoterEndpoint(x.name, x.host, x.port) for x in listeners)
 
 
-# ------------------------------------------------------------------ what we ask
+# ------------------------------------------------------------------ requests of this node
 
 
 def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotRequest:
-    """R-234."""
+    """Return the FetchSnapshot request message (R-234)."""
     part = FetchSnapshotRequestPartitionSnapshot(
         0,
         request.epoch,
@@ -95,7 +95,7 @@ def to_fetch_snapshot_request(request: FetchSnapshot, cluster_id: str) -> FetchS
 
 
 def to_voter_request(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: str) -> Message:
-    """R-246 to R-250."""
+    """Return the AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter request message (R-246 to R-250)."""
     key = request.voter
     match request:
         case AddVoter():
@@ -114,18 +114,18 @@ def to_voter_request(request: AddVoter | RemoveVoter | UpdateVoter, cluster_id: 
 
 
 def to_api_versions_request() -> ApiVersionsRequest:
-    """Return the ApiVersions request to a new voter.
+    """Return the ApiVersions request that queries the kraft.versions of a new voter.
 
-    Before version 4, or for a minimum of 0, a feature is missing (R-248).
+    ApiVersions responses below version 4 leave out features with a minimum version of 0 (R-248).
     """
     return ApiVersionsRequest(SOFTWARE_NAME, "1")
 
 
-# ------------------------------------------------------------------ what others ask
+# ------------------------------------------------------------------ requests of other nodes
 
 
 def from_message(message: VoterRequestMessage) -> RaftRequest | RaftErrorResponse:
-    """Convert a request; return an error for a snapshot of another log (R-234)."""
+    """Convert a FetchSnapshot or voter change request; return an error for a snapshot of another partition (R-234)."""
     if (
         isinstance(message, AddRaftVoterRequest | update_raft_voter.UpdateRaftVoterRequest)
         and len(message.listeners) > MAX_QUORUM_REQUEST_ITEMS
@@ -161,7 +161,7 @@ def _snapshot_of(message: FetchSnapshotRequest) -> FetchSnapshot | RaftErrorResp
     )
 
 
-# ------------------------------------------------------------------ what we answer
+# ------------------------------------------------------------------ responses of this node
 
 
 def error_response_message(
@@ -171,9 +171,10 @@ def error_response_message(
     epoch: int = -1,
     leader: ListenerEndpoint | None = None,
 ) -> Message:
-    """Return the error response for a whole request; an unknown partition has its own row.
+    """Return the response message with an error for the whole request.
 
-    UpdateRaftVoter responses have the leader.
+    For FetchSnapshot UNKNOWN_TOPIC_OR_PARTITION is in the partition's row. Leader id, epoch and the endpoint ``leader``
+    are set in UpdateRaftVoter responses only.
     """
     match message:
         case FetchSnapshotRequest():
@@ -203,7 +204,7 @@ def _update_voter_response(
 def to_fetch_snapshot_response(
     answer: RaftFetchSnapshotResponse, *, leader: ListenerEndpoint | None, version: int, raw: Opaque = None
 ) -> FetchSnapshotResponse:
-    """Return the response to a FetchSnapshot with the bytes read for it: at most those requested (R-234)."""
+    """Return the FetchSnapshot response message with the bytes ``raw`` of the snapshot (R-234)."""
     row = FetchSnapshotResponsePartitionSnapshot(
         0,
         answer.error,
@@ -233,11 +234,14 @@ def to_voter_response(
             return _update_voter_response(answer.error, answer.leader_id, answer.epoch, leader)
 
 
-# ------------------------------------------------------------------ what we are answered
+# ------------------------------------------------------------------ responses of other nodes
 
 
 def from_response_message(message: VoterResponseMessage, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
-    """Convert a response."""
+    """Convert a response message to FetchSnapshot, a voter change or ApiVersions.
+
+    ``listener``: listener name of the leader's endpoint in the result.
+    """
     match message:
         case FetchSnapshotResponse():
             return _from_fetch_snapshot_response(message, listener)

@@ -1,1 +1,1 @@
-"""The Raft state machine: pure, one step for each event."""
+"""Raft state machine of the metadata quorum: events in, actions (`Ready`) out, without I/O."""

@@ -1,4 +1,4 @@
-"""Elections: transitions to leader and from leader.
+"""Elections: pre-votes, votes, and the transitions to leader and from leader.
 
 Source: the ``poll...`` methods of ``KafkaRaftClient.java``, ``QuorumState.java`` (apache/kafka 4.3.1).
 """
@@ -33,14 +33,16 @@ from ottla.controller.raft.state_machine.raft_state import LEADER_SEARCH_TIMEOUT
 from ottla.wire.messages.control_records import LeaderChangeMessage, LeaderChangeMessageVoter, VotersRecord
 
 ELECTION_STAGGER_MS = 150
-"""Maximum delay over which followers stagger their elections."""
+"""Maximum delay in ms over which followers stagger their elections after the loss of a leader."""
 
 
 def initialize(raft: RaftState) -> None:
-    """Restore the persisted state (R-204); leadership is never restored, and a sole voter elects itself (R-205).
+    """Enter the initial state from the persisted quorum-state (R-204).
 
-    A node that voted for itself and then followed another leader in the same epoch follows it again. Kafka's node
-    requests votes then, with a log that reaches into the candidate's epoch, and stops after the error response (R-254).
+    Leadership is never restored, and a sole voter elects itself (R-205). A node that voted for itself and then followed
+    another leader in the same epoch follows it again. Kafka's node requests votes then, with a log that reaches into
+    the
+    candidate's epoch, and stops after the error response (R-254).
     """
     hard = raft.hard_state
     if hard.voter_state != VoterState.GROWN:
@@ -76,7 +78,7 @@ def _is_sole_voter(raft: RaftState) -> bool:
 
 
 def tick(raft: RaftState) -> None:
-    """Leave the state whose deadline has passed."""
+    """Process the passing of time: expire fetches, and leave a state whose deadline has passed."""
     raft.expire_delayed_fetches()
     if raft.requests.is_fetching and raft.now_ms >= raft.requests.fetch_deadline_ms:
         # lazy: 1.1 ms, 39 kB: only in a quorum of several controllers
@@ -99,13 +101,13 @@ def tick(raft: RaftState) -> None:
                 lost_disk.report_missing_leader(raft)
             raft.restart_fetching()  # an observer goes on asking
         case ProspectiveState(election=election) if election.is_vote_granted(raft.voters.majority_size):
-            transition_to_candidate(raft)  # a newborn has waited long enough for the others
+            transition_to_candidate(raft)  # a voter with an empty disk has waited long enough for the other voters
         case ProspectiveState():
             transition_after_lost_pre_vote(raft)
         case CandidateState():
             transition_to_prospective(raft)
         case RaftLeaderState():
-            transition_to_resigned(raft)  # no majority has listened for long (R-228)
+            transition_to_resigned(raft)  # no majority has fetched within the check quorum timeout (R-228)
         case ResignedState():
             votes = raft.can_be_candidate
             raft.transition_to(UnattachedState(raft.now_ms if votes else NO_DEADLINE_MS), HardState(raft.epoch + 1))
@@ -114,7 +116,7 @@ def tick(raft: RaftState) -> None:
 
 
 def election_delay_ms(raft: RaftState, lost: int = NO_NODE_ID) -> float:
-    """Return this voter's delay before it requests votes after the loss of the leader ``lost``."""
+    """Return this voter's delay in ms before it requests votes, by its position among the voters without ``lost``."""
     others = sorted(v.id for v in raft.voters.current if v.id != lost)
     return (
         ELECTION_STAGGER_MS * others.index(raft.local_replica.id) / len(others)
@@ -124,7 +126,7 @@ def election_delay_ms(raft: RaftState, lost: int = NO_NODE_ID) -> float:
 
 
 def handle_fetch_timeout(raft: RaftState, follower: RaftFollowerState) -> None:
-    """Start a pre-vote after the fetch timeout and this node's delay.
+    """Start a pre-vote after the fetch timeout and this voter's election delay.
 
     All followers lose a leader at the same moment. In Kafka they also request votes at the same moment, each gets the
     pre-votes and votes for itself, and an even number of them has no winner for one or two seconds. Here they start in
@@ -138,9 +140,9 @@ def handle_fetch_timeout(raft: RaftState, follower: RaftFollowerState) -> None:
 
 
 def handle_leader_refused(raft: RaftState, peer: int) -> None:
-    """Treat a leader whose process has ended like one after the fetch timeout; Kafka waits for the timeout.
+    """Start the election at once if the leader's port refuses connections; Kafka waits for the fetch timeout.
 
-    It is safe if wrong: a live leader continues after a lost pre-vote.
+    This is safe even if the leader is alive: the pre-vote is lost, and it continues.
     """
     state = raft.state
     if (
@@ -154,15 +156,16 @@ def handle_leader_refused(raft: RaftState, peer: int) -> None:
 
 
 def transition_to_prospective(raft: RaftState) -> None:
-    """Ask whether an election would be won."""
+    """Become Prospective: request pre-votes from the other voters."""
     raft.transition_to(ProspectiveState(raft.random_election_deadline_ms(), EpochElection(raft.own_vote)))
     evaluate_votes(raft)
 
 
 def transition_after_lost_pre_vote(raft: RaftState) -> None:
-    """Return to the former leader, if any, with a fresh timer after a lost pre-vote (R-208).
+    """Follow the former leader again, if any, with a new fetch timeout after a lost pre-vote (R-208).
 
-    Otherwise a rejected node waits for a new timeout, and one after its timeout retries at once (R-203).
+    Without a former leader, a rejected node waits for a new election timeout, and a node whose election timeout passed
+    without a result requests pre-votes again at once (R-203).
     """
     assert isinstance(raft.state, ProspectiveState)
     known = raft.hard_state.leader_id
@@ -176,14 +179,14 @@ def transition_after_lost_pre_vote(raft: RaftState) -> None:
 
 
 def transition_to_candidate(raft: RaftState) -> None:
-    """Begin an election, in an epoch of its own."""
+    """Become Candidate: increment the epoch, vote for itself and request votes."""
     chosen = CandidateState(raft.random_election_deadline_ms(), EpochElection(raft.own_vote))
     raft.transition_to(chosen, HardState(raft.epoch + 1, NO_NODE_ID, raft.local_replica))
     evaluate_votes(raft)
 
 
 def evaluate_votes(raft: RaftState) -> None:
-    """Look at the votes: won, lost, or wait."""
+    """Transition to the next state if the votes decide the pre-vote or election; otherwise wait."""
     state, majority = raft.state, raft.voters.majority_size
     match state:
         case ProspectiveState(election=election) if election.is_vote_granted(majority):
@@ -194,7 +197,7 @@ def evaluate_votes(raft: RaftState) -> None:
         case CandidateState(election=election) if election.is_vote_granted(majority):
             transition_to_leader(raft, tuple(i for i, granted in election.votes.items() if granted))
         case _:
-            pass  # a beaten candidate waits out its timer (R-215)
+            pass  # a rejected candidate stays until its election timeout (R-215)
 
 
 def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
@@ -205,7 +208,10 @@ def _have_all_responded(raft: RaftState, state: ProspectiveState) -> bool:
 
 
 def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
-    """Start an epoch as its leader: the first record has the leader and its votes (R-229)."""
+    """Become leader of the epoch: append a LeaderChangeMessage with the voters in ``granted`` as first record (R-229).
+
+    Initial control records of a new log (kraft.version, voters) follow it in the same batch.
+    """
     entry = raft.voter_entry
     state = RaftLeaderState(
         raft.log_summary.end_offset,
@@ -227,9 +233,9 @@ def transition_to_leader(raft: RaftState, granted: tuple[int, ...]) -> None:
 
 
 def transition_to_resigned(raft: RaftState) -> None:
-    """Resign and notify the other voters.
+    """Resign the leadership: send EndQuorumEpoch to the other voters.
 
-    The voter with the most complete log is preferred as successor (R-210, R-215).
+    Preferred successors are in descending order of their end offsets (R-210, R-215).
     """
     if isinstance(raft.state, RaftLeaderState):
         raft.transition_to(
@@ -240,7 +246,10 @@ def transition_to_resigned(raft: RaftState) -> None:
 
 
 def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
-    """Return the request of the current state to another voter, which is repeated until it has a response."""
+    """Return the Raft request that the current state has to send to voter ``peer``, or None if there is none.
+
+    It is sent again until it has a response.
+    """
     state, me, chain = raft.state, raft.local_replica, raft.log_summary
     key = raft.voters.find_voter(peer)
     match state:
@@ -266,7 +275,7 @@ def request_for_voter(raft: RaftState, peer: int) -> RaftRequest | None:
 
 
 def send_pending_requests(raft: RaftState) -> None:
-    """Send the current state's request to every voter without a pending one."""
+    """Send the current state's request to every other voter that has no request in flight and no backoff."""
     if (
         not isinstance(raft.state, ProspectiveState | CandidateState | RaftLeaderState | ResignedState)
         and raft.hard_state.voter_state != VoterState.LEARNING

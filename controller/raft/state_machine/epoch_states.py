@@ -1,4 +1,4 @@
-"""The states of a raft node: what each knows besides the log, and from which one may become which.
+"""Raft states of a node within an epoch, with their data, and the legal transitions between them.
 
 Source: ``QuorumState.java`` and the ``EpochState`` classes (apache/kafka 4.3.1; KIP-595, KIP-996).
 """
@@ -22,27 +22,27 @@ from ottla.wire.messages.control_records import VotersRecordVoter
 
 NO_DEADLINE_MS = float("inf")
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
-"""An observer that did not fetch for so long is forgotten, and listed no more (``OBSERVER_SESSION_TIMEOUT_MS``)."""
+"""Time without a fetch after which the leader removes an observer and DescribeQuorum does not list it."""
 MAX_OBSERVERS = 1000
 """Maximum number of observers: ids are easily forged. Kafka bounds them by time only, on DescribeQuorum."""
 
 
 @dataclass(slots=True)
 class EpochElection:
-    """Votes of an election (R-206)."""
+    """Votes received in an election or pre-vote (R-206): voter id to granted or rejected."""
 
     votes: dict[int, bool] = field(default_factory=dict)
     unreachable_voters: set[int] = field(default_factory=set)
-    """Voters without a connection."""
+    """Ids of voters to which no connection could be opened."""
 
     def record_vote(self, voter: int, *, granted: bool) -> None:
-        """Record the answer of a voter; a later one replaces it."""
+        """Record the vote of a voter; a later one replaces it."""
         self.votes[voter] = granted
 
     def clear_rejection(self, voter: int) -> bool:
-        """Forget the rejection of a voter that asks for votes itself and cannot win; return whether there was one.
+        """Remove the rejection of a voter that requests votes itself and cannot win; return True if it had rejected.
 
-        It has lost the leader as well by now, and may answer otherwise.
+        That voter has lost the leader as well by now, and may grant a vote when it is asked again.
         """
         if self.votes.get(voter) is not False:
             return False
@@ -50,25 +50,25 @@ class EpochElection:
         return True
 
     def is_vote_granted(self, majority: int) -> bool:
-        """Return True if a majority granted its vote."""
+        """Return True if at least ``majority`` voters granted their vote."""
         return sum(self.votes.values()) >= majority
 
     def is_vote_rejected(self, voters_count: int, majority: int) -> bool:
-        """Return True if so many rejected that a majority is impossible."""
+        """Return True if so many of ``voters_count`` voters rejected that ``majority`` votes are impossible."""
         refused = sum(1 for granted in self.votes.values() if not granted)
         return voters_count - refused < majority
 
 
 @dataclass(slots=True)
 class UnattachedState:
-    """Knows of no leader it could follow; a vote may have been given in this epoch."""
+    """Unattached: no known leader in this epoch; this node may have voted in it."""
 
     deadline_ms: float
 
 
 @dataclass(slots=True)
 class ProspectiveState:
-    """State that requests pre-votes before it disturbs others with a new epoch (KIP-996)."""
+    """Prospective: requests pre-votes before it disturbs the quorum with a new epoch (KIP-996)."""
 
     deadline_ms: float
     election: EpochElection = field(default_factory=EpochElection)
@@ -76,7 +76,7 @@ class ProspectiveState:
 
 @dataclass(slots=True)
 class CandidateState:
-    """Asks for votes in a new epoch."""
+    """Candidate: requests votes in a new epoch."""
 
     deadline_ms: float
     election: EpochElection = field(default_factory=EpochElection)
@@ -84,20 +84,23 @@ class CandidateState:
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """Progress of a replica as the leader knows it."""
+    """Progress of a voter or observer as the leader knows it from its fetches; -1 before the first fetch."""
 
     end_offset: int = -1
     last_fetch_ms: float = -1
     last_caught_up_ms: float = -1
     last_fetch_leader_end_offset: int = -1
-    """The leader's log end offset at the last fetch."""
+    """The leader's log end offset at the replica's last fetch."""
 
     def record_fetch(self, offset: int, leader_end_offset: int, now_ms: float) -> None:
-        """Record a fetch from ``offset``, which may be lower than that of the fetch before (R-219)."""
+        """Record a fetch from ``offset``, which may be lower than in the previous fetch (R-219).
+
+        Updates the last caught-up time as `ReplicaState` in DescribeQuorum shows it.
+        """
         if offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif 0 < self.last_fetch_leader_end_offset <= offset:
-            # it has what there was then
+            # it has all records that the leader had at the previous fetch
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.last_fetch_leader_end_offset = leader_end_offset
         self.end_offset = offset
@@ -106,69 +109,72 @@ class ReplicaProgress:
 
 @dataclass(slots=True)
 class PendingVoterChange:
-    """A change of the voters that is not finished: there is one at a time (R-246)."""
+    """AddRaftVoter or RemoveRaftVoter in progress on the leader; at most one at a time (R-246)."""
 
     pending_request: Any
-    """None once it has a response."""
+    """The request that waits for a response; None once it has one."""
     request: AddVoter | RemoveVoter
     deadline_ms: float
     versions_query: QueryKRaftVersions | None = None
-    """Pending query of the new voter's versions."""
+    """Pending ApiVersions query of the new voter's kraft.versions; None if there is none."""
     offset: int = -1
-    """Offset of the change's Voters record; -1 before."""
+    """Offset of the VotersRecord of this change; -1 before it is appended."""
 
     def complete_query(self, query: QueryKRaftVersions) -> bool:
-        """Complete the pending query; return True if it is ``query``."""
+        """Clear the pending ApiVersions query if it is ``query``; return True if it was."""
         if self.versions_query is not query:
             return False
         self.versions_query = None
         return True
 
     def record_append(self, offset: int) -> None:
-        """Record the offset of the Voters record."""
+        """Record the offset of the appended VotersRecord."""
         self.offset = offset
 
     def pop_request(self) -> Any:
-        """Remove and return the request that waits for a response; None if it was answered."""
+        """Remove and return the request that waits for a response; None if it already has one."""
         request, self.pending_request = self.pending_request, None
         return request
 
 
 @dataclass(slots=True)
 class RaftLeaderState:
-    """Appends; commits what a majority has."""
+    """Leader of the epoch: appends records and commits those that a majority of the voters has."""
 
     epoch_start_offset: int
     deadline_ms: float
-    """Time at which it resigns, unless a majority fetches before (check quorum)."""
+    """Time of resignation unless a majority of the voters fetches before (check quorum); infinite for a sole voter."""
     granting_voters: tuple[int, ...] = ()
     replicas: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     fetched_voters: set[int] = field(default_factory=set)
-    """Voters that fetched since the deadline was last moved."""
+    """Ids of voters that have fetched since the check quorum timeout was last reset."""
     pending_change: PendingVoterChange | None = None
     voter_updates: dict[int, VotersRecordVoter] = field(default_factory=dict)
-    """kraft.version 0: entries of the voters about themselves, all of which are needed to raise the version (R-244)."""
+    """kraft.version 0: VotersRecord entries that voters sent about themselves; all are needed to raise it (R-244)."""
 
     def extend_check_quorum(self, deadline_ms: float) -> None:
-        """Move the deadline of the check quorum; a sole voter has none."""
+        """Set a new check quorum deadline; a sole voter has none."""
         if self.deadline_ms < NO_DEADLINE_MS:
             self.deadline_ms = deadline_ms
 
     def record_voter_update(self, voter: VotersRecordVoter) -> None:
-        """Record a voter's entry about itself (kraft.version 0)."""
+        """Record the VotersRecord entry that a voter sent about itself (kraft.version 0)."""
         self.voter_updates[voter.voter_id] = voter
 
     def start_change(self, change: PendingVoterChange) -> None:
-        """Start a change of the voters: no other is accepted until it is completed."""
+        """Start a change of the voter set: no other is accepted until it is completed."""
         self.pending_change = change
 
     def complete_change(self) -> PendingVoterChange | None:
-        """End the pending change, if any, and return it."""
+        """Clear the pending voter change and return it; None if there is none."""
         change, self.pending_change = self.pending_change, None
         return change
 
     def update_voters(self, voters: tuple[ReplicaKey, ...], check_quorum_deadline_ms: float) -> None:
-        """Keep what is known of the replicas under a new set of voters; a sole voter needs no check quorum."""
+        """Adapt the replicas' progress and the check quorum to a new voter set.
+
+        Progress of a voter without a directory id moves to its new key. A sole voter has no check quorum deadline.
+        """
         for voter in voters:
             unnamed = self.replicas.pop(ReplicaKey(voter.id), None)
             if unnamed is not None:
@@ -180,7 +186,10 @@ class RaftLeaderState:
             self.deadline_ms = check_quorum_deadline_ms
 
     def update_replica_progress(self, fetch: Fetch, end: int, now_ms: float, voters: VoterSetHistory) -> None:
-        """Record that a replica's log reaches to where it fetches from; ``end``: of the log here."""
+        """Record the fetch offset of a replica as its end offset.
+
+        ``end``: log end offset of the leader. A fetch without a replica id is ignored.
+        """
         if fetch.replica.id < 0:
             return
         at = voters.find_voter(fetch.replica.id)
@@ -192,9 +201,9 @@ class RaftLeaderState:
         progress.record_fetch(fetch.offset, end, now_ms)
 
     def _remove_inactive_observers(self, now_ms: float, voters: VoterSetHistory) -> None:
-        """Make room for one more: those silent for long are removed, and the longest silent where there are too many.
+        """Remove observers before a new one is added: expired ones, and the least recently seen above `MAX_OBSERVERS`.
 
-        A live observer fetches at least every half second, and so is never the longest silent.
+        A live observer fetches at least every half second, and so is never the least recently seen.
         """
         observers = sorted((p.last_fetch_ms, k) for k, p in self.replicas.items() if k not in voters.current)
         too_many = len(observers) - MAX_OBSERVERS + 1
@@ -204,7 +213,7 @@ class RaftLeaderState:
             del self.replicas[key]
 
     def remove_former_directories(self, replica: ReplicaKey, voters: VoterSetHistory) -> None:
-        """Forget other directories of the replica's id: their progress does not count for the new directory.
+        """Remove the progress of the same node id with other directories: it does not apply to the new directory.
 
         Kafka adds a replica that was caught up within the last hour if its address responds, also after its disk was
         replaced. If that makes two of two voters, no record can be committed any more.
@@ -217,7 +226,7 @@ class RaftLeaderState:
             del self.replicas[key]
 
     def record_fetched_voter(self, me: ReplicaKey, voters: VoterSetHistory, replica: ReplicaKey) -> bool:
-        """Record a fetch; return whether a majority has fetched since the check quorum began (R-228)."""
+        """Record a voter's fetch; return True if a majority has fetched since the last check quorum (R-228)."""
         voter = voters.find_voter(replica.id)
         if voter is None or not voter.identifies(replica) or replica.id == me.id:
             return False
@@ -231,41 +240,44 @@ class RaftLeaderState:
 
 @dataclass(slots=True)
 class RaftFollowerState:
-    """Fetches from a leader."""
+    """Follower: fetches the log from the leader of the epoch."""
 
     leader_id: int
     deadline_ms: float
     has_fetched_from_leader: bool = False
-    """True if a fetch from this leader has succeeded: then it lives, and its rivals get no pre-vote (R-212)."""
+    """True if a fetch from this leader has succeeded: other candidates get no pre-vote then (R-212)."""
     skips_election_delay: bool = False
-    """True if it is not to wait for others once its time is over."""
+    """True if the pre-vote starts at ``deadline_ms`` without a further election delay."""
     voter_request_due_ms: float = NO_DEADLINE_MS
-    """Earliest time of the next update or join request to the leader (R-249, R-250)."""
+    """Earliest time of the next UpdateRaftVoter or AddRaftVoter request to the leader (R-249, R-250)."""
     has_updated_leader: bool = False
-    """kraft.version 0: the leader knows where this node listens."""
+    """kraft.version 0: True if the leader needs no (further) UpdateRaftVoter from this node."""
 
     def reset_fetch_timeout(self, deadline_ms: float) -> None:
-        """Record a successful fetch: the leader is alive."""
+        """Record a successful fetch and set the next fetch timeout."""
         self.deadline_ms, self.has_fetched_from_leader, self.skips_election_delay = deadline_ms, True, False
 
     def override_fetch_timeout(self, deadline_ms: float, *, leader_lost: bool) -> None:
-        """Request votes at ``deadline_ms`` without a further delay, unless the leader responds before."""
+        """Set the time at which this node requests pre-votes unless the leader responds before.
+
+        ``leader_lost``: pre-votes are granted to other candidates from now on.
+        """
         self.deadline_ms, self.skips_election_delay = deadline_ms, True
         if leader_lost:
             self.has_fetched_from_leader = False
 
     def reset_update_voter_set_period(self, due_ms: float) -> None:
-        """Set the earliest time of the next update to the leader."""
+        """Set the earliest time of the next UpdateRaftVoter or AddRaftVoter request to the leader."""
         self.voter_request_due_ms = due_ms
 
     def set_has_updated_leader(self) -> None:
-        """Record that the leader knows where this node listens, or does not want to know."""
+        """Record that the leader has this node's endpoints, or does not support UpdateRaftVoter."""
         self.has_updated_leader = True
 
 
 @dataclass(slots=True)
 class ResignedState:
-    """State of a former leader of this epoch that notifies the others of its resignation."""
+    """Resigned: former leader of this epoch, which sends EndQuorumEpoch to the other voters."""
 
     deadline_ms: float
     preferred_successors: tuple[ReplicaKey, ...] = ()
@@ -282,16 +294,17 @@ LEGAL_TRANSITIONS: dict[type, frozenset[type]] = {
     RaftFollowerState: frozenset({ProspectiveState, RaftFollowerState, UnattachedState}),
     ResignedState: frozenset({UnattachedState, RaftFollowerState}),
 }
-"""Within its epoch a leader can only become Resigned; with a higher epoch every state can become Unattached or
-Follower.
+"""States that may follow each state.
+
+Within its epoch a leader can only become Resigned; with a higher epoch every state can become Unattached or Follower.
 """
 
 PERSISTED_STATES = frozenset({UnattachedState, CandidateState, RaftLeaderState, RaftFollowerState})
-"""States whose start is written to quorum-state (the others have no new durable state)."""
+"""States that are written to quorum-state on entry; the others have no new durable state."""
 
 
 def leader_id_of(state: EpochState, me: int) -> int:
-    """Return the leader that this state knows; -1 for none."""
+    """Return the leader id that a state of node ``me`` knows; -1 for none."""
     match state:
         case RaftLeaderState():
             return me

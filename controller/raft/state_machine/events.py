@@ -1,4 +1,4 @@
-"""Inputs and outputs of the raft state machine: plain values without wire format or files.
+"""Events and actions of the Raft state machine: plain values without wire format or files.
 
 The rule numbers (R-201 on) in this folder are those of the project's list of Kafka's replication rules; each is next to
 its implementation. Source: ``KafkaRaftClient.java`` and its schemas (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
@@ -18,70 +18,70 @@ NO_NODE_ID = -1
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the metadata log; without a directory where that is not known (kraft.version 0)."""
+    """Key of a replica of the metadata log; the directory id is zero where it is unknown (kraft.version 0)."""
 
     id: int
     directory_id: bytes = ZERO_UUID
 
     def may_be_same(self, other: ReplicaKey) -> bool:
-        """Return whether both may be one replica: a directory that is not known matches any."""
+        """Return True if both keys may be the same replica: an unknown directory id matches any."""
         known = ZERO_UUID not in (self.directory_id, other.directory_id)
         return self.id == other.id and (not known or self.directory_id == other.directory_id)
 
     def identifies(self, replica: ReplicaKey) -> bool:
-        """Return True if this key matches ``replica``: any directory if the key has none (R-201).
+        """Return True if this key matches ``replica``; without a directory id it matches any directory (R-201).
 
-        It is not symmetrical: an entry with a directory does not match a replica without one (R-245).
+        It is not symmetrical: a key with a directory id does not match a replica without one (R-245).
         """
         return self.id == replica.id and self.directory_id in (ZERO_UUID, replica.directory_id)
 
 
 class VoterState(IntEnum):
-    """State of a voter of a static set regarding its earlier votes (see `lost_disk`)."""
+    """Recovery state of a static voter, which may have lost its votes with its disk (see `lost_disk`)."""
 
     GROWN = 0
     NEWBORN = 1
-    """Empty disk, and no known quorum."""
+    """The disk was empty at start, and no quorum is known to exist."""
     LEARNING = 2
-    """Empty disk, and an existing quorum."""
+    """The disk was empty at start, and a quorum exists: the voter must learn epoch and log before it votes."""
 
 
 class HardState(NamedTuple):
-    """State that must be durable before any message that depends on it (R-202)."""
+    """State that must be durable (quorum-state file) before any message that depends on it (R-202)."""
 
     epoch: int
     leader_id: int = NO_NODE_ID
     voted_key: ReplicaKey | None = None
     voter_state: VoterState = VoterState.GROWN
-    """GROWN after the voter's first vote; later states do not change it."""
+    """GROWN after the voter's first vote, and for ever then."""
 
 
-# ------------------------------------------------------------------ what comes in
+# ------------------------------------------------------------------ events
 
 
 class RaftStarted(NamedTuple):
-    """The log was opened: begin (R-204, R-205)."""
+    """Event at start: the log and quorum-state were loaded (R-204, R-205)."""
 
 
 class Tick(NamedTuple):
-    """Time has passed."""
+    """Event of the timer: a deadline may have passed."""
 
 
 class Propose(NamedTuple):
-    """As leader: append records that were made a batch of already."""
+    """Event on the leader: append ``batch``, encoded by the controller, of ``records_count`` records."""
 
     batch: Any
     records_count: int
 
 
 class LogFlushed(NamedTuple):
-    """Event that the log below ``end_offset`` is on disk."""
+    """Event that the log below ``end_offset`` is flushed."""
 
     end_offset: int
 
 
 class Vote(NamedTuple):
-    """Will you have me? ``pre_vote``: would you? (KIP-996)."""
+    """Vote request of a candidate with last epoch and end offset of its log; or a pre-vote (KIP-996)."""
 
     candidate: ReplicaKey
     epoch: int
@@ -89,11 +89,11 @@ class Vote(NamedTuple):
     end_offset: int
     pre_vote: bool = False
     voter: ReplicaKey | None = None
-    """Voter the request is meant for."""
+    """Voter to which the request is addressed; None in older versions."""
 
 
 class BeginEpoch(NamedTuple):
-    """A leader makes itself known."""
+    """BeginQuorumEpoch request: the leader of ``epoch`` announces itself to a voter."""
 
     leader_id: int
     epoch: int
@@ -101,7 +101,7 @@ class BeginEpoch(NamedTuple):
 
 
 class EndEpoch(NamedTuple):
-    """Resignation of a leader, with ``preferred_successors`` in order."""
+    """EndQuorumEpoch request: resignation of a leader, with its preferred successors, the best first."""
 
     leader_id: int
     epoch: int
@@ -109,7 +109,7 @@ class EndEpoch(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Fetch of another replica."""
+    """Fetch of a voter or observer for the metadata log; ``last_epoch``: epoch of the last record in its log."""
 
     replica: ReplicaKey
     epoch: int
@@ -118,24 +118,24 @@ class Fetch(NamedTuple):
     high_watermark: int = -1
     max_wait_ms: int = 0
     max_bytes: int = 1024 * 1024
-    """A batch at least."""
+    """Limit of the response; the first batch is returned even if it is larger."""
 
 
 class FetchSnapshot(NamedTuple):
-    """FetchSnapshot of another replica."""
+    """FetchSnapshot request of a voter or observer: bytes of a snapshot from ``position`` on."""
 
     replica: ReplicaKey
     epoch: int
     snapshot: tuple[int, int]
-    """(end offset, epoch)."""
+    """Snapshot id: (end offset, epoch)."""
     position: int
     max_bytes: int = 1024 * 1024
     size_bytes: int = -1
-    """Size of the snapshot on this node, which the driver sets; -1: there is none."""
+    """Size of the snapshot on this node in bytes, set by the driver; -1 if there is no such snapshot."""
 
 
 class AddVoter(NamedTuple):
-    """Make a replica a voter (R-246 to R-248)."""
+    """AddRaftVoter request: add a replica to the voter set (R-246 to R-248)."""
 
     voter: ReplicaKey
     endpoints: tuple[Endpoint, ...]
@@ -143,13 +143,13 @@ class AddVoter(NamedTuple):
 
 
 class RemoveVoter(NamedTuple):
-    """Let a replica vote no more (R-246)."""
+    """RemoveRaftVoter request: remove a replica from the voter set (R-246)."""
 
     voter: ReplicaKey
 
 
 class UpdateVoter(NamedTuple):
-    """Update of a voter's endpoints and supported kraft.versions (R-249)."""
+    """UpdateRaftVoter request: update a voter's endpoints and supported kraft.versions (R-249)."""
 
     voter: ReplicaKey
     epoch: int
@@ -159,14 +159,14 @@ class UpdateVoter(NamedTuple):
 
 
 class UpgradeKRaftVersion(NamedTuple):
-    """Raise kraft.version (R-244); asked by this node's own controller only."""
+    """Upgrade of kraft.version to ``level`` (R-244), requested by this node's own controller for UpdateFeatures."""
 
     level: int
     validate_only: bool = False
 
 
 class QueryKRaftVersions(NamedTuple):
-    """Query of the kraft.versions of a replica that becomes a voter, at these endpoints (R-248)."""
+    """ApiVersions request to a replica that becomes a voter, for its supported kraft.versions (R-248)."""
 
     voter: ReplicaKey
     endpoints: tuple[Endpoint, ...]
@@ -187,52 +187,52 @@ RaftRequest = (
 
 
 class RequestReceived(NamedTuple):
-    """A request came in; its answer goes to ``pending_request``."""
+    """Event for a request of another node; the response completes ``pending_request``."""
 
     pending_request: Any
     request: RaftRequest
 
 
 class RaftResponse(NamedTuple):
-    """Response with the leader, as far as known."""
+    """Response to Vote, BeginQuorumEpoch and EndQuorumEpoch, with epoch and leader id (-1 if unknown)."""
 
     error: ErrorCode
     epoch: int
     leader_id: int
     vote_granted: bool = False
-    """Of a Vote."""
+    """True if the vote is granted; only for Vote."""
 
 
 class RaftFetchResponse(NamedTuple):
-    """Records from ``offset`` on, or why not."""
+    """Response to a Fetch of the metadata log: records, a diverging epoch, a snapshot id or an error."""
 
     error: ErrorCode
     epoch: int
     leader_id: int
     offset: int = -1
-    """Offset from which the driver reads; -1 if there is no record."""
+    """Offset from which the driver reads batches; -1 for a response without records."""
     high_watermark: int = -1
     diverging: tuple[int, int] | None = None
-    """(epoch, end offset): the asker's log must be cut to there."""
+    """(epoch, end offset) to which the follower truncates its log; None if it does not diverge."""
     snapshot: tuple[int, int] | None = None
-    """(end offset, epoch) of the snapshot to load first."""
+    """(end offset, epoch) of the snapshot that the follower has to load first; None if it needs none."""
 
 
 class RaftFetchSnapshotResponse(NamedTuple):
-    """Bytes of a snapshot from ``position`` on, or why not."""
+    """Response to FetchSnapshot: bytes of a snapshot from ``position`` on, or an error."""
 
     error: ErrorCode
     epoch: int
     leader_id: int
     snapshot: tuple[int, int] = (-1, -1)
-    """(end offset, epoch)."""
+    """Snapshot id: (end offset, epoch)."""
     size_bytes: int = 0
-    """Of the whole snapshot."""
+    """Size of the whole snapshot."""
     position: int = 0
 
 
 class VoterChangeResponse(NamedTuple):
-    """Result of a voter change."""
+    """Response to AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter or `UpgradeKRaftVersion`."""
 
     error: ErrorCode
     epoch: int = -1
@@ -256,18 +256,18 @@ AnyRaftResponse = (
 
 
 class FetchedRaftBatch(NamedTuple):
-    """A batch of the leader's log, as a follower received it."""
+    """Batch in a Fetch response of the leader, with its offsets and epoch from the header."""
 
     first_offset: int
     last_offset: int
     epoch: int
     raw: Any
     voters: VotersRecord | None = None
-    """Voters record of a control batch that changes the voters."""
+    """VotersRecord of a control batch that changes the voter set; None for other batches."""
 
 
 class ResponseReceived(NamedTuple):
-    """Response to a request of this node."""
+    """Event for the response to a request of this node."""
 
     peer: int
     request: RaftRequest
@@ -276,7 +276,7 @@ class ResponseReceived(NamedTuple):
 
 
 class RequestRejected(NamedTuple):
-    """Rejection of a whole request, or a peer without a suitable version (UNSUPPORTED_VERSION)."""
+    """Event for an error response to a whole request, or a peer without a suitable version (UNSUPPORTED_VERSION)."""
 
     peer: int
     request: RaftRequest
@@ -284,24 +284,24 @@ class RequestRejected(NamedTuple):
 
 
 class RequestFailed(NamedTuple):
-    """A request of ours got no answer."""
+    """Event for a request of this node without a response: connection lost or timeout."""
 
     peer: int
     request: RaftRequest
 
 
 class PeerConnectionRefused(NamedTuple):
-    """The port of a peer refused a connection: its process ended, or has not started yet."""
+    """Event that a peer's port refused a connection: its process has ended, or has not started yet."""
 
     peer: int
 
 
 class SnapshotChunkReceived(NamedTuple):
-    """A part of the leader's snapshot came, as it was asked for: the leader lives."""
+    """Event that a chunk of the leader's snapshot was received as requested: the leader is alive."""
 
 
 class SnapshotLoaded(NamedTuple):
-    """Completion of the leader's snapshot; `Ready.truncate_to_snapshot` tells whether it replaces the log (R-235)."""
+    """Event that the leader's snapshot is downloaded; if wanted, `Ready.truncate_to_snapshot` is set (R-235)."""
 
     end_offset: int
     epoch: int
@@ -309,14 +309,14 @@ class SnapshotLoaded(NamedTuple):
 
 
 class SnapshotCreated(NamedTuple):
-    """A snapshot was written here, or old ones went: those there are, and where the log begins now."""
+    """Event that this node wrote or deleted snapshots: all its snapshots and the new log start offset."""
 
     log_start_offset: int
     snapshots: tuple[tuple[int, int], ...]
 
 
 class Resign(NamedTuple):
-    """The node stops: resign the leadership (R-210)."""
+    """Event that the node stops: a leader resigns (R-210)."""
 
 
 RaftEvent = (
@@ -336,11 +336,11 @@ RaftEvent = (
 )
 
 
-# ------------------------------------------------------------------ what goes out
+# ------------------------------------------------------------------ actions
 
 
 class LogAppend(NamedTuple):
-    """A batch for the log: ours (raw bytes or control records, stamped with ``epoch``), or the leader's as it is."""
+    """Batch to append: this node's own (encoded, or control records of ``epoch``), or the leader's, verbatim."""
 
     first_offset: int
     records_count: int
@@ -351,14 +351,14 @@ class LogAppend(NamedTuple):
 
 
 class OutboundRequest(NamedTuple):
-    """A request for another voter, or, where ``peer`` is below 0, for a bootstrap server (-2, -3, ...)."""
+    """Request to send to a voter, or, if ``peer`` is negative, to a bootstrap server (-2, -3, ...)."""
 
     peer: int
     request: RaftRequest
 
 
 class OutboundResponse(NamedTuple):
-    """Response to a pending request."""
+    """Response of the state machine to ``pending_request``."""
 
     pending_request: Any
     response: AnyRaftResponse
@@ -374,25 +374,25 @@ class Ready:
     sends: list[OutboundRequest] = field(default_factory=list)
     replies: list[OutboundResponse] = field(default_factory=list)
     committed: int | None = None
-    """The new high watermark, where it moved."""
+    """The new high watermark; None if it has not changed."""
     load_snapshot: tuple[int, int] | None = None
-    """(end offset, epoch): fetch this snapshot from the leader, by `FetchSnapshot` after `FetchSnapshot`.
+    """(end offset, epoch) of a snapshot to download from the leader by repeated `FetchSnapshot`.
 
-    Each answer is handed in as it comes (`ResponseReceived`), and `SnapshotLoaded` at last. Once the machine's
-    ``loading_snapshot`` is not this snapshot any more (no follower of that leader now, or the leader has it no more) it
-    will not be taken.
+    The driver passes each response on (`ResponseReceived`) and `SnapshotLoaded` at the end. It cancels the download
+    once
+    the machine's ``loading_snapshot`` is another one (leader changed, or the leader has deleted the snapshot).
     """
     protocol_violation: str | None = None
-    """Violation by another node, which was ignored and should be logged."""
+    """Protocol violation by another node, which was ignored and should be logged."""
     log_message: tuple[int, str] | None = None
-    """(level, text): what is worth a line in the log besides."""
+    """(level, text) of a message to log."""
     truncate_to_snapshot: tuple[int, int] | None = None
-    """(end offset, epoch) of the snapshot that was loaded: the log is emptied, and begins and ends there."""
+    """(end offset, epoch) of the downloaded snapshot: the log is emptied and starts at its end offset."""
 
     def report(self, level: int, text: str) -> None:
-        """Have a line logged."""
+        """Set the message that the driver logs."""
         self.log_message = (level, text)
 
     def report_violation(self, text: str) -> None:
-        """Have it logged that another node broke the protocol."""
+        """Set the protocol violation of another node that the driver logs."""
         self.protocol_violation = text

@@ -1,4 +1,4 @@
-"""Responses of a leader to fetches of log and snapshot, which advance the high watermark and the voters' liveness.
+"""Handlers of Fetch and FetchSnapshot on the leader: advance the high watermark and reset the check quorum timeout.
 
 Source: ``KafkaRaftClient.java`` (its ``handleFetch...Request`` methods), ``LeaderState.java`` (apache/kafka 4.3.1).
 """
@@ -27,7 +27,10 @@ from ottla.wire.errors import ErrorCode
 
 
 def handle_fetch(raft: RaftState, ticket: Any, request: Fetch) -> None:
-    """Answer a fetch, or let it wait (R-217 to R-221)."""
+    """Respond to a Fetch, or delay it until there are records, a new high watermark or ``max_wait_ms`` is over.
+
+    It records the replica's progress and may advance the high watermark (R-217 to R-221).
+    """
     state = raft.state
     error = fetch_error(request, raft.epoch, leads=isinstance(state, RaftLeaderState))
     if isinstance(state, RaftLeaderState) and error != ErrorCode.INVALID_REQUEST:
@@ -63,7 +66,7 @@ def handle_fetch(raft: RaftState, ticket: Any, request: Fetch) -> None:
 
 
 def handle_fetch_snapshot(raft: RaftState, ticket: Any, request: FetchSnapshot) -> None:
-    """Answer with what the shell may read of a snapshot: raw bytes, not cut at batches (R-234)."""
+    """Respond to a FetchSnapshot with the position from which the driver reads bytes (R-234)."""
     state, there = raft.state, request.size_bytes >= 0 and request.snapshot[0] > 0
     error = leader_error(request.epoch, raft.epoch, leads=isinstance(state, RaftLeaderState))
     if error == ErrorCode.NONE and not there:
@@ -79,6 +82,6 @@ def handle_fetch_snapshot(raft: RaftState, ticket: Any, request: FetchSnapshot) 
 
 
 def update_check_quorum(raft: RaftState, leader: RaftLeaderState, replica: ReplicaKey) -> None:
-    """Record a fetch of a replica; a majority resets the check of the quorum (R-228)."""
+    """Record a fetch of a voter; fetches of a majority reset the check quorum timeout (R-228)."""
     if leader.record_fetched_voter(raft.local_replica, raft.voters, replica):
         leader.extend_check_quorum(raft.now_ms + raft.timeouts.check_quorum_ms)

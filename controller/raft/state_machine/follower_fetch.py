@@ -1,4 +1,4 @@
-"""Replication of the log by a node without leadership: fetch destinations and processing of responses.
+"""Fetching of the log by followers and observers: destination of the requests and handling of the responses.
 
 Source: ``KafkaRaftClient.java`` (its ``...Fetch...`` methods), ``RequestManager.java`` (apache/kafka 4.3.1).
 """
@@ -27,9 +27,10 @@ from ottla.wire.errors import ErrorCode
 
 
 def maybe_send_fetch(raft: RaftState) -> None:
-    """Send the next fetch once the whole log is on disk: its offset is a promise (R-225).
+    """Send the next Fetch, or a voter's join or update request that is due, unless one is in flight.
 
-    Only one fetch is in flight. A node without a known leader sends it to others to find the leader (R-223).
+    It is sent only once the whole log is flushed, as the leader counts the fetch offset as replicated (R-225). A node
+    without a known leader fetches from other nodes to find it (R-223).
     """
     if (
         not isinstance(raft.state, RaftFollowerState | UnattachedState)
@@ -60,7 +61,7 @@ def maybe_send_fetch(raft: RaftState) -> None:
 
 
 def _fetch_destination(raft: RaftState) -> int:
-    """Return the leader; else, or during its backoff, a node that may know it (R-223); -1 during all backoffs."""
+    """Return the id of the leader; if unknown or in backoff, of a bootstrap node (R-223); -1 if all are in backoff."""
     if isinstance(raft.state, RaftFollowerState) and _is_backoff_over(raft, raft.state.leader_id):
         return raft.state.leader_id
     able = [peer for peer in raft.bootstrap if _is_backoff_over(raft, peer)]
@@ -72,13 +73,13 @@ def _is_backoff_over(raft: RaftState, peer: int) -> bool:
 
 
 def handle_fetch_failure(raft: RaftState, peer: int) -> None:
-    """Handle a failed request: its peer gets a backoff."""
+    """Complete the failed request and start the backoff of its peer."""
     raft.requests.complete()
     back_off(raft, peer)
 
 
 def back_off(raft: RaftState, peer: int) -> None:
-    """Send no request to a peer for the backoff time."""
+    """Send no request to a peer for the retry backoff."""
     raft.requests.back_off(peer, raft.now_ms + raft.timeouts.retry_ms)
 
 
@@ -90,10 +91,12 @@ def handle_fetch_response(
     answer: RaftFetchResponse,
     batches: tuple[FetchedRaftBatch, ...],
 ) -> None:
-    """Process a fetch response (R-224 to R-226); only fetch responses change the log meanwhile.
+    """Process a Fetch response: append its batches, truncate, start a snapshot download or back off (R-224 to R-226).
 
-    A node without a known leader that got the response from the leader follows it already, and its records count at
-    once (R-209).
+    If a node without a known leader gets the response from the leader itself, it already follows it now, and the
+    batches are appended at once (R-209).
+
+    ``asked_in``: state when the response arrived, before it was checked for a new leader or epoch.
     """
     state = raft.state
     current = request.epoch == answer.epoch == raft.epoch
@@ -112,7 +115,7 @@ def handle_fetch_response(
             own_end = min(end, raft.log_summary.end_offset)
         elif own_epoch == epoch:
             own_end = min(end, own_end)
-        # else only what is newer than that epoch goes now: below, the two logs have no batch in common to end at
+        # else truncate only the newer epochs: the logs have no epoch in common at which to truncate
         if own_end >= raft.high_watermark:
             raft.truncate(own_end)
             return
@@ -130,17 +133,17 @@ def handle_fetch_response(
             or batch.epoch < raft.log_summary.last_epoch
             or batch.epoch > raft.epoch
         ):
-            break  # what does not fit is left out, with all that follows it
+            break  # a batch that does not follow the log's end is dropped, with all that follow it
         _append_fetched_batch(raft, batch)
     if answer.high_watermark >= 0:
         raft.raise_high_watermark(min(raft.log_summary.end_offset, answer.high_watermark))
 
 
 def handle_fetch_snapshot_response(raft: RaftState, request: FetchSnapshot, answer: RaftFetchSnapshotResponse) -> None:
-    """Process a part of a snapshot; if the leader has another or no snapshot, fetch the log again.
+    """Process a snapshot chunk; if the leader has no such snapshot, drop the download and fetch the log again.
 
-    After any other error the driver retries. Kafka ends where another snapshot or position is answered (R-235); a new
-    request loses no data.
+    After any other error the driver retries. Kafka's node stops if the response is for another snapshot or position
+    (R-235); a new request loses no data.
     """
     state = raft.state
     current = request.epoch == answer.epoch == raft.epoch and request.snapshot == raft.requests.loading_snapshot

@@ -1,4 +1,4 @@
-"""Rules of a leader: high watermark, responses to fetches, and check of the quorum.
+"""Rules of a leader: validation of fetches, the high watermark, and preferred successors.
 
 Source: ``LeaderState.java``, ``KafkaRaftClient.handleFetchRequest`` (apache/kafka 4.3.1).
 """
@@ -14,7 +14,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class DelayedRaftFetch(NamedTuple):
-    """A fetch that waits for records, for the high watermark, or for its time to be over (R-220)."""
+    """Fetch that waits for records, for a new high watermark, or for ``max_wait_ms`` to pass (R-220)."""
 
     pending_request: object
     request: Fetch
@@ -24,14 +24,17 @@ class DelayedRaftFetch(NamedTuple):
 
 
 def fetch_error(fetch: Fetch, epoch: int, *, leads: bool) -> ErrorCode:
-    """Return the error of a fetch, in Kafka's order (R-217)."""
+    """Return the error of a Fetch to a node in ``epoch``, NONE if valid, checked in Kafka's order (R-217)."""
     if min(fetch.max_wait_ms, fetch.offset, fetch.last_epoch) < 0 or fetch.last_epoch > fetch.epoch:
         return ErrorCode.INVALID_REQUEST
     return leader_error(fetch.epoch, epoch, leads=leads)
 
 
 def leader_error(asked: int, epoch: int, *, leads: bool) -> ErrorCode:
-    """Return the error of a request that only the leader of an epoch can serve (``validateLeaderOnlyRequest``)."""
+    """Return the error of a request with leader epoch ``asked`` that only the leader of ``epoch`` can serve.
+
+    As ``validateLeaderOnlyRequest``. ``leads``: this node is that leader.
+    """
     if asked < epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if asked > epoch:
@@ -40,7 +43,7 @@ def leader_error(asked: int, epoch: int, *, leads: bool) -> ErrorCode:
 
 
 def read_for_fetch(fetch: Fetch, epoch: int, leader_id: int, log: LogSummary, high_watermark: int) -> RaftFetchResponse:
-    """Return the response of the log to a valid fetch."""
+    """Return the response to a valid Fetch: offset to read from, diverging epoch, or snapshot to load."""
     kind, found = log.validate_offset_and_epoch(fetch.offset, fetch.last_epoch)
     answer = RaftFetchResponse(ErrorCode.NONE, epoch, leader_id, high_watermark=high_watermark)
     match kind:
@@ -53,12 +56,12 @@ def read_for_fetch(fetch: Fetch, epoch: int, leader_id: int, log: LogSummary, hi
 
 
 def majority_end_offset(leader: RaftLeaderState, voters: VoterSetHistory) -> int:
-    """Return the end offset that a majority has (R-227): the middle one of the sorted end offsets."""
+    """Return the offset below which a majority of the voters has the log (R-227): the median of their end offsets."""
     ends = sorted((leader.replicas.get(v, ReplicaProgress()).end_offset for v in voters.current), reverse=True)
     return ends[len(ends) // 2]
 
 
 def preferred_successors(leader: RaftLeaderState, me: ReplicaKey, voters: VoterSetHistory) -> tuple[ReplicaKey, ...]:
-    """Return the other voters, the most complete log first (R-215)."""
+    """Return the other voters in descending order of their end offsets (R-215)."""
     others = [v for v in voters.current if v.id != me.id]
     return tuple(sorted(others, key=lambda v: -leader.replicas.get(v, ReplicaProgress()).end_offset))

@@ -1,4 +1,4 @@
-"""Summary of the log for the raft state machine: start, end, epochs and voter sets.
+"""Mirror of the metadata log for the Raft state machine: offsets, leader epochs, snapshots and voter sets.
 
 Source: ``LeaderEpochFileCache.java``, ``RaftLog.java``, ``VoterSetHistory.java`` (apache/kafka 4.3.1).
 """
@@ -13,7 +13,7 @@ from ottla.wire.messages.control_records import VotersRecord, VotersRecordVoter
 
 
 class LogSummary:
-    """Offsets and epochs of a log: ``[start_offset, end_offset)``, epochs rising."""
+    """Start offset, end offset (exclusive), epoch start offsets and snapshots of the metadata log."""
 
     def __init__(
         self,
@@ -30,17 +30,17 @@ class LogSummary:
             self._epochs.append(epoch)
             self._epoch_start_offsets.append(offset)
         self.snapshots = sorted(s for s in snapshots if s[0] > 0)
-        """(end offset, epoch), oldest first; (0, 0) is never served (R-236)."""
+        """Snapshot ids (end offset, epoch), oldest first; (0, 0) is never served to other nodes (R-236)."""
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record; after a snapshot the snapshot's; 0 where there is none (R-217, R-222)."""
+        """Epoch of the last record; else of the newest snapshot; 0 for an empty log without one (R-217, R-222)."""
         if self._epochs:
             return self._epochs[-1]
         return self.snapshots[-1][1] if self.snapshots else 0
 
     def append(self, epoch: int, count: int) -> int:
-        """Take ``count`` records of an epoch in; gives the first one's offset."""
+        """Append ``count`` records of ``epoch``; return the offset of the first one."""
         assert count > 0
         assert epoch >= self.last_epoch, "epochs never go back in a log"
         if not self._epochs or self._epochs[-1] < epoch:
@@ -50,19 +50,19 @@ class LogSummary:
         return first
 
     def truncate(self, offset: int) -> None:
-        """Remove everything from ``offset`` on."""
+        """Remove all records at and above ``offset``, and their epochs."""
         keep = bisect_left(self._epoch_start_offsets, offset)
         del self._epochs[keep:], self._epoch_start_offsets[keep:]
         self.end_offset = min(self.end_offset, offset)
 
     def truncate_to_snapshot(self, offset: int, epoch: int) -> None:
-        """Replace the log by a snapshot."""
+        """Empty the log and let it start and end at the end offset of a snapshot, which is the only one now."""
         self.start_offset = self.end_offset = offset
         self._epochs, self._epoch_start_offsets = [], []
         self.snapshots = [(offset, epoch)]
 
     def advance_start(self, start: int, snapshots: Iterable[tuple[int, int]]) -> None:
-        """Snapshots cover what lies below ``start``: the log begins there now (R-232)."""
+        """Set the log start offset after records were deleted below it, and the existing snapshots (R-232)."""
         self.start_offset = start
         self.snapshots = sorted(s for s in snapshots if s[0] > 0)
         first = bisect_right(self._epoch_start_offsets, start) - 1
@@ -72,7 +72,10 @@ class LogSummary:
             self._epoch_start_offsets[0] = max(self._epoch_start_offsets[0], start)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch in the log that is not above ``epoch``."""
+        """Return (epoch, end offset) of the largest epoch in the log that is not above ``epoch``.
+
+        If the log has none, the epoch is that of a snapshot (0 without one), and the offset that of the first record.
+        """
         at = bisect_right(self._epochs, epoch)
         end = self._epoch_start_offsets[at] if at < len(self._epoch_start_offsets) else self.end_offset
         if at == 0:
@@ -82,9 +85,11 @@ class LogSummary:
         return self._epochs[at - 1], end
 
     def validate_offset_and_epoch(self, offset: int, last_epoch: int) -> tuple[str, tuple[int, int]]:
-        """Compare a log that ends at ``offset`` with ``last_epoch`` with this log (R-218).
+        """Compare a follower's log, which ends at ``offset`` in epoch ``last_epoch``, with this log (R-218).
 
-        Gives ``("valid", ...)``, ``("diverging", (epoch, end offset))`` or ``("snapshot", (end offset, epoch))``.
+        Returns:
+            ("valid", ...), or ("diverging", (epoch, end offset)) to truncate to, or ("snapshot", (end offset, epoch))
+                to load.
         """
         if offset == 0 and self.snapshots:
             return "snapshot", self.snapshots[-1]
@@ -102,38 +107,38 @@ class LogSummary:
 
 
 class VoterSetHistory:
-    """The voter sets in a log by offset: the last one counts, committed or not (R-201)."""
+    """Voter sets in the log by offset; the last one is in force, committed or not (R-201)."""
 
     def __init__(self, voters: Iterable[ReplicaKey], record: VotersRecord | None = None, offset: int = -1) -> None:
-        """Create a history; ``offset``: of the last Voters record in the snapshot.
+        """Create a history with one voter set.
 
-        -1 for the snapshot (0, 0) and for settings.
+        ``offset``: of its VotersRecord in the snapshot; -1 for the snapshot (0, 0) and for voters from the settings.
         """
         self._sets: list[tuple[int, tuple[ReplicaKey, ...], VotersRecord | None]] = [(offset, tuple(voters), record)]
 
     @property
     def current(self) -> tuple[ReplicaKey, ...]:
-        """The voters now."""
+        """Keys of the current voters."""
         return self._sets[-1][1]
 
     @property
     def previous(self) -> tuple[ReplicaKey, ...]:
-        """Previous voters, as far as the log has them."""
+        """Voters before the last change; empty if the log has no earlier set."""
         return self._sets[-2][1] if len(self._sets) > 1 else ()
 
     @property
     def offset(self) -> int:
-        """Offset of the current set."""
+        """Offset of the current VotersRecord; -1 for the bootstrap snapshot and for voters from the settings."""
         return self._sets[-1][0]
 
     @property
     def record(self) -> VotersRecord | None:
-        """Current Voters record, with addresses; None while the settings define the voters (kraft.version 0)."""
+        """Current VotersRecord, with endpoints; None while the settings define the voters (kraft.version 0)."""
         return self._sets[-1][2]
 
     @property
     def kraft_version(self) -> int:
-        """Voters are records from kraft.version 1 on, and only then (R-237)."""
+        """kraft.version: 1 if the voters are defined by a VotersRecord, else 0 (R-237)."""
         return 0 if self.record is None else 1
 
     @property
@@ -142,31 +147,31 @@ class VoterSetHistory:
         return len(self.current) // 2 + 1
 
     def add(self, offset: int, voters: Iterable[ReplicaKey], record: VotersRecord | None = None) -> None:
-        """Add an appended Voters record."""
+        """Add the voter set of a VotersRecord appended at ``offset``."""
         assert offset > self._sets[-1][0]
         self._sets.append((offset, tuple(voters), record))
 
     def truncate(self, offset: int) -> None:
-        """Truncate the voter sets with the log: earlier ones hold again (R-224)."""
+        """Remove the voter sets at and above ``offset``: the previous one is in force again (R-224)."""
         while len(self._sets) > 1 and self._sets[-1][0] >= offset:
             self._sets.pop()
 
     def find_voter(self, replica_id: int) -> ReplicaKey | None:
-        """Return the voter of that id."""
+        """Return the key of the voter with that node id; None if it is no voter."""
         return next((v for v in self.current if v.id == replica_id), None)
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """Return whether that replica is a voter."""
+        """Return True if a replica is a voter; a voter without a directory id matches any directory."""
         return any(v.identifies(key) for v in self.current)
 
 
 def voter_keys(record: VotersRecord) -> list[ReplicaKey]:
-    """Return the voters of a Voters record."""
+    """Return the replica keys in a VotersRecord."""
     return [ReplicaKey(v.voter_id, v.voter_directory_id) for v in record.voters]
 
 
 def voter_needs_update(voters: list[VotersRecordVoter], entry: VotersRecordVoter) -> bool:
-    """Return True if the voters have another address or version range of this replica.
+    """Return True if the VotersRecord's entry of this replica has other endpoints or kraft.versions than ``entry``.
 
     Source: ``VoterSet.voterNodeNeedsUpdate``.
     """

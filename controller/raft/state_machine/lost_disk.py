@@ -1,14 +1,15 @@
-"""Voter with a new metadata log among static voters, which may have voted before the loss of its disk.
+"""Recovery of a static voter whose disk was lost: it may have voted before, and must not vote again too early.
 
 With static voters (kraft.version 0) a replica is identified by its id alone, so that an emptied disk is not noticed.
-Such a voter has lost its promises to former leaders and candidates; its vote could elect a leader without committed
+Such a voter has lost its votes and its copies of committed records; its vote could elect a leader without committed
 records, or two leaders in one epoch. So a *newborn* voter votes only for an empty log: in a new quorum all voters start
 like this, and the first vote ends the state. Once another node shows that a quorum existed, the voter is *learning*: it
-neither votes nor becomes a candidate before a leader has sent it the whole log.
+neither votes nor becomes a candidate before it has fetched the whole log from a leader.
 
-Its fetches do not count either, until that leader is known to be no older than any leader it may have voted for: once
-every other voter has responded since the start, since each response raises the epoch; or once it was silent for longer
-than a candidate waits for votes and a leader continues without a majority. Until then it fetches as an observer.
+Its fetches do not count for the high watermark either, until that leader is known to be no older than any leader it may
+have voted for: once every other voter has responded since the start, since each response raises the epoch; or after a
+time without votes which is longer than an election and a leader's check quorum timeout. Until then it fetches as an
+observer.
 
 Kafka has no such protection. A single node, and one that does not need the protection, does not load this module.
 """
@@ -40,13 +41,13 @@ from ottla.controller.raft.state_machine.raft_state import LEADER_SEARCH_TIMEOUT
 LeaderResponse = RaftResponse | RaftFetchResponse | RaftFetchSnapshotResponse | VoterChangeResponse
 
 CLOCK_DRIFT_FACTOR = 1.1
-"""Maximum ratio of this clock's speed to the others'."""
+"""Maximum ratio between the clock rates of two nodes."""
 
 
 def can_grant_vote_before_recovery(raft: RaftState, vote: Vote) -> bool:
-    """Return True if a voter that is not grown may grant this vote.
+    """Return True if a newborn or learning voter may grant this vote.
 
-    A log that is not empty proves an existing quorum.
+    A candidate with a non-empty log proves an existing quorum: the vote is rejected, and the voter becomes learning.
     """
     if (vote.last_epoch, vote.end_offset) != (0, 0):
         start_recovery(raft)
@@ -54,7 +55,7 @@ def can_grant_vote_before_recovery(raft: RaftState, vote: Vote) -> bool:
 
 
 def start_recovery(raft: RaftState) -> None:
-    """Start learning in an existing quorum: wait for its leader, and query the others' epochs only."""
+    """Make a newborn voter a learning one: it waits for the leader, and queries only the others' epochs."""
     if raft.hard_state.voter_state != VoterState.NEWBORN:
         return
     raft.set_voter_state(VoterState.LEARNING)
@@ -63,13 +64,16 @@ def start_recovery(raft: RaftState) -> None:
 
 
 def have_all_voters_responded(raft: RaftState, prospective: ProspectiveState) -> bool:
-    """Return True if every other voter responded to the pre-vote or is unreachable: one with a log may remain."""
+    """Return True if every other voter has responded to the pre-vote or is unreachable.
+
+    Before that, a voter whose log has records may still be among them.
+    """
     election = prospective.election
     return all(v.id in election.votes or v.id in election.unreachable_voters for v in raft.voters.current)
 
 
 def fetch_replica_key(raft: RaftState) -> ReplicaKey:
-    """Return the replica key of a grown voter, or of another one once its fetches count; no key before."""
+    """Return the replica key for fetches: without a node id (an observer's) while this voter's must not count."""
     if raft.hard_state.voter_state == VoterState.GROWN:
         return raft.local_replica
     timeouts = raft.timeouts
@@ -80,9 +84,9 @@ def fetch_replica_key(raft: RaftState) -> ReplicaKey:
 
 
 def epoch_query(raft: RaftState, peer: int) -> Vote | None:
-    """Return the pre-vote with which a learning voter queries another's epoch. The rejection has the epoch.
+    """Return the pre-vote by which a learning voter queries a voter's epoch; the rejection has the epoch.
 
-    The leader's epoch is in the fetch responses.
+    None if it is known already: the peer has responded, or is the leader, whose epoch is in the fetch responses.
     """
     led = isinstance(raft.state, RaftFollowerState) and raft.state.leader_id == peer
     if raft.hard_state.voter_state != VoterState.LEARNING or led or peer in raft.responded_voters:
@@ -98,9 +102,11 @@ def epoch_query(raft: RaftState, peer: int) -> Vote | None:
 
 
 def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> LeaderResponse:
-    """Record a voter's response to a request of this process, which shows its epoch.
+    """Record that a voter has responded, and with it its epoch; return the response, corrected if needed.
 
-    It may name this node as the former leader, since the request does not identify it.
+    A response may have this node as the leader it was before the disk was lost: then a quorum existed (recovery
+    starts),
+    and the leader id is removed.
     """
     raft.responded_voters.add(peer)
     if isinstance(raft.state, RaftFollowerState | UnattachedState):
@@ -112,13 +118,16 @@ def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> Leade
 
 
 def maybe_complete_recovery(raft: RaftState, request: Fetch, answer: RaftFetchResponse, *, nothing_new: bool) -> None:
-    """Complete recovery once the leader's log at the time of the request is on disk: the voter is grown again."""
+    """Make the voter grown once it has the leader's whole log, as of the request, flushed.
+
+    ``nothing_new``: the response has no batches.
+    """
     if request.replica == raft.local_replica and nothing_new and answer.offset < 0:
         raft.set_voter_state(VoterState.GROWN)
 
 
 def report_state_change(raft: RaftState, before: VoterState) -> None:
-    """Log a change of the voter state; a learning voter starts to search for a leader."""
+    """Log a change of the voter state from ``before``; a learning voter starts to search for a leader."""
     if raft.hard_state.voter_state == VoterState.LEARNING:
         raft.set_leader_search_deadline(raft.now_ms + LEADER_SEARCH_TIMEOUT_MS)
         text = "this voter's metadata log is new, the quorum is not: it does not vote before a leader has filled it"
@@ -128,7 +137,7 @@ def report_state_change(raft: RaftState, before: VoterState) -> None:
 
 
 def report_missing_leader(raft: RaftState) -> None:
-    """Log once that no leader is found: with a majority of such voters no leader can be elected."""
+    """Log once that no leader is found: with a majority of learning voters no leader can be elected."""
     raft.set_leader_search_deadline(NO_DEADLINE_MS)
     if raft.hard_state.voter_state == VoterState.LEARNING and isinstance(raft.state, UnattachedState):
         text = (

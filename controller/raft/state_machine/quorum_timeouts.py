@@ -1,4 +1,4 @@
-"""Timeouts of the quorum (``controller.quorum.*``)."""
+"""Timeouts and limits of the Raft protocol (``controller.quorum.*`` and constants of Kafka)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class QuorumTimeouts(NamedTuple):
-    """Kafka's settings ``controller.quorum.*`` and constants, milliseconds but for the last."""
+    """Timeouts of the Raft protocol in ms, and fetch limit: ``controller.quorum.*`` settings, Kafka's constants."""
 
     election_ms: float = 1000
     fetch_ms: float = 2000
@@ -15,11 +15,11 @@ class QuorumTimeouts(NamedTuple):
     max_wait_ms: int = 500
     request_ms: float = 2000
     fetch_bytes: int = 1024 * 1024
-    """So much of the log is asked for at a time, a batch at least."""
+    """Maximum bytes in a Fetch response; the first batch is returned even if it is larger."""
 
     @property
     def check_quorum_ms(self) -> float:
-        """Time after which a leader without a majority resigns (R-228)."""
+        """Time after which a leader without fetches of a majority resigns (R-228)."""
         return self.fetch_ms * 1.5
 
 

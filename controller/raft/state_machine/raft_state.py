@@ -1,4 +1,4 @@
-"""A raft node: what it knows, and how it passes from one state to the next. The rules that drive it lie beside it.
+"""State of a Raft node (epoch, role, voters, log offsets) and its transitions; other modules have the rules for them.
 
 Source: ``QuorumState.java`` (apache/kafka 4.3.1).
 """
@@ -46,10 +46,10 @@ LEADER_SEARCH_TIMEOUT_MS = 10_000
 
 
 class RaftState:
-    """Node of the quorum. Hard state and log are stored by the driver; ``log_summary`` mirrors the log."""
+    """State of a replica of the metadata log; the driver persists hard state and log, which ``log_summary`` mirrors."""
 
     duplicate_id_epoch = -1
-    """The newest epoch in which another node seemed to have this one's id."""
+    """Newest epoch in which another node seemed to have this node's id; -1 before."""
 
     def __init__(
         self,
@@ -67,7 +67,13 @@ class RaftState:
         auto_join: bool = False,
         flushed_offset: int | None = None,
     ) -> None:
-        """``flushed_offset``: where the log on disk ends that survives a crash; None for all of it."""
+        """Create the state of node ``me``.
+
+        ``hard``: epoch, leader and vote from quorum-state. ``chain``: mirror of the log. ``chance``: returns a random
+        number in [0, 1). ``bootstrap``: node ids to find the leader at. ``entry``: VotersRecord entry of this node,
+        None without the controller role. ``flushed_offset``: end of the part of the log that survives a crash; None for
+        the whole log.
+        """
         self.local_replica = me
         self.voters = voters
         self.hard_state = hard
@@ -75,59 +81,64 @@ class RaftState:
         self.timeouts = timeouts
         self.high_watermark = -1
         self.flushed_offset = chain.end_offset if flushed_offset is None else min(chain.end_offset, flushed_offset)
-        """Everything below is on disk here."""
+        """Offset below which this node's log is flushed."""
         self.state: EpochState = UnattachedState(NO_DEADLINE_MS)
         self.requests = RaftRequestManager()
         self.bootstrap = tuple(peer for peer in bootstrap if peer != me.id)
-        """Who may be asked for the leader: -2, -3, ... for bootstrap servers, ids of static voters (R-223)."""
+        """Node ids to fetch from to find the leader: -2, -3, ...
+
+        for bootstrap servers, ids of static voters (R-223).
+        """
         self.reachable_replicas: set[int] = set()
-        """Replicas outside the voter set whose address the driver has: a leader that cannot be reached is not followed
-        (R-256). One that was followed once stays here."""
+        """Ids of non-voters with a known address; a leader whose address is unknown is not followed (R-256).
+
+        The id of a leader that was followed once is never removed.
+        """
         self.refused_leader_id = NO_NODE_ID
-        """A leader whose process was seen gone: nobody goes back to it before it is heard of."""
+        """Leader whose port refused connections, not followed again until it is heard of; -1 for none."""
         self.voter_entry = entry
-        """This node as it stands among the voters, or would; None for a broker only."""
+        """VotersRecord entry of this node, also if it is no voter; None without the controller role."""
         self.listener = listener
-        """Every voter has an endpoint of that name: the first of ``controller.listener.names``."""
+        """Listener for which every voter must have an endpoint: the first of ``controller.listener.names``."""
         self.auto_join = auto_join
         self.responded_voters: set[int] = set()
-        """Who answered since this life began, while the voter is not grown."""
+        """Ids of voters that have responded since the process started; recorded while this voter is not grown."""
         self.started_ms = 0.0
-        """When this life began."""
+        """Monotonic time of the start in ms."""
         self.leader_search_deadline_ms = NO_DEADLINE_MS
-        """When a voter that is not grown says that no leader is found."""
+        """Time at which an observer, or a voter that is not grown, logs that no leader is found."""
         self.delayed_fetches: list[DelayedRaftFetch] = []
         self.ready = Ready()
         self.now_ms = 0.0
         self.first_records = first_records
-        """KRaftVersion and Voters, where the log does not have them yet: the first leader appends them (R-243)."""
+        """KRaftVersion and Voters records that the log lacks: the next leader appends them first (R-243)."""
         self.random = chance
-        """Gives a number of [0, 1)."""
+        """Function that returns a random number in [0, 1)."""
 
-    # ------------------------------------------------------------------ what the shell sees
+    # ------------------------------------------------------------------ queries
 
     @property
     def epoch(self) -> int:
-        """The newest epoch this node knows."""
+        """Current epoch: the newest that this node knows."""
         return self.hard_state.epoch
 
     @property
     def leader_id(self) -> int:
-        """Leader as far as known; -1."""
+        """Node id of the leader in the current epoch; -1 if unknown."""
         return leader_id_of(self.state, self.local_replica.id)
 
     def leader_id_for(self, asker_id: int) -> int:
-        """Return the leader for a response: never the requester itself, since a JVM node would stop (R-257)."""
+        """Return the leader id for a response: never the requester itself, since a JVM node would stop (R-257)."""
         return NO_NODE_ID if self.leader_id == asker_id else self.leader_id
 
     @property
     def is_leader(self) -> bool:
-        """True if this node leads."""
+        """True if this node is the leader of the current epoch."""
         return isinstance(self.state, RaftLeaderState)
 
     @property
     def deadline_ms(self) -> float:
-        """Return the latest time of the next `Tick`."""
+        """Monotonic time in ms at which the next `Tick` is due at the latest."""
         waits = list(self.requests.deadlines_ms(self.now_ms))
         if isinstance(self.state, RaftLeaderState) and self.state.pending_change is not None:
             waits.append(self.state.pending_change.deadline_ms)
@@ -138,21 +149,21 @@ class RaftState:
         return replica_id in self.reachable_replicas or self.voters.find_voter(replica_id) is not None
 
     def add_reachable_replicas(self, replica_ids: Set[int]) -> None:
-        """Add replicas with a known address, before the step that names one of them as leader."""
+        """Add ids of replicas whose address is known, before the step in which one of them is the leader."""
         self.reachable_replicas |= replica_ids
 
     def set_first_records(self, records: tuple[Message, ...]) -> None:
-        """Set the first records of a leader, after a follower's log was written."""
+        """Set the control records that this node has to append first if it becomes leader."""
         self.first_records = records
 
     # ------------------------------------------------------------------ transitions
 
     def initialize(self, state: EpochState, hard: HardState) -> None:
-        """Enter the initial state."""
+        """Enter the initial state without a transition check."""
         self.started_ms, self.state, self.hard_state = self.now_ms, state, hard
 
     def random_election_deadline_ms(self) -> float:
-        """Between once and twice the election timeout from now."""
+        """Return a random time for the next election: one to two election timeouts from now."""
         return self.now_ms + self.timeouts.election_ms * (1 + self.random())
 
     @property
@@ -173,15 +184,18 @@ class RaftState:
 
     @property
     def own_vote(self) -> dict[int, bool]:
-        """The answers an election begins with."""
+        """Votes at the start of an election: its own, if this node is a voter."""
         return {self.local_replica.id: True} if self.voters.is_voter(self.local_replica) else {}
 
     def random_peer(self, peers: list[int]) -> int:
-        """Return a random peer."""
+        """Return a random element of ``peers``."""
         return peers[int(self.random() * len(peers))]
 
     def transition_to(self, state: EpochState, hard: HardState | None = None) -> None:
-        """Enter a state; its durable part is written with this step."""
+        """Enter a state of this epoch, or, with ``hard``, of the epoch in it, which is persisted with this step.
+
+        Pending requests are cancelled. A leader that loses leadership rejects its delayed fetches and voter change.
+        """
         assert type(state) in LEGAL_TRANSITIONS[type(self.state)], f"{self.state} cannot become {state}"
         if hard is not None:
             assert hard.epoch >= self.hard_state.epoch, "an epoch never goes back"
@@ -199,9 +213,9 @@ class RaftState:
         self.requests.reset()
 
     def _next_voter_state(self, state: EpochState, hard: HardState) -> VoterState:
-        """Return the next voter state: newborns that elect one of them are grown.
+        """Return the voter state after a transition.
 
-        After another leader they are learning.
+        A newborn voter is grown if it becomes leader itself, and learning if it follows another leader.
         """
         if self.hard_state.voter_state != VoterState.NEWBORN:
             return self.hard_state.voter_state
@@ -210,9 +224,9 @@ class RaftState:
         return VoterState.NEWBORN if hard.leader_id == NO_NODE_ID else VoterState.LEARNING
 
     def transition_to_unattached(self, epoch: int, leader_id: int = NO_NODE_ID) -> None:
-        """Move to a higher epoch without a known leader or address. A running election timer continues (R-203).
+        """Become Unattached in a higher epoch, whose leader is unknown or has no known address.
 
-        Observers have none.
+        A running election timer continues (R-203). An observer has none.
         """
         assert epoch > self.epoch
         remaining = isinstance(self.state, UnattachedState | ProspectiveState | CandidateState | ResignedState)
@@ -224,7 +238,7 @@ class RaftState:
         self.transition_to(UnattachedState(deadline), HardState(epoch, leader_id))
 
     def transition_to_follower(self, epoch: int, leader_id: int) -> None:
-        """Follow the leader of an epoch; the vote given in that epoch stays known."""
+        """Become Follower of the leader of an epoch; this node's vote in that epoch is preserved."""
         voted = self.hard_state.voted_key if epoch == self.epoch else None
         later = self.now_ms + self.timeouts.fetch_ms
         self.refused_leader_id = NO_NODE_ID
@@ -235,43 +249,46 @@ class RaftState:
         )
 
     def add_voted_state(self, candidate: ReplicaKey) -> None:
-        """Vote for a candidate of this epoch; the election timer restarts."""
+        """Persist a vote for a candidate of the current epoch and restart the election timer."""
         self.hard_state = HardState(self.epoch, self.hard_state.leader_id, candidate)
         assert isinstance(self.state, UnattachedState | ProspectiveState)
         self.state.deadline_ms = self.random_election_deadline_ms()
 
     def set_voter_state(self, voter_state: VoterState) -> None:
-        """Set how much this voter remembers of the quorum."""
+        """Set the recovery state of this voter (see `lost_disk`)."""
         self.hard_state = self.hard_state._replace(voter_state=voter_state)
 
     def set_refused_leader(self, leader_id: int) -> None:
-        """Record that the process of a leader ended."""
+        """Record that a leader's port refused a connection."""
         self.refused_leader_id = leader_id
 
     def set_leader_search_deadline(self, deadline_ms: float) -> None:
-        """Set when a voter that is not grown reports that no leader is found."""
+        """Set the time at which a missing leader is logged."""
         self.leader_search_deadline_ms = deadline_ms
 
     def reset_fetch_timeout(self) -> None:
-        """Record that the leader this node follows is alive."""
+        """Restart the fetch timeout, after the leader has responded."""
         assert isinstance(self.state, RaftFollowerState)
         self.state.reset_fetch_timeout(self.now_ms + self.timeouts.fetch_ms)
 
     def load_snapshot(self, snapshot: tuple[int, int]) -> None:
-        """Start to fetch a snapshot of the leader; other fetches pause."""
+        """Start the download of a snapshot (end offset, epoch) from the leader; fetches of the log pause."""
         self.requests.start_snapshot(snapshot)
         self.ready.load_snapshot = snapshot
 
     def restart_fetching(self) -> None:
-        """Cancel the pending requests and fetch for another fetch timeout, as a node that cannot be a candidate."""
+        """Cancel the pending requests and restart the fetch timeout: an observer never becomes a candidate."""
         self.state.deadline_ms = self.now_ms + self.timeouts.fetch_ms
         self.requests.cancel()
 
     def maybe_transition(self, epoch: int, leader_id: int) -> None:
-        """Adopt an epoch and leader from another node (R-209). A message that names this node as leader is wrong.
+        """Follow the leader and epoch of another node's message, if newer (R-209).
 
-        A prospective node that learns of its former leader continues: nodes that reject its pre-vote name that leader
-        too (``ProspectiveState`` remembers it, so that ``quorum.hasLeader`` holds).
+        A message with this node as leader is wrong, and has no effect.
+
+        A prospective node that learns of its former leader continues: nodes that reject its pre-vote have that leader
+        in
+        their responses too (``ProspectiveState`` stores it, so that ``quorum.hasLeader`` holds).
         """
         if leader_id == self.local_replica.id and epoch > self.epoch and not self.voters.is_voter(self.local_replica):
             self.report_duplicate_id(epoch, f"a node {leader_id} leads in epoch {epoch}, and it is not this one")
@@ -290,16 +307,16 @@ class RaftState:
                 self.ready.report_violation(f"Two leaders in epoch {epoch}: {known} and {leader_id}")
 
     def report_duplicate_id(self, epoch: int, text: str) -> None:
-        """Report that another node seems to have the same id: once per epoch, as requests are repeated."""
+        """Log that another node seems to have the same node id: once per epoch, as requests are repeated."""
         if epoch > self.duplicate_id_epoch:
             self.duplicate_id_epoch = epoch
             self.ready.report(logging.WARNING, f"{text}: each node needs its own node.id")
 
-    # ------------------------------------------------------------------ fetches that wait here
+    # ------------------------------------------------------------------ delayed fetches
 
     @property
     def advertised_high_watermark(self) -> int:
-        """Return the high watermark for followers: -1 until a record of this epoch is committed (R-221)."""
+        """High watermark for followers: -1 until a record of this leader's epoch is committed (R-221)."""
         assert isinstance(self.state, RaftLeaderState)
         return self.high_watermark if self.high_watermark > self.state.epoch_start_offset else -1
 
@@ -308,7 +325,7 @@ class RaftState:
         self.delayed_fetches = []
 
     def complete_delayed_fetches(self) -> None:
-        """Evaluate every delayed fetch again (R-220)."""
+        """Respond to all delayed fetches with the current end of the log and high watermark (R-220)."""
         parked, self.delayed_fetches = self.delayed_fetches, []
         told = self.advertised_high_watermark
         for p in parked:
@@ -329,14 +346,17 @@ class RaftState:
     # ------------------------------------------------------------------ log
 
     def append(self, count: int, batch: object = None, controls: tuple[Message, ...] = ()) -> int:
-        """Append as leader in the current epoch; return the first offset. Delayed fetches get the records."""
+        """Append a batch as leader of the current epoch and complete the delayed fetches; return its first offset.
+
+        ``batch``: encoded batch of the controller. ``controls``: control records, encoded by the driver.
+        """
         first = self.log_summary.append(self.epoch, count)
         self.ready.appends.append(events.LogAppend(first, count, self.epoch, batch, controls))
         self.complete_delayed_fetches()
         return first
 
     def truncate(self, offset: int) -> None:
-        """Cut the log: what was committed is never cut (R-224)."""
+        """Truncate the log and its voter sets to ``offset``, which is never below the high watermark (R-224)."""
         assert offset >= self.high_watermark, f"cut to {offset} below the high watermark {self.high_watermark}"
         if offset < self.log_summary.end_offset:
             self.log_summary.truncate(offset)
@@ -345,14 +365,14 @@ class RaftState:
             self.ready.truncate = offset
 
     def update_high_watermark(self) -> None:
-        """R-227: only what a majority has, and only once it reaches into this leader's own epoch."""
+        """Advance the leader's high watermark to a majority's end offset, if that is in its own epoch (R-227)."""
         assert isinstance(self.state, RaftLeaderState)
         end = majority_end_offset(self.state, self.voters)
         if end > self.state.epoch_start_offset:
             self.raise_high_watermark(end)
 
     def update_local_end_offset(self) -> None:
-        """Count the local synced log end if this node is a voter."""
+        """Count this node's flushed offset for the high watermark, if it is a voter."""
         assert isinstance(self.state, RaftLeaderState)
         own = self.voters.find_voter(self.local_replica.id)
         if own is not None and own.identifies(self.local_replica):
@@ -360,7 +380,7 @@ class RaftState:
             self.update_high_watermark()
 
     def raise_high_watermark(self, offset: int) -> None:
-        """Raise the high watermark, which never decreases."""
+        """Raise the high watermark to ``offset`` unless it is there already; it never decreases."""
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.ready.committed = offset

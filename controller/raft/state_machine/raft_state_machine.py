@@ -1,8 +1,8 @@
-"""The raft machine: ``step(now, event) -> Ready``. It knows no file, no socket, no clock and no chance of its own.
+"""Raft state machine: ``step(now, event) -> Ready``, without files, sockets, clock or random generator of its own.
 
-One voter or many is the same machine: a lone voter is a majority by itself, so that `RaftStarted` makes it leader at
-once. What a step wants done is done in the order `Ready` gives before the next step is taken. What is appended counts
-for this node's own voice once it is on its disk (`LogFlushed`), which is stricter than Kafka (R-227).
+A single voter is not a special case: it is a majority by itself, so that `RaftStarted` makes it leader at once. The
+driver executes the actions of a step in the order of `Ready` before the next step. The leader's own records count for
+the high watermark once they are flushed (`LogFlushed`), which is stricter than Kafka (R-227).
 
 Source: ``KafkaRaftClient.java`` (apache/kafka 4.3.1; KIP-595, 853, 996, 1166).
 """
@@ -17,10 +17,10 @@ from ottla.controller.raft.state_machine.raft_state import RaftState
 
 
 class RaftStateMachine(RaftState):
-    """A raft node and the rules that drive it."""
+    """State of a Raft node with the rules that change it."""
 
     def step(self, now_ms: float, event: RaftEvent) -> Ready:
-        """Take one event in; gives what must be done before the next one."""
+        """Process an event at monotonic time ``now_ms``; return the actions to execute before the next step."""
         self.now_ms = now_ms
         self.ready = Ready()
         before = self.hard_state
@@ -85,7 +85,7 @@ class RaftStateMachine(RaftState):
             self.reset_fetch_timeout()
 
     def _snapshot_loaded(self, event: events.SnapshotLoaded) -> None:
-        """Replace the log by a loaded snapshot, unless it was requested in an earlier state (R-235)."""
+        """Replace the log by a downloaded snapshot, unless its download was cancelled meanwhile (R-235)."""
         snapshot = (event.end_offset, event.epoch)
         if self.requests.loading_snapshot != snapshot:
             return

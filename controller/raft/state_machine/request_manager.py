@@ -1,4 +1,4 @@
-"""Requests of a Raft node to its peers: pending requests, and the backoff of each peer.
+"""Requests of a Raft node to other nodes: pending requests, and the backoff of each peer.
 
 Source: ``RequestManager.java`` (apache/kafka 4.3.1).
 """
@@ -16,43 +16,43 @@ class RaftRequestManager:
 
     def __init__(self) -> None:
         self.next_request_ms: dict[int, float] = {}
-        """Voter -> when it may be asked (again); never, while a request to it is under way."""
+        """Node id to the time in ms from which a request may be sent; infinite while one is in flight."""
         self.pending_fetch: Fetch | None = None
-        """The fetch that is under way: answers to any other come too late."""
+        """Fetch in flight, None if there is none; responses to any other fetch are ignored."""
         self.pending_voter_request: AddVoter | RemoveVoter | UpdateVoter | None = None
-        """What the leader is being told of this node; nothing is fetched meanwhile."""
+        """Voter change request to the leader in flight; no fetch is sent meanwhile."""
         self.fetch_peer = NO_NODE_ID
-        """The peer that the request under way was sent to."""
+        """Destination of the request in flight."""
         self.fetch_deadline_ms = NO_DEADLINE_MS
-        """When the request under way is given up."""
+        """Time in ms at which the request in flight times out."""
         self.loading_snapshot: tuple[int, int] | None = None
-        """The snapshot that is being fetched from the leader."""
+        """Id (end offset, epoch) of the snapshot that is being downloaded from the leader; None if there is none."""
 
     @property
     def is_fetching(self) -> bool:
-        """True if a fetch or a voter request is pending."""
+        """True if a fetch or a voter change request is in flight."""
         return self.pending_fetch is not None or self.pending_voter_request is not None
 
     def deadlines_ms(self, now_ms: float) -> Iterator[float]:
-        """Yield the times at which a request may become due."""
+        """Yield the times in ms at which a backoff ends or the request in flight times out."""
         yield from (at for at in self.next_request_ms.values() if at > now_ms)
         if self.is_fetching:
             yield self.fetch_deadline_ms
 
     def is_backoff_over(self, peer: int, now_ms: float) -> bool:
-        """Return True if a request may be sent to a peer."""
+        """Return True if a request may be sent to a peer: no backoff, and no request in flight."""
         return self.next_request_ms.get(peer, 0) <= now_ms
 
     def back_off(self, peer: int, until_ms: float) -> None:
-        """Send no request to a peer until that time."""
+        """Send no request to a peer before ``until_ms``."""
         self.next_request_ms[peer] = until_ms
 
     def clear_backoff(self, peer: int) -> None:
-        """Let a peer be asked at once."""
+        """End the backoff of a peer."""
         self.next_request_ms.pop(peer, None)
 
     def start(self, peer: int, request: Fetch | AddVoter | RemoveVoter | UpdateVoter, deadline_ms: float) -> None:
-        """Record a fetch, or a voter request to the leader, that is sent: no other is sent meanwhile."""
+        """Record that a fetch, or a voter change request to the leader, is sent: no other is sent meanwhile."""
         self.clear_backoff(peer)
         self.fetch_peer, self.fetch_deadline_ms = peer, deadline_ms
         if isinstance(request, Fetch):
@@ -61,15 +61,15 @@ class RaftRequestManager:
             self.pending_voter_request = request
 
     def complete(self) -> None:
-        """Record that no fetch or voter request is pending any more."""
+        """Record that the fetch or voter change request is completed."""
         self.pending_fetch = self.pending_voter_request = None
 
     def start_snapshot(self, snapshot: tuple[int, int]) -> None:
-        """Record a snapshot fetch from the leader: other fetches pause."""
+        """Record the start of a snapshot download from the leader: fetches of the log pause."""
         self.loading_snapshot = snapshot
 
     def complete_snapshot(self) -> None:
-        """Record that the snapshot is there, or is given up."""
+        """Record that the snapshot download is completed or cancelled."""
         self.loading_snapshot = None
 
     def cancel(self) -> None:
@@ -78,6 +78,6 @@ class RaftRequestManager:
         self.complete_snapshot()
 
     def reset(self) -> None:
-        """Cancel the pending requests and the backoffs."""
+        """Cancel the pending requests and all backoffs."""
         self.next_request_ms.clear()
         self.cancel()

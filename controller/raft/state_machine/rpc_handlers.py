@@ -1,4 +1,4 @@
-"""Responses of a raft node to other nodes, and processing of their responses.
+"""Handlers of Raft requests of other nodes, and of responses, rejections and failures of this node's requests.
 
 Source: the ``handle...Request`` and ``handle...Response`` methods of ``KafkaRaftClient.java`` (apache/kafka 4.3.1).
 """
@@ -53,7 +53,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | RequestRejected | RequestFailed) -> None:
-    """Handle a request, response or failure of another node."""
+    """Process a request of another node, or the response to a request of this node or its failure."""
     match event:
         case RequestReceived(ticket, request):
             handle_request(raft, ticket, request)
@@ -66,7 +66,7 @@ def handle_event(raft: RaftState, event: RequestReceived | ResponseReceived | Re
 
 
 def handle_request(raft: RaftState, ticket: Any, request: RaftRequest) -> None:
-    """Answer a request; a fetch or a change of the voters may have to wait for its answer."""
+    """Respond to a request of another node; a fetch or voter change may be responded to in a later step."""
     match request:
         case Vote():
             raft.ready.replies.append(OutboundResponse(ticket, _handle_vote(raft, request)))
@@ -89,7 +89,7 @@ def _response(raft: RaftState, error: ErrorCode = ErrorCode.NONE) -> RaftRespons
 
 
 def _handle_vote(raft: RaftState, vote: Vote) -> RaftResponse:
-    """Handle a vote (R-211, R-212). A higher epoch is adopted before evaluation, also of a pre-vote (R59)."""
+    """Return the response to a Vote (R-211, R-212); a higher epoch is adopted first, also from a pre-vote (R59)."""
     error, granted = _evaluate_vote(raft, vote)
     return RaftResponse(error, raft.epoch, raft.leader_id_for(vote.candidate.id), granted)
 
@@ -119,7 +119,7 @@ def _evaluate_vote(raft: RaftState, vote: Vote) -> tuple[ErrorCode, bool]:
 
 
 def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
-    """R-214: the leader is followed first; only then the key is compared."""
+    """Return the response to BeginQuorumEpoch; the leader is followed even for another voter key (R-214)."""
     wrong = sender_error(begin.leader_id, begin.epoch, raft.epoch)
     if wrong != ErrorCode.NONE:
         return _response(raft, wrong)
@@ -130,7 +130,10 @@ def _handle_leader_epoch(raft: RaftState, begin: BeginEpoch) -> RaftResponse:
 
 
 def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
-    """R-215: the first of the successors tries at once, the others later, each twice as early as the next."""
+    """Return the response to EndQuorumEpoch; the preferred successors start elections one after the other (R-215).
+
+    The first one starts at once; each further one waits twice as long as the one before.
+    """
     wrong = sender_error(end.leader_id, end.epoch, raft.epoch)
     if wrong != ErrorCode.NONE:
         return _response(raft, wrong)
@@ -143,9 +146,9 @@ def _handle_end_epoch(raft: RaftState, end: EndEpoch) -> RaftResponse:
 
 
 def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
-    """Return the wait of a follower before it requests votes, by its position among the preferred successors (R-215).
+    """Return a follower's wait in ms before it requests votes, by its position in the successors (R-215).
 
-    A restarted leader names no successor: then all wait the minimum.
+    ``is_me``: True for this node, by position. A restarted leader sends no successors: then no follower waits.
     """
     if is_me and True not in is_me:
         return max_ms
@@ -156,17 +159,17 @@ def successor_wait_ms(is_me: list[bool], max_ms: float) -> float:
     return min(max_ms, base << (position - 1))
 
 
-# ------------------------------------------------------------------ answers to what we asked
+# ------------------------------------------------------------------ responses of other nodes
 
 
 def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
-    """Try again a little later; a leader makes itself known in its own time (R-214)."""
+    """Retry a request without a response after a backoff; BeginQuorumEpoch after half of the fetch timeout (R-214)."""
     if request is raft.requests.pending_fetch or request is raft.requests.pending_voter_request:
         follower_fetch.handle_fetch_failure(raft, peer)
     elif isinstance(request, QueryKRaftVersions):
         voter_changes.handle_versions_response(raft, request, KRaftVersionsResponse(ErrorCode.BROKER_NOT_AVAILABLE))
     elif isinstance(request, Fetch | FetchSnapshot):
-        pass  # the one was given up, the other is the shell's to repeat
+        pass  # the Fetch has timed out already; FetchSnapshot is retried by the driver
     elif peer in raft.requests.next_request_ms:
         wait_ms = raft.timeouts.fetch_ms / 2 if isinstance(request, BeginEpoch) else raft.timeouts.retry_ms
         raft.requests.back_off(peer, raft.now_ms + wait_ms)
@@ -176,7 +179,10 @@ def handle_failure(raft: RaftState, peer: int, request: RaftRequest) -> None:
 
 
 def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: ErrorCode) -> None:
-    """Request a vote at once from a peer without pre-votes (R-207); otherwise retry later."""
+    """Handle an error for a whole request: retry later, except for UNSUPPORTED_VERSION.
+
+    Then a pre-vote becomes a vote in a new epoch at once (R-207), and UpdateRaftVoter is not sent again.
+    """
     asks = isinstance(request, Vote) and request.pre_vote and request.epoch == raft.epoch
     if asks and isinstance(raft.state, ProspectiveState) and error == ErrorCode.UNSUPPORTED_VERSION:
         elections.transition_to_candidate(raft)
@@ -186,7 +192,7 @@ def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: Er
         and isinstance(raft.state, RaftFollowerState)
     ):
         raft.requests.complete()
-        raft.state.set_has_updated_leader()  # it does not want to know (R-249)
+        raft.state.set_has_updated_leader()  # the leader does not support UpdateRaftVoter (R-249)
     else:
         handle_failure(raft, peer, request)
 
@@ -194,7 +200,7 @@ def handle_rejection(raft: RaftState, peer: int, request: RaftRequest, error: Er
 def handle_response(
     raft: RaftState, peer: int, request: RaftRequest, answer: AnyRaftResponse, batches: tuple[FetchedRaftBatch, ...]
 ) -> None:
-    """Process a response: first its epoch, unless the error is that of an outdated one (R-209); then its contents."""
+    """Process a response: adopt its epoch and leader, unless it has UNKNOWN_LEADER_EPOCH (R-209), then its contents."""
     if isinstance(request, QueryKRaftVersions):
         assert isinstance(answer, KRaftVersionsResponse)
         voter_changes.handle_versions_response(raft, request, answer)
@@ -230,13 +236,13 @@ def handle_response(
 def _handle_epoch_response(
     raft: RaftState, peer: int, request: Vote | BeginEpoch | EndEpoch, answer: RaftResponse
 ) -> None:
-    """Process a response of the current epoch in the states prospective, candidate, leader or resigned."""
+    """Process a response to Vote, BeginQuorumEpoch or EndQuorumEpoch; one of another epoch is ignored."""
     if request.epoch != raft.epoch or answer.epoch < raft.epoch:
         return
     state = raft.state
     match request, state:
         case Vote(), ProspectiveState() | CandidateState() if answer.error != ErrorCode.NONE:
-            handle_failure(raft, peer, request)  # neither a yes nor a no
+            handle_failure(raft, peer, request)  # neither granted nor rejected
         case Vote(pre_vote=True), ProspectiveState(election=election):
             election.record_vote(peer, granted=answer.vote_granted)
             if not answer.vote_granted:
@@ -246,7 +252,7 @@ def _handle_epoch_response(
         case Vote(pre_vote=False), CandidateState(election=election, deadline_ms=deadline_ms) if (
             peer not in election.votes
         ):
-            if raft.now_ms < deadline_ms:  # after a pause an old vote may be of a voter that lost its disk since
+            if raft.now_ms < deadline_ms:  # after a pause an old vote may be of a voter that has lost its disk since
                 election.record_vote(peer, granted=answer.vote_granted)
                 elections.evaluate_votes(raft)
         case BeginEpoch(), RaftLeaderState():

@@ -1,4 +1,4 @@
-"""Rules for granting votes.
+"""Rules for the validation and granting of votes, as pure functions.
 
 Source: ``KafkaRaftClient.handleVoteRequest``, ``EpochState.canGrantVote`` and its states (apache/kafka 4.3.1).
 """
@@ -19,23 +19,27 @@ from ottla.wire.errors import ErrorCode
 
 
 def malformed_vote_error(vote: Vote) -> ErrorCode:
-    """Return the error of a malformed Vote (R-211); NONE for a valid one.
+    """Return INVALID_REQUEST for a malformed Vote (R-211), else NONE.
 
-    A candidate's log cannot reach into the epoch it asks for; with a pre-vote that epoch is not raised yet.
+    The last epoch of a candidate's log is below the epoch of the vote; in a pre-vote, which does not raise it, or
+    equal.
     """
     wrong = vote.last_epoch > vote.epoch if vote.pre_vote else vote.last_epoch >= vote.epoch
     return ErrorCode.INVALID_REQUEST if wrong or vote.last_epoch < 0 or vote.end_offset < 0 else ErrorCode.NONE
 
 
 def sender_error(sender_id: int, epoch: int, known_epoch: int) -> ErrorCode:
-    """Return the error of the sender of a Vote, BeginQuorumEpoch or EndQuorumEpoch, the epoch first (R-211, R-214)."""
+    """Return the error of a Vote, BeginQuorumEpoch or EndQuorumEpoch by its epoch, then its sender (R-211, R-214).
+
+    ``known_epoch``: current epoch of this node.
+    """
     if epoch < known_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.INVALID_REQUEST if sender_id < 0 else ErrorCode.NONE
 
 
 def can_grant_vote(state: EpochState, hard: HardState, vote: Vote, last_epoch: int, end_offset: int) -> bool:
-    """Return whether a Vote of our own epoch is granted (the table of R-212)."""
+    """Return True if a Vote or pre-vote of this node's epoch is granted, by state, earlier vote and log end (R-212)."""
     up_to_date = (vote.last_epoch, vote.end_offset) >= (last_epoch, end_offset)
     match state:
         case RaftLeaderState():

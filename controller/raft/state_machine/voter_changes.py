@@ -1,11 +1,11 @@
-"""Changes of the voters by the leader: one replica at a time, and no second change before the first is committed.
+"""Changes of the voter set by the leader: one replica at a time, and no second change before the first is committed.
 
-A new set counts from its append on (R-242), for the high watermark as for elections.
+A new voter set is in force once it is appended (R-242), for the high watermark as for elections.
 
 Source: ``AddVoterHandler.java``, ``RemoveVoterHandler.java``, ``UpdateVoterHandler.java``,
 ``LeaderState.maybeAppendUpgradedKRaftVersion`` (apache/kafka 4.3.1).
 
-KIP-853; answers at append: KIP-1186.
+KIP-853; responses at append: KIP-1186.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from ottla.wire.messages.control_records import (
 )
 
 CAUGHT_UP_WITHIN_MS = 3_600_000
-"""Maximum time since a new voter has fetched and been caught up once (R-248)."""
+"""Maximum time in ms since the last fetch of a new voter, which must also have been caught up once (R-248)."""
 MAX_KRAFT_VERSION = 1
-"""The newest kraft.version there is."""
+"""Newest supported kraft.version."""
 
 
 def handle_voter_request(
     raft: RaftState, ticket: Any, request: AddVoter | RemoveVoter | UpdateVoter | UpgradeKRaftVersion
 ) -> None:
-    """Take a wish in; what can be answered now is."""
+    """Start a voter change, or apply it at once; respond unless the change has to be committed first."""
     maybe_complete_change(raft)
     match request:
         case AddVoter():
@@ -77,11 +77,11 @@ def _has_listener(raft: RaftState, endpoints: Iterable[Endpoint]) -> bool:
     return any(e.name.upper() == raft.listener.upper() for e in endpoints)
 
 
-# ------------------------------------------------------------------ one voter more or less
+# ------------------------------------------------------------------ adding and removing of voters
 
 
 def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterChangeResponse | None:
-    """Return the error of a request by itself, or at this time (the table above R-246)."""
+    """Return the error response to AddRaftVoter or RemoveRaftVoter, None if valid (the table above R-246)."""
     error = leader_error(raft.epoch, raft.epoch, leads=raft.is_leader)
     if error != ErrorCode.NONE:
         return _response(raft, error)
@@ -96,7 +96,7 @@ def _request_error(raft: RaftState, request: AddVoter | RemoveVoter) -> VoterCha
 
 
 def _precondition_error(raft: RaftState, leader: RaftLeaderState) -> VoterChangeResponse | None:
-    """Return the error while voters cannot be changed (the table above R-246); None if they can."""
+    """Return the error response while the voter set cannot be changed, None if it can (the table above R-246)."""
     wait = ErrorCode.REQUEST_TIMED_OUT
     if leader.pending_change is not None:
         return _response(raft, wait, "another change of the voters is not finished yet")
@@ -126,7 +126,10 @@ def _add(raft: RaftState, ticket: Any, request: AddVoter) -> VoterChangeResponse
 
 
 def handle_versions_response(raft: RaftState, ask: QueryKRaftVersions, answer: KRaftVersionsResponse) -> None:
-    """Add the new voter after its versions are known, if it is caught up (R-248)."""
+    """Append a VotersRecord with the new voter after its ApiVersions response, if it is caught up (R-248).
+
+    Otherwise the change fails. A response to a query that is not pending any more is ignored.
+    """
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
     if change is None or not change.complete_query(ask):
         return
@@ -171,7 +174,7 @@ def _remove(raft: RaftState, ticket: Any, request: RemoveVoter) -> VoterChangeRe
 
 
 def _replica_text(voter: ReplicaKey) -> str:
-    """Return a replica in the format of Kafka's tools."""
+    """Return a replica key in the format of Kafka's ``ReplicaKey.toString``."""
     directory = "<undefined>" if voter.directory_id == ZERO_UUID else uuid_to_string(voter.directory_id)
     return f"ReplicaKey(id={voter.id}, directoryId={directory})"
 
@@ -185,7 +188,10 @@ def _voters_text(raft: RaftState) -> str:
 
 
 def _update(raft: RaftState, request: UpdateVoter) -> VoterChangeResponse:
-    """R-249: in the log from kraft.version 1 on, in memory before."""
+    """Return the response to UpdateRaftVoter (R-249): the leader appends a VotersRecord with the new entry.
+
+    With kraft.version 0 the entry is only in the leader's memory.
+    """
     state, key = raft.state, request.voter
     error = leader_error(request.epoch, raft.epoch, leads=raft.is_leader)
     if error != ErrorCode.NONE:
@@ -232,7 +238,7 @@ def _raise(raft: RaftState, request: UpgradeKRaftVersion) -> VoterChangeResponse
     return _response(raft, ErrorCode.NONE)
 
 
-# ------------------------------------------------------------------ the set in the log
+# ------------------------------------------------------------------ VotersRecord in the log
 
 
 def _entries(raft: RaftState) -> list[VotersRecordVoter]:
@@ -240,7 +246,7 @@ def _entries(raft: RaftState) -> list[VotersRecordVoter]:
 
 
 def _append(raft: RaftState, voters: list[VotersRecordVoter], *before: Message) -> int:
-    """Append a set of voters, which counts from now on; gives its offset."""
+    """Append a VotersRecord, after the records ``before``; return its offset. It is in force at once."""
     record = VotersRecord(0, sorted(voters, key=lambda v: v.voter_id))
     controls = (*before, record)
     offset = raft.append(len(controls), controls=controls) + len(before)
@@ -252,7 +258,10 @@ def _append(raft: RaftState, voters: list[VotersRecordVoter], *before: Message) 
 
 
 def maybe_complete_change(raft: RaftState) -> None:
-    """Complete a committed change, or time it out; it may be committed later all the same."""
+    """Complete the pending voter change if committed; respond REQUEST_TIMED_OUT after its deadline.
+
+    After a timeout it may be committed later all the same.
+    """
     change = raft.state.pending_change if isinstance(raft.state, RaftLeaderState) else None
     if change is None:
         return
@@ -271,6 +280,6 @@ def _complete_change(raft: RaftState, error: ErrorCode, message: str | None = No
 
 
 def is_own_removal_committed(raft: RaftState) -> bool:
-    """Return whether this leader removed itself and that is committed: then it has led long enough (R-242)."""
+    """Return True if this leader's removal from the voter set is committed: it resigns then (R-242)."""
     out = isinstance(raft.state, RaftLeaderState) and not raft.voters.is_voter(raft.local_replica)
     return out and raft.voters.offset < raft.advertised_high_watermark

@@ -1,8 +1,8 @@
-"""Requests of a follower to its leader: update of its endpoints, and joining the voters.
+"""Voter change requests of a follower to its leader: update of its endpoints, and joining the voter set.
 
 Source: ``KafkaRaftClient.pollFollowerAsVoter``, ``.pollFollowerAsObserver`` (apache/kafka 4.3.1).
 
-From KIP-853; joining by itself: KIP-1186.
+From KIP-853; joining by itself (``controller.quorum.auto.join.enable``): KIP-1186.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ _FINAL_ERRORS = {
     AddVoter: (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER),
     RemoveVoter: (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.VOTER_NOT_FOUND),
 }
-"""Errors after which the next request waits for the next period."""
+"""Results after which the next request waits for the next period, without a backoff of the leader."""
 
 
 def next_voter_request(raft: RaftState) -> AddVoter | RemoveVoter | UpdateVoter | None:
-    """Return the request sent instead of the next fetch, once per fetch timeout (R-249, R-250)."""
+    """Return the voter change to request instead of the next fetch, or None; once per fetch timeout (R-249, R-250).
+
+    A voter updates its endpoints or versions if they differ; an observer with auto-join first removes its former
+    directory from the voter set, then adds itself.
+    """
     state, entry = raft.state, raft.voter_entry
     assert isinstance(state, RaftFollowerState)
     if entry is None or raft.hard_state.voter_state != VoterState.GROWN or raft.now_ms < state.voter_request_due_ms:
@@ -57,7 +61,7 @@ def _needs_voter_update(raft: RaftState, state: RaftFollowerState, entry: Voters
 def handle_voter_response(
     raft: RaftState, request: AddVoter | RemoveVoter | UpdateVoter, answer: VoterChangeResponse
 ) -> bool:
-    """Process the leader's response; return True if another request may follow."""
+    """Process the leader's response to a voter change; return False if requests to the leader must back off."""
     state = raft.state
     if not isinstance(state, RaftFollowerState):
         return True

@@ -1,1 +1,1 @@
-"""Storage of the quorum's state: metadata log, snapshots, quorum-state."""
+"""Storage of a metadata quorum's replica: metadata log, snapshots, ``quorum-state``."""

@@ -1,4 +1,4 @@
-"""Kafka's settings of the metadata log."""
+"""Settings of the metadata log: snapshots, retention and segments."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class MetadataLogConfig(NamedTuple):
-    """Kafka's ``metadata.*`` settings."""
+    """Settings of the metadata log, as Kafka's ``metadata.*``; sizes in bytes, times in ms."""
 
     snapshot_bytes: int = 20 * 1024 * 1024
     snapshot_ms: int = 3_600_000
-    """0: by size only."""
+    """Maximum age of a snapshot before a new one is written; 0: new snapshots by size only."""
     retention_bytes: int = 104_857_600
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
@@ -19,7 +19,7 @@ class MetadataLogConfig(NamedTuple):
 
     @classmethod
     def from_config(cls, values: Mapping[str, str]) -> MetadataLogConfig:
-        """From a node's configuration; what is not named has Kafka's default."""
+        """Return the settings from a node's configuration; a missing one has Kafka's default."""
         names = {
             "snapshot_bytes": "metadata.log.max.record.bytes.between.snapshots",
             "snapshot_ms": "metadata.log.max.snapshot.interval.ms",

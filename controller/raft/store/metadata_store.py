@@ -1,7 +1,7 @@
-"""Storage of the quorum's state: metadata log, snapshots, ``quorum-state``; loading and deletion.
+"""Storage of the metadata log, its snapshots and ``quorum-state`` of one node.
 
-A start begins from the newest snapshot that can be read. What lies below it was committed, so on disk, before it was
-written: that is the log's recovery point, and only what follows is read.
+At a start the newest readable snapshot is loaded. All records below its end offset were committed and flushed before it
+was written: its end offset is the log's recovery point, and only the log from there on is read.
 
 Source: ``KafkaRaftLog.java``, ``MetadataLogConfig.java``, ``Snapshots.java`` (apache/kafka 4.3.1).
 """
@@ -49,14 +49,14 @@ MAX_READ_BYTES = 1024 * 1024
 
 
 class IncompatibleQuorum(Exception):
-    """The directory belongs to a quorum this node is no part of and cannot find."""
+    """The quorum in the directory does not include this node, and no address of it is known."""
 
 
 DEFAULT_METADATA_LOG_CONFIG = MetadataLogConfig()
 
 
 class MetadataStore:
-    """Replica of the metadata log. Not thread-safe, except `sync` and `write_snapshot`, which only wait."""
+    """Metadata log, snapshots and quorum-state of one node; only flush and `write_snapshot` may run in a thread."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class MetadataStore:
         self.last_timestamp_ms = self.snapshot.timestamp_ms
         self.quorum_records = self._read_quorum()
         self.snapshot_generation = 0
-        """How often a snapshot took the log's place."""
+        """Number of times that a downloaded snapshot has replaced the log."""
         self.last_snapshot_ms = now_ms
-        """When the last snapshot was written, as far as this process knows."""
+        """Wall clock in ms when this process wrote the last snapshot, or started."""
 
-    # ------------------------------------------------------------------ opening
+    # ------------------------------------------------------------------ loading
 
     def _choose_snapshot(self) -> None:
-        """Choose the newest readable snapshot; an older one if the log still reaches back to it (R-233)."""
+        """Load the newest readable snapshot at or after the log start offset (R-233), else raise CorruptFile."""
         if not self.disk.exists(self.directory):
             return
         names = self.disk.list_files(self.directory)
@@ -137,7 +137,7 @@ class MetadataStore:
         return log
 
     def _read_quorum(self) -> QuorumRecords:
-        """Return the quorum's records in snapshot and log: of the batches in between only the headers are looked at."""
+        """Return kraft.version and voters from snapshot and log; of data batches only the headers are read."""
         seed = self.snapshot_id.end_offset - 1
         out = QuorumRecords(self.snapshot.kraft_version, self.snapshot.voters, seed)
         for header, raw in self.log.segments.batches(seed + 1):
@@ -151,11 +151,11 @@ class MetadataStore:
 
     @property
     def persisted_hard_state(self) -> HardState:
-        """Hard state from quorum-state."""
+        """Epoch, leader, vote and voter state as last written to quorum-state."""
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return the hard state from quorum-state; without one, and with other static voters, this voter is new."""
+        """Return epoch, leader and vote for the start; a static voter with an empty directory is newborn."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
@@ -169,20 +169,20 @@ class MetadataStore:
 
     @property
     def kraft_version(self) -> int:
-        """0 where the voters are fixed by configuration, 1 where they are records."""
+        """kraft.version: 0 if the voters are fixed by configuration, 1 if they are in a VotersRecord."""
         return self.quorum_records.kraft_version
 
     def log_summary(self) -> LogSummary:
-        """Offsets and epochs, for the raft machine."""
+        """Return offsets, epochs and snapshots of the log, for the Raft state machine."""
         log = self.log
         snapshots = [(s.end_offset, s.epoch) for s in self.snapshots]
         return LogSummary(log.log_end_offset, log.epochs.entries, log.log_start_offset, snapshots)
 
     def voter_history(self, quorum: QuorumConfig) -> VoterSetHistory:
-        """Return the voters: of the log, else of the settings, else of quorum-state (R-237).
+        """Return the log's voter sets; without any, static voters, those of quorum-state, or this node (R-237).
 
         Raises:
-            IncompatibleQuorum: no voter is known.
+            IncompatibleQuorum: this node is no voter, or has no address of another one, and no bootstrap servers.
         """
         me = self.local_replica
         last_known = self._state.preserved_fields.get("currentVoters") if self._state.data_version == 0 else None
@@ -209,14 +209,14 @@ class MetadataStore:
         return out
 
     def first_records(self, quorum: QuorumConfig) -> tuple[Message, ...]:
-        """Return the records of this node about the quorum, should it become leader (R-243)."""
+        """Return the quorum control records that this node appends first if it becomes leader (R-243)."""
         return self.quorum_records.records_for_new_leader(self.local_replica, quorum.endpoints)
 
     def committed_batches(self, offset: int, upper_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Yield the batches from the batch with ``offset`` to the batch before ``upper_offset``.
 
         Raises:
-            WireError: one is damaged.
+            WireError: a batch is damaged.
         """
         if offset < upper_offset:
             for header, raw in self.log.segments.batches(offset):
@@ -229,9 +229,9 @@ class MetadataStore:
         return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
 
     def read_snapshot_chunk(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Return bytes of a snapshot for another replica (R-234). Raises OSError: final.
+        """Return bytes of a snapshot from ``position`` on, for another replica (R-234). Raises OSError: final.
 
-        ``max_bytes`` is the limit of the request: no bytes if negative, at most `MAX_READ_BYTES`.
+        ``max_bytes``: limit of the request; no bytes if negative, at most `MAX_READ_BYTES`.
         """
         file = self.disk.open(f"{self.directory}/{name.file_name}", readonly=True)
         try:
@@ -240,10 +240,10 @@ class MetadataStore:
             file.close()
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from ``offset`` on for another replica, committed or not; the first one however large (R-219).
+        """Return whole batches from ``offset`` on for another replica, committed or not, at least one (R-219).
 
         Raises:
-            ProtocolError: they are damaged; OSError: final.
+            ProtocolError: a batch is damaged; OSError: final.
         """
         most = min(max(0, max_bytes), MAX_READ_BYTES)
         found = self.log.read(offset, most, self.log.log_end_offset, at_least_one=True)
@@ -255,15 +255,21 @@ class MetadataStore:
             end = at + header.size_bytes
         return raw[:end]
 
-    # ------------------------------------------------------------------ what the machine wants done
+    # ------------------------------------------------------------------ actions of the Raft state machine
 
     def prepare_state_write(self, hard: HardState, voters: VoterSetHistory) -> Callable[[], None]:
-        """Return the write of quorum-state, to be called in a thread before all else (R-202). Its OSError is final."""
+        """Return a callable that writes quorum-state, for a thread, before all other actions (R-202).
+
+        Its OSError is final.
+        """
         self._state.update(hard, self.kraft_version, [v.id for v in voters.current])
         return partial(self._state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
 
     def append(self, append: LogAppend, now_ms: int) -> None:
-        """Append a batch, our own as leader or another leader's as it is; not yet synced. Raises OSError: final."""
+        """Append a batch of this node as leader, or of another leader verbatim, without a flush.
+
+        An OSError is final.
+        """
         if append.verbatim:
             header = self._append_as_follower(append.batch, now_ms)
         else:
@@ -285,7 +291,7 @@ class MetadataStore:
         return header
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Cut the log where it parts from the leader's. Raises OSError: final."""
+        """Truncate the log to ``offset``, where it diverges from the leader's. An OSError is final."""
         end = self.log.truncate_to(offset, now_ms)
         assert end == offset, f"the log was cut at {end}, not at {offset}: inside a batch"
         self.quorum_records.truncate(offset)
@@ -307,30 +313,30 @@ class MetadataStore:
         self.snapshot_generation += 1
 
     def prepare_flush(self) -> LogFlush:
-        """Return the flush of all appended records: call it in a thread, then `complete_flush`."""
+        """Return a flush of all records appended so far: call it in a thread, then pass it to `complete_flush`."""
         return self.log.start_flush(self.log.log_end_offset)
 
     def complete_flush(self, job: LogFlush) -> int:
-        """Complete a flush: everything below the returned offset is on disk."""
+        """Complete a flush that was called; return the offset below which the log is flushed."""
         return self.log.complete_flush(job)
 
     def on_high_watermark(self, end: int) -> None:
-        """Handle an advanced high watermark."""
+        """Set the high watermark of the log to ``end``."""
         self.log.set_high_watermark(end)
 
     # ------------------------------------------------------------------ snapshots
 
     def is_snapshot_due(self, now_ms: int) -> bool:
-        """Return True if enough was committed since the last snapshot, or anything long enough ago (R-230)."""
+        """Return True if enough bytes were appended since the last snapshot, or any and it is old enough (R-230)."""
         if self.bytes_since_snapshot == 0:
             return False
         by_time = 0 < self.settings.snapshot_ms <= now_ms - self.last_snapshot_ms
         return by_time or self.bytes_since_snapshot >= self.settings.snapshot_bytes
 
     def prepare_snapshot(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, SnapshotContents]:
-        """Prepare a snapshot of everything below ``end_offset``: return its id and contents without records.
+        """Prepare a snapshot of the records below ``end_offset``: return its id and its contents without records.
 
-        A new segment begins, so that no start has to read again what the snapshot covers, and the old one can go.
+        The log rolls a segment, so that segments that the snapshot covers are not read at a start and can be deleted.
         """
         self.bytes_since_snapshot = 0
         self.last_snapshot_ms = now_ms
@@ -340,13 +346,13 @@ class MetadataStore:
         return name, SnapshotContents([], *self.quorum_records.as_of(end_offset), self.last_timestamp_ms)
 
     def write_snapshot(self, name: SnapshotId, raw: bytes) -> None:
-        """Write a snapshot file, synced."""
+        """Write and flush the snapshot file with the encoded contents ``raw``; blocks."""
         write_snapshot(self.disk, f"{self.directory}/{name.file_name}", raw)
 
     def complete_snapshot(self, name: SnapshotId, now_ms: int) -> None:
-        """Complete a snapshot: older ones and covered segments may be deleted.
+        """Record a written snapshot, and delete old snapshots and segments by retention.
 
-        While it was written a newer one of the leader's may have taken the log's place: then it is of no use.
+        If a newer snapshot of the leader has replaced the log meanwhile, the written one is deleted.
         """
         if name.end_offset < self.snapshot_id.end_offset:
             self.disk.unlink(f"{self.directory}/{name.file_name}")
@@ -357,9 +363,10 @@ class MetadataStore:
         self.clean_old_snapshots(now_ms)
 
     def clean_old_snapshots(self, now_ms: int) -> None:
-        """Drop the oldest snapshots while log and snapshots are too large or the oldest is too old (R-232).
+        """Delete the oldest snapshots while log and snapshots are too large or the oldest is too old (R-232).
 
-        The newest stays always. The log then begins where the oldest that is left ends; segments below go.
+        The newest one is never deleted. The log start offset becomes the end offset of the oldest remaining snapshot;
+        segments below it are deleted.
         """
         while len(self.snapshots) >= 2 and self._is_oldest_deletable(now_ms):
             old = self.snapshots.pop(0)
@@ -383,10 +390,10 @@ class MetadataStore:
         return now_ms - oldest_ms > self.settings.retention_ms
 
     def snapshot_created_event(self) -> SnapshotCreated:
-        """Return the event with all snapshots and the log start, for the raft state machine."""
+        """Return the event with all snapshots and the log start offset, for the Raft state machine."""
         return SnapshotCreated(self.log.log_start_offset, tuple((s.end_offset, s.epoch) for s in self.snapshots))
 
     def close(self) -> None:
-        """Flush and close the log, as a clean stop does, and give the reserved descriptors back."""
+        """Flush and close the log, as a clean shutdown does, and release the reserved descriptors."""
         self.log.close()
         self.disk.close()

@@ -1,4 +1,4 @@
-"""The quorum's own records in the metadata log, by offset: kraft.version and voters. The last ones count (R-201).
+"""Control records of the quorum in the metadata log, by offset: KRaftVersionRecord and VotersRecord (R-201).
 
 Source: ``KRaftControlRecordStateMachine.java``, ``VoterSetHistory.java`` (apache/kafka 4.3.1; KIP-853).
 """
@@ -18,7 +18,7 @@ BOOTSTRAP_OFFSET = -1
 
 
 class QuorumRecords:
-    """Quorum records of the log, committed or not."""
+    """kraft.version and VotersRecords in snapshot and log by offset; the last ones are in force, committed or not."""
 
     def __init__(
         self, kraft_version: int = 0, voters: VotersRecord | None = None, offset: int = BOOTSTRAP_OFFSET
@@ -28,21 +28,21 @@ class QuorumRecords:
 
     @property
     def kraft_version(self) -> int:
-        """0 where the voters are fixed by configuration, 1 where they are records."""
+        """kraft.version: 0 if the voters are fixed by configuration, 1 if they are in a VotersRecord."""
         return self._kraft_versions[-1][1]
 
     @property
     def voters(self) -> VotersRecord | None:
-        """The voters now, with their addresses; None where they are no records."""
+        """Current VotersRecord, with endpoints; None while the voters are fixed by configuration."""
         return self._voters[-1][1]
 
     def as_of(self, end_offset: int) -> tuple[int, VotersRecord | None]:
-        """Return kraft.version and voters below an offset, as a snapshot contains them (R-231)."""
+        """Return kraft.version and VotersRecord below an offset, as a snapshot contains them (R-231)."""
         level = next((v for at, v in reversed(self._kraft_versions) if at < end_offset), self._kraft_versions[0][1])
         return level, next((v for at, v in reversed(self._voters) if at < end_offset), self._voters[0][1])
 
     def replay(self, offset: int, record: Message | None) -> None:
-        """Replay a control record."""
+        """Replay a control record at ``offset``; other than KRaftVersionRecord and VotersRecord have no effect."""
         match record:
             case KRaftVersionRecord():
                 self._kraft_versions.append((offset, record.k_raft_version))
@@ -50,12 +50,12 @@ class QuorumRecords:
                 self._voters.append((offset, record))
 
     def truncate(self, offset: int) -> None:
-        """Truncate with the log: earlier records hold again (R-224)."""
+        """Remove records at and above ``offset``: the previous ones are in force again (R-224)."""
         self._kraft_versions = [x for x in self._kraft_versions if x[0] < offset] or self._kraft_versions[:1]
         self._voters = [x for x in self._voters if x[0] < offset] or self._voters[:1]
 
     def voter_history(self, fixed: list[ReplicaKey]) -> VoterSetHistory:
-        """Return the voter sets of the log for the raft state machine; ``fixed`` hold until the first record."""
+        """Return the voter sets for the Raft state machine; ``fixed`` are the voters until the first VotersRecord."""
         first = self._voters[0][1]
         out = VoterSetHistory(fixed if first is None else voter_keys(first), first, self._voters[0][0])
         for offset, record in self._voters[1:]:
@@ -64,9 +64,9 @@ class QuorumRecords:
         return out
 
     def records_for_new_leader(self, me: ReplicaKey, endpoints: tuple[ListenerEndpoint, ...]) -> tuple[Message, ...]:
-        """Return the quorum records of a new leader's first batch (R-243): bootstrap records, or its own endpoints.
+        """Return the control records that a new leader appends first (R-243), empty if none is needed.
 
-        ``endpoints`` are this node's current ones.
+        These are the records of the bootstrap snapshot, or a VotersRecord with this node's changed ``endpoints``.
         """
         offset, voters = self._voters[-1]
         if voters is None or self.kraft_version < 1:

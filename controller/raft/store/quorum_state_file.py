@@ -19,12 +19,12 @@ from ottla.wire.codec.schema import ZERO_UUID
 
 QUORUM_STATE = "quorum-state"
 _VOTER_STATE_FIELD = "ottla.age"
-"""Only there while a voter is not grown; Kafka passes over it, and forgets it."""
+"""Field with the voter state, present while a voter is not grown; Kafka ignores it, and does not write it again."""
 _PRESERVED_FIELDS = ("clusterId", "appliedOffset", "currentVoters")
 
 
 def _voter_state_of(values: dict[str, Any]) -> VoterState:
-    """Return a voter's stored state, by its name in lower case. Raises ValueError for an unknown one."""
+    """Return the stored voter state, by its name in lower case. Raises ValueError for an unknown one."""
     said = values.get(_VOTER_STATE_FIELD, VoterState.GROWN.name.lower())
     found = next((age for age in VoterState if age.name.lower() == said), None)
     if found is None:
@@ -34,7 +34,7 @@ def _voter_state_of(values: dict[str, Any]) -> VoterState:
 
 @dataclass(slots=True)
 class QuorumStateFile:
-    """The file's content. Version 0 belongs to kraft.version 0 and knows no directories; its other fields are kept."""
+    """Content of quorum-state; version 0 (kraft.version 0) has no directory ids, and its other fields are preserved."""
 
     hard_state: HardState = field(default_factory=lambda: HardState(0))
     data_version: int = 1
@@ -43,10 +43,10 @@ class QuorumStateFile:
 
     @classmethod
     def read(cls, disk: Disk, path: str) -> QuorumStateFile:
-        """Read the file; where there is none, epoch 0 begins.
+        """Read the file; without one, the epoch is 0 and ``existed`` is False.
 
         Raises:
-            CorruptFile: not such a file.
+            CorruptFile: the content is not a quorum-state.
         """
         if not disk.exists(path):
             return cls(existed=False)
@@ -63,13 +63,13 @@ class QuorumStateFile:
             raise CorruptFile(f"{path}: {error!r}") from None
 
     def update(self, hard: HardState, kraft_version: int, voter_ids: list[int]) -> None:
-        """Take over what is to be written next."""
+        """Set the content for the next write; ``voter_ids`` are written for kraft.version 0 only."""
         self.hard_state, self.data_version = hard, min(kraft_version, 1)
         if self.data_version == 0:
             self.preserved_fields["currentVoters"] = [{"voterId": voter_id} for voter_id in voter_ids]
 
     def write(self, disk: Disk, path: str) -> None:
-        """Write it aside, sync it, give it its name (R-202)."""
+        """Write the file atomically: temporary file, fsync, rename (R-202)."""
         hard = self.hard_state
         voted = ReplicaKey(NO_NODE_ID) if hard.voted_key is None else hard.voted_key
         values: dict[str, Any] = {"leaderId": hard.leader_id, "leaderEpoch": hard.epoch, "votedId": voted.id}
