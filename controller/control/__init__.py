@@ -1,1 +1,1 @@
-"""Control areas of the controller: a module for each request."""
+"""Control areas of the controller: a module per request type or group of requests, which decides on them."""

@@ -1,4 +1,4 @@
-"""ACLs in the controller: creation, search by filters, deletion.
+"""CreateAcls and DeleteAcls on the active controller, and the search of ACLs by filters.
 
 Creating an existing ACL succeeds. The rows of a request are independent; the records of the valid ones are written
 together. An ACL matched by two filters is returned for both and deleted once.
@@ -42,7 +42,7 @@ from ottla.wire.messages.metadata_records import AccessControlEntryRecord, Remov
 
 
 class _FilterFields(Protocol):
-    """The fields a filter has on the wire."""
+    """Fields of a filter in DescribeAcls and DeleteAcls requests."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -66,7 +66,7 @@ class AclBindingFilter(NamedTuple):
 
     @property
     def has_unknown_code(self) -> bool:
-        """True if a field has an unknown code."""
+        """True if an enum field has a code that is unknown here."""
         return 0 in (self.resource, self.pattern, self.operation, self.permission)
 
     def matches(self, acl: StandardAcl) -> bool:
@@ -81,7 +81,10 @@ class AclBindingFilter(NamedTuple):
         )
 
     def _matches_name(self, acl: StandardAcl) -> bool:
-        """MATCH means every pattern that covers the name; all others mean the pattern's own name (S-341)."""
+        """Return True if the resource name matches: with MATCH, every ACL that applies to the name (S-341).
+
+        With LITERAL, PREFIXED or ANY, the name of the ACL must equal the filter's.
+        """
         if self.pattern is PatternType.MATCH and self.name is not None:
             if acl.pattern is PatternType.PREFIXED:
                 return self.name.startswith(acl.name)
@@ -90,7 +93,7 @@ class AclBindingFilter(NamedTuple):
 
 
 def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
-    """Return the filter of a request, as received."""
+    """Return the filter of a DescribeAcls or DeleteAcls request; unknown codes become UNKNOWN."""
     return AclBindingFilter(
         from_code(ResourceType, asked.resource_type_filter),
         asked.resource_name_filter,
@@ -103,7 +106,7 @@ def filter_from_request(asked: _FilterFields) -> AclBindingFilter:
 
 
 def acl_from_creation(row: AclCreation) -> StandardAcl:
-    """Return the ACL of a creation; unknown codes become UNKNOWN."""
+    """Return the ACL of a CreateAcls row; unknown codes become UNKNOWN."""
     return StandardAcl(
         from_code(ResourceType, row.resource_type),
         row.resource_name,
@@ -116,7 +119,7 @@ def acl_from_creation(row: AclCreation) -> StandardAcl:
 
 
 def _creation_error(acl: StandardAcl) -> str | None:
-    """Return the reason why an ACL cannot be created (S-340)."""
+    """Return Kafka's error message if an ACL cannot be created (S-340), else None."""
     if acl.resource is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.name:
@@ -143,10 +146,12 @@ def _require_authorizer(static: Mapping[str, str]) -> None:
 def create_acls(
     image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Make the rules that are not there yet. ``static``: what was set in this node's configuration.
+    """Create the ACLs that do not exist yet.
+
+    ``static``: settings of this node's configuration.
 
     Raises:
-        ProtocolError: SECURITY_DISABLED, there is no authorizer; POLICY_VIOLATION, they are too many.
+        ProtocolError: SECURITY_DISABLED without an authorizer; POLICY_VIOLATION for too many ACLs.
     """
     _require_authorizer(static)
     rows: list[AclCreationResult] = []
@@ -181,10 +186,10 @@ def _record(acl_id: bytes, acl: StandardAcl) -> AccessControlEntryRecord:
 
 
 def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Remove what the filters find.
+    """Delete the ACLs that match the filters of the request.
 
     Raises:
-        ProtocolError: SECURITY_DISABLED, there is no authorizer; INVALID_REQUEST, that is too much.
+        ProtocolError: SECURITY_DISABLED without an authorizer; INVALID_REQUEST for too many matches.
     """
     _require_authorizer(static)
     rows: list[DeleteAclsFilterResult] = []
@@ -204,19 +209,19 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mappin
 
 
 class _DeleteMatches:
-    """Matches of a request's filters: each ACL becomes one row, and a repeated filter gets the same rows."""
+    """Collector of the ACLs that match a request's filters; ACLs and equal filters share their response rows."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.deleted_ids: set[bytes] = set()
-        """Ids of the rules that were found."""
+        """Ids of the ACLs that match a filter."""
         self._image = image
         self._row_by_acl: dict[StandardAcl, DeleteAclsMatchingAcl] = {}
         self._by_filter: dict[AclBindingFilter, tuple[list[DeleteAclsMatchingAcl], int]] = {}
-        """Rows of each filter, and what telling them again costs."""
+        """Response rows of each distinct filter, and the characters charged when they are repeated."""
         self._repeated_chars = 0
 
     def collect(self, wanted: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
-        """Return the rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, too many rows."""
+        """Return the response rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, too many rows."""
         before = self._by_filter.get(wanted)
         if before is not None:
             rows, chars = before
@@ -239,7 +244,7 @@ class _DeleteMatches:
         return rows
 
     def _check_limits(self, again_chars: int) -> None:
-        """Raise ProtocolError for too many matches, counting repetitions as Kafka does, or too large repetitions."""
+        """Raise ProtocolError for too many matching ACLs, or too many characters in repeated rows."""
         why = None
         self._repeated_chars += again_chars
         if len(self.deleted_ids) >= MAX_ACLS_PER_REQUEST:

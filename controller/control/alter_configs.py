@@ -1,8 +1,8 @@
-"""Settings of topics, brokers, groups and client metrics: change them.
+"""AlterConfigs and IncrementalAlterConfigs on the active controller: topics, brokers, groups, client metrics.
 
 Source: ``ConfigurationControlManager.java`` (apache/kafka 4.3.1).
 
-One value at a time: KIP-339; settings of brokers: KIP-226.
+Incremental changes: KIP-339; settings of brokers: KIP-226.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CLIENT_METRICS_KEYS = {
 
 
 class AlterConfigOp(IntEnum):
-    """Operation of an incremental change."""
+    """Operation on a setting in IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -75,7 +75,7 @@ _OPERATIONS = frozenset(AlterConfigOp)
 
 
 def key_for_broker_plugin(name: str) -> ConfigKey:
-    """Return the key of a broker setting; plug-ins may have settings of any name, which are treated as sensitive."""
+    """Return the definition of a broker setting; an unknown name, of a plug-in, has the type UNKNOWN (sensitive)."""
     return broker_key(name) or ConfigKey(name, "UNKNOWN", None)
 
 
@@ -86,7 +86,7 @@ _TABLES: dict[int, Callable[[str], ConfigKey | None]] = {
     RESOURCE_BROKER: key_for_broker_plugin,
 }
 _KINDS_WITH_LIST_VALUES = (RESOURCE_TOPIC, RESOURCE_BROKER)
-"""Resource types with settings of type list: those of ``KafkaConfigSchema``."""
+"""Resource types with settings of type LIST that can be appended to: those of ``KafkaConfigSchema``."""
 _UNKNOWN_KEY_ERRORS = {
     RESOURCE_TOPIC: (ErrorCode.INVALID_CONFIG, "Unknown topic config name: "),
     RESOURCE_GROUP: (ErrorCode.INVALID_CONFIG, "Unknown group config name: "),
@@ -124,7 +124,7 @@ def _check_name(kind: int, name: str) -> None:
 
 
 def _check_existence(image: MetadataImage, kind: int, name: str) -> None:
-    """Raise UNKNOWN_TOPIC_OR_PARTITION or BROKER_ID_NOT_REGISTERED for a resource that is not there."""
+    """Raise UNKNOWN_TOPIC_OR_PARTITION or BROKER_ID_NOT_REGISTERED for an unknown topic or node."""
     if kind == RESOURCE_TOPIC and name not in image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if kind == RESOURCE_BROKER and name:
@@ -134,15 +134,15 @@ def _check_existence(image: MetadataImage, kind: int, name: str) -> None:
 
 
 def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text: str) -> str:
-    """Return a list after elements were appended or subtracted.
+    """Return the text of a LIST setting after elements were appended or subtracted.
 
-    As Kafka does it, nothing is trimmed: blanks belong to their element, and an empty one can be appended.
+    As in Kafka, nothing is trimmed: blanks belong to their element, and an empty one can be appended.
 
     Args:
         op: APPEND or SUBTRACT.
-        current: The value so far; None where ``default`` holds.
-        default: The key's default.
-        text: The elements.
+        current: Current value; None if ``default`` applies.
+        default: Default of the setting.
+        text: Elements to append or subtract, separated by commas.
     """
     items = [x for x in split(default if current is None else current) if x]
     if op is AlterConfigOp.APPEND:
@@ -152,7 +152,7 @@ def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text
                 there.add(element)
                 items.append(element)
         return ",".join(items)
-    gone = Counter(split(text))  # each takes the first of its kind
+    gone = Counter(split(text))  # each subtracts the first equal element
     left = []
     for item in items:
         if gone[item] > 0:
@@ -165,7 +165,7 @@ def apply_list_change(op: AlterConfigOp, current: str | None, default: str, text
 def _next_value(
     key: ConfigKey | None, op: AlterConfigOp, current: str | None, change: IncrementalAlterableConfig
 ) -> str | None:
-    """Return a setting after one change; None removes it."""
+    """Return the value of a setting after one operation; None removes it."""
     if op is AlterConfigOp.DELETE:
         return None
     if change.value is None:
@@ -182,7 +182,7 @@ def _next_value(
 def _alter_resource(
     image: MetadataImage, resource: IncrementalAlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """Return the records that change one resource. Sizes come first: no other rule has to look at what is too long."""
+    """Return the ConfigRecords that change one resource; too long values are rejected before any other check."""
     kind, name = resource.resource_type, resource.resource_name
     table = _TABLES.get(kind)
     if table is None:
@@ -221,7 +221,7 @@ def _alter_resource(
 
 
 def _in_order(kind: int, values: Mapping[str, str]) -> list[str]:
-    """Return the names of settings in the order of Kafka's definitions; all of them are known."""
+    """Return the names of settings in the order of Kafka's definitions, unknown ones last."""
     table = {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_GROUP: GROUP_KEYS}.get(kind, CLIENT_METRICS_KEYS)
     return [*(name for name in table if name in values), *(name for name in values if name not in table)]
 
@@ -232,9 +232,9 @@ def _check_together(
     changed: Mapping[str, str | None],
     defaults: ControllerDefaults,
 ) -> Job[None]:
-    """Hold what a resource's settings would become against the rules of its kind.
+    """Validate the settings of a resource as they would be after the request.
 
-    Values of a broker's settings are the broker's to check (`ottla.broker.config.reconfiguration`).
+    Values of broker settings are validated by the broker (`ottla.broker.config.reconfiguration`).
     """
     kind, name = resource.resource_type, resource.resource_name
     if kind == RESOURCE_BROKER:
@@ -270,7 +270,7 @@ def _check_together(
 def _replace_resource(
     image: MetadataImage, resource: AlterConfigsResource, defaults: ControllerDefaults
 ) -> Job[list[Message]]:
-    """Replace a resource's settings: those not named return to their defaults."""
+    """Return the ConfigRecords that replace all settings of a resource: missing ones are removed."""
     wanted: dict[str, str | None] = {}
     for number, config in enumerate(resource.configs, 1):
         wanted[config.name] = config.value
@@ -290,7 +290,7 @@ def _replace_resource(
 AlterConfigsResourceMessage = AlterConfigsResource | IncrementalAlterConfigsResource
 DecideResource = Callable[[MetadataImage, Any, ControllerDefaults], Job[list[Message]]]
 MakeResultRow = Callable[[ErrorCode, str | None, int, str], Any]
-"""Makes a row of an answer of its error code, message, resource type and resource name."""
+"""Returns a response row for an error code, error message, resource type and resource name."""
 
 
 def _decide_each(
@@ -301,10 +301,12 @@ def _decide_each(
     row: MakeResultRow,
     rows: list[Any],
 ) -> Job[list[Message]]:
-    """Decide on each resource by itself: it changes wholly or not at all. Gives the records.
+    """Decide on each resource, which is changed completely or not at all; return the records of all.
+
+    A result row per resource is appended to ``rows``.
 
     Raises:
-        RequestTooLarge: the request must be refused as a whole.
+        RequestTooLarge: too many records or bytes; the request must be rejected as a whole.
     """
     records: list[Message] = []
     size = 0
@@ -341,12 +343,12 @@ def _refuse_all(
 
 
 def resource_key(resource: Any) -> str:
-    """Return the key of a resource, used to find duplicates."""
+    """Return a string that identifies a resource, to find duplicates in a request."""
     return f"{resource.resource_type} {resource.resource_name}"  # the garbage collector does not visit a string
 
 
 def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list[Message]:
-    """Return the records that clear eligible leaders after a change of min.insync.replicas.
+    """Return the ClearElrRecords after a change of min.insync.replicas; none without ELR.
 
     With a lower minimum, records may have been acknowledged that an eligible leader does not have
     (``createClearElrRecordsAsNeeded``, KIP-966).
@@ -360,7 +362,7 @@ def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list
 def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
-    """Replace settings as a whole."""
+    """Decide on AlterConfigs: replace all settings of each resource."""
     row, response = AlterConfigsResourceResponse, AlterConfigsResponse()
     return _alter(image, request, defaults, _replace_resource, row, response, version)
 
@@ -368,7 +370,7 @@ def alter_configs(
 def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
-    """Change settings one by one."""
+    """Decide on IncrementalAlterConfigs: set, delete, append or subtract single settings."""
     row, response = IncrementalAlterConfigsResourceResponse, IncrementalAlterConfigsResponse()
     return _alter(image, request, defaults, _alter_resource, row, response, version)
 

@@ -1,7 +1,7 @@
 """AlterPartition: a leader's changes of its in-sync replicas.
 
-Source: ``ReplicationControlManager.alterPartition`` (apache/kafka 4.3.1); KIP-497, KIP-841 (fenced brokers stay out),
-KIP-903 (so do brokers of another epoch), KIP-704 (recovery after an unclean election).
+Source: ``ReplicationControlManager.alterPartition`` (apache/kafka 4.3.1); KIP-497, KIP-841 (fenced brokers cannot
+join), KIP-903 (nor brokers of another epoch), KIP-704 (recovery after an unclean election).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ANY_EPOCH = -1
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Decide on each row: the change, its error, or the current state if unchanged (R-291, R-292)."""
+    """Decide on each partition; a row has the new state, the current one if unchanged, or an error (R-291, R-292)."""
     if not request.topics:
         return ControllerResult(AlterPartitionResponse())
     broker = image.brokers.get(request.broker_id)
@@ -89,7 +89,10 @@ def alter_partition(
 def _error(
     image: MetadataImage, sender: int, p: PartitionRegistration | None, asked: AlterPartitionRequestPartitionData
 ) -> ErrorCode:
-    """In Kafka's order (R-291). A sender that knows more than this image does has a newer controller."""
+    """Return the error of a row, in Kafka's order (R-291).
+
+    NOT_CONTROLLER if the sender has a newer epoch than this image: there is a newer controller.
+    """
     if p is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if asked.leader_epoch > p.leader_epoch or asked.partition_epoch > p.partition_epoch:

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: reassignments on request, and the active ones.
+"""AlterPartitionReassignments and ListPartitionReassignments on the active controller.
 
 Source: ``ReplicationControlManager.alterPartitionReassignments``, ``listPartitionReassignments`` (apache/kafka 4.3.1);
-KIP-455, KIP-860 (the number of replicas may be held).
+KIP-455, KIP-860 (changes of the replication factor may be forbidden).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ottla.wire.messages.metadata_records import PartitionChangeRecord
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Begin, change or give up moves: each row by itself, and all records at once (R-294)."""
+    """Start, replace or cancel reassignments; the rows are independent, and all records are one batch (R-294)."""
     response = AlterPartitionReassignmentsResponse(
         responses=response_array(AlterPartitionReassignmentsResponse, version)
     )
@@ -114,9 +114,11 @@ def reassign_partition(
 ) -> PartitionChangeRecord | None:
     """Return the record that reassigns a partition (R-295); None if there is no change.
 
+    ``at``: topic id and partition number. ``target``: the new replicas in order.
+
     Raises:
         ProtocolError: INVALID_REPLICA_ASSIGNMENT: no replica, a duplicate, or a broker that is not registered;
-            INVALID_REPLICATION_FACTOR: there would be more or fewer than now, and ``keeps_factor`` forbids it.
+            INVALID_REPLICATION_FACTOR: another number of replicas than now, and ``keeps_factor`` forbids it.
     """
     validate_manual_assignment(image, target, None)
     now = len({*p.replicas, *p.adding} - {*p.removing})
@@ -138,7 +140,11 @@ def reassign_partition(
 def _cancel_reassignment(
     image: MetadataImage, name: str, at: tuple[bytes, int], p: PartitionRegistration, rules: PartitionChangeRules
 ) -> PartitionChangeRecord | None:
-    """Return the record that ends a move without what it was to add (R-297)."""
+    """Return the record that cancels a reassignment and removes its adding replicas (R-297).
+
+    Raises:
+        ProtocolError: NO_REASSIGNMENT_IN_PROGRESS, or INVALID_REPLICA_ASSIGNMENT if it cannot be reverted.
+    """
     if not is_reassignment_in_progress(p):
         raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     left = revert_reassignment(p)
@@ -159,7 +165,7 @@ def _cancel_reassignment(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest, version: int
 ) -> ControllerResultSteps:
-    """List the reassignments in progress, of all topics or of those in the request (R-298)."""
+    """Return the reassignments in progress, of all topics or of those in the request (R-298)."""
     topics = response_array(ListPartitionReassignmentsResponse, version)
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker's assignment of replicas to its directories.
+"""AssignReplicasToDirs: a broker's assignment of replicas to its log directories.
 
 Source: ``ReplicationControlManager.handleAssignReplicasToDirs`` (apache/kafka 4.3.1; KIP-858).
 """
@@ -41,7 +41,7 @@ def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCo
 def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Assign replicas to directories (R-302); those in a failed directory get another leader, or none."""
+    """Assign replicas to log directories (R-302); partitions in an offline directory get another leader, or none."""
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -91,7 +91,7 @@ def assign_replicas_to_dirs(
 def _remove_from_isr_records(
     image: MetadataImage, static: Mapping[str, str], broker_id: int, lost: set[tuple[bytes, int]]
 ) -> Job[list[Message]]:
-    """Remove the broker from the ISR of partitions in a failed directory."""
+    """Return the records that remove the broker from the ISR of the partitions ``lost``, in an offline directory."""
     if not lost:
         return []
     found = {id(image.topics[image.topic_names[topic]].partitions[number]) for topic, number in lost}

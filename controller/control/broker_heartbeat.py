@@ -1,4 +1,4 @@
-"""Broker heartbeats: a broker reports its metadata offset and wishes; it is fenced, unfenced or shut down in steps.
+"""BrokerHeartbeat on the active controller: fences and unfences brokers, and controls their shutdown.
 
 Source: ``BrokerHeartbeatManager.java``, ``ReplicationControlManager.processBrokerHeartbeat`` (apache/kafka 4.3.1).
 
@@ -33,7 +33,7 @@ from ottla.wire.messages.metadata_records import BrokerRegistrationChangeRecord,
 
 
 class BrokerControlState(Enum):
-    """State of a broker in the controller."""
+    """State of a registered broker on the active controller (``BrokerControlState``)."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -43,14 +43,14 @@ class BrokerControlState(Enum):
 
 @dataclass(slots=True)
 class BrokerHeartbeatState:
-    """State from the brokers' heartbeats, in the active controller's memory only."""
+    """State from the brokers' heartbeats, in the active controller's memory only; keys are broker ids."""
 
     metadata_offsets: dict[int, int] = field(default_factory=dict)
-    """Applied metadata offset of each broker."""
+    """Metadata offset that each broker has applied, from its last heartbeat."""
     registration_offsets: dict[int, int] = field(default_factory=dict)
-    """Offset of each broker's registration."""
+    """Offset of each broker's registration record."""
     controlled_shutdown_offsets: dict[int, int] = field(default_factory=dict)
-    """Offset of the record that started a broker's controlled shutdown."""
+    """Offset of the last record of the step that started a broker's controlled shutdown."""
 
     def on_registration(self, broker_id: int, offset: int) -> None:
         """Record a registration, which invalidates the broker's earlier heartbeats."""
@@ -59,29 +59,26 @@ class BrokerHeartbeatState:
         self.controlled_shutdown_offsets.pop(broker_id, None)
 
     def on_registration_change(self, broker_id: int, *, is_fenced: bool) -> None:
-        """Forget the reported offset after a change of the registration.
-
-        A fenced broker is not in controlled shutdown.
-        """
+        """Remove a broker's metadata offset after a change of its registration; fencing ends a controlled shutdown."""
         self.metadata_offsets.pop(broker_id, None)
         if is_fenced:
             self.controlled_shutdown_offsets.pop(broker_id, None)
 
     def reset(self) -> None:
-        """Forget the heartbeats in a new active controller. Offsets of registrations stay, as they are in the log."""
+        """Remove all heartbeats on a new active controller; registration offsets are in the log and stay."""
         self.metadata_offsets.clear()
         self.controlled_shutdown_offsets.clear()
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
-        """Return the lowest applied offset of the active brokers that are not shutting down; None if there are none."""
+        """Return the lowest metadata offset of unfenced brokers not in controlled shutdown; None without one."""
         active = (i for i, b in image.brokers.items() if not b.fenced and i not in self.controlled_shutdown_offsets)
         return min((self.metadata_offsets.get(i, -1) for i in active), default=None)
 
 
 def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeatState) -> BrokerControlState:
-    """Return a broker's state.
+    """Return a broker's current control state.
 
-    A shutdown that an earlier controller began is not known here: it begins anew (R-275).
+    A controlled shutdown started by an earlier controller is unknown here: it starts again (R-275).
     """
     if broker.fenced:
         return BrokerControlState.FENCED
@@ -95,7 +92,7 @@ def current_broker_state(broker: RegisterBrokerRecord, contacts: BrokerHeartbeat
 def next_broker_state(
     image: MetadataImage, contacts: BrokerHeartbeatState, request: BrokerHeartbeatRequest
 ) -> Job[BrokerControlState]:
-    """Return the state a heartbeat leads to (the table of R-273)."""
+    """Return the control state after a heartbeat (the table of R-273)."""
     broker_id = request.broker_id
     broker = image.brokers[broker_id]
     now = current_broker_state(broker, contacts)
@@ -121,7 +118,7 @@ def next_broker_state(
 def _transition(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, state: BrokerControlState
 ) -> Job[list[Message]]:
-    """Return the records of a change of state, in Kafka's order (R-286)."""
+    """Return the records of a change of the control state, in Kafka's order (R-286)."""
     broker_id, epoch = broker.broker_id, broker.broker_epoch
     if state is BrokerControlState.UNFENCED:
         records = yield from leader_and_isr_updates(image, static, is_leaderless, comes=broker_id)
@@ -137,7 +134,7 @@ def _transition(
 def _image_without_directories(
     image: MetadataImage, broker: RegisterBrokerRecord, lost: Collection[bytes]
 ) -> MetadataImage:
-    """Return the image after directories failed: a returning broker leads no partition in them."""
+    """Return the image with directories of a broker removed: on unfencing it leads no partition in them."""
     left = [d for d in broker.log_dirs if d not in lost]
     if len(left) == len(broker.log_dirs):
         return image
@@ -147,7 +144,7 @@ def _image_without_directories(
 def _offline_directory_records(
     image: MetadataImage, static: Mapping[str, str], broker: RegisterBrokerRecord, offline_dirs: Collection[bytes]
 ) -> Job[list[Message]]:
-    """Return the records for failed directories: their partitions get another leader, or none (R-290)."""
+    """Return the records for offline directories: their partitions get another leader, or none (R-290)."""
     gone = {d for d in broker.log_dirs if d in offline_dirs}
     if not gone:
         return []
@@ -166,7 +163,7 @@ def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]
 
 
 def _differ(known: Collection[bytes] | None, reported: Iterable[bytes]) -> Job[bool]:
-    """Return True if the directories of a heartbeat differ from the ``known`` ones; None stands for none yet."""
+    """Return True if the directories of a heartbeat differ from the ``known`` ones (None: none known yet)."""
     directories = yield from collect_distinct_job(reported)
     return known is None or set(known) != set(directories)
 
@@ -179,9 +176,12 @@ def process_heartbeat(
     next_offset: int,
     static: Mapping[str, str],
 ) -> ControllerResultSteps:
-    """Process a heartbeat; respond with the broker's new state.
+    """Process a heartbeat; the response has the broker's new state.
 
-    A broker that may shut down loses its session at once, so that it can register again without waiting for its end.
+    A broker that may shut down loses its session at once, so that it can register again without a timeout.
+
+    ``contacts``: soft state of the heartbeats, which is updated. ``leases``: sessions of the brokers. ``next_offset``:
+    offset of the first record of the decision. ``static``: settings of this node's configuration.
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:

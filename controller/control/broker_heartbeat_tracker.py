@@ -1,8 +1,8 @@
-"""Sessions of brokers by their last heartbeat.
+"""Sessions of brokers, which expire without heartbeats.
 
-A broker's session begins with its first heartbeat, not with its registration, and ends ``broker.session.timeout.ms``
-after its last one. It is kept in the active controller's memory: a new one gives every broker that is not fenced a
-whole session. Source: ``BrokerHeartbeatTracker.java``, ``ClusterControlManager.activate`` (apache/kafka 4.3.1).
+A broker's session begins with its first heartbeat, not with its registration, and expires ``broker.session.timeout.ms``
+after its last one. It is in the active controller's memory: a new one gives every unfenced broker a full session.
+Source: ``BrokerHeartbeatTracker.java``, ``ClusterControlManager.activate`` (apache/kafka 4.3.1).
 
 From KIP-631.
 """
@@ -17,14 +17,14 @@ CHECKS_PER_SESSION = 8
 
 
 class BrokerHeartbeatTracker:
-    """Time of the last heartbeat of each broker process, by broker epoch. Times are monotonic."""
+    """Monotonic time of the last heartbeat of each broker process, by broker id and broker epoch."""
 
     def __init__(self, session_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
         self.session_ms = session_ms
         self._last_contact_ms: dict[tuple[int, int], float] = {}
 
     def activate(self, image: MetadataImage, now_ms: float, own: int | None = None) -> None:
-        """Give all brokers that are not fenced a full session at activation (R-277).
+        """Start a full session for all unfenced brokers at activation of the controller (R-277).
 
         ``own`` is the broker of this process: at its start the former process is gone, and its session need not expire.
         """
@@ -36,23 +36,24 @@ class BrokerHeartbeatTracker:
         self._last_contact_ms[(broker_id, broker_epoch)] = now_ms
 
     def remove(self, broker_id: int, broker_epoch: int) -> None:
-        """Remove a session after a known end or a shutdown."""
+        """Remove the session of a broker that has shut down or whose process is known to have ended."""
         self._last_contact_ms.pop((broker_id, broker_epoch), None)
 
     def last_contact_ms(self, broker_id: int, broker_epoch: int) -> float | None:
-        """Return the time of the last heartbeat; None without a session."""
+        """Return the monotonic time in ms of the last heartbeat; None without a session."""
         return self._last_contact_ms.get((broker_id, broker_epoch))
 
     def has_valid_session(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
-        """Return True if the session of a broker's process is valid."""
+        """Return True if a broker process has a session that has not expired."""
         heard = self._last_contact_ms.get((broker_id, broker_epoch))
         return heard is not None and now_ms <= heard + self.session_ms
 
     def next_expired_broker(self, image: MetadataImage, now_ms: float) -> int | None:
-        """Return a broker with an expired session; None without one.
+        """Return the id of a broker whose session has expired and that has to be fenced; None if there is none.
 
-        One at a time, so that each is fenced in sight of what fencing the one before it did. Leases of processes that
-        are not registered any more, or are fenced already, are dropped.
+        One at a time, since fencing one changes the image for the next. Expired sessions of brokers that are registered
+        with
+        another epoch, or fenced already, are removed.
         """
         for (broker_id, epoch), heard in list(self._last_contact_ms.items()):
             if now_ms <= heard + self.session_ms:
@@ -65,17 +66,17 @@ class BrokerHeartbeatTracker:
 
 
 class FencedSince:
-    """Since when brokers are away, as far as this controller knows: it begins to count when it becomes active."""
+    """Times since when brokers have been fenced, as far as this controller has been active."""
 
     def __init__(self) -> None:
         self._since: dict[int, float] = {}
 
     def reset(self) -> None:
-        """Restart the count of all brokers."""
+        """Restart the time of all brokers."""
         self._since.clear()
 
     def fenced_for(self, image: MetadataImage, now_ms: float, after_ms: float) -> set[int]:
-        """Return the registered brokers that have been fenced for at least that time."""
+        """Return the registered brokers that have been fenced for at least ``after_ms``, and record new ones."""
         fenced = {i for i, b in image.brokers.items() if b.fenced}
         self._since = {i: self._since.get(i, now_ms) for i in fenced}
         return {i for i, since in self._since.items() if now_ms - since >= after_ms}

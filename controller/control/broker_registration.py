@@ -1,4 +1,4 @@
-"""Brokers: how they register, and how they are forgotten; the features this build knows; producer ids.
+"""BrokerRegistration, ControllerRegistration, UnregisterBroker and AllocateProducerIds; supported features.
 
 Source: ``ClusterControlManager.java``, ``ProducerIdControlManager.java`` (apache/kafka 4.3.1).
 """
@@ -35,7 +35,7 @@ from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, Unreg
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 RESERVED_DIRECTORY_IDS = 100
-"""Directory ids below this number are reserved."""
+"""Directory ids below this number are reserved (``DirectoryId.reserved``)."""
 SUPPORTED_FEATURES = {
     METADATA_VERSION: (7, NEWEST_METADATA_VERSION),
     KRAFT_VERSION: (0, 1),
@@ -48,7 +48,7 @@ SUPPORTED_FEATURES = {
 
 
 class RegistrationContext(NamedTuple):
-    """State that a registration is checked against, besides the image."""
+    """State that a registration is checked against, besides the image: cluster id, kraft.version, sessions."""
 
     id: str
     kraft_version: int
@@ -59,7 +59,7 @@ class RegistrationContext(NamedTuple):
 def _is_duplicate_broker(
     known: RegisterBrokerRecord | None, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> bool:
-    """Return whether another process of this id counts as alive."""
+    """Return True if another process with this broker id has a valid session."""
     if known is None or known.incarnation_id == request.incarnation_id:
         return False
     return cluster.heartbeat_tracker.has_valid_session(known.broker_id, known.broker_epoch, cluster.now_ms)
@@ -68,7 +68,7 @@ def _is_duplicate_broker(
 def _registration_error(
     image: MetadataImage, request: BrokerRegistrationRequest, cluster: RegistrationContext
 ) -> Job[ErrorCode]:
-    """Return the error of a registration, in Kafka's order (R-269); NONE for a valid one."""
+    """Return the error of a registration, checked in Kafka's order (R-269); NONE for a valid one."""
     if request.cluster_id != cluster.id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if _is_duplicate_broker(image.brokers.get(request.broker_id), request, cluster):
@@ -105,11 +105,13 @@ def register_broker(
     static: Mapping[str, str],
     cluster: RegistrationContext,
 ) -> ControllerResultSteps:
-    """Write a registration, fenced (R-270, R-271).
+    """Register a broker, fenced, or update the registration of the same process (R-270, R-271).
 
-    The state of a former process of the broker is cleaned up first: the broker leaves every in-sync set, and where it
-    did not stop cleanly it is no eligible leader any more either. The broker epoch is the next offset at this moment:
-    the registration's own, without a clean-up.
+    A new process's records first remove the broker from all ISRs; after an unclean shutdown (with ELR) it is removed
+    from
+    the eligible leaders as well. The broker epoch is ``next_offset``: the offset of the first of these records, or of
+    the
+    registration record if there are none.
     """
     wrong = yield from _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:
@@ -150,7 +152,7 @@ def register_broker(
 
 
 def register_controller(request: ControllerRegistrationRequest) -> ControllerResultSteps:
-    """Write a controller's registration (R-282)."""
+    """Register a controller (R-282)."""
     if max(len(request.listeners), len(request.features)) > MAX_REGISTRATION_ITEMS:
         return ControllerResult(ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
     record = RegisterControllerRecord(
@@ -174,7 +176,7 @@ def register_controller(request: ControllerRegistrationRequest) -> ControllerRes
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Forget a broker, whether it runs or not. It stays an eligible leader where it was (R-281)."""
+    """Unregister a broker, running or not, and remove it from all ISRs; it remains in the ELRs (R-281)."""
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
@@ -188,7 +190,7 @@ def unregister_broker(
 
 
 def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> ControllerResult:
-    """Hand a broker the next block of producer ids (R-303)."""
+    """Allocate the next block of 1,000 producer ids to a broker (R-303)."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

@@ -1,8 +1,8 @@
-"""Client quotas in the controller: changes and descriptions of the quotas of users, clients and addresses.
+"""AlterClientQuotas and DescribeClientQuotas: quotas of users, client ids and IP addresses.
 
-The entries of a request are independent; the changes of the valid ones are written as one batch: where that would be
-too large the request is rejected as a whole. Removing a missing quota and setting an existing one succeed silently. A
-null name is the default of its type.
+The entries of a request are independent; the changes of the valid ones are written as one batch: if that would be too
+large the request is rejected as a whole. Removing a missing quota and setting an existing one succeed silently. A null
+entity name is the default entity of its type.
 
 Source: ``ClientQuotaControlManager.java``, ``ClientQuotasImage.java``, ``QuotaConfig.java`` (apache/kafka 4.3.1).
 
@@ -43,10 +43,10 @@ PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION = (
 CONNECTIONS = "connection_creation_rate"
 _LONG, _INT = 2**63 - 1, 2**31 - 1
 _CLIENT_QUOTA_KEYS: Mapping[str, int | None] = {PRODUCE: _LONG, FETCH: _LONG, REQUEST: None, CONTROLLER_MUTATION: None}
-"""Keys and the largest whole number of each; None: it may have a fraction."""
+"""Quota keys of users and client ids, with the maximum integer value of each; None: fractions are allowed."""
 _IP_QUOTA_KEYS: Mapping[str, int | None] = {CONNECTIONS: _INT}
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Kinds and names, in the order of the kinds."""
+"""Entity: (entity type, name) pairs in the order of the types; a name of None is the default entity."""
 
 
 def _entity(rows: list[Any]) -> QuotaEntity:
@@ -54,7 +54,7 @@ def _entity(rows: list[Any]) -> QuotaEntity:
 
 
 def _allowed_keys(rows: list[Any]) -> Mapping[str, int | None] | str:
-    """Return the allowed quota keys of an entity, or an error message (S-352)."""
+    """Return the quota keys that an entity may have, with maximum values, or an error message (S-352)."""
     kinds = [row.entity_type for row in rows]
     if not kinds:
         return "Invalid empty client quota entity"
@@ -92,7 +92,7 @@ def _wrong_value(keys: Mapping[str, int | None], key: str, value: float) -> str 
 
 
 def _records(image: MetadataImage, entry: AlterClientQuotasRequestEntryData) -> list[Message] | str:
-    """Return the records of an entry, or an error message."""
+    """Return the records of an AlterClientQuotas entry, or an error message."""
     if max(len(entry.entity), len(entry.ops)) > MAX_QUOTA_ENTITY_PARTS:
         return f"More than {MAX_QUOTA_ENTITY_PARTS} parts of an entity, or quota keys"
     keys = _allowed_keys(entry.entity)
@@ -121,7 +121,7 @@ def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> Cli
 
 
 def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> ControllerResultSteps:
-    """Change quotas. For a duplicate entity the first entry is applied and the response is an error."""
+    """Alter quotas; of a duplicate entity the first entry is applied, and its response row is an error."""
     rows: dict[QuotaEntity, AlterClientQuotasResponseEntryData] = {}
     records: list[Message] = []
     size = 0
@@ -159,13 +159,13 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
 class QuotaEntityFilter(NamedTuple):
-    """Filter of quota entities."""
+    """Filter of quota entities in DescribeClientQuotas."""
 
     exact: Mapping[str, str | None]
-    """Kinds that must have this name; None is the default's."""
+    """Entity types with the name to match; None matches the default entity."""
     any_name: frozenset[str]
     strict: bool
-    """True if entities of more kinds are not meant."""
+    """True if only entities without further types match."""
 
     def matches(self, entity: QuotaEntity) -> bool:
         """Return True if an entity matches the filter."""
@@ -176,7 +176,7 @@ class QuotaEntityFilter(NamedTuple):
 
 
 def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilter:
-    """Return the filter of a request (S-353).
+    """Return the filter of a DescribeClientQuotas request (S-353).
 
     Raises:
         ProtocolError: INVALID_REQUEST, UNSUPPORTED_VERSION.
@@ -209,7 +209,7 @@ def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilt
 
 
 def matching_quotas(image: MetadataImage, wanted: QuotaEntityFilter) -> Job[dict[QuotaEntity, dict[str, float]]]:
-    """Return the quotas of the entities that match a filter, in steps."""
+    """Return the quotas by key of each entity that matches a filter, in steps."""
     out: dict[QuotaEntity, dict[str, float]] = {}
     for number, about in enumerate(image.others, 1):
         if about[0] == "quota" and wanted.matches(about[1]):

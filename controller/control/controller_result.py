@@ -1,4 +1,4 @@
-"""Result of a control area: records to append and the response to send once they are committed."""
+"""Result of the controller's decision on a request: records to append, and the response."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ottla.wire.codec.schema import Message
 
 @dataclass(slots=True)
 class ControllerResult:
-    """Records, all of which become visible together, and the answer."""
+    """Records of a decision, appended as one atomic batch, and the response to send once they are committed."""
 
     response: Any
     records: list[Message] = field(default_factory=list)
 
 
 ControllerResultSteps = Job[ControllerResult]
-"""A decision made in pieces: wherever it yields, other work may go on. The image it reads does not change meanwhile."""
+"""Decision as a generator that yields to the event loop; the image it reads does not change meanwhile."""
 
 
 class ControllerDefaults(NamedTuple):
-    """The node's settings that the controller's rules fall back on."""
+    """Settings of this node that the controller's decisions use: topic defaults and static configuration."""
 
     num_partitions: int = 1
     replication_factor: int = 1
     static_config: Mapping[str, str] = MappingProxyType({})
-    """Settings of this node's configuration."""
+    """Settings of this node's configuration by name."""

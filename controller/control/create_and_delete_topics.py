@@ -1,4 +1,4 @@
-"""Topics: create, delete.
+"""CreateTopics and DeleteTopics on the active controller.
 
 Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
 
@@ -59,7 +59,7 @@ UuidFunction = Callable[[], bytes]
 
 
 class TopicCreationContext(NamedTuple):
-    """Parameters of a topic's creation that are not in the request."""
+    """Inputs of topic creation besides the request: defaults, id and random generators, mutation quota."""
 
     defaults: ControllerDefaults
     new_id: UuidFunction
@@ -68,7 +68,7 @@ class TopicCreationContext(NamedTuple):
 
 
 def topic_name_error(name: str) -> str | None:
-    """Return the error of a topic name, or None (``Topic.validate``)."""
+    """Return Kafka's error message for an invalid topic name, None for a valid one (``Topic.validate``)."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -87,7 +87,7 @@ def topic_name_error(name: str) -> str | None:
 
 
 def topic_config_error(values: Mapping[str, str | None]) -> str | None:
-    """Return the error of a topic's settings, or None."""
+    """Return Kafka's error message for an invalid config of a new topic, None if all are valid."""
     for name, value in values.items():
         key = topic_key(name)
         if key is None:
@@ -103,7 +103,11 @@ def topic_config_error(values: Mapping[str, str | None]) -> str | None:
 def _partitions(
     topic: CreatableTopic, image: MetadataImage, defaults: ControllerDefaults, chance: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
-    """Return the partitions of a topic to be created."""
+    """Return the partitions of a topic to be created, with manual or automatic replica assignment.
+
+    Raises:
+        ProtocolError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
+    """
     if topic.assignments:
         if topic.replication_factor != -1:
             raise ProtocolError(
@@ -138,7 +142,7 @@ def _partitions(
 
 
 def _configs(values: Mapping[str, str], image: MetadataImage) -> list[CreatableTopicConfigs]:
-    """Return all of a topic's effective settings, as a creation answers them."""
+    """Return a new topic's effective configs with their sources, for the CreateTopics response."""
     wide = image.config(RESOURCE_BROKER, "")
     out = []
     for key in TOPIC_KEYS.values():
@@ -186,8 +190,11 @@ def _create_topic(
 
 
 def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, str]) -> ProtocolError | None:
-    """Return the error of a name collision, or None. ``flats``: names in the image, dots as underscores."""
-    if name == METADATA_TOPIC:  # its partition 0 would lie where the metadata log does
+    """Return the error of an invalid, existing or colliding topic name, or None.
+
+    ``flats``: names in the image by their form with dots replaced by underscores.
+    """
+    if name == METADATA_TOPIC:  # its partition 0 would have the directory of the metadata log
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     wrong = topic_name_error(name)
     if wrong is not None:
@@ -201,7 +208,7 @@ def _name_collision_error(name: str, image: MetadataImage, flats: Mapping[str, s
 
 
 def _requested_partition_count(request: CreateTopicsRequest, defaults: ControllerDefaults) -> Job[int]:
-    """Return the maximum number of partitions a request creates (``validateTotalNumberOfPartitions``)."""
+    """Return the maximum number of partitions that a request creates (``validateTotalNumberOfPartitions``)."""
     total = 0
     for number, topic in enumerate(request.topics, 1):
         if topic.assignments:
@@ -227,7 +234,7 @@ def _names_with_underscores(image: MetadataImage) -> Job[dict[str, str]]:
 def create_topics(
     image: MetadataImage, request: CreateTopicsRequest, version: int, making: TopicCreationContext
 ) -> ControllerResultSteps:
-    """Create each topic that may be created; the others get their error. Too large a request is refused as a whole."""
+    """Decide on CreateTopics: each topic is created or gets its error; a too large request is rejected as a whole."""
     response = CreateTopicsResponse(topics=response_array(CreateTopicsResponse, version))
     records: list[Message] = []
     size = 0
@@ -285,7 +292,7 @@ def _identity(item: tuple[str | None, bytes]) -> tuple[str | None, bytes]:
 
 
 def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> Job[tuple[set[str], set[bytes]]]:
-    """Return the names that occur once in a request, and all its ids."""
+    """Return the topic names that occur once in a DeleteTopics request, and all its topic ids."""
     names: set[str] = set()
     ids: set[bytes] = set()
     for number, item in enumerate(_to_delete(request), 1):
@@ -302,7 +309,7 @@ def _names_and_ids(request: DeleteTopicsRequest, twice: Container[Hashable]) -> 
 def _deletion_name_error(
     name: str | None, topic_id: bytes, topic: TopicImage | None, ids: Container[bytes], *, is_again: bool
 ) -> str | None:
-    """Return the error of a topic in a DeleteTopics request, or None. ``ids``: all ids of the request."""
+    """Return the error message of a topic in a DeleteTopics request, or None. ``ids``: all ids of the request."""
     if name is None:
         if topic_id == ZERO_UUID:
             return "Neither topic name nor id were specified."
@@ -319,9 +326,10 @@ def _deletion_name_error(
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, version: int, spend: ChargeQuota = no_quota
 ) -> ControllerResultSteps:
-    """Delete by name, or (v6+) by name or id. What is beyond the records of one request is not deleted.
+    """Decide on DeleteTopics by name or (version 6 and later) by id, for at most `MAX_RECORDS_PER_REQUEST` topics.
 
-    A topic that is given by its name and by its id stays, and its name alone is answered (``ControllerApis.scala``).
+    A topic that is given by its name and by its id is not deleted, and only the row of its name is returned
+    (``ControllerApis.scala``).
     """
     response = DeleteTopicsResponse(responses=response_array(DeleteTopicsResponse, version))
     records: list[Message] = []
@@ -342,13 +350,13 @@ def delete_topics(
         if wrong is not None:
             code, message = ErrorCode.INVALID_REQUEST, wrong
             if name is not None and topic_id == ZERO_UUID and not is_again and topic is not None:
-                topic_id = topic.id  # it is given by both
+                topic_id = topic.id  # the request has it by name and by id
         elif topic is None and name is not None:
             code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         elif topic is None:
             code, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
         elif len(records) == MAX_RECORDS_PER_REQUEST:
-            code, name, topic_id = ErrorCode.UNKNOWN_SERVER_ERROR, topic.name, topic.id  # Kafka's list is full
+            code, name, topic_id = ErrorCode.UNKNOWN_SERVER_ERROR, topic.name, topic.id  # as Kafka's full list
         else:
             name, topic_id = topic.name, topic.id
             try:

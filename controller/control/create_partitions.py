@@ -1,4 +1,4 @@
-"""More partitions for topics that are there.
+"""CreatePartitions on the active controller: more partitions for existing topics.
 
 Source: ``ReplicationControlManager.createPartitions`` (apache/kafka 4.3.1).
 
@@ -35,7 +35,14 @@ from ottla.wire.messages.create_partitions import (
 def _add_partitions(
     topic: CreatePartitionsTopic, image: MetadataImage, chance: RandomFunction, max_partitions: int, spend: ChargeQuota
 ) -> Job[list[Message]]:
-    """Return the records of a topic's new partitions; more than ``max_partitions`` are too many."""
+    """Return the PartitionRecords of a topic's new partitions.
+
+    ``spend`` charges the controller mutation quota.
+
+    Raises:
+        RequestTooLarge: more than ``max_partitions`` new partitions.
+        ProtocolError: the topic's error.
+    """
     known = image.topics.get(topic.name)
     if known is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -78,7 +85,7 @@ def create_partitions(
     chance: RandomFunction,
     spend: ChargeQuota = no_quota,
 ) -> ControllerResultSteps:
-    """Add partitions to topics: each gets what it asks for or its error; too large a request is refused as a whole."""
+    """Decide on CreatePartitions: each topic has its own result; a too large request is rejected as a whole."""
     response = CreatePartitionsResponse(results=response_array(CreatePartitionsResponse, version))
     records: list[Message] = []
     twice = yield from find_duplicates_job(topic.name for topic in request.topics)

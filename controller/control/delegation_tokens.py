@@ -35,10 +35,10 @@ SECRET = "delegation.token.secret.key"  # noqa: S105 - the name of the setting
 MAX_LIFETIME = "delegation.token.max.lifetime.ms"
 EXPIRY_TIME = "delegation.token.expiry.time.ms"
 MAX_SWEPT = 1_000
-"""Removed in one turn."""
+"""Maximum number of expired tokens removed in one run of the periodic task."""
 USER = "User"
 REQUESTER_SINCE = 3
-"""First version of Create and Describe with the requester of a token."""
+"""First version of CreateDelegationToken and DescribeDelegationToken with the requester of a token."""
 _NEVER_MS = 2**63 - 1
 _HMAC_BYTES = 64
 
@@ -47,29 +47,29 @@ StaticConfig = Mapping[str, str]
 
 
 class TokenRequestContext(NamedTuple):
-    """Request about tokens with its principal and time."""
+    """Create, renew or expire request for a delegation token, with the requester's principal and the time."""
 
     request: Any
     principal: str
-    """``Type:name``."""
+    """Principal of the requester as ``Type:name``."""
     now_ms: int
-    """By the wall clock."""
+    """Wall clock."""
 
 
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """Return the hmac of a token, which its holders know; 64 bytes."""
+    """Return the hmac of a token, by which its holders authenticate; 64 bytes."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
 def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> str:
-    """Return the owner of a new token: the named one, else the requester."""
+    """Return the owner of a new token as ``Type:name``: the one in the request, else the requester."""
     if not request.owner_principal_name:
         return principal
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 
 def iterate_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
-    """Return all tokens, in steps."""
+    """Return all delegation tokens of an image, in steps."""
     out: list[DelegationTokenRecord] = []
     for number, record in enumerate(image.others.values(), 1):
         if isinstance(record, DelegationTokenRecord):
@@ -80,7 +80,7 @@ def iterate_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
 
 
 def is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
-    """Return whether a token's time has passed."""
+    """Return True if the expiry or maximum timestamp of a token has passed."""
     return min(token.max_timestamp, token.expiration_timestamp) < now_ms
 
 
@@ -89,7 +89,10 @@ def _number(static: StaticConfig, name: str) -> int:
 
 
 def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[DelegationTokenRecord | None]:
-    """Return the token of an hmac. Another length matches no token: a comparison takes time for each byte."""
+    """Return the token with an hmac; None if there is none.
+
+    An hmac of another length is rejected first: a comparison takes time for each byte.
+    """
     if len(shown) != _HMAC_BYTES:
         return None
     tokens = yield from iterate_tokens(image)
@@ -102,7 +105,7 @@ def _find_by_hmac(image: MetadataImage, secret: str, shown: Buffer) -> Job[Deleg
 
 
 def _new_token_id(new_id: Callable[[], bytes]) -> str:
-    """Return a new token's id; none begins like an option of a command line, as no id of Kafka's does."""
+    """Return a new token id without a leading ``-``, which a command line would take for an option, as Kafka's ids."""
     out = uuid_to_string(new_id())
     while out.startswith("-"):
         out = uuid_to_string(new_id())
@@ -112,7 +115,7 @@ def _new_token_id(new_id: Callable[[], bytes]) -> str:
 def decide_token_request(
     image: MetadataImage, asked: TokenRequestContext, version: int, static: StaticConfig, new_id: Callable[[], bytes]
 ) -> ControllerResult | ControllerResultSteps:
-    """Issue, renew or end a token."""
+    """Decide on a request to create, renew or expire a delegation token."""
     secret, request = static.get(SECRET, ""), asked.request
     if isinstance(request, CreateDelegationTokenRequest):
         answer = create_response(owner_principal(request, asked.principal), asked.principal, version)
@@ -137,7 +140,7 @@ def _refused(request: Any, code: ErrorCode) -> Message:
 
 
 def create_response(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
-    """Return a response without a token; before version 3 it has no requester."""
+    """Return a CreateDelegationToken response without a token; before version 3 it has no requester."""
     told = _split_principal(requester) if version >= REQUESTER_SINCE else ("", "")
     return CreateDelegationTokenResponse(0, *_split_principal(owner), *told)
 
@@ -169,7 +172,7 @@ def _split_principal(principal: str) -> tuple[str, str]:
 def _renew_or_expire(
     image: MetadataImage, asked: TokenRequestContext, secret: str, static: StaticConfig
 ) -> ControllerResultSteps:
-    """Move the time of a token's end, or remove it."""
+    """Decide on a request to renew or expire the token with the request's hmac."""
     request = asked.request
     token = yield from _find_by_hmac(image, secret, request.hmac)
     if token is None:
@@ -214,7 +217,7 @@ def _set_expiry(token: DelegationTokenRecord, expiry_ms: int, answer: Any) -> Co
 
 
 def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultSteps:
-    """Remove expired tokens; the response is True if there are more."""
+    """Remove expired tokens, at most `MAX_SWEPT`; the response is True if there are more."""
     tokens = yield from iterate_tokens(image)
     gone: list[Message] = []
     for number, token in enumerate(tokens, 1):

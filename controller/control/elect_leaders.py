@@ -1,4 +1,4 @@
-"""Leaders are elected on request (ElectLeaders), and now and then by the controller itself.
+"""Leader elections: on request (ElectLeaders), and by the periodic tasks of the active controller.
 
 Source: ``ReplicationControlManager.electLeaders``, ``maybeBalancePartitionLeaders``, ``maybeElectUncleanLeaders``
 (apache/kafka 4.3.1); KIP-183, KIP-460.
@@ -31,7 +31,7 @@ from ottla.wire.messages.elect_leaders import (
 from ottla.wire.messages.metadata_records import PartitionChangeRecord
 
 MAX_ELECTIONS_PER_RUN = 1_000
-"""Maximum number of elections per run; the rest follows in the next run."""
+"""Maximum number of elections in a run of a periodic task; the rest follows in the next run."""
 _KINDS = {0: PartitionElection.PREFERRED, 1: PartitionElection.UNCLEAN}
 _IMPOSSIBLE = {
     PartitionElection.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
@@ -44,7 +44,7 @@ _NOT_NEEDED = "Leader election not needed for topic partition."
 
 
 def has_preferred_leader(p: PartitionRegistration) -> bool:
-    """Return whether the first replica leads."""
+    """Return True if the preferred leader (first replica) is the leader."""
     return p.leader == p.replicas[0]
 
 
@@ -62,7 +62,7 @@ def _elect(
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Elect in each partition that is named, or in all (R-293)."""
+    """Decide on ElectLeaders for the partitions in the request, or for all (R-293)."""
     response = ElectLeadersResponse(replica_election_results=response_array(ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:
         return ControllerResult(response)
@@ -108,7 +108,7 @@ def _elect_row(
     rules: PartitionChangeRules,
     kind: PartitionElection,
 ) -> tuple[ErrorCode, str | None, PartitionChangeRecord | None]:
-    """Elect a leader for one partition; return error, message, record."""
+    """Elect a leader for one partition; return error code, error message and record (None without a change)."""
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}", None
     p = topic.partitions.get(number)
@@ -123,7 +123,7 @@ def _elect_row(
 
 
 def _refused(request: ElectLeadersRequest, version: int, code: ErrorCode, message: str) -> ControllerResultSteps:
-    """Return the error of the whole request in each row (``ElectLeadersRequest.getErrorResponse``)."""
+    """Return the response with the request's error in each row (``ElectLeadersRequest.getErrorResponse``)."""
     results = response_array(ElectLeadersResponse, version)
     for topic in request.topic_partitions or ():
         rows = response_array(ElectLeadersResponse, version)
@@ -142,7 +142,7 @@ def _elect_where(
     kind: PartitionElection,
     wants: Callable[[PartitionRegistration, PartitionChangeRules], bool],
 ) -> ControllerResultSteps:
-    """Elect leaders where ``wants`` holds and the leader changes; the response is True if there may be more."""
+    """Elect leaders for partitions for which ``wants`` is True; the response is True if there may be more."""
     records: list[Message] = []
     seen = 0
     for name in (yield from sort_job(image.topics)):
@@ -161,12 +161,12 @@ def _elect_where(
 
 
 def balance_partition_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """First replicas lead again, where they can (R-267); the answer: whether there may be more to do."""
+    """Elect preferred leaders that are in sync but do not lead (R-267); the response is True if there may be more."""
     return _elect_where(image, static, PartitionElection.PREFERRED, lambda p, rules: not has_preferred_leader(p))
 
 
 def elect_unclean_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Elect live replicas for leaderless partitions, where topics allow it (R-267).
+    """Elect live replicas as leaders of leaderless partitions, if unclean election is enabled for them (R-267).
 
     The response is True if there may be more.
     """

@@ -1,10 +1,11 @@
 """Fast fencing: ends a broker's session at once when its connection was lost and its port refuses connections.
 
-Fencing a live broker is always safe: it returns with its next heartbeat, but disturbs its clients. A refused connection
-therefore counts only if a probe has reached this process before (a listener behind a firewall, or not bound yet,
-refuses as well), and no heartbeat arrived since the probe began. A broker that is only silent keeps its session.
+Fencing a live broker is always safe: it is unfenced after its next heartbeat, but its clients are disturbed. A refused
+connection therefore counts only if a probe has connected to this process before (a listener behind a firewall, or not
+bound yet, refuses as well), and no heartbeat arrived since the probe began. A broker that is only silent keeps its
+session.
 
-Kafka waits for the end of the session. The rule is Ottla's own.
+Kafka waits for the session timeout. The rule is Ottla's own.
 """
 
 from __future__ import annotations
@@ -20,38 +21,41 @@ from ottla.controller.metadata.image import MetadataImage
 
 
 class BrokerConnectionRefused(NamedTuple):
-    """A probe of a broker's port was refused; its answer is whether the broker was fenced for it."""
+    """Event that a probe's connection to a broker was refused; the response is True if the broker was fenced."""
 
     broker_id: int
     broker_epoch: int
     probe_started_ms: float
-    """Start of the probe, monotonic."""
+    """Monotonic time in ms when the probe started."""
 
 
 def is_connection_refused(error: OSError) -> bool:
-    """Return True if a probe failed since no process listens on the port: not for lack of a route, name or time."""
+    """Return True if a probe failed with ECONNREFUSED, as no process listens on the port."""
     return error.errno == ECONNREFUSED
 
 
 class BrokerProbes:
-    """Broker processes that a probe has reached. Every controller tracks them, active or not."""
+    """Broker processes to which a probe has connected. Every controller records them, active or not."""
 
     def __init__(self) -> None:
         self._reached: dict[int, int] = {}
 
     def record_reached(self, broker_id: int, broker_epoch: int) -> None:
-        """Record a successful probe."""
+        """Record that a probe has connected to a broker process."""
         self._reached[broker_id] = broker_epoch
 
     def has_reached(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return True if a probe connected since this registration."""
+        """Return True if a probe has connected to the broker since its registration with this epoch."""
         return self._reached.get(broker_id) == broker_epoch
 
 
 def is_broker_process_gone(
     image: MetadataImage, leases: BrokerHeartbeatTracker, probes: BrokerProbes, gone: BrokerConnectionRefused
 ) -> bool:
-    """Return True if a refused connection ends the session of a broker."""
+    """Return True if the refused connection ``gone`` shows that the broker's process has ended.
+
+    ``leases``: sessions of the brokers.
+    """
     broker = image.brokers.get(gone.broker_id)
     if broker is None or broker.fenced or broker.broker_epoch != gone.broker_epoch:
         return False
@@ -66,7 +70,7 @@ def fence_refused_broker(
     gone: BrokerConnectionRefused,
     static: Mapping[str, str],
 ) -> ControllerResultSteps:
-    """Fence a broker that is plainly gone, and end its lease: it may register again at once."""
+    """Fence a broker whose process has ended, and remove its session: it may register again at once."""
     if not is_broker_process_gone(image, leases, probes, gone):
         return ControllerResult(False)
     fenced = yield from broker_heartbeat.fence_broker(image, gone.broker_id, static)

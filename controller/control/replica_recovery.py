@@ -1,10 +1,9 @@
 """Replica recovery by the active controller: internal topics get more replicas, lost replicas are replaced.
 
 A single node creates its internal topics with one replica. As other nodes join, each of those topics gets more
-replicas, up to three, unless the number was set explicitly. Where ``auto.replica.recovery.after.ms`` is set, the
-replicas of a broker that has been down for that time are created on others. Both are ordinary reassignments (KIP-455);
-a broker that returns during one keeps its replicas until it is complete. The rules are Ottla's own: Kafka has no such
-recovery.
+replicas, up to three, unless the number was set explicitly. If ``auto.replica.recovery.after.ms`` is set, the replicas
+of a broker that has been down for that time are created on others. Both are ordinary reassignments (KIP-455); a broker
+that returns during one keeps its replicas until it is complete. The rules are Ottla's own: Kafka has no such recovery.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ INTERNAL_TOPIC_FACTOR_KEYS = {
     "__transaction_state": "transaction.state.log.replication.factor",
     "__share_group_state": "share.coordinator.state.topic.replication.factor",
 }
-"""Internal topics, and the setting that fixes how many replicas each has."""
+"""Internal topics, with the setting that fixes the replication factor of each."""
 MAX_MOVES_PER_RUN = 100
-"""So many partitions begin to move at once; the rest follows in later turns."""
+"""Maximum number of reassignments that a run starts; the rest follows in later runs."""
 
 
 def _partitions(image: MetadataImage, names: Iterable[str]) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
@@ -42,7 +41,7 @@ def _partitions(image: MetadataImage, names: Iterable[str]) -> Iterator[tuple[To
 
 
 def _placeable_brokers(image: MetadataImage) -> BrokerLoads:
-    """Return the brokers that may get replicas, without their loads."""
+    """Return the unfenced brokers on which replicas may be placed, with loads of zero."""
     live = sorted(b.broker_id for b in image.brokers.values() if not b.fenced and is_usable_for_placement(b))
     return BrokerLoads({i: image.brokers[i].rack for i in live})
 
@@ -62,7 +61,7 @@ def _needs_more_replicas(image: MetadataImage, p: PartitionRegistration, factor:
 
 
 def _topics_to_expand(image: MetadataImage, static: Mapping[str, str], factor: int) -> list[TopicImage]:
-    """Return internal topics with partitions that need more replicas."""
+    """Return internal topics with partitions that need more replicas, unless their factor is set explicitly."""
     found = (image.topics.get(name) for name, key in INTERNAL_TOPIC_FACTOR_KEYS.items() if key not in static)
     return [
         t for t in found if t is not None and any(_needs_more_replicas(image, p, factor) for p in t.partitions.values())
@@ -70,14 +69,14 @@ def _topics_to_expand(image: MetadataImage, static: Mapping[str, str], factor: i
 
 
 def _rotated(replicas: tuple[int, ...], number: int) -> tuple[int, ...]:
-    """Keep the first replica and rotate the others by partition, so that the next leaders differ."""
+    """Return the replicas with all but the first rotated by partition number, so that the next leaders differ."""
     first, *others = replicas
     turn = number % len(others)
     return (first, *others[turn:], *others[:turn])
 
 
 def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Expand internal topics to new brokers; the response is True if a reassignment was started."""
+    """Reassign partitions of internal topics to more brokers; the response is True if a reassignment was started."""
     brokers = _placeable_brokers(image)
     factor = min(INTERNAL_TOPIC_REPLICATION_FACTOR, len(brokers.racks))
     growing = _topics_to_expand(image, static, factor)
@@ -116,6 +115,7 @@ def replace_lost_replicas(
     """Reassign the replicas of brokers that were down for too long; the response is True if there are more.
 
     Only partitions with a leader and without an active reassignment; unregistered brokers count as down at once.
+    ``absences``: since when brokers have been fenced.
     """
     after_ms = float(static.get(REPLICA_RECOVERY, "0"))
     if not after_ms:

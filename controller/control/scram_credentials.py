@@ -1,8 +1,8 @@
-"""SCRAM credentials: set and removed by request, stored as salt and two keys. Passwords are never sent.
+"""AlterUserScramCredentials, and ``--add-scram`` at format. Stored are salt and two keys, never passwords.
 
 Behaviour (S-323, S-324): a request may contain a user once; a duplicate user stays unchanged. The valid changes are
-written as one batch: where that would be too large the request is rejected as a whole. The client salts the password,
-and both keys are derived here.
+written as one batch: if that would be too large the request is rejected as a whole. The client salts the password, and
+both keys are derived here.
 
 Source: ``ScramControlManager.java``, ``ScramImage.java``, ``ScramParser.java`` (apache/kafka 4.3.1).
 
@@ -39,7 +39,7 @@ ScramError = tuple[ErrorCode, str | None]
 
 
 class InvalidScramOption(Exception):
-    """``--add-scram`` that cannot be read; the message shows no password."""
+    """Value of ``--add-scram`` that cannot be parsed; the message contains no password."""
 
 
 def _name_error(name: str, mechanism: int) -> ScramError | None:
@@ -74,13 +74,13 @@ def _upsertion_error(upsertion: ScramCredentialUpsertion) -> ScramError | None:
 def credential_record(
     name: str, mechanism: int, salted: bytes, salt: bytes, iterations: int
 ) -> UserScramCredentialRecord:
-    """Return the record of a salted password."""
+    """Return the credential record with the keys derived from a salted password."""
     keys = scram.derive_credential(MECHANISMS[mechanism], salted, salt, iterations)
     return UserScramCredentialRecord(name, mechanism, salt, keys.stored_key, keys.server_key, iterations)
 
 
 def alter_scram_credentials(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> ControllerResultSteps:
-    """Set and remove credentials; one row of the answer for each user."""
+    """Decide on AlterUserScramCredentials: set and delete credentials; the response has one row per user."""
     wrong: dict[str, ScramError] = {}
     fine: dict[str, Message] = {}
     try:
@@ -106,7 +106,11 @@ def _alter(
     fine: dict[str, Message],
     wrong: dict[str, ScramError],
 ) -> Job[None]:
-    """Find for each user what is written or what is wrong. Raises RequestTooLarge: it does not fit into one batch."""
+    """Validate all changes: put each user's record into ``fine``, or its error into ``wrong``.
+
+    Raises:
+        RequestTooLarge: the records do not fit into one batch.
+    """
     for number, deletion in enumerate(request.deletions, 1):
         _validate_user(deletion.name, _deletion_error(image, deletion), fine, wrong)
         if deletion.name in fine:
@@ -131,7 +135,7 @@ def _alter(
 
 
 def _validate_user(name: str, error: ScramError | None, fine: dict[str, Message], wrong: dict[str, ScramError]) -> None:
-    """See whether a user is named for the first time, and rightly; then there is a place for its record in ``fine``."""
+    """Record a user's error in ``wrong``, or a placeholder record in ``fine``; a duplicate user is an error."""
     if name in wrong:
         return
     if fine.pop(name, None) is not None:
@@ -143,12 +147,12 @@ def _validate_user(name: str, error: ScramError | None, fine: dict[str, Message]
 
 
 def parse_scram_option(text: str, fresh_salt: bytes) -> UserScramCredentialRecord:
-    """``SCRAM-SHA-256=[name=alice,password=...]`` as Kafka's ``--add-scram`` takes it.
+    """Return the credential record of a ``--add-scram`` value, such as ``SCRAM-SHA-256=[name=alice,password=...]``.
 
-    Also ``salt``, ``iterations``, ``saltedpassword``. ``fresh_salt`` is taken where none is given.
+    Other keys: ``salt``, ``iterations``, ``saltedpassword``. ``fresh_salt`` is used if no salt is given.
 
     Raises:
-        InvalidScramOption: it cannot be.
+        InvalidScramOption: the value cannot be parsed, or a key is missing or invalid.
     """
     mechanism, separator, rest = text.strip().partition("=")
     if not separator or mechanism not in scram.MECHANISM_TYPES:

@@ -1,7 +1,7 @@
-"""Finalized features: which level of each the cluster runs at, and the rules for moving it.
+"""UpdateFeatures: finalized feature levels of the cluster, and the rules for their change.
 
-All updates of a request count or none does. A level may only rise unless the request allows a downgrade, and
-metadata.version never goes below a level at which records changed.
+All updates of a request are applied or none. A level can be lowered only if the request allows a downgrade, and
+metadata.version never below a level at which records changed.
 
 Source: ``FeatureControlManager.java`` (apache/kafka 4.3.1).
 
@@ -30,13 +30,13 @@ from ottla.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-# Levels of metadata.version that changed the records themselves (``MetadataVersion.didMetadataChange``).
+# Levels of metadata.version that changed the metadata records (``MetadataVersion.didMetadataChange``).
 LEVELS_WITH_NEW_RECORDS = (23, 30)
 _PREFIX = "The update failed for all features since the following feature had an error: "
 
 
 class UpgradeType(IntEnum):
-    """Upgrade type of a request."""
+    """Upgrade type of a feature update."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -44,7 +44,7 @@ class UpgradeType(IntEnum):
 
 
 class _Refused(Exception):
-    """Reason to reject a level."""
+    """Invalid feature update; the text is Kafka's error message."""
 
 
 def _invalid(name: str, level: int, why: str) -> _Refused:
@@ -52,14 +52,14 @@ def _invalid(name: str, level: int, why: str) -> _Refused:
 
 
 class FeatureUpdateContext(NamedTuple):
-    """Controller that decides, and the voters whose versions it needs."""
+    """Controller that decides: its node id, the quorum's kraft.version and voters, and its min.insync.replicas."""
 
     node_id: int
     kraft_version: int = 1
     static_voters: tuple[int, ...] = ()
-    """Controllers fixed by configuration: each must have registered before a level moves."""
+    """Voters of ``controller.quorum.voters``, each of which must have registered before a level is changed."""
     min_isr: str = "1"
-    """``min.insync.replicas`` as it is configured here."""
+    """``min.insync.replicas`` in this node's configuration."""
 
 
 def _check_range(name: str, level: int, node: str, low: int, high: int) -> None:
@@ -71,7 +71,7 @@ def _check_range(name: str, level: int, node: str, low: int, high: int) -> None:
 
 
 def _check_supported(name: str, level: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
-    """Raise unless this controller, every broker and every other controller know a level (R-283)."""
+    """Raise _Refused unless this controller, all brokers and all other controllers support a level (R-283)."""
     _check_range(name, level, f"Local controller {me.node_id}", *SUPPORTED_FEATURES.get(name, (0, 0)))
     for broker_id, broker in sorted(image.brokers.items()):
         ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in broker.features}
@@ -86,7 +86,7 @@ def _check_supported(name: str, level: int, image: MetadataImage, me: FeatureUpd
 
 
 def _check(name: str, level: int, current: int, kind: int, image: MetadataImage, me: FeatureUpdateContext) -> None:
-    """Raise unless a feature may go from its current level to another one."""
+    """Raise _Refused unless a feature may change from ``current`` to ``level`` with upgrade type ``kind``."""
     if kind not in tuple(UpgradeType):
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
     if level < 0:
@@ -116,9 +116,9 @@ def _check_metadata_version(level: int, current: int, kind: int) -> None:
 
 
 def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[list[Message]]:
-    """Return a record for each changed feature.
+    """Return a FeatureLevelRecord for each changed feature.
 
-    Eligible leader replicas need one min.insync.replicas for all brokers.
+    When ELR is enabled, min.insync.replicas is removed from single brokers and set as cluster default.
     """
     out: list[Message] = []
     for name, level in levels.items():
@@ -139,17 +139,17 @@ def _records(image: MetadataImage, levels: dict[str, int], min_isr: str) -> Job[
 
 
 def reject_update(error: ErrorCode, why: str) -> ControllerResult:
-    """No level moves."""
+    """Return the error response to UpdateFeatures, without records."""
     return ControllerResult(UpdateFeaturesResponse(error_code=error, error_message=_PREFIX + why))
 
 
 def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, version: int, me: FeatureUpdateContext
 ) -> ControllerResultSteps:
-    """Check every update against what the ones before it made of the levels; write them all or none."""
+    """Decide on UpdateFeatures: check each update against the levels after the previous ones; apply all or none."""
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
     wanted: dict[str, FeatureUpdateKey] = {}
-    unknown = None  # the first unknown feature ends it all: no other is kept
+    unknown = None  # the first unknown feature: no other unknown one is checked
     for number, update in enumerate(request.feature_updates, 1):
         name = update.feature
         if unknown is None and name not in SUPPORTED_FEATURES:
@@ -162,7 +162,7 @@ def update_features(
         for number, (name, update) in enumerate(wanted.items(), 1):
             if number % YIELD_EVERY == 0:
                 yield None
-            # Version 0 can ask for a downgrade, and Kafka's controller does not listen.
+            # Version 0 can request a downgrade, but Kafka's controller ignores that.
             kind = UpgradeType.UPGRADE if version == 0 else update.upgrade_type
             _check(name, update.max_version_level, levels.get(name, 0), kind, image, me)
             levels[name] = update.max_version_level
