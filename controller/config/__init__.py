@@ -1,1 +1,1 @@
-"""Configuration keys: names, values and the rules that check them."""
+"""Definitions of the broker, topic and group settings of Kafka, and the validation of their values."""

@@ -1,11 +1,11 @@
-"""The broker settings of Kafka 4.3.1: name, type, importance, limits, default.
+"""Definitions of the broker settings of Kafka 4.3.1: name, type, importance, validator, default.
 
-What Ottla honours is in `broker.config`.
+Settings that have an effect here are in `broker.config`.
 
-One line a key: ``name type importance when check default``. When: ``static`` at start only, ``dynamic`` also while the
-broker runs, ``own`` while it runs and for each broker by itself. Check: as `config_keys.ConfigKey.check` has it.
-Default: ``-`` stands for none, a missing word for the empty text. Source: ``KafkaConfig`` and the config classes it
-joins (apache/kafka 4.3.1).
+One line per setting: ``name type importance mode check default``. Mode is Kafka's update mode: ``static`` is read-only,
+``dynamic`` cluster-wide, ``own`` per broker. Check: the notation of `config_keys.ConfigKey.check`. Default: ``-`` means
+no default, a missing one the empty string. Source: ``KafkaConfig`` and the config classes it joins (apache/kafka
+4.3.1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class BrokerConfigKey(NamedTuple):
-    """Setting of a broker."""
+    """Definition of a broker setting: type, importance, update mode, validator and default (None: no default)."""
 
     type: str
     importance: str
@@ -25,7 +25,7 @@ class BrokerConfigKey(NamedTuple):
 
     @property
     def is_dynamic(self) -> bool:
-        """True if it can be changed while the broker runs."""
+        """True if the setting can be changed while the broker runs."""
         return self.update_mode != "static"
 
 
@@ -374,7 +374,7 @@ add.partitions.to.txn.retry.backoff.ms INT HIGH static 1.. 20
 
 
 def parse_table(table: str) -> dict[str, BrokerConfigKey]:
-    """Return the settings of a table by name."""
+    """Return the definitions in a table by setting name."""
     out = {}
     for line in table.strip().split("\n"):
         name, kind, importance, when, check, *default = line.split(" ", 5)
@@ -385,6 +385,6 @@ def parse_table(table: str) -> dict[str, BrokerConfigKey]:
 
 BROKER_KEYS: dict[str, BrokerConfigKey] = parse_table(_TABLE)
 KEYSTORE_KEY_PATTERN = re.compile(r"ssl\.(keystore|truststore|key)\.")
-"""``SslConfigs.RECONFIGURABLE_CONFIGS``: set for single listeners only."""
+"""Names of ``SslConfigs.RECONFIGURABLE_CONFIGS``, which can be changed for single listeners only."""
 PER_BROKER_KEYS = frozenset(name for name, key in BROKER_KEYS.items() if key.update_mode == "own")
-"""``DynamicBrokerConfig.PER_BROKER_CONFIGS``: not for all brokers at once."""
+"""``DynamicBrokerConfig.PER_BROKER_CONFIGS``: not allowed as cluster-wide default of all brokers."""

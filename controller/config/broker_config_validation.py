@@ -1,4 +1,4 @@
-"""Rules on the settings of a broker, each by itself and between them: what Kafka does not start with.
+"""Validation of a broker's configuration, as Kafka does at start: single values and combinations.
 
 Source: ``KafkaConfig.validateValues``, ``GroupCoordinatorConfig.java``, ``ShareGroupConfig.java``,
 ``ShareCoordinatorConfig.java`` (apache/kafka 4.3.1). The rules on listeners, roles and voters are those of
@@ -30,20 +30,20 @@ _RECORDING_LEVELS = ("INFO", "DEBUG", "TRACE")
 
 
 class InvalidBrokerConfig(Exception):
-    """A setting, or a combination of settings, that Kafka refuses; the message is Kafka's."""
+    """Setting, or combination of settings, that Kafka rejects; the message is Kafka's."""
 
 
 class BrokerConfigValues:
-    """Typed view of a broker's settings: what was set, else Kafka's default."""
+    """Typed view of a broker's configuration: configured values, else Kafka's defaults."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = values
 
     def get(self, name: str) -> ConfigValue | None:
-        """Return the typed value, or None where a setting has neither value nor default.
+        """Return the typed value of a setting; None if it has neither value nor default.
 
         Raises:
-            ValueError: the value is none of the setting's type.
+            ValueError: the value is not of the setting's type.
         """
         key = broker_key(name)
         assert key is not None, name
@@ -51,23 +51,23 @@ class BrokerConfigValues:
         return None if text is None or text == "<required>" else parse(key, text)
 
     def number(self, name: str) -> int:
-        """Return a setting of an integer type that has a default."""
+        """Return the value of a setting of type INT, LONG or SHORT that has a default."""
         value = self.get(name)
         assert isinstance(value, int), name
         return value
 
     def elements(self, name: str) -> list[str]:
-        """Return a setting of type LIST; an unset one is empty."""
+        """Return the elements of a setting of type LIST; an unset one is empty."""
         value = self.get(name)
         return value if isinstance(value, list) else []
 
     def text(self, name: str) -> str:
-        """Return a setting of type STRING; an unset one is empty."""
+        """Return the value of a setting of type STRING; an unset one is empty."""
         value = self.get(name)
         return "" if value is None else str(value)
 
     def milliseconds(self, name: str) -> int:
-        """Return a time that may be written in coarser units under other names, in milliseconds."""
+        """Return a time in ms, from the setting or its synonyms in minutes or hours, by precedence."""
         for other, unit in synonyms_of(name):
             value = self.get(other)
             if isinstance(value, int):
@@ -143,7 +143,7 @@ def check_classes(values: Mapping[str, str]) -> None:
 
 
 def _combination_errors(settings: BrokerConfigValues, log_dirs: Collection[str]) -> Iterator[str]:
-    """Generate the messages of the rules that are broken, in the order in which Kafka looks at them."""
+    """Generate Kafka's messages of the violated rules, in the order of Kafka's checks."""
     yield from _groups(settings)
     yield from _share_groups(settings)
     for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
@@ -158,7 +158,7 @@ def _combination_errors(settings: BrokerConfigValues, log_dirs: Collection[str])
 
 
 def _required(*rules: tuple[bool, str]) -> Iterator[str]:
-    """Generate the messages of Scala's ``require`` for the rules that do not hold."""
+    """Generate the messages of Scala's ``require`` for rules (condition, message) whose condition is False."""
     return (f"requirement failed: {text}" for holds, text in rules if not holds)
 
 
@@ -261,7 +261,7 @@ def connection_overrides(text: str) -> dict[str, int]:
 
 
 def _groups(settings: BrokerConfigValues) -> Iterator[str]:
-    """``GroupCoordinatorConfig``."""
+    """Generate the messages of violated rules of ``GroupCoordinatorConfig``."""
     for name, known in (("group.consumer.assignors", CONSUMER_ASSIGNORS), ("group.share.assignors", SHARE_ASSIGNORS)):
         for element in settings.elements(name):
             if element not in known:
@@ -282,7 +282,7 @@ def _groups(settings: BrokerConfigValues) -> Iterator[str]:
 
 
 def _bounded(settings: BrokerConfigValues, name: str) -> Iterator[str]:
-    """Generate what is wrong with a setting of groups and its bounds."""
+    """Generate the messages for a group setting ``group.NAME`` outside its minimum and maximum settings."""
     kind, _, rest = name.partition(".")
     own, least, most = f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
     value, low, high = (settings.number(x) for x in (own, least, most))
@@ -295,7 +295,7 @@ def _bounded(settings: BrokerConfigValues, name: str) -> Iterator[str]:
 
 
 def _share_groups(settings: BrokerConfigValues) -> Iterator[str]:
-    """``ShareGroupConfig``."""
+    """Generate the messages of violated rules of ``ShareGroupConfig``."""
     for name in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
         own, least, most = f"group.share.{name}", f"group.share.min.{name}", f"group.share.max.{name}"
         value, low, high = (settings.number(x) for x in (own, least, most))

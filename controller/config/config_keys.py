@@ -1,4 +1,4 @@
-"""The topic and group settings Kafka 4.3.1 knows: type, default, what a value must keep to, the broker key behind it.
+"""Definitions of the topic and group settings of Kafka 4.3.1, and of Ottla's own settings.
 
 Source: ``LogConfig.java``, ``GroupConfig.java``, ``ServerTopicConfigSynonyms.java`` (apache/kafka 4.3.1).
 """
@@ -109,12 +109,12 @@ TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
 INTERNAL_TOPIC_KEYS: dict[str, ConfigKey] = {
     INTERNAL_SEGMENT_BYTES: ConfigKey(INTERNAL_SEGMENT_BYTES, "INT", None),
 }
-"""Internal settings (``ConfigDef.defineInternal``): validated, and not described."""
+"""Internal topic settings (``ConfigDef.defineInternal``): validated, but not in DescribeConfigs."""
 OWN_TOPIC_KEYS: dict[str, ConfigKey] = {
     CLAIMED_TIME: ConfigKey(CLAIMED_TIME, "BOOLEAN", "false"),
     VALIDATE_RECORDS: ConfigKey(VALIDATE_RECORDS, "BOOLEAN", "false"),
 }
-"""Settings that Kafka does not have; returned only where they are set."""
+"""Topic settings that Kafka does not have; in DescribeConfigs only if they are set."""
 OWN_BROKER_KEYS: dict[str, ConfigKey] = {
     SCRUB_RATE: ConfigKey(SCRUB_RATE, "LONG", "1048576", "0.."),
     METRICS_LISTENER: ConfigKey(METRICS_LISTENER, "STRING", None),
@@ -129,10 +129,10 @@ AUTHORIZER_KEYS: dict[str, ConfigKey] = {
     "super.users": ConfigKey("super.users", "STRING", ""),
     "allow.everyone.if.no.acl.found": ConfigKey("allow.everyone.if.no.acl.found", "BOOLEAN", "false"),
 }
-"""Kafka's, but its authorizer's own: they lie outside the broker's definitions (``StandardAuthorizer.java``)."""
+"""Settings of ``StandardAuthorizer``, which are not part of Kafka's broker definitions."""
 GROUP_KEYS: dict[str, ConfigKey] = {key.name: key for key in _GROUP}
 
-# A broker setting that may be written in other words, the finest first: (name, what one unit of it is in the first's).
+# Broker settings with synonyms in order of precedence: (name, factor to the unit of the first name).
 SYNONYMS: tuple[tuple[tuple[str, int], ...], ...] = (
     (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
@@ -140,17 +140,20 @@ SYNONYMS: tuple[tuple[tuple[str, int], ...], ...] = (
     (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
 )
 
-# The scheduler's interval stands in for the flush interval, and not the other way round.
+# log.flush.scheduler.interval.ms is a fallback of log.flush.interval.ms, but not the other way round.
 _SYNONYMS_OF = {name: names for names in SYNONYMS for name, _ in names if name != "log.flush.scheduler.interval.ms"}
 
 
 def synonyms_of(name: str) -> tuple[tuple[str, int], ...]:
-    """Return the synonyms of a broker setting, with units (``DynamicBrokerConfig.brokerConfigSynonyms``)."""
+    """Return the synonyms of a broker setting by precedence: (name, factor to the setting's unit).
+
+    ``DynamicBrokerConfig.brokerConfigSynonyms``.
+    """
     return _SYNONYMS_OF.get(name) or ((name, 1),)
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Return the key of a broker config, also of one for a single listener; None if it is unknown."""
+    """Return the definition of a broker setting, also with a listener prefix; None if it is unknown."""
     base = base_name(name)
     known = BROKER_KEYS.get(base) or INTERNAL_BROKER_KEYS.get(name) or QUOTA_KEYS.get(name)
     own = OWN_BROKER_KEYS.get(name) or AUTHORIZER_KEYS.get(name)
@@ -158,17 +161,17 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def canonical_values(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs of a broker in canonical form."""
+    """Return a broker's settings with their values in canonical form (see `canonical_value`)."""
     return {name: canonical_value(broker_key(name), value) for name, value in values.items()}
 
 
 def topic_key(name: str) -> ConfigKey | None:
-    """Return the key of a topic config; None if it is unknown."""
+    """Return the definition of a topic setting; None if it is unknown."""
     return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)
 
 
 def group_bounds(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the bounds of a group config: (``min`` or ``max``, broker config).
+    """Yield the broker settings that bound a group setting: ("min" or "max", name).
 
     ``consumer.session.timeout.ms`` must lie between ``group.consumer.min.session.timeout.ms`` and
     ``group.consumer.max.session.timeout.ms``.

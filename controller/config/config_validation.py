@@ -1,4 +1,4 @@
-"""Validation of the settings of a broker, group or client metrics subscription, beyond each value's own form.
+"""Validation of altered broker, topic, group and client-metrics settings, beyond the check of single values.
 
 Source: ``DynamicBrokerConfig.validateConfigs``, ``GroupConfig.validate``, ``ClientMetricsConfigs.validateProperties``,
 ``ConfigurationControlManager.validateAlterConfig`` (apache/kafka 4.3.1).
@@ -38,9 +38,9 @@ _MATCH_KEYS = (
 
 
 def check_cordoned(image: MetadataImage, changes: Mapping[str, str | None]) -> None:
-    """Check that log directories are cordoned only where metadata.version supports it (KIP-1066).
+    """Check that an alteration sets ``cordoned.log.dirs`` only if metadata.version supports it (KIP-1066).
 
-    A node's own configuration may name them before: then only the node itself respects it.
+    The static configuration of a node may contain it before; then it has an effect on that node only.
 
     Raises:
         ProtocolError: INVALID_CONFIG.
@@ -53,7 +53,9 @@ def check_cordoned(image: MetadataImage, changes: Mapping[str, str | None]) -> N
 
 
 def check_min_isr(image: MetadataImage, name: str, changes: Mapping[str, str | None]) -> None:
-    """With eligible leader replicas the minimum of in-sync replicas is the cluster's: it stays set, and only there.
+    """Check changes of min.insync.replicas of broker ``name`` ("": cluster default) with eligible leader replicas.
+
+    With ELR enabled, it must be set as cluster default, and not for single brokers (KIP-966).
 
     Raises:
         ProtocolError: INVALID_CONFIG.
@@ -69,14 +71,14 @@ def check_min_isr(image: MetadataImage, name: str, changes: Mapping[str, str | N
 
 
 def _broker_number(broker: Mapping[str, str], name: str) -> int:
-    """Return a setting of the broker; its default where it is unset or invalid."""
+    """Return an integer setting of the broker; its default if it is unset or invalid."""
     key = broker_key(name)
     text = valid_canonical_value(key, broker[name]) if name in broker else None
     return int(text or BROKER_KEYS[name].default or 0)
 
 
 def _topic_number(values: Mapping[str, str], static: Mapping[str, str], name: str) -> int:
-    """Return a setting of a topic as it would be: its own, the broker's or the default."""
+    """Return an integer setting of a topic: from ``values``, else the broker's setting or the default."""
     key = TOPIC_KEYS[name]
     if name in values:
         return int(canonical_value(key, values[name]))
@@ -85,12 +87,12 @@ def _topic_number(values: Mapping[str, str], static: Mapping[str, str], name: st
 
 
 def check_topic(values: Mapping[str, str], static: Mapping[str, str], existing: Mapping[str, str]) -> None:
-    """Check a topic's settings together (``LogConfig.validateTopicLogConfigValues``).
+    """Check the combination of a topic's settings (``LogConfig.validateTopicLogConfigValues``).
 
     Args:
-        values: The topic's own settings, each valid by itself.
-        static: What was set for the broker.
-        existing: The topic's settings so far.
+        values: New settings of the topic, each of which is valid by itself.
+        static: Settings of the broker.
+        existing: Current settings of the topic.
 
     Raises:
         ProtocolError: INVALID_CONFIG.
@@ -120,15 +122,15 @@ def _is_true(values: Mapping[str, str], name: str) -> bool:
 
 
 _IN_ORDER = sorted(GROUP_KEYS, key=lambda name: (name.partition(".")[0], "heartbeat" not in name))
-"""Heartbeats before sessions, as Kafka looks at them."""
+"""Group settings in the order of Kafka's validation: heartbeat intervals before session timeouts."""
 
 
 def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
-    """Check that a group's settings lie within what the broker allows (``GroupConfig.validate``).
+    """Check that a group's settings are within the broker's limits (``GroupConfig.validate``).
 
     Args:
-        values: The group's own settings, each valid by itself.
-        broker: What was set for the broker.
+        values: Settings of the group, each of which is valid by itself.
+        broker: Settings of the broker.
 
     Raises:
         ProtocolError: INVALID_CONFIG.
@@ -154,10 +156,10 @@ def check_group(values: Mapping[str, str], broker: Mapping[str, str]) -> None:
 
 
 def check_client_metrics(values: Mapping[str, str]) -> None:
-    """Check the settings of a client metrics subscription.
+    """Check the settings of a client-metrics subscription: interval and match patterns.
 
     Raises:
-        ProtocolError: INVALID_REQUEST, INVALID_CONFIG.
+        ProtocolError: INVALID_REQUEST for the interval, INVALID_CONFIG for a pattern.
     """
     interval = parse_integer(trim(values["interval.ms"]), 32) if "interval.ms" in values else None
     if interval is not None and not 100 <= interval <= 3_600_000:
@@ -182,7 +184,7 @@ def _is_pattern(text: str) -> bool:
 
 
 def check_size(value: str | None) -> None:
-    """Raise INVALID_CONFIG for a value too long to be kept."""
+    """Raise INVALID_CONFIG for a config value above `MAX_CONFIG_VALUE_BYTES`."""
     if value is not None and (len(value) > MAX_CONFIG_VALUE_BYTES or len(value.encode()) > MAX_CONFIG_VALUE_BYTES):
         why = "The configuration value cannot be added because it exceeds the maximum value size of"
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{why} {MAX_CONFIG_VALUE_BYTES} bytes.")

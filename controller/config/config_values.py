@@ -1,4 +1,4 @@
-"""Values of settings: what they mean, and what is wrong with them.
+"""Parsing and validation of the values of settings by their definitions, as Kafka's ``ConfigDef``.
 
 Source: ``ConfigDef.java``, ``ThrottledReplicaListValidator.java``, ``ShareGroupAutoOffsetResetStrategy.java``,
 ``QuorumConfig.java`` (apache/kafka 4.3.1).
@@ -23,19 +23,21 @@ ConfigValue = int | float | bool | str | list[str]
 
 
 class ConfigKey(NamedTuple):
-    """Setting."""
+    """Definition of a setting: name, type, default (None: no default) and validator."""
 
     name: str
     type: str
     default: str | None
     check: str = "-"
-    """Constraint of a value: ``1..`` at least, ``0..1`` within, ``1..9,-1`` or that one, ``a|b`` one of,
-    ``anycase:a|b``, ``something`` not empty, ``-`` anything. Of a list: ``list`` no empty element, ``some`` at
-    least one element besides, ``a|b`` each one of, ``some:a|b`` both; ``replicas``, ``reset``, ``voters`` and
-    ``servers`` as the functions below.
+    """Validator of the value, in a short notation.
+
+    ``1..``: at least, ``0..1``: between, ``1..9,-1``: between or equal, ``a|b``: one of, ``anycase:a|b``: one of in any
+    case, ``something``: not empty, ``-``: none. For a LIST: ``list``: no empty element, ``some``: at least one element
+    as well, ``a|b``: each element one of, ``some:a|b``: both; ``replicas``, ``reset``, ``voters`` and ``servers``: the
+    functions below.
     """
     broker_key: str | None = None
-    """The broker setting that stands behind a topic's."""
+    """Broker setting that is the default of this topic setting."""
 
 
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
@@ -47,7 +49,7 @@ _LISTS = ("list", "some")
 
 
 def base_name(name: str) -> str:
-    """Return the name without a prefix ``listener.name.NAME.`` and mechanism; other names as they are."""
+    """Return the setting name without its prefix ``listener.name.NAME.`` and SASL mechanism, if it has them."""
     found = _LISTENER.fullmatch(name)
     if found is None:
         return name
@@ -55,14 +57,14 @@ def base_name(name: str) -> str:
 
 
 class _Invalid(ValueError):
-    """A value that parses and breaks a rule; the message is complete."""
+    """Value of the right type that its validator rejects; the message is Kafka's, complete."""
 
 
 def parse(key: ConfigKey, value: str) -> ConfigValue:
-    """Return the typed value of a setting; a list without its duplicates where Kafka leaves them out.
+    """Return the typed value of a setting; a list without duplicates if its validator is a ``ValidList``.
 
     Raises:
-        ValueError: ``value`` is none of the key's type.
+        ValueError: ``value`` is not of the setting's type.
     """
     text = trim(value)
     match key.type:
@@ -81,12 +83,12 @@ def parse(key: ConfigKey, value: str) -> ConfigValue:
 
 
 def _is_distinct(key: ConfigKey) -> bool:
-    """Return whether the validator is a ``ValidList``."""
+    """Return True if the validator of a LIST setting is a ``ValidList``, which removes duplicates."""
     return key.check.partition(":")[0] in _LISTS or "|" in key.check
 
 
 def to_text(value: ConfigValue) -> str:
-    """Return a typed value as ``ConfigDef.convertToString`` writes it."""
+    """Return the text of a typed value, as ``ConfigDef.convertToString``."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -98,7 +100,7 @@ def to_text(value: ConfigValue) -> str:
 
 
 def canonical_value(key: ConfigKey | None, value: str) -> str:
-    """Return the canonical text of a value; what does not parse, and what has no known key, stays as it is."""
+    """Return the canonical text of a value; an unparsable one is trimmed, one of an unknown key unchanged."""
     if key is None or key.type == "UNKNOWN":
         return value
     try:
@@ -108,7 +110,7 @@ def canonical_value(key: ConfigKey | None, value: str) -> str:
 
 
 def check_value(key: ConfigKey, value: str) -> str | None:
-    """Return Kafka's message where ``value`` does not parse or breaks the key's own rule, else None."""
+    """Return Kafka's error message if ``value`` cannot be parsed or its validator rejects it, else None."""
     key = key._replace(name=base_name(key.name))
     try:
         parsed = parse(key, value)
@@ -133,7 +135,7 @@ def _is_class(name: str, value: ConfigValue) -> bool:
 
 
 def valid_canonical_value(key: ConfigKey | None, value: str) -> str | None:
-    """Return the canonical text of a stored value, or None where it is invalid, so that the default holds."""
+    """Return the canonical text of a stored value; None if it is invalid, so that the default applies."""
     if key is not None and check_value(key, value) is not None:
         return None
     return canonical_value(key, value)
@@ -192,7 +194,7 @@ def _check_text(key: ConfigKey, text: str) -> None:
 
 
 def _check_elements(key: ConfigKey, elements: list[str]) -> None:
-    """``ValidList``: no empty element, none beside the allowed ones, and for ``some`` at least one."""
+    """Check a LIST as ``ValidList``: no empty element, only allowed ones, and for ``some`` at least one."""
     kind, _, allowed = key.check.partition(":")
     names = (allowed or ("" if kind in _LISTS else kind)).split("|")
     known = [] if names == [""] else names
@@ -207,7 +209,7 @@ def _check_elements(key: ConfigKey, elements: list[str]) -> None:
 
 
 def _check_replicas(key: ConfigKey, elements: list[str]) -> None:
-    """``ThrottledReplicaListValidator``."""
+    """Check a list of throttled replicas, as ``ThrottledReplicaListValidator``."""
     replicas = [trim(x) for x in elements]
     if "".join(replicas) != "*" and not all(_REPLICA.fullmatch(x) for x in replicas):
         what = "the literal '*' or a list of replicas in the following format: "
@@ -215,7 +217,7 @@ def _check_replicas(key: ConfigKey, elements: list[str]) -> None:
 
 
 def _check_voters(key: ConfigKey, elements: list[str]) -> None:
-    """``ControllerQuorumVotersValidator``."""
+    """Check ``controller.quorum.voters``, as ``ControllerQuorumVotersValidator``."""
     form = f"for the configuration {key.name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
     for entry in elements:
         number, _, address = entry.partition("@")
@@ -235,7 +237,7 @@ def _check_voters(key: ConfigKey, elements: list[str]) -> None:
 
 
 def _check_servers(key: ConfigKey, elements: list[str]) -> None:
-    """``ControllerQuorumBootstrapServersValidator``."""
+    """Check ``controller.quorum.bootstrap.servers``, as ``ControllerQuorumBootstrapServersValidator``."""
     for entry in elements:
         found = _HOST_PORT.fullmatch(entry)
         if found is None:

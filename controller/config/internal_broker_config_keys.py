@@ -1,6 +1,6 @@
-"""Broker settings of Kafka 4.3.1 that are validated and not described, and those that can only be set dynamically.
+"""Definitions of Kafka 4.3.1's internal broker settings, and of its dynamic replication quota settings.
 
-In the form of `broker_config_keys`.
+Internal settings are validated but not in DescribeConfigs. The tables have the form of `broker_config_keys`.
 Source: ``ConfigDef.defineInternal`` in the classes that ``KafkaConfig`` joins, ``QuotaConfig.brokerQuotaConfigs``
 (apache/kafka 4.3.1).
 """

@@ -1,4 +1,4 @@
-"""Numbers, booleans and lists in settings, read and written as Java does.
+"""Numbers, booleans and lists in settings, parsed and formatted as Java does.
 
 Source: ``ConfigDef.parseType`` and ``ConfigDef.convertToString`` (apache/kafka 4.3.1), which use ``String.trim``,
 ``Integer.parseInt``, ``Long.parseLong``, ``Double.parseDouble`` and ``Double.toString``.
@@ -16,7 +16,7 @@ WHITESPACE = "".join(map(chr, range(0x21)))
 _COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
 """``AbstractConfig.COMMA_WITH_WHITESPACE``; ``\\s`` of a Java pattern is ASCII only."""
 _LAST_BMP = "\uffff"
-"""``Integer.parseInt`` looks at UTF-16 units, so that a digit outside the basic plane is none."""
+"""Last character that is one UTF-16 unit: ``Integer.parseInt`` accepts no digit beyond the basic plane."""
 _MOST_DIGITS = 19
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
 _HEXADECIMAL = re.compile(
@@ -24,7 +24,7 @@ _HEXADECIMAL = re.compile(
 )
 _SPECIAL = {"NaN": nan, "Infinity": inf}
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
-"""``Double.toString`` writes no exponent in this range."""
+"""Range in which ``Double.toString`` writes no exponent."""
 
 
 def trim(text: str) -> str:
@@ -74,7 +74,7 @@ def parse_double(text: str) -> float:
         return float.fromhex(f"{sign}0x{digits}p{exponent}")
     except OverflowError:
         return float(f"{sign}inf")
-    except ValueError:  # an exponent of very many digits
+    except ValueError:  # an exponent with very many digits
         return float(f"{sign}0" if exponent.startswith("-") or not digits.strip("0.") else f"{sign}inf")
 
 
@@ -106,7 +106,7 @@ def split(text: str, separator: str = ",") -> list[str]:
 
 
 def double_text(value: float) -> str:
-    """Return ``Double.toString`` of a value."""
+    """Return a floating point number as ``Double.toString`` writes it."""
     if isnan(value):
         return "NaN"
     if isinf(value):

@@ -1,4 +1,4 @@
-"""Classes that settings may name: those of Kafka, for each setting. Third-party classes are not supported.
+"""Allowed class names of settings: Kafka's own classes, per setting. Third-party classes are not supported.
 
 Source: ``KafkaConfig`` and the config classes it joins (apache/kafka 4.3.1).
 """
@@ -37,7 +37,7 @@ CLASSES_BY_KEY: dict[str, tuple[str, ...]] = {
         f"{_BEARER}ClientJwtValidator",
     ),
 }
-"""Settings of type CLASS. One that is missing here may name no class at all."""
+"""Allowed classes of settings of type CLASS. A setting that is not in here allows none."""
 
 STARTUP_CLASSES_BY_KEY: dict[str, tuple[str, ...]] = {
     "metric.reporters": ("org.apache.kafka.common.metrics.JmxReporter",),
@@ -48,7 +48,7 @@ STARTUP_CLASSES_BY_KEY: dict[str, tuple[str, ...]] = {
     ),
     "group.share.persister.class.name": ("org.apache.kafka.server.share.persister.DefaultStatePersister",),
 }
-"""Settings of type STRING or LIST whose classes Kafka loads at start."""
+"""Allowed classes of settings of type STRING or LIST which Kafka loads at start."""
 
 UNIFORM, RANGE, SIMPLE = "uniform", "range", "simple"
 _ASSIGNOR = "org.apache.kafka.coordinator.group.assignor."
@@ -58,6 +58,6 @@ CONSUMER_ASSIGNORS = {
     f"{_ASSIGNOR}UniformAssignor": UNIFORM,
     f"{_ASSIGNOR}RangeAssignor": RANGE,
 }
-"""Elements of ``group.consumer.assignors``, and the name of the assignor each stands for."""
+"""Allowed elements of ``group.consumer.assignors``, with the assignor's name for each."""
 SHARE_ASSIGNORS = {SIMPLE: SIMPLE, f"{_ASSIGNOR}SimpleAssignor": SIMPLE}
-"""Elements of ``group.share.assignors``."""
+"""Allowed elements of ``group.share.assignors``, with the assignor's name for each."""
