@@ -1,1 +1,1 @@
-"""The metadata image, what changes it, and the snapshots it is kept in."""
+"""Metadata image, the records and deltas that change it, and metadata snapshots."""

@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeVar
 from ottla.wire.messages.metadata_records import AccessControlEntryRecord
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one name a resource of kind `ResourceType.CLUSTER` has."""
+"""The only name of a resource of type `ResourceType.CLUSTER`."""
 WILDCARD = "*"
 
 
 class AclOperation(IntEnum):
-    """Operation; its number is its bit in ``authorized_operations``."""
+    """Operation of an ACL, with Kafka's code; the code is also its bit in ``authorized_operations``."""
 
     UNKNOWN = 0
     ANY = 1
@@ -38,11 +38,11 @@ class AclOperation(IntEnum):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
-    __hash__ = int.__hash__  # each decision is looked up by it: a name's hash is made in Python
+    __hash__ = int.__hash__  # each authorization hashes it; the hash of an enum's name is computed in Python
 
 
 class ResourceType(IntEnum):
-    """Type of a resource."""
+    """Resource type of an ACL, with Kafka's code."""
 
     UNKNOWN = 0
     ANY = 1
@@ -66,7 +66,7 @@ class AclPermissionType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Pattern type of a name; the first three occur in filters only."""
+    """Pattern type of an ACL's resource name; UNKNOWN, ANY and MATCH occur in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -76,9 +76,11 @@ class PatternType(IntEnum):
 
 
 class StandardAcl(NamedTuple):
-    """Access control entry.
+    """Access control list entry (ACL).
 
-    A principal (``User:name``) at a host may, or may not, perform an operation on the resources of a pattern.
+    A principal (``User:name``) from a host may, or may not, perform an operation on the resources whose name matches
+    the
+    pattern.
     """
 
     resource: ResourceType
@@ -154,5 +156,5 @@ def operation_bits(operations: tuple[AclOperation, ...]) -> int:
 
 
 def supported_operation_bits(resource: ResourceType) -> int:
-    """Return all operations of a resource type as bits: those of every client without an authorizer."""
+    """Return all operations of a resource type as bits: without an authorizer, every client has them."""
     return operation_bits(SUPPORTED_OPERATIONS[resource])

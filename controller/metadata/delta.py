@@ -1,4 +1,4 @@
-"""Changes of one metadata publication, so that listeners need not compare images.
+"""Changes between two published metadata images, so that listeners need not compare them.
 
 Source: ``MetadataDelta.java``, ``TopicsDelta.java`` (apache/kafka 4.3.1).
 """
@@ -18,18 +18,18 @@ NO_CHANGES: frozenset[Any] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class TopicDelta:
-    """Changed topic. Deleted and created again under the same name, it has another id in ``new``."""
+    """Change of the topic with one name; a topic deleted and created again has another id in ``new``."""
 
     old: TopicImage | None
-    """None: the topic did not exist."""
+    """Topic before the change; None if it did not exist."""
     new: TopicImage | None
-    """None: the topic was deleted."""
+    """Topic after the change; None if it was deleted."""
     partitions: frozenset[int]
-    """Numbers of the partitions in ``new`` that were made or changed; all of them where ``new`` is another topic."""
+    """Numbers of the created or changed partitions in ``new``; all of them if its topic id differs from ``old``."""
 
     @property
     def is_same_topic(self) -> bool:
-        """True if it is one topic before and after."""
+        """True if the topic exists before and after the change with the same id."""
         return self.old is not None and self.new is not None and self.old.id == self.new.id
 
 
@@ -39,30 +39,30 @@ class MetadataDelta:
 
     topics: Mapping[str, TopicDelta] = field(default_factory=dict)
     configs: frozenset[tuple[int, str]] = NO_CHANGES
-    """(resource type, name) of what has other settings."""
+    """(resource type, name) of the resources whose settings changed."""
     brokers: frozenset[int] = NO_CHANGES
     controllers: frozenset[int] = NO_CHANGES
     features: bool = False
     producer_ids: bool = False
     others: frozenset[tuple[Any, ...]] = NO_CHANGES
-    """Keys of ``MetadataImage.others``: what a carried record (acl, scram, token, quota) is about."""
+    """Changed keys of ``MetadataImage.others`` (ACLs, SCRAM credentials, delegation tokens, quotas)."""
 
     @property
     def is_empty(self) -> bool:
-        """True without changes."""
+        """True if nothing has changed."""
         return self == MetadataDelta()
 
     def created_topics(self) -> Iterator[TopicImage]:
-        """Topics that were not there before under their id."""
+        """Iterate over the topics whose id is new."""
         return (t.new for t in self.topics.values() if t.new is not None and not t.is_same_topic)
 
     def deleted_topics(self) -> Iterator[TopicImage]:
-        """Topics that are not there any more under their id."""
+        """Iterate over the topics whose id does not exist any more, as they were."""
         return (t.old for t in self.topics.values() if t.old is not None and not t.is_same_topic)
 
     @staticmethod
     def from_empty(image: MetadataImage) -> MetadataDelta:
-        """Return the delta from an empty image, which a new listener gets first."""
+        """Return the delta from an empty image to ``image``, for a new listener."""
         topics = sorted(image.topics.items())
         return MetadataDelta(
             {name: TopicDelta(None, topic, frozenset(topic.partitions)) for name, topic in topics},
@@ -104,4 +104,4 @@ def _changed(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> frozenset[Any]:
 
 
 MetadataListener = Callable[[MetadataImage, MetadataDelta], None]
-"""Listener that gets each publication: the newest committed image and its changes."""
+"""Listener called with each published image and the changes since the one before."""

@@ -1,4 +1,4 @@
-"""Directory of a replica in the metadata: assigned on creation, offline after a failure.
+"""Log directory ids of replicas in the metadata: assigned on creation, offline after a failure.
 
 Sources: ``DirectoryId.java``, ``ReplicationControlManager.java`` (apache/kafka 4.3.1; KIP-858).
 """
@@ -14,27 +14,30 @@ UNASSIGNED = bytes(15) + b"\x01"
 
 
 def default_directory_id(log_dirs: list[bytes]) -> bytes:
-    """Return the directory of a broker's next replica: known if the broker has only one, else assigned later."""
+    """Return the directory id of a new replica on a broker with these log directories.
+
+    It is the only directory, UNASSIGNED if there are several, MIGRATING if none are registered.
+    """
     if not log_dirs:
         return MIGRATING
     return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
 
 
 def directory_id_of(partition: PartitionRegistration, broker_id: int) -> bytes:
-    """Return the directory of a broker's replica, or a reserved id without one."""
+    """Return the directory id of a broker's replica; MIGRATING if the partition has none for it."""
     if broker_id in partition.replicas and len(partition.directories) == len(partition.replicas):
         return partition.directories[partition.replicas.index(broker_id)]
     return MIGRATING
 
 
 def is_replica_online(partition: PartitionRegistration, broker: RegisterBrokerRecord) -> bool:
-    """Return True if a broker's replica is in a usable directory, or in an unknown one."""
+    """Return True if a broker's replica is in a directory that is online, or whose state is unknown."""
     found = directory_id_of(partition, broker.broker_id)
     return not broker.log_dirs or found in (MIGRATING, UNASSIGNED) or found in broker.log_dirs
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionRegistration) -> list[int]:
-    """Replicas that do not serve: their broker is fenced or unknown, or their directory has failed."""
+    """Return the offline replicas of a partition: broker fenced or unregistered, or log directory offline."""
     out = []
     for broker_id in partition.replicas:
         broker = image.brokers.get(broker_id)

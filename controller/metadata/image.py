@@ -1,7 +1,7 @@
-"""The metadata image: the state of all records of `__cluster_metadata`, as one immutable value.
+"""Metadata image: the state of all records of ``__cluster_metadata``, as one immutable value.
 
-Images are never changed. An `ImageBuilder` takes records and gives the next image, which shares unchanged parts, so an
-older image stays valid: undoing uncommitted changes is keeping the old value.
+Images are never changed. An `ImageBuilder` replays records and builds the next image, which shares unchanged parts with
+the old one: uncommitted changes are discarded by using the older image again.
 
 Source: ``MetadataImage.java``, ``TopicsImage.java``, ``ClusterImage.java`` and their deltas (apache/kafka 4.3.1).
 """
@@ -40,7 +40,7 @@ RESOURCE_GROUP = 32
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """Replicas of a partition, its leader and in-sync replicas."""
+    """State of a partition in the metadata: replicas, ISR, leader, epochs, directories, reassignment and ELR."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -57,7 +57,7 @@ class PartitionRegistration:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic and its partitions by number."""
+    """Topic with its name, id, and partitions by number."""
 
     name: str
     id: bytes
@@ -81,37 +81,37 @@ class MetadataImage:
     controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
     next_producer_id: ProducerIdsRecord | None = None
     others: Mapping[Any, Message] = field(default_factory=Map)
-    """Records of areas that are few rules and many records (ACLs, quotas, SCRAM, tokens), by what they are about."""
+    """Records of ACLs, client quotas, SCRAM credentials and delegation tokens, by the key of the object."""
     acls: Mapping[StandardAcl, bytes] = field(default_factory=Map)
-    """The access rules among them, with their ids."""
+    """ACLs among these records, with their ids."""
 
     def broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return a broker's endpoint of a listener name; None if it is not registered or has none."""
+        """Return host and port of a broker's listener; None if it is not registered or has no such listener."""
         known = self.brokers.get(broker_id)
         ends = () if known is None else known.end_points
         return next(((end.host, end.port) for end in ends if end.name == listener), None)
 
     def unfenced_broker_address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Return a broker's endpoint of a listener name; None also for a fenced broker."""
+        """Return host and port of a broker's listener; None also if the broker is fenced."""
         known = self.brokers.get(broker_id)
         return None if known is None or known.fenced else self.broker_address(broker_id, listener)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """Return the topic with that id."""
+        """Return the topic with that id; None if there is none."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Return the settings of a resource, without defaults."""
+        """Return the explicitly set configs of a resource, without defaults; empty if there are none."""
         return self.configs.get((resource_type, name), {})
 
     def unfenced_brokers(self) -> list[int]:
-        """Ids of the brokers that may lead, in order."""
+        """Return the ids of the brokers neither fenced nor in controlled shutdown, in ascending order."""
         return sorted(i for i, b in self.brokers.items() if not b.fenced and not b.in_controlled_shutdown)
 
 
 def partition_from_record(record: PartitionRecord) -> PartitionRegistration:
-    """Return a partition as its first record describes it."""
+    """Return the partition in a PartitionRecord."""
     return PartitionRegistration(
         tuple(record.replicas),
         tuple(record.isr),
@@ -152,7 +152,7 @@ def merge_partition_change(old: PartitionRegistration, record: PartitionChangeRe
 
 
 def image_records(image: MetadataImage) -> Iterator[Message]:
-    """Return the records that make this image from nothing, in the order Kafka's snapshots have them.
+    """Return the records that create this image from an empty one, in the order of Kafka's snapshots.
 
     Sorted by name or number, since the order of tries differs between processes, and the files must be equal.
     """
@@ -160,7 +160,7 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
 
 
 def image_records_yielding(image: MetadataImage) -> Iterator[Any]:
-    """Yield the records of `image_records`; None as a pause, since sorting many names takes long."""
+    """Yield the records of `image_records`, and None to let other tasks run: sorting many names takes long."""
     for name, level in _features_first(image.features):
         yield FeatureLevelRecord(name, level)
     yield from (image.brokers[number] for number in sorted(image.brokers))
@@ -180,12 +180,12 @@ def image_records_yielding(image: MetadataImage) -> Iterator[Any]:
 
 
 def _features_first(features: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Sort metadata.version first: it decides on the format of later records."""
+    """Return the features with metadata.version first, which determines the format of later records."""
     return sorted(features.items(), key=lambda item: (item[0] != "metadata.version", item[0]))
 
 
 def partition_record(topic_id: bytes, number: int, p: PartitionRegistration) -> PartitionRecord:
-    """Return the record that makes a partition as it is."""
+    """Return the PartitionRecord that creates a partition in its current state."""
     return PartitionRecord(
         number,
         topic_id,

@@ -1,4 +1,4 @@
-"""The next image while records are taken in, and what they touched.
+"""Builder of the next metadata image: replays records, and records which objects they touched.
 
 Source: ``MetadataDelta.java`` and the deltas of its parts (apache/kafka 4.3.1).
 """
@@ -53,7 +53,7 @@ _TRIES = ("topics", "topic_names", "configs", "others", "acls")
 
 
 class ImageBuilder:
-    """Takes records; gives the image they make (`image`, at any time) and what they touched (`delta`)."""
+    """Builder that replays records on a base image; returns the new image and the delta between both."""
 
     def __init__(self, base: MetadataImage) -> None:
         self.base = base
@@ -61,34 +61,34 @@ class ImageBuilder:
         self._dicts: dict[str, dict[Any, Any]] = {}
         self._producer_ids = base.next_producer_id
         self._partitions: dict[str, IntMapBuilder[PartitionRegistration]] = {}
-        """Of topics whose partitions changed since the last image was taken."""
+        """Partitions under change, of topics touched since the last `image`."""
         self._touched: dict[str, set[int]] = {}
         self._elr_reset_topics: Mapping[str, TopicImage] | None = None
-        """The topics of when all were to forget their eligible leaders: done as one is touched, else with the image."""
+        """Topics as of a ClearElrRecord for all topics; their ELRs are cleared when touched, else in `image`."""
         self._elr_reset_done: set[str] = set()
-        """Which of them need not any more."""
+        """Names of topics whose ELRs are cleared already, or that need no clearing."""
         self._configs: set[tuple[int, str]] = set()
         self._values: dict[tuple[int, str], dict[str, str]] = {}
-        """Settings of resources that changed since the last image was taken."""
+        """Settings of resources changed since the last `image`, by (resource type, name)."""
         self._brokers: set[int] = set()
         self._controllers: set[int] = set()
         self._others: set[tuple[Any, ...]] = set()
         self._features = False
 
     def _trie(self, name: str) -> MapMutation[Any, Any]:
-        """Return a mutable copy of one of the image's tries."""
+        """Return a mutable copy of one of the image's hash tries, such as ``topics``."""
         if name not in self._tries:
             self._tries[name] = to_hash_trie(getattr(self.base, name)).mutate()
         return self._tries[name]
 
     def _copy(self, name: str) -> dict[Any, Any]:
-        """Return a small map of the image, copied before its first change."""
+        """Return the new image's copy of a small map (brokers, controllers or features), made at the first change."""
         if name not in self._dicts:
             self._dicts[name] = dict(getattr(self.base, name))
         return self._dicts[name]
 
     def image(self, offset: int, epoch: int) -> Job[MetadataImage]:
-        """Build the image as of ``offset``; no record may be replayed meanwhile.
+        """Build the image as of ``offset`` and ``epoch``; no record may be replayed meanwhile.
 
         Records may be replayed afterwards, without changing this image.
         """
@@ -99,7 +99,7 @@ class ImageBuilder:
             if number % YIELD_EVERY == 0:
                 yield None
         self._partitions.clear()
-        self._values.clear()  # they are the image's from now on
+        self._values.clear()  # they belong to the image from now on
         tries = {name: mutation.finish() for name, mutation in self._tries.items()}
         image = replace(
             self.base, offset=offset, epoch=epoch, next_producer_id=self._producer_ids, **tries, **self._dicts
@@ -109,7 +109,7 @@ class ImageBuilder:
         return image
 
     def delta(self, image: MetadataImage) -> Job[MetadataDelta]:
-        """Make the delta of what was touched between the base and ``image``, the last one made."""
+        """Return the objects touched between the base image and ``image``, which is the last one built."""
         topics: dict[str, TopicDelta] = {}
         for number, (name, numbers) in enumerate(self._touched.items(), 1):
             if number % YIELD_EVERY == 0:
@@ -144,7 +144,7 @@ class ImageBuilder:
         self._touched.setdefault(record.name, set())
 
     def _partitions_of(self, topic_id: bytes) -> tuple[IntMapBuilder[PartitionRegistration], set[int]] | None:
-        """Return the partitions of a topic to be changed, and the numbers of those touched so far."""
+        """Return a topic's partitions for changes and its touched partition numbers; None for an unknown topic id."""
         name = self._trie("topic_names").get(topic_id)
         if name is None:
             return None
@@ -185,7 +185,7 @@ class ImageBuilder:
             self._configs.add((RESOURCE_TOPIC, name))
 
     def _clear_elr(self, record: ClearElrRecord) -> None:
-        """Clear the eligible leaders of a topic's partitions, or of all topics."""
+        """Clear the eligible leader replicas of a topic's partitions, or of all topics (deferred to `image`)."""
         if record.topic_name:
             run_to_end(self._reset_topic_elr(record.topic_name))
             return
@@ -193,7 +193,7 @@ class ImageBuilder:
         self._tries["topics"] = to_hash_trie(self._elr_reset_topics).mutate()
 
     def _reset_remaining_elr(self) -> Job[None]:
-        """Clear the remaining eligible leaders of all topics, in the order of names."""
+        """Clear the eligible leader replicas of the topics not yet cleared, in the order of names."""
         if self._elr_reset_topics is None:
             return
         seen = 0
@@ -205,7 +205,7 @@ class ImageBuilder:
         self._elr_reset_topics = None
 
     def _reset_topic_elr(self, name: str) -> Job[None]:
-        """Clear the eligible leaders of a topic's partitions; a step for each."""
+        """Clear the eligible leader replicas of a topic's partitions; yield after each."""
         self._elr_reset_done.add(name)
         topic, changing = self._trie("topics").get(name), self._partitions.get(name)
         if topic is None:
@@ -293,7 +293,7 @@ class ImageBuilder:
         self._remove_other(record)
 
     def _remove_acl_id(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
-        """Remove the ACL of an id, unless another id has the same ACL."""
+        """Remove the ACL of an ACL id, unless another id has the same ACL."""
         old = self._trie("others").get(_other_record_key(record))
         if old is not None and self._trie("acls").get(acl_from_record(old)) == record.id:
             del self._trie("acls")[acl_from_record(old)]
@@ -306,7 +306,7 @@ class ImageBuilder:
 
 
 def _other_record_key(record: Any) -> tuple[Any, ...]:
-    """Return the key of a record that is only carried along: a later record with the same key replaces it."""
+    """Return the key in `MetadataImage.others` of an ACL, SCRAM, token or quota record."""
     match record:
         case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
             return "acl", record.id

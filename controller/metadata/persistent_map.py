@@ -1,7 +1,7 @@
-"""Maps that never change: the next one shares what stayed the same, so that a change costs its own size.
+"""Persistent (immutable) maps: a changed map shares unchanged parts, so that a change costs only its own size.
 
-For keys of any kind there is the `immutables` library's hash trie. Keys that are numbers in a row (a topic's
-partitions) are kept here in shards of 64, which keeps them in order.
+Keys of any type: the hash trie of the `immutables` library. Consecutive integer keys (a topic's partitions): shards of
+64, which preserve the order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _BITS = 6
 
 
 def to_hash_trie(mapping: Mapping[K, V]) -> Map[K, V]:
-    """Return a mapping as a hash trie; one that is a trie already stays as it is."""
+    """Return a mapping as a hash trie; a hash trie is returned unchanged."""
     return mapping if isinstance(mapping, Map) else Map(mapping)
 
 
 class PersistentIntMap(Mapping[int, V], Generic[V]):
-    """Values by number, in the order they were first put in. A change copies one shard and the list of shards."""
+    """Immutable map with integer keys, in insertion order. A change copies one shard and the list of shards."""
 
     __slots__ = ("_count", "_shards")
 
@@ -52,12 +52,12 @@ class PersistentIntMap(Mapping[int, V], Generic[V]):
         return f"Numbered({dict(self)!r})"
 
     def builder(self) -> IntMapBuilder[V]:
-        """Return a copy that takes changes until it is finished."""
+        """Return a builder for a changed map; this map does not change."""
         return IntMapBuilder(self._shards, self._count)
 
 
 class IntMapBuilder(Generic[V]):
-    """The next `PersistentIntMap` while it is being made: a shard is copied before its first change."""
+    """Builder of the next `PersistentIntMap`: copies a shard before its first change."""
 
     __slots__ = ("_count", "_own", "_shards")
 
@@ -67,7 +67,7 @@ class IntMapBuilder(Generic[V]):
         self._count = count
 
     def get(self, number: int) -> V | None:
-        """Return the current value."""
+        """Return the current value; None for an unknown key."""
         shard = self._shards.get(number >> _BITS)
         return None if shard is None else shard.get(number)
 

@@ -1,4 +1,4 @@
-"""Metadata records as bytes and back: ``frame version, api key, version`` as varints, then the body.
+"""Serialization of metadata records: ``frame version, api key, version`` as varints, then the body.
 
 Source: ``MetadataRecordSerde.java``, ``AbstractApiMessageSerde.java`` (apache/kafka 4.3.1).
 
@@ -39,10 +39,10 @@ METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 OLDEST_METADATA_VERSION = 23
-"""4.0-IV1, the first that knows eligible leader replicas; older finalized levels are refused at start."""
+"""4.0-IV1, the first with eligible leader replicas; a node does not start in a cluster with an older one."""
 NEWEST_METADATA_VERSION = 30
 CORDONED_DIRS_MIN_VERSION = 30
-"""The metadata.version that knows cordoned directories."""
+"""First metadata.version with cordoned log directories."""
 
 _VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
     metadata_records.RegisterBrokerRecord: ((30, 4), (0, 3)),
@@ -53,7 +53,7 @@ _VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
 
 
 def record_version(cls: type[Message], metadata_version: int) -> int:
-    """Return the version of a record at a metadata.version (``MetadataVersion.java``)."""
+    """Return the version of a record type at a metadata.version (``MetadataVersion.java``)."""
     for level, version in _VERSIONS.get(cls, ((0, 0),)):
         if metadata_version >= level:
             return version
@@ -61,17 +61,17 @@ def record_version(cls: type[Message], metadata_version: int) -> int:
 
 
 def encode_record(record: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> bytes:
-    """Return a metadata record's value bytes."""
+    """Return the value bytes of a metadata record, in the record version of a metadata.version."""
     version = record_version(type(record), metadata_version)
     head = write_uvarint(FRAME_VERSION) + write_uvarint(spec_of(type(record)).key) + write_uvarint(version)
     return head + compiler.encode(record, version)
 
 
 def decode_record(raw: Buffer) -> Message:
-    """Read a metadata record's value bytes.
+    """Decode the value bytes of a metadata record.
 
     Raises:
-        WireError: unknown frame, record or version.
+        WireError: unknown frame version, record type or record version.
     """
     frame, pos = read_uvarint(raw, 0)
     if frame != FRAME_VERSION:
@@ -84,10 +84,10 @@ def decode_record(raw: Buffer) -> Message:
 
 
 def decode_batch(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Message]]:
-    """(offset, record) of every metadata record in a batch; control batches have none.
+    """Yield (offset, record) of every metadata record in a batch; control batches have none.
 
     Raises:
-        WireError: a record cannot be read.
+        WireError: a record cannot be decoded.
     """
     if not header.is_control:
         for record in batch_records.iterate_records(raw, header):
@@ -97,7 +97,7 @@ def decode_batch(header: BatchHeader, raw: Buffer) -> Iterator[tuple[int, Messag
 
 
 class MetadataBatchWriter:
-    """Writer of a batch of the metadata log, record by record, so that the caller can pause."""
+    """Writer of one batch of the metadata log, record by record, so that the caller can yield in between."""
 
     def __init__(self, now_ms: int, *, control: bool = False) -> None:
         self._now_ms = now_ms
@@ -107,18 +107,18 @@ class MetadataBatchWriter:
         self.size_bytes = HEADER_BYTES
 
     def add(self, record: batch_records.NewRecord) -> None:
-        """Add one record; all carry the batch's own time."""
+        """Add an encoded record; all records have the timestamp of the batch."""
         raw = batch_records.encode_record(record, self.count, 0)
         self._parts.append(raw)
         self.count += 1
         self.size_bytes += len(raw)
 
     def add_message(self, message: Message, metadata_version: int = NEWEST_METADATA_VERSION) -> None:
-        """Add a metadata record."""
+        """Add a metadata record, in the record version of a metadata.version."""
         self.add(batch_records.NewRecord(None, encode_record(message, metadata_version), self._now_ms))
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
-        """Return the batch's bytes. Asserts that it has records."""
+        """Return the bytes of the batch, which must have at least one record."""
         assert self.count > 0
         attributes = CONTROL_BIT if self._control else 0
         header = BatchHeader(
@@ -140,7 +140,7 @@ class MetadataBatchWriter:
 
 
 def control_batch(controls: Iterable[Message], now_ms: int, base_offset: int = 0, leader_epoch: int = -1) -> bytearray:
-    """Return a batch of control records."""
+    """Return the bytes of a batch of control records."""
     writer = MetadataBatchWriter(now_ms, control=True)
     for control in controls:
         writer.add(build_control_record(control, now_ms))

@@ -1,7 +1,7 @@
-"""Snapshot files: ``<end offset>-<epoch>.checkpoint``, and ``bootstrap.checkpoint``, which has the same form.
+"""Metadata snapshot files: ``<end offset>-<epoch>.checkpoint``, and ``bootstrap.checkpoint`` in the same format.
 
-One control batch (header, and where the quorum is dynamic: kraft version, voters), data batches, one control batch
-(footer); offsets count from 0. A snapshot is never changed once it has its name.
+One control batch (header, and for a dynamic quorum: kraft.version, voters), data batches, one control batch (footer);
+offsets count from 0. A snapshot file never changes once it has its final name.
 
 Source: ``RecordsSnapshotWriter.java``, ``Snapshots.java``, ``BootstrapDirectory.java`` (apache/kafka 4.3.1).
 
@@ -43,20 +43,20 @@ RECORDS_PER_BATCH = 1024
 
 
 class SnapshotId(NamedTuple):
-    """Id of a snapshot: covers all offsets below ``end_offset``, with the epoch of the last record."""
+    """Id of a snapshot: it covers all offsets below ``end_offset``; ``epoch`` is that of the last covered record."""
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """File name."""
+        """Name of the snapshot's file in the metadata log directory."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
 @dataclass(slots=True)
 class SnapshotContents:
-    """Contents of a snapshot file."""
+    """Decoded contents of a snapshot: metadata records, kraft.version, voters, timestamp of the last covered record."""
 
     records: list[Message] = field(default_factory=list)
     kraft_version: int = 0
@@ -65,16 +65,16 @@ class SnapshotContents:
 
 
 def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
-    """Return the snapshots of a metadata log, oldest first."""
+    """Return the ids of the snapshots in a metadata log directory, oldest first."""
     found = (_NAME.fullmatch(name) for name in disk.list_files(directory))
     return sorted(SnapshotId(int(m[1]), int(m[2])) for m in found if m)
 
 
 def read_snapshot(disk: Disk, path: str) -> Job[SnapshotContents]:
-    """Read a snapshot file.
+    """Read and decode a snapshot file.
 
     Raises:
-        CorruptFile: a bad checksum, no footer, or a record that cannot be read.
+        CorruptFile: a bad checksum, no footer, or a record that cannot be decoded.
     """
     raw = read_file(disk, path)
     out = SnapshotContents()
@@ -119,9 +119,11 @@ def encode_snapshot(
     metadata_version: int = NEWEST_METADATA_VERSION,
     records: Iterable[Message | None] | None = None,
 ) -> Job[bytes]:
-    """Make the bytes of a snapshot file.
+    """Encode a snapshot file.
 
-    ``records`` are written in place of those of ``snapshot``; None is no record, only a place for a pause.
+    ``epoch``: leader epoch of its batches. ``records`` are written instead of those of ``snapshot``; None among them is
+    no
+    record, but yields to the event loop.
     """
     head: list[Message] = [SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
     if snapshot.kraft_version > 0:
@@ -150,10 +152,10 @@ def encode_snapshot(
 
 
 def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:
-    """Read the voters and the time of the last covered record from a snapshot's first batch. No records.
+    """Read kraft.version, voters and timestamp from a snapshot's first batch, without its metadata records.
 
     Raises:
-        CorruptFile: its beginning cannot be read.
+        CorruptFile: the first batch cannot be decoded.
     """
     out = SnapshotContents()
     file = disk.open(path, readonly=True)
@@ -172,16 +174,16 @@ def read_snapshot_header(disk: Disk, path: str) -> SnapshotContents:
 
 
 def last_contained_log_timestamp(disk: Disk, path: str) -> int:
-    """Return the time of the last record a snapshot covers.
+    """Return the timestamp in ms of the last record that a snapshot covers.
 
     Raises:
-        CorruptFile: its beginning cannot be read.
+        CorruptFile: the first batch cannot be decoded.
     """
     return read_snapshot_header(disk, path).timestamp_ms
 
 
 def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> None:
-    """Write a snapshot under a name of its own, sync it, then give it its real name."""
+    """Write a snapshot to a temporary file (``.part``), flush it, then rename it to ``path``."""
     part = path + ".part"
     if disk.exists(part):
         disk.unlink(part)
@@ -195,6 +197,6 @@ def write_snapshot(disk: Disk, path: str, raw: bytes, *, mode: int = 0o400) -> N
 
 
 def freeze_snapshot(disk: Disk, path: str) -> None:
-    """Give a snapshot that was written and synced its real name."""
+    """Rename a complete, flushed ``.part`` file to ``path``, and flush the directory."""
     disk.rename(path + ".part", path)
     disk.fsync_dir(path.rpartition("/")[0])

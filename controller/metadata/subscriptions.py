@@ -18,7 +18,7 @@ class MetadataSubscriptions:
     """Listeners to the images of one source: the committed images of a controller, or the applied ones of a broker."""
 
     def __init__(self, current_image: Callable[[], MetadataImage]) -> None:
-        """``current_image``: the image that the listeners were called with last."""
+        """Create it without listeners; ``current_image`` returns the image that was published last."""
         self._current_image = current_image
         self._listeners: dict[object, MetadataListener] = {}
 
@@ -26,8 +26,8 @@ class MetadataSubscriptions:
         """Call ``listener`` with the whole image now, and with each later publication.
 
         Before the first publication there is no image: then its delta is the whole image. Listeners are called in the
-        order of their subscriptions. One that subscribes during a publication is not called with that publication
-        again.
+        order of
+        their subscriptions. A listener that subscribes during a publication is not called with that publication again.
 
         Returns:
             A function that ends the subscription: ``listener`` is not called after it returns.
@@ -47,10 +47,12 @@ class MetadataSubscriptions:
         return unsubscribe
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Call each listener. An `OSError` of a listener is logged, and the others are called.
+        """Call each listener with a new image and its delta.
+
+        An `OSError` of a listener is logged, and the others are called.
 
         Raises:
-            Exception: any other error of a listener: it ends the node, as every broken invariant.
+            Exception: any other error of a listener: it stops the node, as every broken invariant.
         """
         for subscription, listener in list(self._listeners.items()):
             if subscription not in self._listeners:
