@@ -1,1 +1,1 @@
-"""Common decisions about partitions: placement, reassignment, leaders and in-sync replicas."""
+"""Rules for partitions on the controller: replica placement, reassignment, leaders and in-sync replicas."""

@@ -29,7 +29,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
 
 
 def effective_topic_config(image: MetadataImage, static: Mapping[str, str], topic: str, name: str, default: str) -> str:
-    """Return a topic's effective setting: its own, the cluster's, the node's, Kafka's."""
+    """Return a topic's effective setting: the topic's, the cluster's, the node's, or ``default``."""
     key = topic_key(name)
     for values in (image.config(RESOURCE_TOPIC, topic), image.config(RESOURCE_BROKER, ""), static):
         text = valid_canonical_value(key, values[name]) if name in values else None
@@ -39,7 +39,10 @@ def effective_topic_config(image: MetadataImage, static: Mapping[str, str], topi
 
 
 def topic_change_rules(image: MetadataImage, static: Mapping[str, str], topic: TopicImage) -> PartitionChangeRules:
-    """Return the rules of a topic's partitions; no minimum exceeds the number of replicas (of partition 0)."""
+    """Return the rules for changes of a topic's partitions.
+
+    min.insync.replicas is at most the number of replicas of partition 0.
+    """
     first = topic.partitions.get(0)
     minimum = int(effective_topic_config(image, static, topic.name, MIN_ISR, "1"))
     return PartitionChangeRules(
@@ -58,10 +61,13 @@ def leader_and_isr_updates(
     comes: int = NO_BROKER_ID,
     lost: int = NO_BROKER_ID,
 ) -> Job[list[Message]]:
-    """Return a record for each affected partition that changes.
+    """Return a PartitionChangeRecord for each affected partition that changes.
 
-    ``leaves``: broker removed from the in-sync sets, which cannot lead; ``comes``: broker that counts as alive though
-    it is still fenced; ``lost``: broker after an unclean restart, removed from in-sync sets and eligible leaders.
+    ``affected``: selects the partitions. ``leaves``: broker removed from the ISRs, which cannot lead. ``comes``: broker
+    that counts as alive though it is still fenced. ``lost``: broker after an unclean shutdown, removed from ISRs and
+    ELRs.
+
+    A broker id of -1 stands for no broker.
     """
 
     def is_alive(broker_id: int) -> bool:
@@ -98,7 +104,7 @@ def leader_and_isr_updates(
 
 
 def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
-    """Return whether a broker leads any partition."""
+    """Return True if a broker is the leader of a partition, in steps."""
     seen = 0
     for topic in image.topics.values():
         for p in topic.partitions.values():
@@ -116,7 +122,10 @@ def is_leaderless(p: PartitionRegistration) -> bool:
 
 
 def leader_acceptor(image: MetadataImage, p: PartitionRegistration) -> Callable[[int], bool]:
-    """Return the predicate of brokers that may lead a partition (R-287): never a replica still being added."""
+    """Return a predicate: True for a broker that is alive and may lead a partition (R-287).
+
+    The broker must be one of its replicas, with an online log directory.
+    """
 
     def check(broker_id: int) -> bool:
         broker = image.brokers.get(broker_id)

@@ -1,4 +1,4 @@
-"""The partitions a request asks for: by hand or by count, with a limit for the whole request.
+"""Replica assignment of new partitions, manual or automatic, and limits of the request that creates them.
 
 Source: ``ReplicationControlManager.java`` (apache/kafka 4.3.1).
 """
@@ -22,7 +22,7 @@ TOO_MANY_RECORDS = "Unable to perform excessively large batch operation."
 
 
 class RequestTooLarge(Exception):
-    """A whole request is refused: ``code`` for all it asks for."""
+    """Request that is rejected as a whole: every item gets the error ``code``."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.POLICY_VIOLATION) -> None:
         super().__init__(message)
@@ -30,15 +30,15 @@ class RequestTooLarge(Exception):
 
 
 def utf8_size(texts: Iterable[str | None]) -> int:
-    """Return the bytes of strings in the records of a batch."""
+    """Return the total UTF-8 bytes of the strings in a batch's records."""
     return sum(len(t) if t.isascii() else len(t.encode("utf-8", "surrogatepass")) for t in texts if t is not None)
 
 
 def check_batch_limits(records_count: int, texts_bytes: int) -> None:
-    """Check that the records of a request fit into one batch. Only their strings are counted: all else is small.
+    """Check that the records of a request fit into one batch; only strings are counted, as all else is small.
 
     Raises:
-        RequestTooLarge: POLICY_VIOLATION, too many records; RECORD_LIST_TOO_LARGE, too much in them.
+        RequestTooLarge: POLICY_VIOLATION for too many records, RECORD_LIST_TOO_LARGE for too many bytes.
     """
     if records_count > MAX_RECORDS_PER_REQUEST:
         raise RequestTooLarge(TOO_MANY_RECORDS)
@@ -51,14 +51,14 @@ def check_batch_limits(records_count: int, texts_bytes: int) -> None:
 def refuse_all_job(
     items: Iterable[T], key: Callable[[T], Hashable], twice: set[Hashable], row: Callable[[T], Any], rows: list[Any]
 ) -> Job[None]:
-    """Append the row with the error of a whole request for each distinct item of it.
+    """Append the error row for each distinct item of a request that is rejected as a whole.
 
     Args:
-        items: those of the request.
-        key: identity of an item.
-        twice: keys of items that the request names more than once.
-        row: makes the row of an item.
-        rows: the results of the response.
+        items: items of the request.
+        key: returns the identity of an item.
+        twice: keys of duplicate items.
+        row: returns the error row of an item.
+        rows: result rows of the response, to which they are appended.
     """
     for number, found in enumerate(first_occurrences(items, key, twice), 1):
         if found is not None:
@@ -68,22 +68,23 @@ def refuse_all_job(
 
 
 def active_brokers(image: MetadataImage, ids: Iterable[int]) -> tuple[int, ...]:
-    """Return the brokers that may be in sync: neither fenced nor in controlled shutdown."""
+    """Return the brokers among ``ids`` that may be in an ISR: registered, not fenced, not in controlled shutdown."""
     found = ((i, image.brokers.get(i)) for i in ids)
     return tuple(i for i, b in found if b is not None and not b.fenced and not b.in_controlled_shutdown)
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[int], isr: tuple[int, ...]) -> PartitionRegistration:
-    """Return a new partition: the first replica in sync leads."""
+    """Return a new partition, whose leader is the first in-sync replica."""
     dirs = tuple(default_directory_id(image.brokers[i].log_dirs) for i in replicas)
     return PartitionRegistration(tuple(replicas), isr, isr[0], 0, 0, dirs)
 
 
 def validate_manual_assignment(image: MetadataImage, replicas: Sequence[int], factor: int | None) -> None:
-    """Check a manual assignment; ``factor`` is how many replicas the partitions before it have.
+    """Check a manual assignment; ``factor`` is the replication factor of other partitions, None if unknown.
 
     Raises:
-        ProtocolError: INVALID_REPLICA_ASSIGNMENT: empty, a broker named twice or unknown, or of another length.
+        ProtocolError: INVALID_REPLICA_ASSIGNMENT: empty, a duplicate or unregistered broker, or not ``factor``
+            replicas.
     """
     if not replicas:
         raise _wrong("The manual partition assignment includes an empty replica list.")
@@ -108,7 +109,7 @@ def _wrong(why: str) -> ProtocolError:
 def manual_assignment(
     image: MetadataImage, assignments: Sequence[tuple[int, Sequence[int]]], factor: int | None
 ) -> Job[list[PartitionRegistration]]:
-    """Return partitions with an assignment by the request: (number, replicas), in any order.
+    """Return the partitions of manual assignments (number, replicas), in ascending order of the numbers.
 
     Raises:
         ProtocolError: INVALID_REPLICA_ASSIGNMENT.
@@ -134,7 +135,7 @@ def manual_assignment(
 def automatic_assignment(
     image: MetadataImage, count: int, factor: int, chance: RandomFunction
 ) -> Job[list[PartitionRegistration]]:
-    """So many partitions, wherever they go best.
+    """Return ``count`` new partitions, whose ``factor`` replicas the placer chooses.
 
     Raises:
         ProtocolError: INVALID_REPLICATION_FACTOR.

@@ -1,4 +1,4 @@
-"""Change of one partition after a change of its in-sync set, replicas, directories or possible leaders.
+"""Builder of a partition's change record, after a change of its ISR, replicas, directories or live brokers.
 
 The order of the steps is Kafka's, and matters (R-284 to R-289, R-296): a completed reassignment ends, the eligible
 leader replicas are computed, a leader is elected, and only then the fields of the record are known. Source:
@@ -20,29 +20,29 @@ LEADER_RECOVERING = 1
 
 
 class PartitionElection(Enum):
-    """Type of election."""
+    """Type of leader election."""
 
     ONLINE = "online"
-    """The leader if it is alive; else the first replica in sync."""
+    """The current leader if it is alive, else the first live in-sync replica."""
     PREFERRED = "preferred"
-    """The first replica, if it is in sync."""
+    """The preferred leader (first replica), if it is in sync."""
     UNCLEAN = "unclean"
-    """As online; without a candidate, any live replica."""
+    """As ONLINE; without a candidate, any live replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChangeRules:
-    """Rules of a partition's topic."""
+    """Settings of a partition's topic that its changes depend on."""
 
     min_isr: int = 1
     is_elr_enabled: bool = True
-    """True if eligible leader replicas are kept (KIP-966)."""
+    """True if eligible leader replicas are recorded (KIP-966)."""
     allows_unclean_election: bool = False
-    """True if a replica that is not in sync may lead, rather than none."""
+    """True if a replica that is not in sync may become leader when no in-sync replica is alive."""
 
     @property
     def default_election(self) -> PartitionElection:
-        """Default type of election."""
+        """Type of election after a change, by the topic's setting."""
         return PartitionElection.UNCLEAN if self.allows_unclean_election else PartitionElection.ONLINE
 
 
@@ -61,10 +61,11 @@ def build_partition_change(
 ) -> PartitionChangeRecord | None:
     """Return the record that changes a partition; None without a change.
 
-    ``at``: topic id and number. ``election``: type of election, instead of the topic's default. ``isr``: the new
-    in-sync set. ``move``: the new replicas, added and removed ones. ``lost``: replicas that restarted uncleanly and may
-    have lost records. ``directories``: new directories of moved and added replicas. ``recovery``: the leader's recovery
-    state after an unclean election, if it reports it.
+    ``at``: topic id and partition number. ``p``: current state of the partition. ``may_lead``: True for a broker id
+    that is alive and may lead. ``election``: type of election, None for the topic's default. ``isr``: new ISR, None if
+    unchanged. ``move``: new replicas, adding and removing ones, None if unchanged. ``lost``: replicas after an unclean
+    shutdown, which may have lost records. ``directories``: new directory ids by broker id. ``recovery``: leader
+    recovery state reported by the leader.
     """
     record = PartitionChangeRecord(at[1], at[0], leader=NO_LEADER_CHANGE)
     move = move or Reassignment(p.replicas, p.adding, p.removing)
@@ -85,7 +86,7 @@ def build_partition_change(
             if p.recovering != LEADER_RECOVERING:
                 record.leader_recovery_state = LEADER_RECOVERING
     if record.leader == NO_LEADER_CHANGE and not set(p.replicas) <= set(move.replicas):
-        record.leader = p.leader  # a new epoch informs the removed broker
+        record.leader = p.leader  # a new leader epoch makes the removed broker notice
     _set_isr_and_elr(record, p, target, eligible, rules)
     if rules.is_elr_enabled:
         _set_former_leader_elr(record, p, move)
@@ -98,7 +99,7 @@ def build_partition_change(
 def _eligible(
     p: PartitionRegistration, target: list[int], lost: Collection[int], rules: PartitionChangeRules
 ) -> list[int]:
-    """Return the eligible leaders: replicas that were in sync, while fewer than the minimum are (R-289)."""
+    """Return the eligible leader replicas: former ISR members, while the ISR is below the minimum (R-289)."""
     if not rules.is_elr_enabled:
         return list(p.elr)
     if len(target) >= rules.min_isr:
@@ -108,14 +109,14 @@ def _eligible(
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Candidates of an election."""
+    """Candidates of an election: new ISR, eligible leader replicas, and which brokers are alive."""
 
     isr: list[int]
     eligible: list[int]
     is_alive: Callable[[int], bool]
 
     def can_lead_cleanly(self, broker_id: int) -> bool:
-        """Return whether a broker may lead cleanly (R-287)."""
+        """Return True if a broker may be elected without data loss (R-287)."""
         return broker_id in (self.isr or self.eligible) and self.is_alive(broker_id)
 
 
@@ -126,7 +127,7 @@ def _elect(
     rules: PartitionChangeRules,
     election: PartitionElection,
 ) -> tuple[int, bool]:
-    """Return the leader, and whether it was elected uncleanly (R-288)."""
+    """Return the elected leader (-1: none), and True if the election was unclean (R-288)."""
     in_order = [p.leader, *replicas]
     if election is PartitionElection.PREFERRED:
         first, *others = replicas
@@ -151,7 +152,7 @@ def _set_isr_and_elr(
     eligible: list[int],
     rules: PartitionChangeRules,
 ) -> None:
-    """Set in-sync replicas and eligible leaders. After an unclean election there are no eligible leaders."""
+    """Set the record's ISR and ELR, if changed; after an unclean election the ELR is empty."""
     if record.isr is not None or not rules.is_elr_enabled:
         eligible = []
     if eligible != list(p.elr):
@@ -161,10 +162,11 @@ def _set_isr_and_elr(
 
 
 def _set_former_leader_elr(record: PartitionChangeRecord, p: PartitionRegistration, move: Reassignment) -> None:
-    """Set the last leader of a partition that has become leaderless.
+    """Set the last known ELR: the last leader of a partition that becomes leaderless.
 
     Never a broker that is removed in the same change or before: Kafka sets it, and its controllers then fail at the
-    next change of such a partition.
+    next
+    change of such a partition.
     """
     stay = {NO_LEADER, *move.replicas}
     if record.leader == NO_LEADER and not p.last_known_elr:
@@ -177,7 +179,7 @@ def _set_former_leader_elr(record: PartitionChangeRecord, p: PartitionRegistrati
 def _set_replicas_and_directories(
     record: PartitionChangeRecord, p: PartitionRegistration, move: Reassignment, moved: Mapping[int, bytes]
 ) -> None:
-    """Set the replicas, added and removed ones, and their directories."""
+    """Set the record's replicas, adding and removing replicas, and directories, if changed."""
     known = p.directories if len(p.directories) == len(p.replicas) else (MIGRATING,) * len(p.replicas)
     lie_at = {**dict(zip(p.replicas, known, strict=True)), **moved}
     places = [lie_at[i] for i in move.replicas]

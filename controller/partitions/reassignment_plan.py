@@ -16,7 +16,7 @@ from ottla.jobs.sequences import YIELD_EVERY
 
 T = TypeVar("T")
 PlannedPartition = tuple[str, int]
-"""Topic and number."""
+"""Topic name and partition number."""
 PlanSteps = Job[T]
 
 
@@ -28,7 +28,7 @@ class PlannedReassignment(NamedTuple):
 
 
 class BrokerLoads:
-    """Brokers that may get replicas, by rack; what each carries: replicas, and partitions it leads by preference."""
+    """Brokers that may get replicas, with their racks, numbers of replicas and numbers of preferred leads."""
 
     def __init__(self, racks: Mapping[int, str | None]) -> None:
         self.racks = dict(racks)
@@ -36,7 +36,7 @@ class BrokerLoads:
         self.preferred_leads = dict.fromkeys(racks, 0)
 
     def count(self, replicas: Sequence[int], by: int = 1) -> None:
-        """Take a partition's replicas in, or with ``by`` -1 out."""
+        """Count a partition's replicas; with ``by`` -1, subtract them."""
         for broker in replicas:
             if broker in self.replicas:
                 self.replicas[broker] += by
@@ -48,9 +48,9 @@ class BrokerLoads:
         return self.racks.get(broker, f"\x00{broker}")
 
     def least_loaded(self, replicas: Collection[int]) -> int | None:
-        """Return the broker for an additional replica: of a rack without one, then the least loaded.
+        """Return the best broker for an additional replica: in a rack without a replica, then with the fewest replicas.
 
-        None where all of them have one.
+        None if all brokers have one.
         """
         taken = {self.rack_of(broker) for broker in replicas}
         free = [b for b in self.racks if b not in replicas]
@@ -60,7 +60,7 @@ class BrokerLoads:
 def count_partitions(
     brokers: BrokerLoads, partitions: Iterable[tuple[PlannedPartition, Sequence[int]]]
 ) -> PlanSteps[BrokerLoads]:
-    """Take in what all partitions have."""
+    """Count the replicas of all partitions in ``brokers`` and return it, in steps."""
     for seen, (_, replicas) in enumerate(partitions, 1):
         brokers.count(replicas)
         if seen % YIELD_EVERY == 0:
@@ -71,7 +71,7 @@ def count_partitions(
 def replace_brokers(brokers: BrokerLoads, replicas: Sequence[int], gone: Collection[int]) -> tuple[int, ...] | None:
     """Return the replicas with replacements for ``gone`` brokers; None if there are not enough brokers.
 
-    ``brokers`` are those that stay, with everything counted; the change is counted at once.
+    ``brokers`` are those that stay, with all replicas counted; the replacement is counted at once.
     """
     out = list(replicas)
     for place, broker in enumerate(replicas):
@@ -91,7 +91,7 @@ def replace_brokers(brokers: BrokerLoads, replicas: Sequence[int], gone: Collect
 def drain(
     racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]], leaving: Collection[int]
 ) -> PlanSteps[tuple[list[PlannedReassignment], list[PlannedPartition]]]:
-    """Plan to move all replicas off ``leaving``; return also the partitions without a possible target."""
+    """Return the reassignments that move all replicas off ``leaving``, and the partitions without a possible target."""
     brokers = BrokerLoads({b: rack for b, rack in racks.items() if b not in leaving})
     yield from count_partitions(brokers, partitions.items())
     moves: list[PlannedReassignment] = []
@@ -111,7 +111,10 @@ def drain(
 def rebalance(
     racks: Mapping[int, str | None], partitions: Mapping[PlannedPartition, Sequence[int]]
 ) -> PlanSteps[list[PlannedReassignment]]:
-    """Return the moves that balance the replicas, and then the preferred leaders; as few as possible."""
+    """Return the reassignments that balance replicas, and then preferred leaders, over the brokers; as few as possible.
+
+    ``racks``: rack of each broker. ``partitions``: current replicas.
+    """
     brokers = BrokerLoads(racks)
     yield from count_partitions(brokers, partitions.items())
     total = sum(brokers.replicas.values())
@@ -123,7 +126,7 @@ def rebalance(
             if seen % YIELD_EVERY == 0:
                 yield None
             plan[at] = step(brokers, replicas, total)
-    for _ in range(2):  # the second time for what had no better leader before others moved
+    for _ in range(2):  # a second pass for partitions without a better leader in the first one
         for at, replicas in plan.items():
             seen += 1
             if seen % YIELD_EVERY == 0:
@@ -140,7 +143,7 @@ def _replaced(brokers: BrokerLoads, replicas: tuple[int, ...], place: int, new: 
 
 
 def _into_other_racks(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Of two replicas in one rack the later one goes to a rack that has none."""
+    """Return the replicas with those moved that share a rack, to a rack without a replica."""
     for place in range(1, len(replicas)):
         before = {brokers.rack_of(b) for b in replicas[:place]}
         if brokers.rack_of(replicas[place]) not in before:
@@ -152,13 +155,13 @@ def _into_other_racks(brokers: BrokerLoads, replicas: tuple[int, ...], total: in
 
 
 def _may_replace(brokers: BrokerLoads, replicas: tuple[int, ...], old: int, new: int) -> bool:
-    """Return True if as many racks have a replica after the replacement."""
+    """Return True if at least as many racks have a replica after the replacement of ``old`` by ``new``."""
     others = {brokers.rack_of(b) for b in replicas if b != old}
     return brokers.racks[new] not in others or brokers.rack_of(old) in others
 
 
 def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], gives: int, takes: int) -> tuple[int, ...]:
-    """Replicas go from brokers with more than ``gives`` to brokers with fewer than ``takes``."""
+    """Return the replicas, moved from brokers with more than ``gives`` to brokers with fewer than ``takes``."""
     for place, old in enumerate(replicas):
         if brokers.replicas.get(old, 0) <= gives:
             continue
@@ -170,19 +173,19 @@ def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], gives: int, takes: i
 
 
 def _unload_full_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Move replicas from brokers above their share, rounded up."""
+    """Return the replicas, moved off brokers above the average number of replicas, rounded up."""
     most = -(-total // len(brokers.racks)) if brokers.racks else 0
     return _shift(brokers, replicas, most, most)
 
 
 def _fill_empty_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Move replicas to brokers below their share, rounded down."""
+    """Return the replicas, moved to brokers below the average number of replicas, rounded down."""
     least = total // len(brokers.racks) if brokers.racks else 0
     return _shift(brokers, replicas, least, least)
 
 
 def _prefer_least_loaded_leader(brokers: BrokerLoads, replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """Put the broker with the fewest preferred leaders first, if that improves the balance."""
+    """Return the replicas with the broker first that has the fewest preferred leads, if that improves the balance."""
     known = [b for b in replicas if b in brokers.preferred_leads]
     if len(known) < len(replicas) or not known:
         return replicas

@@ -1,6 +1,6 @@
-"""A partition's replicas on the move: which come, which go, when it is through, and what is left where it is undone.
+"""State of a partition's reassignment: adding and removing replicas, completion and cancellation.
 
-While a move is under way the partition has all of them, those to come and those to go.
+During a reassignment the partition's replicas include the adding and the removing ones.
 Source: ``PartitionReassignmentReplicas.java``, ``PartitionReassignmentRevert.java`` (apache/kafka 4.3.1; KIP-455).
 """
 
@@ -13,7 +13,7 @@ from ottla.controller.metadata.image import PartitionRegistration
 
 
 class Reassignment(NamedTuple):
-    """The replicas a partition has; of them those that were not there before, and those that are to go."""
+    """All replicas of a partition, and those of them that are being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -21,30 +21,30 @@ class Reassignment(NamedTuple):
 
 
 class CompletedReassignment(NamedTuple):
-    """Replicas and in-sync replicas after a reassignment."""
+    """Replicas and ISR after a completed reassignment."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
 
 
 class ReassignmentRevert(NamedTuple):
-    """Replicas and in-sync replicas after a cancelled reassignment."""
+    """Replicas and ISR after a cancelled reassignment."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     unclean: bool
-    """True if no replica is in sync any more and an unclean leader was chosen."""
+    """True if no remaining replica is in sync, and the first one is made leader uncleanly."""
 
 
 def is_reassignment_in_progress(p: PartitionRegistration) -> bool:
-    """Return True while replicas are added or removed."""
+    """Return True if the partition has adding or removing replicas."""
     return bool(p.adding or p.removing)
 
 
 def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassignment:
-    """Return the reassignment from a partition's current replicas to others (R-295).
+    """Return the reassignment of a partition to the replicas ``target`` (R-295).
 
-    Current replicas include those an earlier reassignment is adding; without added or removed replicas, the earlier
+    Its current replicas include those an earlier reassignment is adding; without added or removed replicas, the earlier
     reassignment's own list stays.
     """
     gone = tuple(sorted(set(p.replicas) - set(target)))
@@ -53,9 +53,10 @@ def reassignment_to(p: PartitionRegistration, target: Sequence[int]) -> Reassign
 
 
 def complete_reassignment(move: Reassignment, isr: Collection[int]) -> CompletedReassignment | None:
-    """Return the replicas after a completed reassignment; None if it is incomplete or there is none (R-296).
+    """Return replicas and ISR after the reassignment; None if it is incomplete or there is none (R-296).
 
-    It is complete when all added replicas and at least one remaining one are in sync. If more are removed than added,
+    It is complete when all adding replicas and at least one remaining one are in ``isr``. If more are removed than
+    added,
     all remaining ones must be in sync: otherwise fewer would be in sync than now.
     """
     if not (move.adding or move.removing):
@@ -72,7 +73,7 @@ def complete_reassignment(move: Reassignment, isr: Collection[int]) -> Completed
 
 
 def revert_reassignment(p: PartitionRegistration) -> ReassignmentRevert | None:
-    """Return the replicas without the added ones (R-297); None if all are added."""
+    """Return the partition without its adding replicas (R-297); None if no replica would remain."""
     replicas = tuple(i for i in p.replicas if i not in p.adding)
     isr = tuple(i for i in p.isr if i not in p.adding)
     if isr:

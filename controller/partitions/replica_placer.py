@@ -1,4 +1,4 @@
-"""Placement of a new partition's replicas on brokers.
+"""Placement of a new partition's replicas on brokers, striped over brokers and racks.
 
 Brokers are in lists by rack, active ones before fenced ones. Each list, and the list of racks, has a random start that
 advances by one with each partition: leaders rotate over the brokers, replicas over the racks, and many topics with one
@@ -18,16 +18,16 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.metadata_records import RegisterBrokerRecord
 
 RandomFunction = Callable[[], float]
-"""A number in [0, 1)."""
+"""Function that returns a random number in [0, 1)."""
 
 
 def random_index(chance: RandomFunction, count: int) -> int:
-    """Return a random number in [0, count)."""
+    """Return a random integer in [0, count)."""
     return int(chance() * count)
 
 
 def shuffle(items: MutableSequence[Any], chance: RandomFunction) -> None:
-    """Put items into a random order."""
+    """Shuffle ``items`` in place."""
     for last in range(len(items) - 1, 0, -1):
         other = random_index(chance, last + 1)
         items[last], items[other] = items[other], items[last]
@@ -44,7 +44,7 @@ def is_usable_for_placement(broker: RegisterBrokerRecord) -> bool:
 
 
 class _BrokerList:
-    """A list of brokers that is walked from a moving start, each at most once a partition."""
+    """Brokers in a cyclic order; for each partition the start advances by one, and each broker is returned once."""
 
     def __init__(self, brokers: Iterable[int], chance: RandomFunction) -> None:
         self.brokers = sorted(brokers)
@@ -66,7 +66,7 @@ class _BrokerList:
 
 
 class _RackBrokers:
-    """A rack's brokers."""
+    """Fenced and unfenced brokers of one rack; unfenced ones are used first."""
 
     def __init__(self, brokers: list[RegisterBrokerRecord], chance: RandomFunction) -> None:
         self.fenced = _BrokerList((b.broker_id for b in brokers if b.fenced), chance)
@@ -84,10 +84,10 @@ def _refuse(factor: int, why: str) -> ProtocolError:
 
 
 class StripedReplicaPlacer:
-    """Places the partitions of one topic, one after the other.
+    """Placer of a topic's partitions, one after the other.
 
     Raises:
-        ProtocolError: INVALID_REPLICATION_FACTOR where there are too few brokers, or none that may lead.
+        ProtocolError: INVALID_REPLICATION_FACTOR: too few usable brokers, or all are fenced.
     """
 
     def __init__(self, image: MetadataImage, replication_factor: int, chance: RandomFunction) -> None:
@@ -110,7 +110,7 @@ class StripedReplicaPlacer:
         self._offset = random_index(chance, len(self._racks))
 
     def place_next(self) -> list[int]:
-        """Return the next partition's replicas; the first shall lead."""
+        """Return the replicas of the next partition; the first is the preferred leader, on an unfenced broker."""
         racks = self._racks
         if self._epoch == self._unfenced and self._unfenced > 1:
             self._shuffle()
@@ -123,7 +123,7 @@ class StripedReplicaPlacer:
         skipped = False
         while len(replicas) < self._factor:
             if rack == first_rack and not skipped:
-                skipped = True  # it has its replica; in the next round it takes another
+                skipped = True  # this rack has the first replica; in the next round it gets another
             else:
                 other = racks[rack].next(self._epoch)
                 if other is not None:
