@@ -1,1 +1,1 @@
-"""The metadata quorum: Kafka's `__cluster_metadata` records, the image made of them, and the rules behind them."""
+"""KRaft controller: metadata quorum (Raft), records of ``__cluster_metadata``, metadata image, request handling."""

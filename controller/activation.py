@@ -1,4 +1,4 @@
-"""Activation of a controller: checks the metadata version and writes a new leader's first records.
+"""Activation of a controller: check of metadata.version, and the first records of a new leader.
 
 Source: ``ActivationRecordsGenerator.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
 """
@@ -38,7 +38,7 @@ from ottla.wire.messages.metadata_records import (
 
 
 def check_metadata_version(image: MetadataImage) -> None:
-    """Raise IncompatibleQuorum where the cluster runs at a metadata.version this node does not know."""
+    """Raise IncompatibleQuorum if this node does not support the finalized metadata.version of ``image``."""
     level = image.features.get(METADATA_VERSION)
     if level is not None and not OLDEST_METADATA_VERSION <= level <= NEWEST_METADATA_VERSION:
         raise IncompatibleQuorum(
@@ -55,9 +55,13 @@ def activation_records(
     endpoints: tuple[ListenerEndpoint, ...],
     incarnation_id: bytes,
 ) -> Iterator[list[Message]]:
-    """Yield the batches that a new leader appends (R-265): each is committed before the next is made.
+    """Yield the batches that a new leader appends (R-265); the caller commits each before it takes the next.
 
-    It registers itself as a controller, unless this process did so before.
+    These abort an open metadata transaction, bootstrap a new cluster, and register this node as a controller if this
+    process is not registered yet.
+
+    ``path``: metadata log directory, with the bootstrap snapshot. ``endpoints``: advertised controller listeners of
+    this node. ``incarnation_id``: id of this process in its registration.
     """
     if machine.in_transaction:
         yield [AbortTransactionRecord("the controller was replaced")]
@@ -77,9 +81,11 @@ def activation_records(
 
 
 def _bootstrap(env: Env, path: str, min_isr: str) -> list[Message]:
-    """Return the bootstrap records.
+    """Return the records that bootstrap a cluster, as one metadata transaction.
 
-    With eligible leader replicas they include this node's min.insync.replicas for all brokers.
+    Feature levels are from the snapshot at ``path``, or the newest ones. With eligible leader replicas ``min_isr``
+    becomes
+    the cluster's min.insync.replicas.
     """
     levels = run_to_end(read_snapshot(env.disk, path)).records if env.disk.exists(path) else bootstrap_records()
     kept = any(isinstance(x, FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)

@@ -28,7 +28,7 @@ RELEASES = {
     29: "4.2-IV1",
     30: "4.3-IV0",
 }
-"""Kafka's names of metadata.version."""
+"""Kafka's release name of each supported metadata.version."""
 assert (min(RELEASES), max(RELEASES)) == (OLDEST_METADATA_VERSION, NEWEST_METADATA_VERSION)
 
 _SINCE = {
@@ -38,20 +38,20 @@ _SINCE = {
     "streams.version": {1: 29},
     "transaction.version": {1: 24, 2: 24},
 }
-"""The metadata.version from which on a new cluster starts at a level."""
+"""For each feature, the lowest metadata.version at which a new cluster starts with a level by default."""
 _NEEDS = {(ELR_VERSION, 1): 23}
-"""The metadata.version a level cannot do without."""
+"""For a (feature, level), the lowest metadata.version that supports it."""
 
 
 class InvalidFeatureLevel(Exception):
-    """No cluster can start like that; the message is one line for the user."""
+    """Combination of feature levels with which no cluster can start; the message is one line for the user."""
 
 
 def metadata_version_of_release(text: str) -> int:
-    """Return the metadata.version of a release: ``4.1``, ``4.1.2``, ``4.1-IV0``.
+    """Return the newest metadata.version of a release, such as ``4.1``, ``4.1.2`` or ``4.1-IV0``.
 
     Raises:
-        InvalidFeatureLevel: not one that a cluster of Ottla runs at.
+        InvalidFeatureLevel: unknown or unsupported release.
     """
     name = ".".join(text.split(".")[:2])
     found = [level for level, release in RELEASES.items() if name in (release, release.partition("-")[0])]
@@ -61,9 +61,10 @@ def metadata_version_of_release(text: str) -> int:
 
 
 def bootstrap_feature_levels(release: str | None, chosen: Mapping[str, int], *, dynamic_quorum: bool) -> dict[str, int]:
-    """Return the feature levels of a new cluster, including metadata.version, kraft.version and level 0.
+    """Return the feature levels of a new cluster, including metadata.version, kraft.version and features at level 0.
 
-    ``chosen``: levels set by the user; the others follow from the release. The voters of a dynamic quorum are records.
+    ``release``: Kafka release, None for the newest. ``chosen``: levels set by the user; the others follow from the
+    release. ``dynamic_quorum``: True if the voters are in a VotersRecord (kraft.version 1).
 
     Raises:
         InvalidFeatureLevel: an unknown level, or two levels that exclude each other.

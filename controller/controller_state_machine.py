@@ -1,8 +1,9 @@
-"""State machine of the controller: decides on requests and events, and replays records into the image.
+"""State machine of the controller: decides on requests and events, and replays records into the metadata image.
 
-It joins the control areas (`broker_registration`, `broker_heartbeat`, and through `request_routing` all others) and
-knows nothing of disks, sockets or quorums: a quorum of one and a quorum of many drive it alike. Source:
-``QuorumController.java`` (apache/kafka 4.3.1).
+It joins the control areas (`broker_registration`, `broker_heartbeat`, and through `request_routing` all others),
+without
+disk, network or Raft: quorums of one and of many controllers use it alike. Source: ``QuorumController.java``
+(apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ if TYPE_CHECKING:
 
 
 class ControllerStateMachine:
-    """Hard state: two images. What is decided is decided on the ``latest_image``; only what is committed is seen."""
+    """Metadata images and soft state of the controller.
+
+    Requests are decided on ``latest_image``, which has uncommitted records too; other components see ``image`` only,
+    with
+    the committed records.
+    """
 
     def __init__(
         self,
@@ -55,41 +61,41 @@ class ControllerStateMachine:
         self.defaults = defaults
         self.node_id = node_id
         self.kraft_version = 1
-        """The quorum's own level: its records lie outside the image."""
+        """Current kraft.version: its records are control records and not part of the image."""
         self.static_voters: tuple[int, ...] = ()
-        """Controllers that are fixed by configuration."""
+        """Ids of the controllers in ``controller.quorum.voters``; empty for a dynamic quorum."""
         self.image = MetadataImage()
-        """The newest committed one."""
+        """Image of the committed records as of the last `publish`."""
         self.latest_image = MetadataImage()
-        """With everything that was appended."""
+        """Image of all appended records, committed or not."""
         self.cluster_id = cluster_id
         self.heartbeat_state = broker_heartbeat.BrokerHeartbeatState()
-        """Soft state: what brokers said last."""
+        """Soft state of the active controller from the last heartbeats of the brokers."""
         self.heartbeat_tracker = BrokerHeartbeatTracker(
             int(defaults.static_config.get(SESSION_TIMEOUT_KEY, DEFAULT_SESSION_TIMEOUT_MS))
         )
-        """Soft state: which brokers count as alive."""
+        """Soft state of the active controller: times of the last heartbeats, for the brokers' sessions."""
         self.fenced_since = FencedSince()
-        """Soft state: since when brokers are away."""
+        """Soft state of the active controller: since when brokers have been fenced."""
         self.new_uuid = new_id
         self.random = chance
         self.charge_quota: ChargeQuota = no_quota
-        """Who counts what the next request changes."""
+        """Charges the partition mutations of the next request to the controller mutation quota (KIP-599)."""
         self._builder: ImageBuilder | None = None
         self._transaction: list[Message] | None = None
         self._records_after_abort: list[Message] | None = None
-        """What stood in the open transaction when the image was taken."""
+        """Records of the open metadata transaction as of the committed image; `revert` restores them."""
 
     @cached_property
     def probes(self) -> BrokerProbes:
-        """Soft state, of a controller that stands by too: which brokers a probe has reached."""
+        """Soft state, also of a standby controller: which broker processes a probe has reached."""
         # lazy: 1.0 ms, 21 kB: only in a cluster
         from ottla.controller.control.fast_fencing import BrokerProbes
 
         return BrokerProbes()
 
     def activate(self, now_ms: float, own: int | None = None) -> None:
-        """Become the active controller with empty soft state. ``own``: the broker of this process."""
+        """Reset the soft state for a new active controller; ``own`` is the id of the broker in this process, if any."""
         self.heartbeat_state.reset()
         self.fenced_since.reset()
         self.heartbeat_tracker.activate(self.latest_image, now_ms, own)
@@ -97,9 +103,10 @@ class ControllerStateMachine:
     def decide(
         self, event: Any, version: int = 0, next_offset: int = 0, now_ms: float = 0, wall_ms: int = 0
     ) -> ControllerResult | ControllerResultSteps:
-        """Decide on an event against the latest image; its records would begin at ``next_offset``.
+        """Return records and response for a request or event, decided on the latest image.
 
-        ``now_ms`` is monotonic, as in `heartbeat_tracker`; ``wall_ms`` is wall clock time.
+        ``version``: API version of the request. ``next_offset``: offset that the first record would have. ``now_ms``:
+        monotonic time, as in `heartbeat_tracker`. ``wall_ms``: wall clock.
         """
         image, static = self.latest_image, self.defaults.static_config
         match event:
@@ -123,7 +130,7 @@ class ControllerStateMachine:
                 return request_routing.route_request(self, event, version)
 
     def replay(self, offset: int, record: Message) -> None:
-        """Take one appended record in. Records inside a metadata transaction wait for its end."""
+        """Replay an appended record at ``offset``; a metadata transaction's records are replayed at its end."""
         match record:
             case BeginTransactionRecord():
                 self._transaction = []
@@ -151,7 +158,7 @@ class ControllerStateMachine:
 
     @property
     def in_transaction(self) -> bool:
-        """True if a metadata transaction was begun and not ended."""
+        """True if a metadata transaction was begun and is neither ended nor aborted."""
         return self._transaction is not None
 
     def _replay_record(self, record: Message) -> None:
@@ -160,15 +167,15 @@ class ControllerStateMachine:
         self._builder.replay(record)
 
     def complete_append(self, offset: int, epoch: int) -> Job[None]:
-        """Complete the replay up to ``offset``: later decisions are based on it."""
+        """Build the latest image from the records replayed up to ``offset`` in ``epoch``."""
         if self._builder is None:
             self._builder = ImageBuilder(self.image)
         self.latest_image = yield from self._builder.image(offset, epoch)
 
     def publish(self) -> Job[tuple[MetadataImage, MetadataDelta]]:
-        """Publish the committed image, and return it with the changes since the last one.
+        """Make the latest image, whose records are committed, the published one; return it and its delta.
 
-        The new image is seen once the job has ended.
+        The delta has the changes since the image before. ``image`` is replaced when the job is complete.
         """
         draft, image = self._builder or ImageBuilder(self.image), self.latest_image
         delta = yield from draft.delta(image) if draft.base is self.image else compare_images(self.image, image)
@@ -177,7 +184,7 @@ class ControllerStateMachine:
         return image, delta
 
     def revert(self) -> None:
-        """Discard all uncommitted changes after a loss of leadership."""
+        """Discard all uncommitted records after a loss of leadership: the latest image is the committed one again."""
         self._builder = None
         self._transaction = None if self._records_after_abort is None else list(self._records_after_abort)
         self.latest_image = self.image

@@ -1,6 +1,6 @@
-"""Bounds of requests to the controller.
+"""Limits of the size of requests to the controller; beyond each, the request or a part of it gets an error.
 
-The form is that of `ottla.broker.config.limits`.
+The form is that of `ottla.broker.config.limits`, from which `docs/reference/limits.md` is generated.
 """
 
 from __future__ import annotations

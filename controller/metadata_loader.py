@@ -1,4 +1,4 @@
-"""Committed records of the metadata log, taken in where this node does not append them itself.
+"""Replay of committed records from the metadata log, on nodes that do not append them as active controller.
 
 Source: ``MetadataLoader.java``, ``QuorumController.QuorumMetaLogListener`` (apache/kafka 4.3.1).
 """
@@ -13,20 +13,20 @@ from ottla.jobs.job import Job, run_to_end
 
 
 class MetadataLoader:
-    """Loader of committed records into the state machine's image."""
+    """Loader of snapshots and committed records into the controller's state machine."""
 
     def __init__(self, machine: ControllerStateMachine, store: MetadataStore) -> None:
         self._machine = machine
         self._store = store
         self.position = 0
-        """Every record below is in the machine."""
+        """Offset below which the state machine has replayed all records."""
         self._generation = 0
 
     def load_initial_snapshot(self) -> None:
-        """Take in the snapshot that this start begins from.
+        """Replay and publish the snapshot of the store at the start of the node.
 
         Raises:
-            IncompatibleQuorum: its metadata.version is not known here.
+            IncompatibleQuorum: this node does not support its metadata.version.
         """
         machine, store = self._machine, self._store
         for record in store.snapshot.records:
@@ -38,10 +38,10 @@ class MetadataLoader:
         activation.check_metadata_version(machine.image)
 
     def reload_snapshot(self) -> Job[None]:
-        """Take in the snapshot that took the log's place.
+        """Replay the downloaded snapshot that has replaced the log, into an empty image.
 
         Raises:
-            IncompatibleQuorum: its metadata.version is not known here.
+            IncompatibleQuorum: this node does not support its metadata.version.
         """
         machine, store = self._machine, self._store
         self._generation, snapshot, name = store.snapshot_generation, store.snapshot, store.snapshot_id
@@ -55,10 +55,11 @@ class MetadataLoader:
         activation.check_metadata_version(machine.latest_image)
 
     def catch_up(self, end_offset: int) -> Job[None]:
-        """Replay all records below ``end_offset``, which are committed.
+        """Replay all records below ``end_offset``, which are committed, after a snapshot that has replaced the log.
 
         Raises:
-            WireError: a record cannot be read. IncompatibleQuorum: the metadata.version is not known here.
+            WireError: a record cannot be read.
+            IncompatibleQuorum: this node does not support the metadata.version.
         """
         while self._generation != self._store.snapshot_generation:
             yield from self.reload_snapshot()
@@ -72,7 +73,7 @@ class MetadataLoader:
                     machine.replay(offset, record)
                 yield None
             if self._generation != self._store.snapshot_generation:
-                return  # the log was emptied meanwhile: a snapshot takes its place
+                return  # a snapshot has replaced the log meanwhile
         yield from machine.complete_append(end_offset - 1, max(epoch, machine.latest_image.epoch))
         self.position = end_offset
         activation.check_metadata_version(machine.latest_image)

@@ -3,7 +3,7 @@
 `EXPAND_INTERNAL_TOPICS` and `REPLACE_LOST_REPLICAS` are Ottla's own.
 
 Each task is submitted like a request and decided in order. Its response is True if there is more to do: then it runs
-again soon. Source: ``QuorumController.java``, ``PeriodicTask.java`` (apache/kafka 4.3.1).
+again after `REPEAT_DELAY_MS`. Source: ``QuorumController.java``, ``PeriodicTask.java`` (apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -26,26 +26,29 @@ from ottla.wire.messages.metadata_records import NoOpRecord
 
 REPEAT_DELAY_MS = 10
 ERROR_RETRY_MS = 300_000
-"""After one that failed (R-268)."""
+"""Delay of a task after a run that failed (R-268)."""
 
 StaticConfig = Mapping[str, str]
-"""Settings of this node's configuration."""
+"""Settings of this node's configuration by name."""
 
 
 class PeriodicTaskContext(NamedTuple):
-    """Input of a periodic task."""
+    """Input of a periodic task: latest image, soft state, settings of the node and time."""
 
     image: MetadataImage
     heartbeat_tracker: BrokerHeartbeatTracker
     fenced_since: FencedSince
     static_config: StaticConfig
     now_ms: float
-    """By the monotonic clock."""
+    """Monotonic time."""
     wall_ms: int = 0
 
 
 class PeriodicTask(NamedTuple):
-    """Task with its period in ms (0: never). Its response is true if there is more to do; a text is logged as well."""
+    """Periodic task: name, period in ms by the node's settings (0: never), and the function that decides on it.
+
+    The response is True if there is more to do; a text counts as True and is logged.
+    """
 
     name: str
     period_ms: Callable[[StaticConfig], int]
@@ -114,7 +117,7 @@ def _sweep_tokens(sight: PeriodicTaskContext) -> ControllerResult | ControllerRe
 
 
 def _sweep_period_ms(static: StaticConfig) -> int:
-    """Return the period of the task; 0 without a secret: as in Kafka, such a controller has no tokens."""
+    """Return the period in ms of the removal of expired tokens; 0 (never) without delegation.token.secret.key."""
     enabled = bool(static.get("delegation.token.secret.key"))
     return _number("delegation.token.expiry.check.interval.ms", 3_600_000)(static) if enabled else 0
 

@@ -2,7 +2,7 @@
 
 A single task processes controller events in order. A follower replays committed records. An elected leader replays all
 records before its own epoch, writes its first records and is then active: it processes requests until it loses the
-leadership. Its uncommitted records may still be committed by the next leader: they then arrive by the log as all
+leadership. Its uncommitted records may still be committed by the next leader; then they are read from the log as all
 others.
 
 Source: ``QuorumController.java``, ``MetadataLoader.java`` (apache/kafka 4.3.1).
@@ -57,21 +57,21 @@ logger = logging.getLogger("ottla.controller")
 RESIGN_TIMEOUT_S = 0.5
 """Maximum wait of a clean shutdown for another leader of the quorum (R-210), in seconds; Kafka waits 5 s.
 
-With a majority it takes some milliseconds; without one, waiting longer does not help. Voters that were not informed in
-time soon see that this node's port refuses connections.
+With a majority it takes some milliseconds; without one, waiting longer does not help. Voters without the
+EndQuorumEpoch request soon find that this node's port refuses connections.
 """
 
 SHORTAGE_RETRY_S = 0.1
-"""Before the next attempt of a controller that is short of descriptors or memory."""
+"""Pause in seconds before a controller that is short of descriptors or memory tries again."""
 
 TASKS_FOR_OTHER_BROKERS = (FENCE_STALE_BROKERS, EXPAND_INTERNAL_TOPICS, REPLACE_LOST_REPLICAS)
-"""Periodic tasks about other brokers than this node's."""
+"""Periodic tasks that are needed only if brokers other than this node's are registered."""
 
 __all__ = ["QuorumController", "IncompatibleQuorum", "PendingRequest"]
 
 
 class QuorumController:
-    """A node's part in the quorum: voter or observer, and now and then the active controller."""
+    """Controller of a node: a voter or observer of the metadata quorum, and the active controller while it leads."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class QuorumController:
         self._identity = identity
         self._quorum = quorum
         self.incarnation_id = env.uuid()
-        """Of this process, as a registered controller."""
+        """Incarnation id of this process in its controller registration."""
         self.machine = ControllerStateMachine(defaults, env.uuid, identity.node_id, identity.cluster_id, env.random)
         self.machine.static_voters = tuple(node_id for node_id, _ in quorum.static_voters)
         self._subscriptions = MetadataSubscriptions(lambda: self.machine.image)
@@ -98,64 +98,64 @@ class QuorumController:
         self._raft: RaftDriver
         self._request_processor: RequestProcessor
         self._snapshot_generator: SnapshotGenerator | None = None
-        """What writes snapshots, once one is due: most starts see none."""
+        """Writer of snapshots; created when the first snapshot is due."""
         self._active_epoch = -1
-        """The epoch in which this node is the active controller; -1 while it is not."""
+        """Epoch in which this node is the active controller; -1 while it is not."""
         self._resume_offset = 0
-        """Every record below must be seen before this node decides again."""
+        """Offset below which all records must be replayed before this node becomes active again."""
         self._waiting: list[PendingRequest] = []
         self._wakeup = trio.Event()
         self._ready = trio.Event()
         self._published = trio.Event()
         self._stop_reason: Exception | None = None
-        """Why nothing is decided any more."""
+        """Reason for which no request is accepted any more; None while the controller runs."""
         self._nursery: trio.Nursery
 
-    # ------------------------------------------------------------------ what others see
+    # ------------------------------------------------------------------ state for other components
 
     @property
     def image(self) -> MetadataImage:
-        """The newest committed image."""
+        """Newest published metadata image, of committed records only."""
         return self.machine.image
 
     @property
     def node_id(self) -> int:
-        """The node this is."""
+        """Node id of this node."""
         return self._identity.node_id
 
     @property
     def directory_id(self) -> bytes:
-        """Id of the directory of the metadata log."""
+        """Directory id of the metadata log directory."""
         return self._identity.directory_id
 
     @property
     def is_active(self) -> bool:
-        """True if this node is the active controller, and ready to decide."""
+        """True if this node is the active controller and accepts requests."""
         return self._active_epoch >= 0 and self._stop_reason is None and self._raft.led_epoch == self._active_epoch
 
     @property
     def leader_id(self) -> int:
-        """Leader of the quorum as far as known; -1."""
+        """Node id of the quorum's leader; -1 if unknown."""
         return self._raft.machine.leader_id
 
     @property
     def epoch(self) -> int:
-        """The quorum's newest epoch that is known here."""
+        """Newest epoch of the quorum that this node knows."""
         return self._raft.machine.epoch
 
     @property
     def raft(self) -> RaftStateMachine:
-        """The quorum as it is known here: to be looked at."""
+        """State of the Raft state machine, read-only."""
         return self._raft.machine
 
     @property
     def kraft_version(self) -> int:
-        """0 where the voters are fixed by configuration, 1 where they are records."""
+        """kraft.version: 0 if the voters are fixed by configuration, 1 if they are in a VotersRecord."""
         return self._store.kraft_version
 
     @property
     def log_end_offset(self) -> int:
-        """End of the metadata log here."""
+        """End offset of this node's metadata log, uncommitted records included."""
         return self._store.log.log_end_offset
 
     def leader_address(self) -> tuple[str, int] | None:
@@ -170,13 +170,13 @@ class QuorumController:
         """
         return self._subscriptions.subscribe(listener)
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ main loop
 
     def load(self) -> None:
-        """Load the newest snapshot and the voters.
+        """Load the newest snapshot and the voters, and create the Raft driver.
 
         Raises:
-            IncompatibleQuorum: this node is no part of the quorum, or the metadata version is not known to it.
+            IncompatibleQuorum: not a member of the quorum, or the metadata.version is not supported.
             CorruptFile, WireError: the metadata cannot be read.
         """
         self._loader.load_initial_snapshot()
@@ -185,7 +185,7 @@ class QuorumController:
         self._request_processor = RequestProcessor(env, self.machine, self._raft, self._loader, self._publish)
 
     async def run(self) -> None:
-        """Live until cancelled, or until the disk fails. What goes wrong behind an append is raised from here."""
+        """Run the Raft driver and process events until cancelled or the disk fails; unexpected errors are raised."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._raft.run)
@@ -197,14 +197,14 @@ class QuorumController:
                 await self._process_events()
 
     async def wait_ready(self) -> None:
-        """Wait until the image is as new as the leader's was when it was found; alone, until this node is active."""
+        """Wait until the image has caught up with the leader's high watermark, or this node is active controller."""
         await self._ready.wait()
 
     def _wake(self) -> None:
         self._wakeup.set()
 
     async def _process_events(self) -> None:
-        """Process changes of the quorum and pending requests."""
+        """Process a change of leader or high watermark, and the pending requests."""
         raft = self._raft
         try:
             if self._active_epoch not in (-1, raft.led_epoch):
@@ -233,14 +233,14 @@ class QuorumController:
                 self._fail(error)
 
     async def _wait_for_resources(self, error: OSError) -> None:
-        """Continue from the committed state after a shortage of descriptors or memory, which is not a disk failure.
+        """Deactivate and retry after a shortage of descriptors or memory, which is not a disk failure.
 
-        As on a loss of leadership uncommitted changes are discarded, and pending requests fail and are retried.
+        As on a loss of leadership, uncommitted changes are discarded, and pending requests fail and are retried.
         """
         logger.warning(
             "Controller %d is short of resources, renouncing the leadership and retrying: %s", self.node_id, error
         )
-        self._resume_offset = self._store.log.log_end_offset  # of the same epoch: it may yet be committed
+        self._resume_offset = self._store.log.log_end_offset  # records of the same epoch, which may still be committed
         self._deactivate()
         await self._env.sleep(SHORTAGE_RETRY_S)
 
@@ -257,7 +257,7 @@ class QuorumController:
         self._ready.set()
 
     def _activate(self, epoch: int) -> Job[None]:
-        """Activate after all records before this node's epoch: write the first records and accept requests."""
+        """Activate after all records before this node's epoch: append the first records and accept requests."""
         turns, machine = self._request_processor, self.machine
         turns.epoch = epoch
         machine.kraft_version = self.kraft_version
@@ -308,7 +308,7 @@ class QuorumController:
         return task not in TASKS_FOR_OTHER_BROKERS or any(broker_id != self.node_id for broker_id in image.brokers)
 
     async def _run_periodic_task(self, task: PeriodicTask) -> None:
-        """Run a periodic task as long as this node runs; its interval restarts with each activation."""
+        """Run a periodic task as long as this node runs; its period restarts with each activation."""
         every_ms = task.period_ms(self.machine.defaults.static_config)
         wait_ms = every_ms
         while every_ms > 0:
@@ -326,12 +326,12 @@ class QuorumController:
                     logger.info("%s", outcome)
                 wait_ms = REPEAT_DELAY_MS if outcome else every_ms
             except OSError:
-                continue  # the node is gone
+                continue  # the disk has failed, and the node stops
             except AssertionError:
-                raise  # a broken invariant ends the node, as it does everywhere
+                raise  # a broken invariant stops the node, as everywhere
             except Exception as error:
                 if isinstance(error, ProtocolError) and error.code == ErrorCode.NOT_CONTROLLER:
-                    continue  # leadership is gone
+                    continue  # leadership is lost
                 logger.exception("Failed to %s, retrying", task.name)
                 wait_ms = ERROR_RETRY_MS
 
@@ -342,7 +342,7 @@ class QuorumController:
         self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
 
     def enqueue(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> PendingRequest:
-        """Hand in a request or event; the ticket gets its answer. ``spend`` counts what it changes."""
+        """Enqueue a request or event; return its future. ``spend`` charges the controller mutation quota."""
         ticket = PendingRequest(request, version, spend)
         if self._stop_reason is not None:
             ticket.fail(self._stop_reason)
@@ -362,14 +362,14 @@ class QuorumController:
         return await self.enqueue(request, version, spend).wait()
 
     async def handle_raft_request(self, message: Message, version: int, listener: str) -> Message:
-        """Answer another controller's or observer's request about the quorum that came in on ``listener``."""
+        """Return the response to a Raft request of another node, received on listener name ``listener``."""
         # lazy: 5.8 ms, 293 kB: only in a quorum of several controllers
         from ottla.controller.raft.driver.inbound_requests import handle_raft_request
 
         cluster_id, now_ms = self._identity.cluster_id, self._env.now_ms()
         return await handle_raft_request(self._raft, cluster_id, message, version, listener, now_ms)
 
-    # ------------------------------------------------------------------ end
+    # ------------------------------------------------------------------ shutdown
 
     def _on_disk_failure(self, error: OSError) -> None:
         """Stop after a disk failure: the state on the disk is unknown, and no decision may be based on it."""
@@ -377,7 +377,7 @@ class QuorumController:
         self._fail(error)
 
     def _stop(self, why: Exception) -> None:
-        """Stop deciding: discard uncommitted changes and fail pending requests."""
+        """Accept no requests any more: discard uncommitted changes and fail pending requests with ``why``."""
         self._stop_reason = why
         self.machine.revert()
         waiting, self._waiting = self._waiting, []
@@ -395,6 +395,6 @@ class QuorumController:
                 await self._raft.wait_for_change()
 
     def close(self) -> None:
-        """Flush and close the metadata log in a clean shutdown. No other task may run."""
+        """Flush and close the metadata log in a clean shutdown, after all other tasks have ended."""
         self._stop(ProtocolError(ErrorCode.NOT_CONTROLLER))
         self._store.close()

@@ -1,8 +1,8 @@
 """Processing of requests by the active controller: decide, append, commit, publish, then respond.
 
 Each request is decided on the latest image, which contains earlier decisions, committed or not; its batch is appended
-at once. When the high watermark has passed the whole round, listeners get the new image and its changes, and then the
-responses are sent.
+at once. When the high watermark has passed all batches of the round, the new image and its delta are published, and
+then the responses are sent.
 
 Source: ``QuorumController.java``, ``OffsetControlManager.java`` (apache/kafka 4.3.1).
 """
@@ -42,7 +42,7 @@ def _is_feature_update(request: Any) -> TypeGuard[UpdateFeaturesRequest]:
 
 
 class RequestProcessor:
-    """Request processor of the leader of one epoch, round by round."""
+    """Processor of the requests to the active controller of one epoch, in rounds."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class RequestProcessor:
         self._loader = loader
         self._publish = publish
         self.epoch = -1
-        """The epoch this node leads."""
+        """Epoch that this node leads; set at activation."""
         self._end_offset = -1
 
     def process(self, waiting: list[PendingRequest]) -> Job[None]:
-        """Process one round: every pending request gets its response or error.
+        """Process the pending requests ``waiting`` as one round: each gets its response or error.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER; OSError: the disk failed. The pending requests have failed.
+            ProtocolError: NOT_CONTROLLER; OSError: the disk failed. All requests of the round fail with it.
         """
         answers: list[tuple[PendingRequest, Any]] = []
         try:
@@ -97,7 +97,11 @@ class RequestProcessor:
         return decision
 
     def _raise_kraft_version(self, request: UpdateFeaturesRequest, decision: ControllerResult) -> Job[ControllerResult]:
-        """Raise kraft.version, which is in the records of the quorum, after all other checks (R-244)."""
+        """Raise kraft.version, which is a control record of the log, after all other checks of UpdateFeatures (R-244).
+
+        Returns:
+            The decision to apply; an error response if not all voters support the version.
+        """
         if decision.response.error_code:
             return decision
         wanted: list[int] = []
@@ -120,10 +124,11 @@ class RequestProcessor:
         return ControllerResult(decision.response, [NoOpRecord(), *decision.records])
 
     def append(self, records: list[Message]) -> Job[None]:
-        """Append records as one atomic batch, and decide later requests on the result.
+        """Append records as one atomic batch, and replay them into the latest image.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER; OSError: the disk failed.
+            ProtocolError: NOT_CONTROLLER.
+            OSError: the disk failed.
         """
         level = self._machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
         writer = MetadataBatchWriter(self._env.now_ms())
@@ -138,10 +143,11 @@ class RequestProcessor:
         yield from self._machine.complete_append(self._end_offset - 1, self.epoch)
 
     def commit(self) -> Job[None]:
-        """Publish once the high watermark has passed the appended records.
+        """Wait until the appended records are committed, then publish the image.
 
         Raises:
-            ProtocolError: NOT_CONTROLLER; OSError: the disk failed.
+            ProtocolError: NOT_CONTROLLER.
+            OSError: the disk failed.
         """
         machine = self._machine
         if machine.latest_image is machine.image:

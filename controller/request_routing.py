@@ -1,7 +1,8 @@
-"""Routing of requests to control areas, except those of an idle node (`controller_state_machine` has them).
+"""Routing of controller requests to the control area that decides on them.
 
-An area and its messages load with the first of its requests: most nodes never see most of them. Source:
-``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
+A control area and its messages are loaded with the first of its requests; registrations and heartbeats, which every
+node needs, are in `controller_state_machine`. Source: ``ControllerApis.scala``, ``QuorumController.java``
+(apache/kafka 4.3.1).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ RequestHandler = Callable[[ControllerStateView, Any, int], ControllerResult | Co
 
 
 def route_request(machine: ControllerStateView, event: Any, version: int) -> ControllerResult | ControllerResultSteps:
-    """Decide on an event against the state machine's latest image."""
+    """Return records and response for a request in API version ``version``, decided on the latest image."""
     rule = REQUEST_HANDLERS.get(type(event).__name__)
     assert rule is not None, f"no control area handles {event!r}"
     return rule(machine, event, version)
@@ -171,4 +172,4 @@ REQUEST_HANDLERS: dict[str, RequestHandler] = {
     "AlterUserScramCredentialsRequest": _alter_scram,
     "TokenRequestContext": _delegation_tokens,
 }
-"""By the event's class; by name, so that no message is loaded to be compared with."""
+"""Handlers by the class name of request or event; by name, so that no message class is imported for a comparison."""

@@ -27,7 +27,7 @@ logger = logging.getLogger("ottla.controller")
 
 
 class SnapshotGenerator:
-    """Writes this node's snapshots, one at a time."""
+    """Writer of this node's metadata snapshots, one at a time."""
 
     def __init__(self, env: Env, store: MetadataStore, raft: RaftDriver, fail: Callable[[OSError], None]) -> None:
         self._env = env
@@ -37,7 +37,7 @@ class SnapshotGenerator:
         self._is_writing = False
 
     def maybe_generate(self, image: MetadataImage, nursery: trio.Nursery) -> None:
-        """Begin a snapshot of an image that was just published, if one is due.
+        """Start to write a snapshot of a just published image, if one is due and none is being written.
 
         Raises:
             OSError: the disk failed.
@@ -71,7 +71,7 @@ class SnapshotGenerator:
         self._raft.run_between_steps(partial(self._snapshot_created, name))
 
     def _snapshot_created(self, name: SnapshotId) -> SnapshotCreated:
-        """Complete a snapshot and delete what it makes obsolete."""
+        """Record a written snapshot, delete old ones, and return the event for the Raft state machine."""
         self._store.complete_snapshot(name, self._env.now_ms())
         return self._store.snapshot_created_event()
 

@@ -1,7 +1,7 @@
-"""Make empty directories a cluster's: identity, feature levels, and the first voters where they are records.
+"""Formatting of log directories: meta.properties, initial feature levels, and the voters of a dynamic quorum.
 
-What ``StorageTool format`` writes (``Formatter.java``, ``DynamicVoter.java``, apache/kafka 4.3.1; R-238). The identity
-comes last: a directory that was only half formatted has none, and is formatted again.
+As ``StorageTool format`` (``Formatter.java``, ``DynamicVoter.java``, apache/kafka 4.3.1; R-238). meta.properties is
+written last: a directory that was formatted in part has none, and is formatted again.
 
 From KIP-631; a voter set in the log instead of the settings: KIP-853.
 """
@@ -40,7 +40,7 @@ class StorageFormatError(Exception):
 
 
 class InitialVoter(NamedTuple):
-    """A controller that votes from the beginning."""
+    """Voter of the initial voter set of a dynamic quorum."""
 
     id: int
     directory_id: bytes
@@ -48,27 +48,27 @@ class InitialVoter(NamedTuple):
 
 
 class FormatPlan(NamedTuple):
-    """Parameters of formatting."""
+    """Parameters of formatting: node and cluster id, feature levels, initial voters and SCRAM credentials."""
 
     node_id: int
     cluster_id: str
     levels: Mapping[str, int]
     voters: tuple[InitialVoter, ...] = ()
-    """Written into the metadata directory; empty: they are fixed by the settings, or come from the leader."""
+    """Initial voters, written into the metadata directory; empty if they are static or the node joins a quorum."""
     credentials: tuple[Message, ...] = ()
-    """SCRAM credentials there are from the beginning (KIP-900)."""
+    """SCRAM credential records of the new cluster (KIP-900)."""
 
     @property
     def own_directory_id(self) -> bytes | None:
-        """The id the voters' list gives this node's metadata directory."""
+        """Directory id of this node among the initial voters; None if it is none of them."""
         return next((v.directory_id for v in self.voters if v.id == self.node_id), None)
 
 
 def parse_voter(text: str, listener: str) -> InitialVoter:
-    """``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address has brackets.
+    """Return the voter of ``ID@HOST:PORT:DIRECTORY_ID``; an IPv6 address is in brackets.
 
     Raises:
-        StorageFormatError: not such a voter.
+        StorageFormatError: the text has another form.
     """
     address, _, directory = text.strip().rpartition(":")
     number, at, place = address.partition("@")
@@ -84,10 +84,10 @@ def parse_voter(text: str, listener: str) -> InitialVoter:
 
 
 def parse_voters(text: str, listener: str) -> tuple[InitialVoter, ...]:
-    """``--initial-controllers``: voters with commas between, each node once; ordered by id.
+    """Return the voters of ``--initial-controllers``, separated by commas, in ascending order of their ids.
 
     Raises:
-        StorageFormatError: one cannot be read, one is named twice, or there is none.
+        StorageFormatError: a voter cannot be parsed, an id occurs twice, or there is no voter.
     """
     voters = sorted(parse_voter(x, listener) for x in text.split(",") if x.strip())
     ids = [v.id for v in voters]
@@ -112,7 +112,10 @@ def format_directory(
     new_id: Callable[[], bytes],
     credentials: tuple[Message, ...] = (),
 ) -> MetaProperties:
-    """Format the directory of a node that is a quorum of its own; ``cluster_id`` None makes a new cluster."""
+    """Format the directory of a node that is a quorum of its own; without ``cluster_id`` a new cluster id is created.
+
+    ``controller``: endpoint of this node as the only voter. ``credentials``: initial SCRAM credential records.
+    """
     cluster = cluster_id or uuid_to_string(new_id())
     voter = InitialVoter(node_id, new_id(), (controller,))
     plan = FormatPlan(node_id, cluster, bootstrap_feature_levels(None, {}, dynamic_quorum=True), (voter,), credentials)
@@ -128,11 +131,14 @@ def format_directories(
     *,
     ignore_formatted: bool = False,
 ) -> list[str]:
-    """Format those that are not yet; gives a line for each. ``metadata`` is one of them.
+    """Format the unformatted directories; return the message of ``StorageTool`` for each of them.
+
+    ``metadata`` is the metadata log directory among ``directories``.
 
     Raises:
-        StorageFormatError: one belongs to another node or cluster, or is formatted already, which is not ignored.
-        CorruptFile, OSError: one cannot be read or written.
+        StorageFormatError: a directory belongs to another node or cluster, or is formatted without
+            ``ignore_formatted``.
+        CorruptFile, OSError: a directory cannot be read or written.
     """
     new = []
     for directory in sorted(directories, key=lambda d: d.path):
@@ -187,9 +193,9 @@ def _write_voters(directory: LogDirectory, plan: FormatPlan, now_ms: int) -> Non
 
 
 def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | None:
-    """Return the voters of a formatted directory's newest snapshot; None without a snapshot.
+    """Return the voters in a formatted directory's newest snapshot; None without a snapshot, empty without voters.
 
-    They are the voters known when the node wrote that snapshot: sufficient for its endpoints, not for decisions.
+    The voter set may have changed since: use it for endpoints, not for decisions.
     """
     disk, path = directory.disk, f"{directory.path}/{METADATA_TOPIC}-0"
     if not disk.exists(path):
@@ -198,7 +204,7 @@ def read_snapshot_voters(directory: LogDirectory) -> tuple[InitialVoter, ...] | 
         try:
             voters = read_snapshot_header(disk, f"{path}/{snapshot.file_name}").voters
         except CorruptFile:
-            continue  # the store reports the error when it loads everything
+            continue  # the metadata store reports the error when it loads the snapshot
         return tuple(_read_voter(v) for v in (() if voters is None else voters.voters))
     return None
 

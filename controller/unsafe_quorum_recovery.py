@@ -1,7 +1,7 @@
 """Recovery of a quorum from one controller's directory after a permanent loss of the majority. Offline.
 
 The remaining replica becomes the only voter by a record in a new epoch; after its start it elects itself and commits
-its whole log. Decisions of the others that it had not received are lost. Kafka has no such tool; it writes the records
+its whole log. Records of the others that it had not received are lost. Kafka has no such tool; it writes the records
 of a leader that removes the other voters (KIP-853), without the majority that would commit them.
 """
 
@@ -34,21 +34,21 @@ class QuorumRecoveryError(Exception):
 
 
 class QuorumRecoveryPreview(NamedTuple):
-    """Preview of the recovered cluster."""
+    """Preview of a recovery: voters that are lost, end of the log, and the partitions by their local replica."""
 
     node_id: int
     lost_voters: tuple[int, ...]
     end_offset: int
-    """The first offset of the metadata log that is not here."""
+    """End offset of this node's metadata log."""
     epoch: int
     last_timestamp_ms: int
-    """Timestamp of the last record."""
+    """Timestamp of the last record in ms."""
     in_sync_count: int
-    """Partitions this node goes on with: it is in sync, as far as it knows."""
+    """Number of partitions with this node in the ISR of its last records: they stay available."""
     out_of_sync_partitions: tuple[str, ...]
-    """Partitions with a local replica that was not in sync by the last record."""
+    """Partitions (TOPIC:NUMBER) with a replica on this node that is not in the ISR of its last records."""
     partitions_without_copy: tuple[str, ...]
-    """Partitions it has no copy of."""
+    """Partitions (TOPIC:NUMBER) without a replica on this node."""
 
 
 def _own_entry(store: MetadataStore) -> VotersRecordVoter:
@@ -73,7 +73,7 @@ def _ids(voters: VotersRecord) -> list[int]:
 
 
 def _machine(store: MetadataStore) -> ControllerStateMachine:
-    """Replay all records of snapshot and log, committed or not."""
+    """Return a state machine with all records of snapshot and log replayed, committed or not."""
     machine = ControllerStateMachine(ControllerDefaults(), lambda: ZERO_UUID, store.local_replica.id)
     for record in store.snapshot.records:
         machine.replay(-1, record)
@@ -87,10 +87,10 @@ def _machine(store: MetadataStore) -> ControllerStateMachine:
 
 
 def preview_recovery(store: MetadataStore) -> QuorumRecoveryPreview:
-    """Preview the recovery without changes.
+    """Return a preview of the recovery, without changes.
 
     Raises:
-        QuorumRecoveryError: not a voter, the only voter, or static voters.
+        QuorumRecoveryError: this node is no voter, or the only voter, or the voters are static.
         WireError: the log is damaged.
     """
     _own_entry(store)
@@ -122,10 +122,12 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
 
     Brokers on the nodes of the other controllers are fenced, as after an expired session: their partitions get leaders
     among the remaining in-sync replicas. The epoch is written first, so that an interrupted recovery can be repeated.
-    ``static``: the settings of the node's configuration.
+    ``static``: settings of the node's configuration.
 
     Raises:
-        QuorumRecoveryError: as `preview_recovery`. WireError: the log is damaged. OSError: the disk failed.
+        QuorumRecoveryError: as `preview_recovery`.
+        WireError: the log is damaged.
+        OSError: the disk failed.
     """
     mine, told = _own_entry(store), store.quorum_records.voters
     assert told is not None
@@ -147,7 +149,7 @@ def recover_quorum(store: MetadataStore, static: Mapping[str, str], now_ms: int)
 def _append(
     store: MetadataStore, machine: ControllerStateMachine, records: Sequence[Message], epoch: int, now_ms: int
 ) -> None:
-    """Append records derived from existing ones, in batches of limited size."""
+    """Append metadata records to the log and replay them, in batches of limited size."""
     level = machine.latest_image.features.get(METADATA_VERSION, NEWEST_METADATA_VERSION)
     for first in range(0, len(records), RECORDS_PER_BATCH):
         writer, offset = MetadataBatchWriter(now_ms), store.log.log_end_offset
