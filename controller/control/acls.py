@@ -54,7 +54,7 @@ class _FilterFields(Protocol):
 
 
 class AclBindingFilter(NamedTuple):
-    """Filter of ACLs; None and ANY match everything."""
+    """Filter of ACLs in DescribeAcls and DeleteAcls; None and ANY match everything."""
 
     resource: ResourceType
     name: str | None
@@ -146,7 +146,7 @@ def _require_authorizer(static: Mapping[str, str]) -> None:
 def create_acls(
     image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], bytes], static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Create the ACLs that do not exist yet.
+    """Return the records and response of CreateAcls; ACLs that exist already get no record.
 
     ``static``: settings of this node's configuration.
 
@@ -186,7 +186,7 @@ def _record(acl_id: bytes, acl: StandardAcl) -> AccessControlEntryRecord:
 
 
 def delete_acls(image: MetadataImage, request: DeleteAclsRequest, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Delete the ACLs that match the filters of the request.
+    """Return the records and response of DeleteAcls, for all ACLs that match the request's filters.
 
     Raises:
         ProtocolError: SECURITY_DISABLED without an authorizer; INVALID_REQUEST for too many matches.
@@ -221,7 +221,10 @@ class _DeleteMatches:
         self._repeated_chars = 0
 
     def collect(self, wanted: AclBindingFilter) -> Job[list[DeleteAclsMatchingAcl]]:
-        """Return the response rows of a filter, in steps. Raises ProtocolError: INVALID_REQUEST, too many rows."""
+        """Return the response rows of a filter; yields in between.
+
+        Raises ProtocolError: INVALID_REQUEST, too many rows.
+        """
         before = self._by_filter.get(wanted)
         if before is not None:
             rows, chars = before
@@ -274,7 +277,7 @@ def _matching_acl_row(acl: StandardAcl) -> DeleteAclsMatchingAcl:
 
 
 def matching_acls(image: MetadataImage, wanted: AclBindingFilter) -> Job[list[StandardAcl]]:
-    """Return the ACLs that match a filter, in steps."""
+    """Return the ACLs that match a filter; yields to the event loop in between."""
     out: list[StandardAcl] = []
     for number, acl in enumerate(image.acls, 1):
         if wanted.matches(acl):

@@ -188,13 +188,13 @@ def _alter_resource(
     if table is None:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     if kind == RESOURCE_BROKER and len(resource.configs) > MAX_RECORDS_PER_REQUEST:
-        raise RequestTooLarge(TOO_MANY_RECORDS)  # plug-ins may have settings of any name
+        raise RequestTooLarge(TOO_MANY_RECORDS)  # settings of plug-ins may have any name
     names: set[str] = set()
     is_twice = False
     for number, change in enumerate(resource.configs, 1):
         config_validation.check_size(change.value)
         if change.config_operation not in _OPERATIONS:
-            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka trips over it
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka fails with an unexpected exception
         is_twice = is_twice or change.name in names
         names.add(change.name)
         if number % YIELD_EVERY == 0:
@@ -215,7 +215,7 @@ def _alter_resource(
     made: Iterable[Message] = (
         ConfigRecord(kind, name, key, value)
         for key, value in changed.items()
-        if value != values.get(key) or kind == RESOURCE_BROKER  # set again, a store is read again (KAFKA-14136)
+        if value != values.get(key) or kind == RESOURCE_BROKER  # same key store: read again (KAFKA-14136)
     )
     return (yield from collect_job(made))
 
@@ -362,7 +362,7 @@ def _clear_elr_records(image: MetadataImage, records: Sequence[Message]) -> list
 def alter_configs(
     image: MetadataImage, request: AlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
-    """Decide on AlterConfigs: replace all settings of each resource."""
+    """Return the records and response of AlterConfigs, which replaces all settings of each resource."""
     row, response = AlterConfigsResourceResponse, AlterConfigsResponse()
     return _alter(image, request, defaults, _replace_resource, row, response, version)
 
@@ -370,7 +370,7 @@ def alter_configs(
 def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, version: int, defaults: ControllerDefaults
 ) -> ControllerResultSteps:
-    """Decide on IncrementalAlterConfigs: set, delete, append or subtract single settings."""
+    """Return the records and response of IncrementalAlterConfigs: set, delete, append or subtract."""
     row, response = IncrementalAlterConfigsResourceResponse, IncrementalAlterConfigsResponse()
     return _alter(image, request, defaults, _alter_resource, row, response, version)
 

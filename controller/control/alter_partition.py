@@ -37,7 +37,10 @@ _ANY_EPOCH = -1
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Decide on each partition; a row has the new state, the current one if unchanged, or an error (R-291, R-292)."""
+    """Return the records and response of AlterPartition (R-291, R-292).
+
+    The row of a partition has the new state, the current one if nothing changes, or an error.
+    """
     if not request.topics:
         return ControllerResult(AlterPartitionResponse())
     broker = image.brokers.get(request.broker_id)
@@ -65,7 +68,7 @@ def alter_partition(
                 continue
             p = topic.partitions.get(asked.partition_index)
             if version < 3 and p is not None:
-                some = islice(asked.new_isr, len(p.replicas) + 1)  # one more is wrong however many there are
+                some = islice(asked.new_isr, len(p.replicas) + 1)  # a longer ISR is invalid anyway
                 asked.new_isr_with_epochs = [BrokerState(i) for i in some]
             row.error_code = _error(image, request.broker_id, p, asked)
             if row.error_code != ErrorCode.NONE:

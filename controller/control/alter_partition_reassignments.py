@@ -48,7 +48,10 @@ from ottla.wire.messages.metadata_records import PartitionChangeRecord
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Start, replace or cancel reassignments; the rows are independent, and all records are one batch (R-294)."""
+    """Return the records and response of AlterPartitionReassignments: start, replace or cancel reassignments (R-294).
+
+    The rows are independent; the records of the valid ones are one batch.
+    """
     response = AlterPartitionReassignmentsResponse(
         responses=response_array(AlterPartitionReassignmentsResponse, version)
     )
@@ -73,7 +76,7 @@ def alter_partition_reassignments(
             try:
                 record = _decide_row(image, request, topic, asked.name, wanted, rules)
                 if record is not None and len(records) == MAX_RECORDS_PER_REQUEST:
-                    raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's list is full
+                    raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's BoundedList is full
                 if record is not None:
                     records.append(record)
             except ProtocolError as error:
@@ -165,7 +168,7 @@ def _cancel_reassignment(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest, version: int
 ) -> ControllerResultSteps:
-    """Return the reassignments in progress, of all topics or of those in the request (R-298)."""
+    """Return the ListPartitionReassignments response, for all topics or those in the request (R-298)."""
     topics = response_array(ListPartitionReassignmentsResponse, version)
     seen = 0
     asked: Iterable[tuple[str, Iterable[int] | None]]

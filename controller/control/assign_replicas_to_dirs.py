@@ -41,7 +41,10 @@ def _row_error(topic: TopicImage | None, number: int, broker_id: int) -> ErrorCo
 def assign_replicas_to_dirs(
     image: MetadataImage, request: AssignReplicasToDirsRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Assign replicas to log directories (R-302); partitions in an offline directory get another leader, or none."""
+    """Return the records and response of AssignReplicasToDirs (R-302).
+
+    Partitions with a replica in an offline directory get another leader, or none.
+    """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

@@ -157,7 +157,10 @@ def _offline_directory_records(
 
 
 def fence_broker(image: MetadataImage, broker_id: int, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Fence a broker whose session expired: its partitions get another leader, or none (R-276)."""
+    """Return the records that fence a broker after its session expired (R-276).
+
+    Partitions that it leads get another leader, or none.
+    """
     records = yield from _transition(image, static, image.brokers[broker_id], BrokerControlState.FENCED)
     return ControllerResult(None, records)
 
@@ -176,12 +179,12 @@ def process_heartbeat(
     next_offset: int,
     static: Mapping[str, str],
 ) -> ControllerResultSteps:
-    """Process a heartbeat; the response has the broker's new state.
+    """Return the records and response of a BrokerHeartbeat; the response has the broker's new state.
 
     A broker that may shut down loses its session at once, so that it can register again without a timeout.
 
-    ``contacts``: soft state of the heartbeats, which is updated. ``leases``: sessions of the brokers. ``next_offset``:
-    offset of the first record of the decision. ``static``: settings of this node's configuration.
+    ``contacts``: soft state of the heartbeats, which is updated. ``leases``: sessions of the brokers.
+    ``next_offset``: offset of the first record. ``static``: settings of this node's configuration.
     """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:

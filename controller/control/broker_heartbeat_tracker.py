@@ -52,8 +52,7 @@ class BrokerHeartbeatTracker:
         """Return the id of a broker whose session has expired and that has to be fenced; None if there is none.
 
         One at a time, since fencing one changes the image for the next. Expired sessions of brokers that are registered
-        with
-        another epoch, or fenced already, are removed.
+        with another epoch, or fenced already, are removed.
         """
         for (broker_id, epoch), heard in list(self._last_contact_ms.items()):
             if now_ms <= heard + self.session_ms:

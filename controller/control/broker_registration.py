@@ -105,13 +105,12 @@ def register_broker(
     static: Mapping[str, str],
     cluster: RegistrationContext,
 ) -> ControllerResultSteps:
-    """Register a broker, fenced, or update the registration of the same process (R-270, R-271).
+    """Return the records and response of BrokerRegistration (R-270, R-271).
 
-    A new process's records first remove the broker from all ISRs; after an unclean shutdown (with ELR) it is removed
-    from
-    the eligible leaders as well. The broker epoch is ``next_offset``: the offset of the first of these records, or of
-    the
-    registration record if there are none.
+    The broker is registered as fenced; the same process (incarnation id) only updates its registration. A new process's
+    records first remove the broker from all ISRs, and after an unclean shutdown (with ELR) from the eligible leaders as
+    well. The broker epoch is ``next_offset``: the offset of the first of these records, or of the registration record
+    if there are none.
     """
     wrong = yield from _registration_error(image, request, cluster)
     if wrong != ErrorCode.NONE:
@@ -152,7 +151,7 @@ def register_broker(
 
 
 def register_controller(request: ControllerRegistrationRequest) -> ControllerResultSteps:
-    """Register a controller (R-282)."""
+    """Return the record and response of ControllerRegistration (R-282)."""
     if max(len(request.listeners), len(request.features)) > MAX_REGISTRATION_ITEMS:
         return ControllerResult(ControllerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
     record = RegisterControllerRecord(
@@ -176,7 +175,10 @@ def register_controller(request: ControllerRegistrationRequest) -> ControllerRes
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Unregister a broker, running or not, and remove it from all ISRs; it remains in the ELRs (R-281)."""
+    """Return the records and response of UnregisterBroker, for a running or stopped broker (R-281).
+
+    It is removed from all ISRs, and remains in the ELRs.
+    """
     broker_id, broker = request.broker_id, image.brokers.get(request.broker_id)
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
@@ -190,7 +192,7 @@ def unregister_broker(
 
 
 def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> ControllerResult:
-    """Allocate the next block of 1,000 producer ids to a broker (R-303)."""
+    """Return the record and response of AllocateProducerIds: the next block of 1,000 producer ids (R-303)."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return ControllerResult(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

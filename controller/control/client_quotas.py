@@ -121,7 +121,10 @@ def _record(entity: QuotaEntity, key: str, value: float, *, remove: bool) -> Cli
 
 
 def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> ControllerResultSteps:
-    """Alter quotas; of a duplicate entity the first entry is applied, and its response row is an error."""
+    """Return the records and response of AlterClientQuotas.
+
+    Of a duplicate entity the first entry is applied, and its response row is an error.
+    """
     rows: dict[QuotaEntity, AlterClientQuotasResponseEntryData] = {}
     records: list[Message] = []
     size = 0
@@ -209,7 +212,7 @@ def filter_from_request(request: DescribeClientQuotasRequest) -> QuotaEntityFilt
 
 
 def matching_quotas(image: MetadataImage, wanted: QuotaEntityFilter) -> Job[dict[QuotaEntity, dict[str, float]]]:
-    """Return the quotas by key of each entity that matches a filter, in steps."""
+    """Return the quotas by key of each entity that matches a filter; yields to the event loop in between."""
     out: dict[QuotaEntity, dict[str, float]] = {}
     for number, about in enumerate(image.others, 1):
         if about[0] == "quota" and wanted.matches(about[1]):

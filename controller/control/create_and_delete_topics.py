@@ -234,7 +234,7 @@ def _names_with_underscores(image: MetadataImage) -> Job[dict[str, str]]:
 def create_topics(
     image: MetadataImage, request: CreateTopicsRequest, version: int, making: TopicCreationContext
 ) -> ControllerResultSteps:
-    """Decide on CreateTopics: each topic is created or gets its error; a too large request is rejected as a whole."""
+    """Return the records and response of CreateTopics; a too large request is rejected as a whole."""
     response = CreateTopicsResponse(topics=response_array(CreateTopicsResponse, version))
     records: list[Message] = []
     size = 0
@@ -326,10 +326,10 @@ def _deletion_name_error(
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, version: int, spend: ChargeQuota = no_quota
 ) -> ControllerResultSteps:
-    """Decide on DeleteTopics by name or (version 6 and later) by id, for at most `MAX_RECORDS_PER_REQUEST` topics.
+    """Return the records and response of DeleteTopics, by name or (version 6 and later) by id.
 
-    A topic that is given by its name and by its id is not deleted, and only the row of its name is returned
-    (``ControllerApis.scala``).
+    Topics beyond `MAX_RECORDS_PER_REQUEST` are not deleted. A topic that is given by its name and by its id is not
+    deleted, and only the row of its name is returned (``ControllerApis.scala``).
     """
     response = DeleteTopicsResponse(responses=response_array(DeleteTopicsResponse, version))
     records: list[Message] = []
@@ -356,7 +356,7 @@ def delete_topics(
         elif topic is None:
             code, message = ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
         elif len(records) == MAX_RECORDS_PER_REQUEST:
-            code, name, topic_id = ErrorCode.UNKNOWN_SERVER_ERROR, topic.name, topic.id  # as Kafka's full list
+            code, name, topic_id = ErrorCode.UNKNOWN_SERVER_ERROR, topic.name, topic.id  # BoundedList
         else:
             name, topic_id = topic.name, topic.id
             try:

@@ -85,7 +85,7 @@ def create_partitions(
     chance: RandomFunction,
     spend: ChargeQuota = no_quota,
 ) -> ControllerResultSteps:
-    """Decide on CreatePartitions: each topic has its own result; a too large request is rejected as a whole."""
+    """Return the records and response of CreatePartitions; a too large request is rejected as a whole."""
     response = CreatePartitionsResponse(results=response_array(CreatePartitionsResponse, version))
     records: list[Message] = []
     twice = yield from find_duplicates_job(topic.name for topic in request.topics)

@@ -43,7 +43,7 @@ _NEVER_MS = 2**63 - 1
 _HMAC_BYTES = 64
 
 StaticConfig = Mapping[str, str]
-"""Settings of this node's configuration."""
+"""Settings of this node's configuration by name."""
 
 
 class TokenRequestContext(NamedTuple):
@@ -69,7 +69,7 @@ def owner_principal(request: CreateDelegationTokenRequest, principal: str) -> st
 
 
 def iterate_tokens(image: MetadataImage) -> Job[list[DelegationTokenRecord]]:
-    """Return all delegation tokens of an image, in steps."""
+    """Return all delegation tokens of an image; yields to the event loop in between."""
     out: list[DelegationTokenRecord] = []
     for number, record in enumerate(image.others.values(), 1):
         if isinstance(record, DelegationTokenRecord):
@@ -115,7 +115,7 @@ def _new_token_id(new_id: Callable[[], bytes]) -> str:
 def decide_token_request(
     image: MetadataImage, asked: TokenRequestContext, version: int, static: StaticConfig, new_id: Callable[[], bytes]
 ) -> ControllerResult | ControllerResultSteps:
-    """Decide on a request to create, renew or expire a delegation token."""
+    """Return the records and response of a request to create, renew or expire a delegation token."""
     secret, request = static.get(SECRET, ""), asked.request
     if isinstance(request, CreateDelegationTokenRequest):
         answer = create_response(owner_principal(request, asked.principal), asked.principal, version)
@@ -172,7 +172,7 @@ def _split_principal(principal: str) -> tuple[str, str]:
 def _renew_or_expire(
     image: MetadataImage, asked: TokenRequestContext, secret: str, static: StaticConfig
 ) -> ControllerResultSteps:
-    """Decide on a request to renew or expire the token with the request's hmac."""
+    """Return the records and response of a request to renew or expire the token with the request's hmac."""
     request = asked.request
     token = yield from _find_by_hmac(image, secret, request.hmac)
     if token is None:
@@ -217,7 +217,7 @@ def _set_expiry(token: DelegationTokenRecord, expiry_ms: int, answer: Any) -> Co
 
 
 def sweep_expired_tokens(image: MetadataImage, now_ms: int) -> ControllerResultSteps:
-    """Remove expired tokens, at most `MAX_SWEPT`; the response is True if there are more."""
+    """Return the records that remove expired tokens, at most `MAX_SWEPT`; the response is True if there are more."""
     tokens = yield from iterate_tokens(image)
     gone: list[Message] = []
     for number, token in enumerate(tokens, 1):

@@ -62,7 +62,7 @@ def _elect(
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, version: int, static: Mapping[str, str]
 ) -> ControllerResultSteps:
-    """Decide on ElectLeaders for the partitions in the request, or for all (R-293)."""
+    """Return the records and response of ElectLeaders, for the partitions in the request or for all (R-293)."""
     response = ElectLeadersResponse(replica_election_results=response_array(ElectLeadersResponse, version))
     if request.topic_partitions is not None and not request.topic_partitions:
         return ControllerResult(response)
@@ -142,7 +142,10 @@ def _elect_where(
     kind: PartitionElection,
     wants: Callable[[PartitionRegistration, PartitionChangeRules], bool],
 ) -> ControllerResultSteps:
-    """Elect leaders for partitions for which ``wants`` is True; the response is True if there may be more."""
+    """Return the records of elections in the partitions for which ``wants`` is True.
+
+    The response is True if there may be more than `MAX_ELECTIONS_PER_RUN`.
+    """
     records: list[Message] = []
     seen = 0
     for name in (yield from sort_job(image.topics)):
@@ -161,14 +164,17 @@ def _elect_where(
 
 
 def balance_partition_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Elect preferred leaders that are in sync but do not lead (R-267); the response is True if there may be more."""
+    """Return the records that elect preferred leaders which are in sync but do not lead (R-267).
+
+    The response is True if there may be more.
+    """
     return _elect_where(image, static, PartitionElection.PREFERRED, lambda p, rules: not has_preferred_leader(p))
 
 
 def elect_unclean_leaders(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Elect live replicas as leaders of leaderless partitions, if unclean election is enabled for them (R-267).
+    """Return the records that elect live replicas as leaders of leaderless partitions (R-267).
 
-    The response is True if there may be more.
+    Only topics with unclean leader election enabled. The response is True if there may be more.
     """
     return _elect_where(
         image, static, PartitionElection.UNCLEAN, lambda p, rules: rules.allows_unclean_election and is_leaderless(p)

@@ -70,7 +70,10 @@ def fence_refused_broker(
     gone: BrokerConnectionRefused,
     static: Mapping[str, str],
 ) -> ControllerResultSteps:
-    """Fence a broker whose process has ended, and remove its session: it may register again at once."""
+    """Return the records that fence a broker whose process has ended, and remove its session.
+
+    The broker may register again at once. The response is True if it is fenced.
+    """
     if not is_broker_process_gone(image, leases, probes, gone):
         return ControllerResult(False)
     fenced = yield from broker_heartbeat.fence_broker(image, gone.broker_id, static)

@@ -76,7 +76,10 @@ def _rotated(replicas: tuple[int, ...], number: int) -> tuple[int, ...]:
 
 
 def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> ControllerResultSteps:
-    """Reassign partitions of internal topics to more brokers; the response is True if a reassignment was started."""
+    """Return the records that reassign partitions of internal topics to more brokers.
+
+    The response is True if a reassignment is started.
+    """
     brokers = _placeable_brokers(image)
     factor = min(INTERNAL_TOPIC_REPLICATION_FACTOR, len(brokers.racks))
     growing = _topics_to_expand(image, static, factor)
@@ -112,10 +115,10 @@ def expand_internal_topics(image: MetadataImage, static: Mapping[str, str]) -> C
 def replace_lost_replicas(
     image: MetadataImage, static: Mapping[str, str], absences: FencedSince, now_ms: float
 ) -> ControllerResultSteps:
-    """Reassign the replicas of brokers that were down for too long; the response is True if there are more.
+    """Return the records that reassign the replicas of brokers which were down for too long.
 
-    Only partitions with a leader and without an active reassignment; unregistered brokers count as down at once.
-    ``absences``: since when brokers have been fenced.
+    Only for partitions with a leader and without an active reassignment; unregistered brokers count as down at once.
+    The response is True if there are more. ``absences``: since when brokers have been fenced.
     """
     after_ms = float(static.get(REPLICA_RECOVERY, "0"))
     if not after_ms:

@@ -80,7 +80,7 @@ def credential_record(
 
 
 def alter_scram_credentials(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> ControllerResultSteps:
-    """Decide on AlterUserScramCredentials: set and delete credentials; the response has one row per user."""
+    """Return the records and response of AlterUserScramCredentials; the response has one row per user."""
     wrong: dict[str, ScramError] = {}
     fine: dict[str, Message] = {}
     try:

@@ -146,7 +146,10 @@ def reject_update(error: ErrorCode, why: str) -> ControllerResult:
 def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, version: int, me: FeatureUpdateContext
 ) -> ControllerResultSteps:
-    """Decide on UpdateFeatures: check each update against the levels after the previous ones; apply all or none."""
+    """Return the records and response of UpdateFeatures; all updates are applied, or none.
+
+    Each update is validated against the levels after the ones before it.
+    """
     levels = {**image.features, KRAFT_VERSION: me.kraft_version}
     wanted: dict[str, FeatureUpdateKey] = {}
     unknown = None  # the first unknown feature: no other unknown one is checked
