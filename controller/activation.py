@@ -84,8 +84,7 @@ def _bootstrap(env: Env, path: str, min_isr: str) -> list[Message]:
     """Return the records that bootstrap a cluster, as one metadata transaction.
 
     Feature levels are from the snapshot at ``path``, or the newest ones. With eligible leader replicas ``min_isr``
-    becomes
-    the cluster's min.insync.replicas.
+    becomes the cluster's min.insync.replicas.
     """
     levels = run_to_end(read_snapshot(env.disk, path)).records if env.disk.exists(path) else bootstrap_records()
     kept = any(isinstance(x, FeatureLevelRecord) and x.name == ELR_VERSION and x.feature_level > 0 for x in levels)

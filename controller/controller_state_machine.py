@@ -1,8 +1,7 @@
 """State machine of the controller: decides on requests and events, and replays records into the metadata image.
 
 It joins the control areas (`broker_registration`, `broker_heartbeat`, and through `request_routing` all others),
-without
-disk, network or Raft: quorums of one and of many controllers use it alike. Source: ``QuorumController.java``
+without disk, network or Raft: quorums of one and of many controllers use it alike. Source: ``QuorumController.java``
 (apache/kafka 4.3.1).
 """
 
@@ -46,8 +45,7 @@ class ControllerStateMachine:
     """Metadata images and soft state of the controller.
 
     Requests are decided on ``latest_image``, which has uncommitted records too; other components see ``image`` only,
-    with
-    the committed records.
+    with the committed records.
     """
 
     def __init__(

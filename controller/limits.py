@@ -82,4 +82,4 @@ MAX_REPEATED_ACL_CHARS = 8 * 1024 * 1024
 Beyond: INVALID_REQUEST, without changes. Kafka has no such limit.
 """
 REPEATED_ACL_ROW_CHARS = 64
-"""Memory of a repeated row besides its names."""
+"""Characters counted for a row of an already matched ACL besides its names, for its memory."""

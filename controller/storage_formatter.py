@@ -160,7 +160,7 @@ def format_directories(
 
 
 def _kind(directory: LogDirectory, metadata: LogDirectory, plan: FormatPlan) -> str:
-    """Return Kafka's name for the type of a directory."""
+    """Return the directory type as ``StorageTool format`` prints it, such as "metadata directory"."""
     if directory is not metadata:
         return "data directory"
     if not plan.voters:

@@ -76,7 +76,7 @@ class BrokerConfigValues:
 
 
 def check_values(values: Mapping[str, str]) -> None:
-    """Check each value by itself, in the order of Kafka's definitions.
+    """Check each value of a broker's configuration by itself, in the order of Kafka's definitions.
 
     Raises:
         InvalidBrokerConfig: a value is invalid.
@@ -90,11 +90,13 @@ def check_values(values: Mapping[str, str]) -> None:
 
 
 def check_listener_values(values: Mapping[str, str], listeners: Collection[str]) -> None:
-    """Check the values that are set for single listeners (``valuesWithPrefixOverride``).
+    """Check the values with a listener prefix, such as ``listener.name.X.ssl.keystore.type``.
+
+    ``valuesWithPrefixOverride``.
 
     Args:
         values: All settings.
-        listeners: Names of the listeners the broker has, in lower case.
+        listeners: Names of the broker's listeners, in lower case.
 
     Raises:
         InvalidBrokerConfig: a value is invalid.
@@ -107,14 +109,14 @@ def check_listener_values(values: Mapping[str, str], listeners: Collection[str])
 
 
 def check_combinations(values: Mapping[str, str], log_dirs: Collection[str] = ()) -> None:
-    """Check the rules between settings that are valid each by itself.
+    """Check the combination of settings each of which is valid by itself.
 
     Args:
-        values: What was set; the rest has Kafka's defaults.
-        log_dirs: The log directories, where they are known otherwise than by ``values``.
+        values: Configured settings; the others have Kafka's defaults.
+        log_dirs: The log directories, if known otherwise than from ``values``.
 
     Raises:
-        InvalidBrokerConfig: a rule is broken.
+        InvalidBrokerConfig: a rule is violated.
     """
     settings = BrokerConfigValues(values)
     for wrong in _combination_errors(settings, log_dirs):
@@ -122,10 +124,10 @@ def check_combinations(values: Mapping[str, str], log_dirs: Collection[str] = ()
 
 
 def check_classes(values: Mapping[str, str]) -> None:
-    """Resolve the classes and names that Kafka resolves when it starts, besides those of type CLASS.
+    """Check the class names and enum constants that Kafka resolves at start, in settings of types other than CLASS.
 
     Raises:
-        InvalidBrokerConfig: there is no such class or name.
+        InvalidBrokerConfig: no such class or name, or a duplicate assignor.
     """
     settings = BrokerConfigValues(values)
     for name, known in STARTUP_CLASSES_BY_KEY.items():

@@ -79,8 +79,7 @@ class StandardAcl(NamedTuple):
     """Access control list entry (ACL).
 
     A principal (``User:name``) from a host may, or may not, perform an operation on the resources whose name matches
-    the
-    pattern.
+    the pattern.
     """
 
     resource: ResourceType
@@ -96,7 +95,7 @@ _E = TypeVar("_E", AclOperation, ResourceType, AclPermissionType, PatternType)
 
 
 def from_code(kind: type[_E], code: int) -> _E:
-    """Return the member for a code; UNKNOWN for an unknown one."""
+    """Return the enum member of an ACL code in a request or record; UNKNOWN for an unknown code."""
     try:
         return kind(code)
     except ValueError:

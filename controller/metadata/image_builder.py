@@ -315,7 +315,7 @@ def _other_record_key(record: Any) -> tuple[Any, ...]:
         case DelegationTokenRecord() | RemoveDelegationTokenRecord():
             return "token", record.token_id
         case ClientQuotaRecord():
-            entity = sorted(record.entity, key=lambda e: e.entity_type)  # it is a map: in no order
+            entity = sorted(record.entity, key=lambda e: e.entity_type)  # the entity is a map, in any order
             return "quota", tuple((e.entity_type, e.entity_name) for e in entity), record.key
         case _:
             raise AssertionError(record)

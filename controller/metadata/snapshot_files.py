@@ -122,8 +122,7 @@ def encode_snapshot(
     """Encode a snapshot file.
 
     ``epoch``: leader epoch of its batches. ``records`` are written instead of those of ``snapshot``; None among them is
-    no
-    record, but yields to the event loop.
+    no record, but yields to the event loop.
     """
     head: list[Message] = [SnapshotHeaderRecord(0, snapshot.timestamp_ms)]
     if snapshot.kraft_version > 0:

@@ -26,8 +26,8 @@ class MetadataSubscriptions:
         """Call ``listener`` with the whole image now, and with each later publication.
 
         Before the first publication there is no image: then its delta is the whole image. Listeners are called in the
-        order of
-        their subscriptions. A listener that subscribes during a publication is not called with that publication again.
+        order of their subscriptions. A listener that subscribes during a publication is not called with that
+        publication again.
 
         Returns:
             A function that ends the subscription: ``listener`` is not called after it returns.

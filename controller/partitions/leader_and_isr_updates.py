@@ -104,7 +104,7 @@ def leader_and_isr_updates(
 
 
 def leads_any_partition(image: MetadataImage, broker_id: int) -> Job[bool]:
-    """Return True if a broker is the leader of a partition, in steps."""
+    """Return True if a broker is the leader of a partition; yields to the event loop in between."""
     seen = 0
     for topic in image.topics.values():
         for p in topic.partitions.values():

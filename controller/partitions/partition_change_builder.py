@@ -165,8 +165,7 @@ def _set_former_leader_elr(record: PartitionChangeRecord, p: PartitionRegistrati
     """Set the last known ELR: the last leader of a partition that becomes leaderless.
 
     Never a broker that is removed in the same change or before: Kafka sets it, and its controllers then fail at the
-    next
-    change of such a partition.
+    next change of such a partition.
     """
     stay = {NO_LEADER, *move.replicas}
     if record.leader == NO_LEADER and not p.last_known_elr:

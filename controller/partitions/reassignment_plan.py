@@ -21,7 +21,7 @@ PlanSteps = Job[T]
 
 
 class PlannedReassignment(NamedTuple):
-    """Partition with its new replicas."""
+    """Planned reassignment of a partition to new replicas, the preferred leader first."""
 
     partition: PlannedPartition
     replicas: tuple[int, ...]
@@ -60,7 +60,7 @@ class BrokerLoads:
 def count_partitions(
     brokers: BrokerLoads, partitions: Iterable[tuple[PlannedPartition, Sequence[int]]]
 ) -> PlanSteps[BrokerLoads]:
-    """Count the replicas of all partitions in ``brokers`` and return it, in steps."""
+    """Count the replicas of all partitions in ``brokers`` and return it; yields to the event loop in between."""
     for seen, (_, replicas) in enumerate(partitions, 1):
         brokers.count(replicas)
         if seen % YIELD_EVERY == 0:

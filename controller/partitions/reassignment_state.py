@@ -56,8 +56,7 @@ def complete_reassignment(move: Reassignment, isr: Collection[int]) -> Completed
     """Return replicas and ISR after the reassignment; None if it is incomplete or there is none (R-296).
 
     It is complete when all adding replicas and at least one remaining one are in ``isr``. If more are removed than
-    added,
-    all remaining ones must be in sync: otherwise fewer would be in sync than now.
+    added, all remaining ones must be in sync: otherwise fewer would be in sync than now.
     """
     if not (move.adding or move.removing):
         return None

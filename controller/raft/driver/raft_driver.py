@@ -102,7 +102,7 @@ class RaftDriver:
             _voter_entry(store.local_replica, quorum),
             listener=quorum.listener,
             auto_join=quorum.auto_join,
-            flushed_offset=store.log.recovery_point,  # a killed process left what is beyond
+            flushed_offset=store.log.recovery_point,  # records above it may not survive: the process was killed
         )
         self.catch_up_offset = -1
         """First high watermark received from the current leader, -1 before: a log up to it is caught up (R-308)."""

@@ -30,8 +30,7 @@ def read_response_records(store: MetadataStore, reply: OutboundResponse) -> Resp
     """Return a response with the batches or the snapshot chunk which it names, read from the metadata log.
 
     For damaged records the response is UNKNOWN_SERVER_ERROR. While this process is short of descriptors or memory, it
-    has
-    no bytes, and the other replica retries.
+    has no bytes, and the other replica retries.
 
     Raises:
         OSError: an error of the disk.

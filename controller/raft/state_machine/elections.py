@@ -41,8 +41,7 @@ def initialize(raft: RaftState) -> None:
 
     Leadership is never restored, and a sole voter elects itself (R-205). A node that voted for itself and then followed
     another leader in the same epoch follows it again. Kafka's node requests votes then, with a log that reaches into
-    the
-    candidate's epoch, and stops after the error response (R-254).
+    the candidate's epoch, and stops after the error response (R-254).
     """
     hard = raft.hard_state
     if hard.voter_state != VoterState.GROWN:
@@ -99,7 +98,7 @@ def tick(raft: RaftState) -> None:
                 from ottla.controller.raft.state_machine import lost_disk
 
                 lost_disk.report_missing_leader(raft)
-            raft.restart_fetching()  # an observer goes on asking
+            raft.restart_fetching()  # an observer keeps fetching
         case ProspectiveState(election=election) if election.is_vote_granted(raft.voters.majority_size):
             transition_to_candidate(raft)  # a voter with an empty disk has waited long enough for the other voters
         case ProspectiveState():

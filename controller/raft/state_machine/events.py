@@ -379,8 +379,7 @@ class Ready:
     """(end offset, epoch) of a snapshot to download from the leader by repeated `FetchSnapshot`.
 
     The driver passes each response on (`ResponseReceived`) and `SnapshotLoaded` at the end. It cancels the download
-    once
-    the machine's ``loading_snapshot`` is another one (leader changed, or the leader has deleted the snapshot).
+    once the machine's ``loading_snapshot`` is another one (leader changed, or the leader has deleted the snapshot).
     """
     protocol_violation: str | None = None
     """Protocol violation by another node, which was ignored and should be logged."""

@@ -20,7 +20,7 @@ class DelayedRaftFetch(NamedTuple):
     request: Fetch
     deadline_ms: float
     initial_response: RaftFetchResponse
-    """Response computed on arrival, which is sent if no record arrives."""
+    """Response computed when the fetch arrived; sent at the deadline if no record arrives before."""
 
 
 def fetch_error(fetch: Fetch, epoch: int, *, leads: bool) -> ErrorCode:

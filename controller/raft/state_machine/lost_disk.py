@@ -105,8 +105,7 @@ def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> Leade
     """Record that a voter has responded, and with it its epoch; return the response, corrected if needed.
 
     A response may have this node as the leader it was before the disk was lost: then a quorum existed (recovery
-    starts),
-    and the leader id is removed.
+    starts), and the leader id is removed.
     """
     raft.responded_voters.add(peer)
     if isinstance(raft.state, RaftFollowerState | UnattachedState):

@@ -242,7 +242,7 @@ class RaftState:
         voted = self.hard_state.voted_key if epoch == self.epoch else None
         later = self.now_ms + self.timeouts.fetch_ms
         self.refused_leader_id = NO_NODE_ID
-        # it stays so when the leader leaves the voters, as it may while it leads (R-242)
+        # it is not removed when the leader leaves the voter set, as it may still lead (R-242)
         self.reachable_replicas.add(leader_id)
         self.transition_to(
             RaftFollowerState(leader_id, later, voter_request_due_ms=later), HardState(epoch, leader_id, voted)
@@ -287,8 +287,7 @@ class RaftState:
         A message with this node as leader is wrong, and has no effect.
 
         A prospective node that learns of its former leader continues: nodes that reject its pre-vote have that leader
-        in
-        their responses too (``ProspectiveState`` stores it, so that ``quorum.hasLeader`` holds).
+        in their responses too (``ProspectiveState`` stores it, so that ``quorum.hasLeader`` holds).
         """
         if leader_id == self.local_replica.id and epoch > self.epoch and not self.voters.is_voter(self.local_replica):
             self.report_duplicate_id(epoch, f"a node {leader_id} leads in epoch {epoch}, and it is not this one")

@@ -216,7 +216,7 @@ def handle_response(
         raft.maybe_transition(answer.epoch, answer.leader_id)
     match request, answer:
         case Fetch(), RaftFetchResponse():
-            if answer.error == ErrorCode.UNKNOWN_SERVER_ERROR:  # a leader with this node's id responds so
+            if answer.error == ErrorCode.UNKNOWN_SERVER_ERROR:  # the response of a leader with this node's id
                 raft.report_duplicate_id(
                     answer.epoch, f"the leader of epoch {answer.epoch} rejects fetches of node {raft.local_replica.id}"
                 )

@@ -132,7 +132,8 @@ class MetadataStore:
                 recovery_point=end,
             )
         if log.log_end_offset < end or -1 < log.epochs.epoch_for_offset(end - 1) < self.snapshot_id.epoch:
-            # A power failure took the unsynced end of the log; the snapshot covers it: the log begins there (R-233).
+            # A power failure lost the unflushed end of the log; the snapshot covers it: the log starts at its end
+            # (R-233).
             log.truncate_fully_and_start_at(end, now_ms)
         return log
 
@@ -225,7 +226,7 @@ class MetadataStore:
                 yield header, raw
 
     def snapshot_size_bytes(self, name: SnapshotId) -> int:
-        """Return the size of a snapshot; -1 if it does not exist."""
+        """Return the size of a snapshot file in bytes; -1 if it does not exist."""
         return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
 
     def read_snapshot_chunk(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
@@ -386,7 +387,7 @@ class MetadataStore:
         try:
             oldest_ms = last_contained_log_timestamp(self.disk, f"{self.directory}/{self.snapshots[0].file_name}")
         except CorruptFile:
-            return True  # unusable as a start
+            return True  # it cannot be loaded at a start
         return now_ms - oldest_ms > self.settings.retention_ms
 
     def snapshot_created_event(self) -> SnapshotCreated:
