@@ -73,7 +73,7 @@ def have_all_voters_responded(raft: RaftState, prospective: ProspectiveState) ->
 
 
 def fetch_replica_key(raft: RaftState) -> ReplicaKey:
-    """Return the replica key for fetches: without a node id (an observer's) while this voter's must not count."""
+    """Return the replica key for fetches: an observer's (without node id) until this voter's may count."""
     if raft.hard_state.voter_state == VoterState.GROWN:
         return raft.local_replica
     timeouts = raft.timeouts

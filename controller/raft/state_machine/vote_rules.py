@@ -21,8 +21,7 @@ from ottla.wire.errors import ErrorCode
 def malformed_vote_error(vote: Vote) -> ErrorCode:
     """Return INVALID_REQUEST for a malformed Vote (R-211), else NONE.
 
-    The last epoch of a candidate's log is below the epoch of the vote; in a pre-vote, which does not raise it, or
-    equal.
+    The last epoch of a candidate's log is below the epoch of the vote; in a pre-vote it may be equal.
     """
     wrong = vote.last_epoch > vote.epoch if vote.pre_vote else vote.last_epoch >= vote.epoch
     return ErrorCode.INVALID_REQUEST if wrong or vote.last_epoch < 0 or vote.end_offset < 0 else ErrorCode.NONE
