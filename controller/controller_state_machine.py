@@ -78,7 +78,7 @@ class ControllerStateMachine:
         self.new_uuid = new_id
         self.random = chance
         self.charge_quota: ChargeQuota = no_quota
-        """Charges the partition mutations of the next request to the controller mutation quota (KIP-599)."""
+        """Function that charges the next request's partition mutations to its client's quota (KIP-599)."""
         self._builder: ImageBuilder | None = None
         self._transaction: list[Message] | None = None
         self._records_after_abort: list[Message] | None = None

@@ -342,7 +342,7 @@ class QuorumController:
         self.machine.heartbeat_tracker.touch(broker_id, broker_epoch, self._env.monotonic_ms())
 
     def enqueue(self, request: Any, version: int = 0, spend: ChargeQuota = no_quota) -> PendingRequest:
-        """Enqueue a request or event; return its future. ``spend`` charges the controller mutation quota."""
+        """Enqueue a request or event; return its future. ``spend`` charges the client's controller mutation quota."""
         ticket = PendingRequest(request, version, spend)
         if self._stop_reason is not None:
             ticket.fail(self._stop_reason)

@@ -42,7 +42,7 @@ def _is_feature_update(request: Any) -> TypeGuard[UpdateFeaturesRequest]:
 
 
 class RequestProcessor:
-    """Processor of the requests to the active controller of one epoch, in rounds."""
+    """Processor of the requests to the active controller, in rounds: all requests that wait are one round."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class RequestProcessor:
         return ControllerResult(decision.response, [NoOpRecord(), *decision.records])
 
     def append(self, records: list[Message]) -> Job[None]:
-        """Append records as one atomic batch, and replay them into the latest image.
+        """Append records as one atomic batch as leader of ``epoch``, and replay them into the latest image.
 
         Raises:
             ProtocolError: NOT_CONTROLLER.

@@ -171,7 +171,7 @@ class QuotaEntityFilter(NamedTuple):
     """True if only entities without further types match."""
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """Return True if an entity matches the filter."""
+        """Return True if a quota entity matches the filter."""
         kinds = dict(entity)
         if self.strict and len(kinds) != len(self.exact) + len(self.any_name):
             return False

@@ -20,7 +20,7 @@ class ControllerResult:
 
 
 ControllerResultSteps = Job[ControllerResult]
-"""Decision as a generator that yields to the event loop; the image it reads does not change meanwhile."""
+"""Decision on a request, as a job that yields to the event loop; the image it reads does not change meanwhile."""
 
 
 class ControllerDefaults(NamedTuple):

@@ -103,7 +103,7 @@ def from_code(kind: type[_E], code: int) -> _E:
 
 
 def acl_from_record(record: AccessControlEntryRecord) -> StandardAcl:
-    """Return the ACL in a record of the metadata log."""
+    """Return the ACL in an AccessControlEntryRecord; unknown codes become UNKNOWN."""
     return StandardAcl(
         from_code(ResourceType, record.resource_type),
         record.resource_name,

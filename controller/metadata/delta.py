@@ -18,7 +18,7 @@ NO_CHANGES: frozenset[Any] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class TopicDelta:
-    """Change of the topic with one name; a topic deleted and created again has another id in ``new``."""
+    """State of a changed topic before and after; a topic created again with the same name has another id in ``new``."""
 
     old: TopicImage | None
     """Topic before the change; None if it did not exist."""

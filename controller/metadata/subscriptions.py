@@ -18,7 +18,7 @@ class MetadataSubscriptions:
     """Listeners to the images of one source: the committed images of a controller, or the applied ones of a broker."""
 
     def __init__(self, current_image: Callable[[], MetadataImage]) -> None:
-        """Create it without listeners; ``current_image`` returns the image that was published last."""
+        """Create without listeners; ``current_image`` returns the image that was published last."""
         self._current_image = current_image
         self._listeners: dict[object, MetadataListener] = {}
 

@@ -143,7 +143,7 @@ def _replaced(brokers: BrokerLoads, replicas: tuple[int, ...], place: int, new: 
 
 
 def _into_other_racks(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Return the replicas with those moved that share a rack, to a rack without a replica."""
+    """Return a partition's replicas; a replica in the same rack as an earlier one is moved to a rack without one."""
     for place in range(1, len(replicas)):
         before = {brokers.rack_of(b) for b in replicas[:place]}
         if brokers.rack_of(replicas[place]) not in before:
@@ -161,7 +161,7 @@ def _may_replace(brokers: BrokerLoads, replicas: tuple[int, ...], old: int, new:
 
 
 def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], gives: int, takes: int) -> tuple[int, ...]:
-    """Return the replicas, moved from brokers with more than ``gives`` to brokers with fewer than ``takes``."""
+    """Return the replicas, moved off brokers with more than ``gives`` to brokers with fewer than ``takes``."""
     for place, old in enumerate(replicas):
         if brokers.replicas.get(old, 0) <= gives:
             continue
@@ -173,13 +173,13 @@ def _shift(brokers: BrokerLoads, replicas: tuple[int, ...], gives: int, takes: i
 
 
 def _unload_full_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Return the replicas, moved off brokers above the average number of replicas, rounded up."""
+    """Return a partition's replicas, some moved off brokers above the average number of replicas, rounded up."""
     most = -(-total // len(brokers.racks)) if brokers.racks else 0
     return _shift(brokers, replicas, most, most)
 
 
 def _fill_empty_brokers(brokers: BrokerLoads, replicas: tuple[int, ...], total: int) -> tuple[int, ...]:
-    """Return the replicas, moved to brokers below the average number of replicas, rounded down."""
+    """Return a partition's replicas, some moved to brokers below the average number of replicas, rounded down."""
     least = total // len(brokers.racks) if brokers.racks else 0
     return _shift(brokers, replicas, least, least)
 

@@ -238,7 +238,7 @@ def to_voter_response(
 
 
 def from_response_message(message: VoterResponseMessage, listener: str) -> DecodedRaftResponse | RaftErrorResponse:
-    """Convert a response message to FetchSnapshot, a voter change or ApiVersions.
+    """Convert the response message of a FetchSnapshot, voter change or ApiVersions request.
 
     ``listener``: listener name of the leader's endpoint in the result.
     """

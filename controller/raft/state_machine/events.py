@@ -53,7 +53,7 @@ class HardState(NamedTuple):
     leader_id: int = NO_NODE_ID
     voted_key: ReplicaKey | None = None
     voter_state: VoterState = VoterState.GROWN
-    """GROWN after the voter's first vote, and for ever then."""
+    """GROWN: no votes can have been lost with the disk, or they were recovered."""
 
 
 # ------------------------------------------------------------------ events

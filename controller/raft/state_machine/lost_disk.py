@@ -45,9 +45,9 @@ CLOCK_DRIFT_FACTOR = 1.1
 
 
 def can_grant_vote_before_recovery(raft: RaftState, vote: Vote) -> bool:
-    """Return True if a newborn or learning voter may grant this vote.
+    """Return True if a voter whose disk was empty at start may grant this vote: only while it is NEWBORN.
 
-    A candidate with a non-empty log proves an existing quorum: the vote is rejected, and the voter becomes learning.
+    A candidate with a non-empty log proves an existing quorum: the vote is rejected, and the voter becomes LEARNING.
     """
     if (vote.last_epoch, vote.end_offset) != (0, 0):
         start_recovery(raft)
@@ -55,7 +55,7 @@ def can_grant_vote_before_recovery(raft: RaftState, vote: Vote) -> bool:
 
 
 def start_recovery(raft: RaftState) -> None:
-    """Make a newborn voter a learning one: it waits for the leader, and queries only the others' epochs."""
+    """Change the voter state from NEWBORN to LEARNING: wait for a leader, and query only the others' epochs."""
     if raft.hard_state.voter_state != VoterState.NEWBORN:
         return
     raft.set_voter_state(VoterState.LEARNING)
@@ -84,7 +84,7 @@ def fetch_replica_key(raft: RaftState) -> ReplicaKey:
 
 
 def epoch_query(raft: RaftState, peer: int) -> Vote | None:
-    """Return the pre-vote by which a learning voter queries a voter's epoch; the rejection has the epoch.
+    """Return the pre-vote by which a LEARNING voter queries another voter's epoch; the rejection has the epoch.
 
     None if it is known already: the peer has responded, or is the leader, whose epoch is in the fetch responses.
     """
@@ -117,7 +117,7 @@ def record_response(raft: RaftState, peer: int, answer: LeaderResponse) -> Leade
 
 
 def maybe_complete_recovery(raft: RaftState, request: Fetch, answer: RaftFetchResponse, *, nothing_new: bool) -> None:
-    """Make the voter grown once it has the leader's whole log, as of the request, flushed.
+    """Set the voter state to GROWN once the leader's whole log, as of the request, is flushed here.
 
     ``nothing_new``: the response has no batches.
     """
@@ -126,7 +126,7 @@ def maybe_complete_recovery(raft: RaftState, request: Fetch, answer: RaftFetchRe
 
 
 def report_state_change(raft: RaftState, before: VoterState) -> None:
-    """Log a change of the voter state from ``before``; a learning voter starts to search for a leader."""
+    """Log a change of the voter state from ``before``; a LEARNING voter starts to search for a leader."""
     if raft.hard_state.voter_state == VoterState.LEARNING:
         raft.set_leader_search_deadline(raft.now_ms + LEADER_SEARCH_TIMEOUT_MS)
         text = "this voter's metadata log is new, the quorum is not: it does not vote before a leader has filled it"
@@ -136,7 +136,7 @@ def report_state_change(raft: RaftState, before: VoterState) -> None:
 
 
 def report_missing_leader(raft: RaftState) -> None:
-    """Log once that no leader is found: with a majority of learning voters no leader can be elected."""
+    """Log once that no leader is found: with a majority of LEARNING voters none can be elected."""
     raft.set_leader_search_deadline(NO_DEADLINE_MS)
     if raft.hard_state.voter_state == VoterState.LEARNING and isinstance(raft.state, UnattachedState):
         text = (

@@ -102,11 +102,11 @@ class RaftState:
         """Listener for which every voter must have an endpoint: the first of ``controller.listener.names``."""
         self.auto_join = auto_join
         self.responded_voters: set[int] = set()
-        """Ids of voters that have responded since the process started; recorded while this voter is not grown."""
+        """Ids of voters that have responded since the process started; recorded while its voter state is not GROWN."""
         self.started_ms = 0.0
         """Monotonic time of the start in ms."""
         self.leader_search_deadline_ms = NO_DEADLINE_MS
-        """Time at which an observer, or a voter that is not grown, logs that no leader is found."""
+        """Time at which an observer, or a voter after a disk loss, logs that no leader is found."""
         self.delayed_fetches: list[DelayedRaftFetch] = []
         self.ready = Ready()
         self.now_ms = 0.0
@@ -215,7 +215,7 @@ class RaftState:
     def _next_voter_state(self, state: EpochState, hard: HardState) -> VoterState:
         """Return the voter state after a transition.
 
-        A newborn voter is grown if it becomes leader itself, and learning if it follows another leader.
+        A NEWBORN voter (empty disk at start) becomes GROWN as leader, and LEARNING if it follows another leader.
         """
         if self.hard_state.voter_state != VoterState.NEWBORN:
             return self.hard_state.voter_state

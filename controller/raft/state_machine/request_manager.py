@@ -22,7 +22,7 @@ class RaftRequestManager:
         self.pending_voter_request: AddVoter | RemoveVoter | UpdateVoter | None = None
         """Voter change request to the leader in flight; no fetch is sent meanwhile."""
         self.fetch_peer = NO_NODE_ID
-        """Destination of the request in flight."""
+        """Node id of the destination of the fetch or voter change request in flight."""
         self.fetch_deadline_ms = NO_DEADLINE_MS
         """Time in ms at which the request in flight times out."""
         self.loading_snapshot: tuple[int, int] | None = None

@@ -156,7 +156,7 @@ class MetadataStore:
         return self._state.hard_state
 
     def initial_hard_state(self, quorum: QuorumConfig) -> HardState:
-        """Return epoch, leader and vote for the start; a static voter with an empty directory is newborn."""
+        """Return epoch, leader and vote for the start; a static voter with an empty directory is NEWBORN."""
         if len(quorum.static_voters) < 2:
             # no other voter has a state to lose
             return self.persisted_hard_state._replace(voter_state=VoterState.GROWN)
@@ -230,7 +230,7 @@ class MetadataStore:
         return self.disk.stat(f"{self.directory}/{name.file_name}").size_bytes if name in self.snapshots else -1
 
     def read_snapshot_chunk(self, name: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Return bytes of a snapshot from ``position`` on, for another replica (R-234). Raises OSError: final.
+        """Return bytes of a snapshot from ``position`` on, for another replica (R-234). An OSError is a disk failure.
 
         ``max_bytes``: limit of the request; no bytes if negative, at most `MAX_READ_BYTES`.
         """
@@ -244,7 +244,7 @@ class MetadataStore:
         """Return whole batches from ``offset`` on for another replica, committed or not, at least one (R-219).
 
         Raises:
-            ProtocolError: a batch is damaged; OSError: final.
+            ProtocolError: a batch is damaged; OSError: disk failure.
         """
         most = min(max(0, max_bytes), MAX_READ_BYTES)
         found = self.log.read(offset, most, self.log.log_end_offset, at_least_one=True)
@@ -261,7 +261,7 @@ class MetadataStore:
     def prepare_state_write(self, hard: HardState, voters: VoterSetHistory) -> Callable[[], None]:
         """Return a callable that writes quorum-state, for a thread, before all other actions (R-202).
 
-        Its OSError is final.
+        Its OSError is a disk failure.
         """
         self._state.update(hard, self.kraft_version, [v.id for v in voters.current])
         return partial(self._state.write, self.disk, f"{self.directory}/{QUORUM_STATE}")
@@ -269,7 +269,7 @@ class MetadataStore:
     def append(self, append: LogAppend, now_ms: int) -> None:
         """Append a batch of this node as leader, or of another leader verbatim, without a flush.
 
-        An OSError is final.
+        An OSError is a disk failure.
         """
         if append.verbatim:
             header = self._append_as_follower(append.batch, now_ms)
@@ -292,7 +292,7 @@ class MetadataStore:
         return header
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Truncate the log to ``offset``, where it diverges from the leader's. An OSError is final."""
+        """Truncate the log to ``offset``, where it diverges from the leader's; an OSError is a disk failure."""
         end = self.log.truncate_to(offset, now_ms)
         assert end == offset, f"the log was cut at {end}, not at {offset}: inside a batch"
         self.quorum_records.truncate(offset)
@@ -301,7 +301,7 @@ class MetadataStore:
         """Replace the log by a downloaded snapshot of the leader (R-235).
 
         Raises:
-            OSError: final.
+            OSError: the disk failed.
         """
         self.log.truncate_fully_and_start_at(name.end_offset, now_ms)
         for old in self.snapshots:

@@ -19,7 +19,7 @@ from ottla.wire.codec.schema import ZERO_UUID
 
 QUORUM_STATE = "quorum-state"
 _VOTER_STATE_FIELD = "ottla.age"
-"""Field with the voter state, present while a voter is not grown; Kafka ignores it, and does not write it again."""
+"""Field with the voter state, present while it is not GROWN; Kafka ignores the field, and does not write it again."""
 _PRESERVED_FIELDS = ("clusterId", "appliedOffset", "currentVoters")
 
 
