@@ -11,29 +11,29 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 Beyond: POLICY_VIOLATION for all of it.
 """
 MAX_RECORDS_PER_REQUEST = 10_000
-"""Metadata records of a CreateTopics, CreatePartitions, AlterConfigs, IncrementalAlterConfigs, ElectLeaders,
+"""Metadata records from one CreateTopics, CreatePartitions, AlterConfigs, IncrementalAlterConfigs, ElectLeaders,
 AlterClientQuotas or AlterUserScramCredentials request.
 
 Beyond: POLICY_VIOLATION for all of it; in Kafka UNKNOWN_SERVER_ERROR of the last one. DeleteTopics and
-AlterPartitionReassignments do what fits, and return UNKNOWN_SERVER_ERROR for the rest, as Kafka does.
+AlterPartitionReassignments apply as many changes as fit, and return UNKNOWN_SERVER_ERROR for the rest, as Kafka does.
 """
 MAX_METADATA_BATCH_BYTES = 8 * 1024 * 1024
-"""Names and values of settings in CreateTopics, AlterConfigs and IncrementalAlterConfigs; names in AlterClientQuotas;
-names and salts in AlterUserScramCredentials.
+"""Names and values of settings in one CreateTopics, AlterConfigs or IncrementalAlterConfigs request; names in
+AlterClientQuotas; names and salts in AlterUserScramCredentials.
 
-A batch of the metadata log holds as much (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``).
+It is the maximum size of a batch of the metadata log (``KafkaRaftClient.MAX_BATCH_SIZE_BYTES``).
 
 Beyond: RECORD_LIST_TOO_LARGE for all of it.
 """
 MAX_REGISTRATION_ITEMS = 1_000
-"""Listeners, features or directories of a node that registers.
+"""Listeners, features or log directories in the registration of a node.
 
 A registration is one record, which each node reads in one step of the event loop.
 
 Beyond: INVALID_REGISTRATION. Kafka has no limit.
 """
 MAX_QUORUM_REQUEST_ITEMS = 1_000
-"""Endpoints or candidates in AddRaftVoter, UpdateRaftVoter, BeginQuorumEpoch and EndQuorumEpoch.
+"""Endpoints or candidates in an AddRaftVoter, UpdateRaftVoter, BeginQuorumEpoch or EndQuorumEpoch request.
 
 These requests are handled in one step of the event loop.
 
@@ -50,7 +50,7 @@ MAX_TOPIC_NAME_CHARS = 249
 Beyond: INVALID_TOPIC_EXCEPTION.
 """
 MAX_CONFIG_VALUE_BYTES = 32767
-"""The value of a setting, with what is appended to it.
+"""The value of a setting, including appended list elements.
 
 Beyond: INVALID_CONFIG.
 """
@@ -76,7 +76,7 @@ Kafka's bound of the records of a request (``QuorumController.MAX_RECORDS_PER_US
 Beyond: CreateAcls returns POLICY_VIOLATION, DeleteAcls INVALID_REQUEST, without changes.
 """
 MAX_REPEATED_ACL_CHARS = 8 * 1024 * 1024
-"""Names in the rows of a DeleteAcls response for an ACL that another filter has matched already;
+"""Names in the rows of a DeleteAcls response for ACLs that another filter has matched already;
 {REPEATED_ACL_ROW_CHARS} more for each row.
 
 Beyond: INVALID_REQUEST, without changes. Kafka has no such limit.
