@@ -10,23 +10,23 @@ Source: ``SaslChannelBuilder.java``, ``SslChannelBuilder.java``, ``KafkaChannel.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import trio
 
 from ottla.broker.config.limits import AUTHENTICATION_TIMEOUT_MS, UNCOUNTED_PRE_AUTH_BYTES
 from ottla.broker.network.connection import CloseConnection, Connection
+from ottla.broker.requests.peer_wait import PeerDisconnectedError
 from ottla.broker.security.authn.sasl_authenticator import AuthResult, SaslAuthenticator, SaslPolicy, SaslState
 from ottla.env.env import AcceptedStream, SecureStream, ThreadPool
-from ottla.jobs.job import as_job, run_to_end
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.wire.api_keys import ApiKey
-from ottla.wire.codec.schema import Message
 from ottla.wire.framing import RequestFrame, encode_response
 
 if TYPE_CHECKING:
-    from ottla.broker.dispatch.dispatcher import Dispatcher
+    from ottla.broker.dispatch.dispatcher import Dispatcher, HandlerResult
     from ottla.broker.security.authn.listener_security import ListenerSecurity
 
 
@@ -158,7 +158,14 @@ class SecureConnection(Connection):
         if said.token is not None:
             weighed = await self._env.in_thread(partial(gate.evaluate, said.token), ThreadPool.AUTHENTICATION)
             said = gate.complete(said.request, weighed, self._env.monotonic_ms())
+        elif said.answering is not None:
+            answer = None
+            with suppress(PeerDisconnectedError):
+                answer = await self._time_slice.run(said.answering)
+            said = gate.complete_api_versions(said.request, answer)
         await self._apply_result(gate, said)
+        if self._peer.throttle_ms:
+            await self._mute()
 
     async def _apply_result(self, gate: SaslAuthenticator, result: AuthResult) -> None:
         """Send the authenticator's response, and close the connection after a failure."""
@@ -190,9 +197,7 @@ class SecureConnection(Connection):
             self._peer.token_authenticated = gate.is_delegation_token
             self._audit_success("a delegation token" if gate.is_delegation_token else gate.mechanism)
 
-    def _answer_api_versions(self, request: RequestFrame) -> Message:
-        """Handle ApiVersions as any other connection does: a job where the request is large, which never waits."""
+    def _answer_api_versions(self, request: RequestFrame) -> HandlerResult:
+        """Handle ApiVersions as any other connection does."""
         assert request.key is ApiKey.API_VERSIONS
-        answer: Any = run_to_end(as_job(self._dispatcher.handle_request(self._peer, request)))
-        assert isinstance(answer, Message)
-        return answer
+        return self._dispatcher.handle_request(self._peer, request)

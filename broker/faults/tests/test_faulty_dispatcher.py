@@ -16,6 +16,8 @@ from ottla.broker.faults.fault_rule import FaultLimits, FaultRules, parse_fault
 from ottla.broker.faults.faulty_dispatcher import FaultyDispatcher, first_half, named_topics
 from ottla.broker.fetch_sessions.fetch_session import CachedPartition
 from ottla.broker.network.connection import Connection
+from ottla.broker.network.secure_connection import SecureConnection
+from ottla.broker.network.tests.test_secure_connection import listener_security
 from ottla.broker.tests.connection_fixture import ClientStream, DispatcherFixture, frame, in_virtual_time
 from ottla.env.disk import FileSlice
 from ottla.wire.api_keys import ApiKey, response_class
@@ -39,6 +41,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 BEAT = ApiKey.HEARTBEAT
 TOPIC_ID = b"i" * 16
@@ -307,3 +310,38 @@ def test_undecodable_request_with_a_fault_closes_the_connection(stage: FaultFixt
     client = stage.send(struct.pack(">i", len(raw)) + raw)
     assert client.is_closed
     assert not client.received
+
+
+@pytest.mark.parametrize(
+    ("fault", "moments"),
+    [
+        ({"fault": "delay", "ms": 5000}, [5, 5]),
+        ({"fault": "drop"}, [0]),
+        ({"fault": "drop", "handled": True}, [0]),
+        ({"fault": "throttle", "ms": 5000}, [0, 5]),
+        ({"fault": "disconnect"}, []),
+        ({"fault": "disconnect", "handled": True}, []),
+    ],
+)
+def test_fault_of_api_versions_before_a_login(stage: FaultFixture, fault: dict[str, Any], moments: list[float]) -> None:
+    versions, handshake = ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE
+    stage.serve(versions, lambda context, request: ApiVersionsResponse())
+    stage.add(api="ApiVersions", **fault)
+    client, seen = ClientStream(), []
+    client.send_bytes(frame(versions, 3, 1, ApiVersionsRequest("a", "1")))
+    client.send_bytes(frame(handshake, 1, 2, SaslHandshakeRequest("PLAIN")))
+
+    async def send(chunks: Any) -> None:
+        seen.append(round(trio.current_time() - began_s))
+
+    async def run() -> None:
+        nonlocal began_s
+        began_s, client.send = trio.current_time(), send  # type: ignore[method-assign]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(SecureConnection(stage.dispatcher, client, listener_security()).serve)
+            await trio.sleep(100)
+            client.disconnect()
+
+    began_s = 0.0
+    in_virtual_time(run)
+    assert seen == moments

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from types import GeneratorType
+from typing import Any, NamedTuple, cast
 
 from ottla.broker.config.limits import MIN_REAUTHENTICATION_INTERVAL_MS
 from ottla.broker.security.authn.sasl_server import (
@@ -29,6 +30,7 @@ from ottla.broker.security.authn.sasl_server import (
     UnansweredSaslFailure,
     UnmappedPrincipal,
 )
+from ottla.jobs.job import Job
 from ottla.wire.api_keys import ApiKey, request_class, request_spec, response_class
 from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import Message
@@ -59,8 +61,8 @@ class SaslPolicy(NamedTuple):
     """Factories of the enabled mechanisms' servers, in the order of the setting."""
     max_reauth_ms: Mapping[str, int]
     """``connections.max.reauth.ms`` by mechanism; 0 or missing: sessions do not expire."""
-    answer_api_versions: Callable[[RequestFrame], Message]
-    """Function that returns the response to an ApiVersions request of any version."""
+    answer_api_versions: Callable[[RequestFrame], Message | Job[Message | None] | None]
+    """Function that returns the response to an ApiVersions request of any version, or the job that makes it."""
     now_ms: Callable[[], int]
     """Wall clock in ms, by which credentials expire."""
 
@@ -77,6 +79,8 @@ class AuthResult(NamedTuple):
     """True if response and close are delayed by ``connection.failed.authentication.delay.ms``."""
     token: bytes | None = None
     """Token that needs blocking evaluation: call `SaslAuthenticator.evaluate` in a thread, then ``complete``."""
+    answering: Job[Message | None] | None = None
+    """Job that answers ApiVersions: run it, then call `complete_api_versions`."""
 
 
 TokenResult = bytes | None | SaslAuthenticationException
@@ -149,8 +153,14 @@ class SaslAuthenticator:
         """Respond to ApiVersions, once; an error response does not count. Raises WireError the second time."""
         if self.state is not SaslState.INITIAL:
             raise WireError("ApiVersions in the middle of a login")
-        answer: Any = self._policy.answer_api_versions(request)
-        if not answer.error_code:
+        answer = self._policy.answer_api_versions(request)
+        if isinstance(answer, GeneratorType):
+            return AuthResult(request, answering=answer)
+        return self.complete_api_versions(request, cast("Message | None", answer))
+
+    def complete_api_versions(self, request: RequestFrame | None, answer: Any) -> AuthResult:
+        """Return the result of ApiVersions; ``answer``: its response, None where the client gets none."""
+        if answer is not None and not answer.error_code:
             self.state = SaslState.VERSIONS_ANSWERED
         return AuthResult(request, answer)
 
