@@ -106,7 +106,7 @@ class FaultEndpoint:
             if not isinstance(fields, dict):
                 raise InvalidFault("JSON object expected")
             return _response(HTTPStatus.OK, action(fields))
-        except (InvalidFault, ValueError) as error:
+        except (InvalidFault, ValueError, RecursionError) as error:
             text = str(error) if isinstance(error, InvalidFault) else "malformed JSON"
             return _response(HTTPStatus.BAD_REQUEST, {"error": text})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -10,6 +11,8 @@ from ottla.wire.api_keys import ApiKey, request_class
 from ottla.wire.errors import ErrorCode
 
 MAX_RULES = 1000
+MAX_MS = 2**31 - 1
+"""Longest delay or throttle: ``throttle_time_ms`` is an int32."""
 _MASK = 2**64 - 1
 
 
@@ -155,9 +158,10 @@ class FaultRule:
 
 
 class FaultRules:
-    """The faults in force, in the order in which they were added."""
+    """The faults in force, in the order in which they were added. Threads that write files choose among them, too."""
 
     def __init__(self) -> None:
+        self._counting = threading.Lock()
         self._rules: dict[int, FaultRule] = {}
         self._last_id = 0
 
@@ -199,7 +203,11 @@ class FaultRules:
 
     def choose(self, call: FaultCall) -> list[FaultRule]:
         """Count a call; return the rules that apply to it."""
-        return [rule for rule in self._rules.values() if rule.matches(call) and rule.count_call()]
+        if not self._rules:
+            return []
+        matching = [rule for rule in self.list() if rule.matches(call)]
+        with self._counting:
+            return [rule for rule in matching if rule.count_call()]
 
     def list(self) -> list[FaultRule]:
         """Return the faults in force."""
@@ -305,8 +313,8 @@ def parse_fault(raw: Mapping[str, Any]) -> FaultSpec:
     missing = sorted((allowed & _REQUIRED) - raw.keys())
     if missing:
         raise InvalidFault(f"{kind} needs {', '.join(missing)}")
-    if raw.get("ms", 0) < 0:
-        raise InvalidFault(f"ms: 0 or more expected: {raw['ms']}")
+    if not 0 <= raw.get("ms", 0) <= MAX_MS:
+        raise InvalidFault(f"ms: number from 0 to {MAX_MS} expected: {raw['ms']}")
     return FaultSpec(
         kind,
         _parse_api(raw["api"]) if "api" in raw else None,

@@ -268,6 +268,7 @@ def test_http_request_without_the_token_or_of_another_site_is_refused(
     [
         ("/faults", b"{", "malformed JSON"),
         ("/faults", b"\xff", "malformed JSON"),
+        ("/faults", b"[" * 60_000, "malformed JSON"),
         ("/faults", [], "JSON object expected"),
         ("/faults/limits", {"times": 1}, "id: number expected: None"),
         ("/faults/limits", {"id": 10**9}, "fault 1000000000 does not exist"),

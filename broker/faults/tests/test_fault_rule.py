@@ -115,6 +115,18 @@ def test_removed_faults_do_not_apply() -> None:
     assert not rules.choose(CALL)
 
 
+def test_fault_is_added_and_removed_while_a_thread_chooses() -> None:
+    rules = FaultRules()
+
+    def change() -> list[str]:
+        rules.remove(rules.add(PRODUCE).id)
+        rules.add(PRODUCE)
+        return ["orders"]
+
+    first = rules.add(PRODUCE._replace(topic="orders"))
+    assert rules.choose(CALL._replace(topics=change)) == [first]
+
+
 def test_number_of_faults_is_limited() -> None:
     rules = FaultRules()
     for _ in range(MAX_RULES):
@@ -143,7 +155,8 @@ def test_error_is_named_by_name_or_number(code: str | int) -> None:
         ({"fault": "error", "api": "Fetch", "code": "NONE"}, "unknown error code: NONE"),
         ({"fault": "error", "api": "Fetch", "code": 12345}, "unknown error code: 12345"),
         ({"fault": "delay", "api": "Fetch"}, "delay needs ms"),
-        ({"fault": "delay", "api": "Fetch", "ms": -1}, "ms: 0 or more expected: -1"),
+        ({"fault": "delay", "api": "Fetch", "ms": -1}, "ms: number from 0 to 2147483647 expected: -1"),
+        ({"fault": "throttle", "api": "Fetch", "ms": 2**31}, "ms: number from 0 to 2147483647 expected: 2147483648"),
         ({"fault": "delay", "api": "Fetch", "ms": True}, "ms: int expected: True"),
         ({"fault": "drop", "api": "Fech"}, "unknown API: Fech"),
         ({"fault": "drop", "api": 1}, "api: str expected: 1"),
