@@ -86,6 +86,22 @@ def test_handle_removes_its_fault_at_the_end_of_a_block(broker: ottla.Broker) ->
     handle.remove()
 
 
+def test_block_of_a_fault_ends_although_the_fault_is_gone(tmp_path: Path) -> None:
+    with ottla.Broker(data_dir=str(tmp_path / "d"), settings=FAULTS) as broker:
+        with broker.faults.drop("Heartbeat"):
+            broker.faults.clear()
+        with broker.faults.drop("Heartbeat") as before:
+            broker.restart()
+            for _ in range(before.id):
+                added = broker.faults.drop("Produce")
+            assert added.id == before.id
+            with pytest.raises(ottla.FaultRejected):
+                before.refresh()
+        assert added.refresh().described["api"] == "Produce"
+        with broker.faults.drop("Heartbeat"):
+            broker.stop()
+
+
 @pytest.mark.parametrize(
     ("add", "problem"),
     [

@@ -56,7 +56,7 @@ class AsyncFaultHandle:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.remove()
+        await run_in_thread(lambda: self.handle.__exit__(kind, error, trace))
 
 
 class AsyncFaults:

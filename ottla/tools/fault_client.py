@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -39,7 +40,7 @@ class FaultConnection:
         self._path = f"{data_dir.split(',', maxsplit=1)[0].rstrip('/')}/{FILE_NAME}"
         self._given = (address, token)
 
-    def _endpoint(self) -> tuple[str, str]:
+    def endpoint(self) -> tuple[str, str]:
         """Return the address and the token.
 
         Raises:
@@ -60,7 +61,7 @@ class FaultConnection:
         Raises:
             FaultsDisabled: no node listens; FaultRejected: the node rejected the request.
         """
-        address, token = self._endpoint()
+        address, token = self.endpoint()
         connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
         body = None if fields is None else json.dumps({k: v for k, v in fields.items() if v is not None})
         try:
@@ -82,10 +83,11 @@ class FaultConnection:
 
 
 class FaultHandle:
-    """A fault in force. As a context manager it is removed at the end of the block."""
+    """A fault in force, until the node stops. As a context manager it is removed at the end of the block."""
 
     def __init__(self, connection: FaultConnection, described: Mapping[str, Any]) -> None:
         self._connection = connection
+        self._endpoint = connection.endpoint()
         self._limits = {name: described[name] for name in LIMITS if name in described}
         self.described = dict(described)
         """The fault as the node describes it, with the calls at the time of the last request."""
@@ -94,9 +96,19 @@ class FaultHandle:
     def __repr__(self) -> str:
         return f"FaultHandle({self.described})"
 
+    def _call(self, method: str, path: str, **fields: Any) -> Any:
+        """Send a request about the fault.
+
+        Raises:
+            FaultRejected: the node was started again: its ids are those of other faults.
+        """
+        if self._connection.endpoint() != self._endpoint:
+            raise FaultRejected(f"fault {self.id} does not exist")
+        return self._connection.call(method, path, fields or None)
+
     def _limit(self, **limits: Any) -> FaultHandle:
         self._limits |= limits
-        self.described = self._connection.call("POST", "/faults/limits", {"id": self.id, **self._limits})
+        self.described = self._call("POST", "/faults/limits", id=self.id, **self._limits)
         return self
 
     def once(self) -> FaultHandle:
@@ -121,7 +133,7 @@ class FaultHandle:
         Raises:
             FaultRejected: it was removed.
         """
-        every = self._connection.call("GET", "/faults")["faults"]
+        every = self._call("GET", "/faults")["faults"]
         found = next((each for each in every if each["id"] == self.id), None)
         if found is None:
             raise FaultRejected(f"fault {self.id} does not exist")
@@ -146,7 +158,7 @@ class FaultHandle:
     def remove(self) -> None:
         """Remove the fault. Removing it twice is no error."""
         if self.id >= 0:
-            (self.described,) = self._connection.call("POST", "/faults/remove", {"id": self.id})["removed"]
+            (self.described,) = self._call("POST", "/faults/remove", id=self.id)["removed"]
             self.id = -1
 
     def __enter__(self) -> FaultHandle:
@@ -155,7 +167,8 @@ class FaultHandle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.remove()
+        with suppress(FaultRejected, FaultsDisabled):  # removed in the block, or by a stop of the node
+            self.remove()
 
 
 class Faults:

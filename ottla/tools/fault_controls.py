@@ -119,15 +119,22 @@ class ClusterFaultControls:
     def partition(self, *groups: Collection[int]) -> None:
         """Cut the network between groups of nodes until `heal`; a node in no group reaches all, and so do clients.
 
+        An earlier partition ends.
+
         Raises:
-            FaultsDisabled: a node runs without ``ottla.faults=true``.
+            ValueError: a node is unknown, or in two groups; FaultsDisabled: a node does not run, or without
+                ``ottla.faults=true``.
         """
         nodes = {node.id: node for node in self._fault_nodes()}
-        for group in groups:
-            others = [nodes[node_id] for each in groups if each is not group for node_id in each]
+        named = [node_id for group in groups for node_id in group]
+        if len({*named} & nodes.keys()) < len(named):
+            raise ValueError(f"each node in one group expected, of {sorted(nodes)}: {[[*group] for group in groups]}")
+        for node in nodes.values():
+            own = next((group for group in groups if node.id in group), named)
+            others = [nodes[node_id] for node_id in named if node_id not in own]
             blocked = [format_address(x.host, port) for x in others for port in (x.port, x.controller_port)]
-            for node_id in group:
-                nodes[node_id].fault_connection.call("POST", "/network", {"blocked": blocked})
+            if own is not named or node.pid is not None:
+                node.fault_connection.call("POST", "/network", {"blocked": blocked})
 
     def heal(self) -> None:
         """End the partition of the network."""
