@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers.prepared_request import REPETITIONS
+from ottla.broker.handlers.produce import prepared_produce
 from ottla.broker.handlers.produce.tests.produce_comparison import NEWEST, ProduceComparison, request
 from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, topic_id_of
 from ottla.controller.metadata.image import MetadataImage, TopicImage
@@ -59,6 +60,17 @@ def test_prepared_produce_serves_compressed_batches(codec: CompressionType, vers
     nodes.repeat(version)
     nodes.produce(request(make_batch(0, 5, codec)), version)
     assert nodes.prepared == 1 + (codec is not CompressionType.ZSTD or version >= 7)
+
+
+def test_large_request_is_not_copied_to_prepare_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_produce, "MAX_FRAME_BYTES", 300)
+    nodes = ProduceComparison()
+    for _ in range(2 * REPETITIONS):
+        nodes.produce(request(make_batch(0, 100)))
+    assert nodes.prepared == 0
+    nodes.repeat()
+    nodes.produce(request(make_batch(0, 100)))
+    assert nodes.prepared == 2
 
 
 BATCHES = [
