@@ -19,6 +19,7 @@ from ottla.env.env import (
     Env,
     Network,
     ProcessStats,
+    SecureStream,
     SocketBuffers,
     Stream,
     StreamListener,
@@ -120,6 +121,15 @@ class _GatedStream:
         count = await self._stream.receive_into(buffer, timeout_s)
         await self._gate.wait_open(self._remote)
         return count
+
+    async def handshake(self) -> str | None:
+        """Make the TLS handshake, once the gate is open.
+
+        Raises:
+            OSError: as `SecureStream.handshake`.
+        """
+        await self._gate.wait_open(self._remote)
+        return await cast("SecureStream", self._stream).handshake()
 
     async def send(self, chunks: Sequence[Any]) -> None:
         """Send, once the gate is open.

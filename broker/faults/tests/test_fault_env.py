@@ -144,6 +144,32 @@ def test_paused_node_receives_and_sends_later() -> None:
     in_node(story)
 
 
+def test_paused_node_makes_tls_handshakes_later() -> None:
+    async def story(faults: NodeFaults) -> None:
+        listener = await faults.env.net.listen("127.0.0.1", 0)
+        client: Any = ClientStream()
+        subjects: list[str | None] = []
+
+        async def handshake() -> str:
+            return "CN=client"
+
+        async def serve() -> None:
+            subjects.append(await stream.handshake())
+
+        client.handshake = handshake
+        await faults.base_env.net.listener.send.send(client)  # type: ignore[attr-defined]
+        stream: Any = await listener.accept()
+        faults.gate.set_state(is_paused=True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not subjects
+            faults.gate.set_state(is_paused=False)
+        assert subjects == ["CN=client"]
+
+    in_node(story)
+
+
 def test_blocked_address_is_connected_to_once_it_is_open() -> None:
     async def story(faults: NodeFaults) -> None:
         net = faults.env.net
