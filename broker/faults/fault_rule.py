@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
@@ -66,7 +67,7 @@ class FaultSpec(NamedTuple):
     topic: str | None = None
     client_id: str | None = None
     directory: str | None = None
-    """For a full disk: the directory below which writes fail."""
+    """For a full disk: the directory below which writes fail; a relative path is that of the node."""
     handled: bool = False
     """For `DISCONNECT` and `DROP`: True if the request is handled, and only its response is lost."""
 
@@ -105,6 +106,7 @@ class FaultRule:
     def __init__(self, number: int, spec: FaultSpec, limits: FaultLimits) -> None:
         self.id = number
         self.spec = spec
+        self._directory = "" if spec.directory is None else f"{os.path.abspath(spec.directory).rstrip('/')}/"
         self.calls = 0
         """Calls that matched."""
         self.applied = 0
@@ -123,7 +125,7 @@ class FaultRule:
             return False
         if spec.client_id is None and call.is_follower():
             return False
-        if spec.directory is not None and not f"{call.path}/".startswith(f"{spec.directory.rstrip('/')}/"):
+        if self._directory and not f"{os.path.abspath(call.path)}/".startswith(self._directory):
             return False
         return spec.topic is None or spec.topic in call.topics()
 

@@ -65,6 +65,7 @@ def test_error_is_raised_the_given_number_of_times(broker: ottla.Broker) -> None
         (lambda faults: faults.throttle("Produce", 5, times=2).probability(0.5), {"times": 2, "probability": 0.5}),
         (lambda faults: faults.half_response("Produce", topic="t", client_id="c"), {"topic": "t", "client_id": "c"}),
         (lambda faults: faults.disk_full("/nowhere"), {"directory": "/nowhere"}),
+        (lambda faults: faults.disk_full("./nowhere"), {"directory": os.path.abspath("nowhere")}),
     ],
 )
 def test_fault_is_listed_with_its_limits(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -247,7 +248,8 @@ class Faults:
 
     def disk_full(self, directory: str | None = None, **limits: Any) -> FaultHandle:
         """Let writes to files fail: all, or those below a directory. A log directory with a failed write is offline."""
-        return self.add("disk_full", directory=directory, **limits)
+        path = None if directory is None else os.path.abspath(directory)
+        return self.add("disk_full", directory=path, **limits)
 
     def list(self) -> list[FaultHandle]:
         """Return the faults in force."""

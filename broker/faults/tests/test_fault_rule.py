@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -84,6 +85,10 @@ def test_new_limits_keep_the_counts() -> None:
         (FaultSpec(FaultKind.DISK_FULL), CALL, False),
         (FaultSpec(FaultKind.DISK_FULL, directory="/a/"), FaultCall(path="/a/t-0/0.log"), True),
         (FaultSpec(FaultKind.DISK_FULL, directory="/a/t"), FaultCall(path="/a/t-0/0.log"), False),
+        (FaultSpec(FaultKind.DISK_FULL, directory="/"), FaultCall(path="/a/t-0/0.log"), True),
+        (FaultSpec(FaultKind.DISK_FULL, directory="a"), FaultCall(path="./a/t-0/0.log"), True),
+        (FaultSpec(FaultKind.DISK_FULL, directory=os.path.abspath("a/t-0")), FaultCall(path="a/t-0/0.log"), True),
+        (FaultSpec(FaultKind.DISK_FULL, directory="a/t"), FaultCall(path="./a/t-0/0.log"), False),
         (PRODUCE, FaultCall(path="/a/t-0/0.log"), False),
     ],
 )

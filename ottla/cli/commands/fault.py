@@ -87,6 +87,7 @@ def _add(faults: Faults, options: argparse.Namespace) -> list[dict[str, Any]]:
         raise CommandFailed(f"{options.fault} needs --seconds")
     fields["ms"] = None if options.seconds is None else round(options.seconds * 1000)
     fields["handled"] = True if options.handled else None
+    fields["directory"] = None if options.directory is None else os.path.abspath(options.directory)
     return [faults.add(options.fault, **fields).described]
 
 
