@@ -34,6 +34,7 @@ from ottla.jobs.supervision import raise_unwrapped
 from ottla.log.directory.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
+    from ottla.broker.faults.fault_endpoint import FaultEndpoint
     from ottla.broker.faults.node_faults import NodeFaults
 
 
@@ -51,6 +52,7 @@ class Node:
     def __init__(self, env: Env, config: NodeConfig, on_grown: Callable[[], None] = lambda: None) -> None:
         log_escaping.install()
         self._faults = None if config.values.get(FAULTS, "false") == "false" else _create_faults(env)
+        self._fault_endpoint: FaultEndpoint | None = None
         self.env = env = env if self._faults is None else self._faults.env
         self.config = config
         self.port = config.port
@@ -76,6 +78,8 @@ class Node:
         try:
             await listening.bind_clients()
             await listening.bind_metrics()
+            if self._faults is not None:
+                self._fault_endpoint = _create_fault_endpoint(self._faults, self.config)
             self.port = next(iter(listening.ports.values()), self.port)
             self.log_dirs.lock()
             with self._cancel_scope:
@@ -122,11 +126,8 @@ class Node:
 
                 start_http_endpoint(self.env, made, self._listeners, ground)
             endpoints.start_controller_endpoints(self.env, made, self._listeners, ground)
-            if self._faults is not None:
-                # lazy: 20 ms, 600 kB: only with faults
-                from ottla.broker.faults.fault_endpoint import FaultEndpoint
-
-                await ground.start(FaultEndpoint(self._faults, self.config).run)
+            if self._fault_endpoint is not None:
+                await ground.start(self._fault_endpoint.run)
             if self._listeners.clients:
                 opened = await self._run_unless_stopped(stop, made.register_broker)
             if opened:
@@ -201,6 +202,14 @@ def _create_faults(env: Env) -> NodeFaults:
     from ottla.broker.faults.node_faults import NodeFaults
 
     return NodeFaults(env)
+
+
+def _create_fault_endpoint(faults: NodeFaults, config: NodeConfig) -> FaultEndpoint:
+    """Return the listener for faults. Raises ConfigException."""
+    # lazy: 20 ms, 600 kB: only with faults
+    from ottla.broker.faults.fault_endpoint import FaultEndpoint
+
+    return FaultEndpoint(faults, config)
 
 
 def _raise_startup_error(error: BaseException) -> None:

@@ -34,12 +34,19 @@ _JSON = "application/json"
 
 
 class FaultEndpoint:
-    """Listener for the faults of a node."""
+    """Listener for the faults of a node.
+
+    Raises:
+        ConfigException: the address is not a loopback address.
+    """
 
     def __init__(self, faults: NodeFaults, config: NodeConfig) -> None:
         self._faults = faults
         self._env = faults.base_env
         self._address = config.values.get(FAULTS_LISTENER, "127.0.0.1:0")
+        _, self._host, self._port = parse_listener(self._address)
+        if not _is_loopback(self._host):
+            raise ConfigException(f"{FAULTS_LISTENER}={self._address}: loopback address expected")
         self._path = f"{config.data_dirs[0]}/{FILE_NAME}"
         self._token = (self._env.uuid() + self._env.uuid()).hex()
 
@@ -47,18 +54,15 @@ class FaultEndpoint:
         """Serve until cancelled; started once the file with the address and the token is written.
 
         Raises:
-            ConfigException: the address is not a loopback address, or cannot be bound.
+            ConfigException: the address cannot be bound.
         """
-        _, host, port = parse_listener(self._address)
-        if not _is_loopback(host):
-            raise ConfigException(f"{FAULTS_LISTENER}={self._address}: loopback address expected")
         try:
-            listener = await self._env.net.listen(host, port)
+            listener = await self._env.net.listen(self._host, self._port)
         except OSError as error:
             raise ConfigException(f"{FAULTS_LISTENER}={self._address}: {error.strerror or error}") from None
         server = HttpServer(self._env, self._route, limits=HttpLimits(body_bytes=MAX_FAULT_REQUEST_BYTES))
         try:
-            self._write_file(format_address(host, listener.port))
+            self._write_file(format_address(self._host, listener.port))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(supervise, self._env, "HTTP listener for faults", partial(server.serve, listener))
                 task_status.started()
@@ -70,6 +74,8 @@ class FaultEndpoint:
     def _write_file(self, address: str) -> None:
         """Write the address and the token into a file that only the owner can read."""
         disk, temporary = self._env.disk, f"{self._path}.tmp"
+        if disk.exists(temporary):  # its mode may be another one
+            disk.unlink(temporary)
         file = disk.open(temporary, create=True, mode=PRIVATE_FILE)
         try:
             file.truncate(0)

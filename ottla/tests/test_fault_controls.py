@@ -303,16 +303,21 @@ def test_http_request_that_is_invalid_is_refused(broker: ottla.Broker, path: str
 
 
 def test_file_with_the_token_is_private_and_removed(tmp_path: Path) -> None:
+    left = tmp_path / "d" / "ottla-faults.json.tmp"
+    left.parent.mkdir()
+    left.write_text("left by another process")
+    left.chmod(0o666)
     with ottla.Broker(data_dir=str(tmp_path / "d"), settings=FAULTS):
         assert stat.S_IMODE(os.stat(tmp_path / "d" / "ottla-faults.json").st_mode) == 0o600
     assert not (tmp_path / "d" / "ottla-faults.json").exists()
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "10.0.0.1:9309", "kafka.example:9309"])
-def test_listener_for_faults_is_on_a_loopback_address(address: str) -> None:
-    broker = ottla.Broker(settings={**FAULTS, "ottla.faults.listener": address})
+def test_listener_for_faults_is_on_a_loopback_address(address: str, tmp_path: Path) -> None:
+    broker = ottla.Broker(data_dir=str(tmp_path / "d"), settings={**FAULTS, "ottla.faults.listener": address})
     with pytest.raises(ottla.BrokerFailed, match=f"ottla.faults.listener={address}: loopback address expected"):
         broker.start()
+    assert not (tmp_path / "d" / "meta.properties").exists()
 
 
 def command(broker: ottla.Broker, *words: str) -> tuple[int, str, str]:
@@ -328,6 +333,8 @@ def test_command_adds_lists_and_removes_faults(broker: ottla.Broker) -> None:
     assert json.loads(command(broker, "list", "-o", "json")[1]) == [added]
     assert command(broker, "remove", str(added["id"]))[0] == 0
     assert command(broker, "list")[2] == "no faults\n"
+    (full,) = json.loads(command(broker, "add", "disk_full", "--directory", "no/where", "-o", "json")[1])
+    assert full["directory"] == os.path.abspath("no/where")
 
 
 def test_command_advances_the_clock_and_pauses(broker: ottla.Broker) -> None:
