@@ -27,7 +27,7 @@ from ottla.broker.handlers.prepared_request import (
     split_at_marks,
 )
 from ottla.broker.handlers.produce.partition_append import MIN_ZSTD_VERSION, count_rejection
-from ottla.log.log_config import FOREVER_MS
+from ottla.log.log_config import FOREVER_MS, LogConfig
 from ottla.log.log_validator import AppendOrigin, ValidationPending, parse_single_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.codec import compiler
@@ -90,6 +90,8 @@ class PreparedProduce(RepeatedRequest):
         self._is_flexible = context.version >= FLEXIBLE_SINCE
         self._key = bytes(context.frame[:4])
         self._head, self._tail = _request_layout(context, request)
+        self._validating_config: LogConfig | None = None
+        """Settings by which many records of a batch had to be read."""
         self._frame_bytes = self._records_at = 0
         self._head_and_length = b""
         count, self._before, self._after = _response_layout(context, topic.name, topic.topic_id, self._partition)
@@ -135,7 +137,7 @@ class PreparedProduce(RepeatedRequest):
             return None
         log = replica.log
         config = log.config
-        if config.log_append_time or config.flush_messages != FOREVER_MS:
+        if config.log_append_time or config.flush_messages != FOREVER_MS or config is self._validating_config:
             return None
         if self._waits_for_isr and not (replica.is_sole_replica and log.high_watermark == log.log_end_offset):
             return None
@@ -145,7 +147,10 @@ class PreparedProduce(RepeatedRequest):
             if not 0 <= header.attributes <= self._max_attributes:
                 return None
             done = replica.append(batch, services.env.now_ms(), _CLIENT, header, at_once=False)
-        except (ProtocolError, ValidationPending):  # the handler meets it again, and says so
+        except ProtocolError:  # the handler meets it again, and says so
+            return None
+        except ValidationPending:  # the handler reads the records, here a second time
+            self._validating_config = config
             return None
         except OSError as error:
             services.fail(error, log)

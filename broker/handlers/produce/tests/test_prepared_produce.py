@@ -13,8 +13,10 @@ import pytest
 from ottla.broker.handlers.prepared_request import REPETITIONS
 from ottla.broker.handlers.produce import prepared_produce
 from ottla.broker.handlers.produce.tests.produce_comparison import NEWEST, ProduceComparison, request
+from ottla.broker.replication.hosted_partition import HostedPartition
 from ottla.broker.tests.handler_fixture import NOW_MS, HandlerFixture, topic_id_of
 from ottla.controller.metadata.image import MetadataImage, TopicImage
+from ottla.log.log_config import LogConfig
 from ottla.log.tests.log_fixtures import make_batch
 from ottla.wire.api_keys import ApiKey
 from ottla.wire.framing import encode_request
@@ -70,6 +72,29 @@ def test_large_request_is_not_copied_to_prepare_for_others(monkeypatch: pytest.M
     assert nodes.prepared == 0
     nodes.repeat()
     nodes.produce(request(make_batch(0, 100)))
+    assert nodes.prepared == 2
+
+
+def test_records_that_need_validation_are_left_to_the_handler_from_the_second_request_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = ProduceComparison(LogConfig(compact=True))
+    nodes.repeat()
+    replica = nodes.nodes[0].fixture.hosted.replicas["t", 0]
+    append, calls, counts = HostedPartition.append, [], []
+
+    def count(self: HostedPartition, *args: Any, **options: Any) -> Any:
+        calls.extend([self] * (self is replica))
+        return append(self, *args, **options)
+
+    monkeypatch.setattr(HostedPartition, "append", count)
+    for _ in range(4):
+        nodes.produce(request(make_batch(0, 1000)))
+        counts.append(len(calls))
+        calls.clear()
+    assert counts == [3, 2, 2, 2]
+    nodes.change(use_settings(segment_bytes=10_000_000))
+    nodes.produce(request(make_batch(0)))
     assert nodes.prepared == 2
 
 
