@@ -7,7 +7,7 @@ it has read or computed enough for one request; its position then says where to 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from ottla.broker.config.limits import (
@@ -24,13 +24,17 @@ from ottla.wire.api_keys import ApiKey
 from ottla.wire.errors import WireError
 from ottla.wire.messages import fetch
 from ottla.wire.record_batch import legacy_records
-from ottla.wire.record_batch.batch_header import BatchHeader
-from ottla.wire.record_batch.records import Record, iterate_records
+from ottla.wire.record_batch.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
+from ottla.wire.record_batch.compression import CompressionType, StreamDecompressor, compression_type_of
+from ottla.wire.record_batch.records import PIECE_BYTES, Record, iterate_records
 
 _FETCH_BYTES = 1024 * 1024
 _VERSION_WITH_NAMES = 12
-_RECORDS_PER_STEP = 20
-_MAX_JSON_BYTES = 256 * 1024
+_MAX_HEADERS = 5_000
+"""Headers of a record; decoding more would hold the event loop. A batch of a few kilobytes may have millions."""
+_CODEC_BITS = 0x07
+"""Bits of the compression codec in the attributes of a batch."""
+_MAX_JSON_BYTES = 96 * 1024
 """A larger value is not searched by a path: parsing it would hold the event loop."""
 
 
@@ -145,16 +149,15 @@ class RecordScan:
         position = part.position
         for at, header in legacy_records.iterate_any_batches(raw):
             records = () if header.is_control else self._records(raw, at, header, part.partition)
-            for count, record in enumerate(records, 1):
-                if position <= record.offset < part.end:
+            for record in records:
+                if record is not None and position <= record.offset < part.end:
                     self.scanned += 1
                     if self._criteria.matches(record):
                         found.append(MatchingRecord(part.partition, record, header.is_transactional))
                         self._found_bytes += len(record.key or b"") + len(record.value or b"")
                         if self._is_full(found, limit):
                             return part._replace(position=record.offset + 1)
-                if count % _RECORDS_PER_STEP == 0:
-                    yield None
+                yield None
             position = max(position, header.next_offset)
             yield None
         if position == part.position:
@@ -164,11 +167,28 @@ class RecordScan:
     def _is_full(self, found: list[MatchingRecord], limit: int) -> bool:
         return len(found) >= limit or self._found_bytes >= MAX_CONSOLE_SCAN_BYTES
 
-    def _records(self, raw: Any, at: int, header: BatchHeader, partition: int) -> Iterator[Record]:
-        """Yield the records of a batch; note why where it cannot be read."""
+    def _records(self, raw: Any, at: int, header: BatchHeader, partition: int) -> Iterator[Record | None]:
+        """Yield the records of a batch, and None for a pause; note why where it cannot be read."""
         try:
             if not legacy_records.any_crc_matches(raw, header, at):
                 raise WireError("wrong checksum")
-            yield from iterate_records(raw, header, at, MAX_CONSOLE_BATCH_BYTES)
+            if header.magic >= 2 and compression_type_of(header.attributes) is CompressionType.GZIP:
+                raw, header = yield from _decompress_gzip(memoryview(raw)[at : at + header.size_bytes], header)
+                at = 0
+            yield from iterate_records(raw, header, at, MAX_CONSOLE_BATCH_BYTES, max_headers=_MAX_HEADERS)
         except WireError as error:
             self.problems.append(f"Batch at offset {header.base_offset} of partition {partition}: {error}")
+
+
+def _decompress_gzip(raw: memoryview, header: BatchHeader) -> Generator[None, None, tuple[bytes, BatchHeader]]:
+    """Return a batch of gzip, the slow codec, without compression; decompressed in pieces with a pause after each.
+
+    Raises:
+        WireError: not data of its codec, or too much.
+    """
+    plain = bytearray(HEADER_BYTES)
+    for piece in StreamDecompressor(CompressionType.GZIP, raw[HEADER_BYTES:], PIECE_BYTES, MAX_CONSOLE_BATCH_BYTES):
+        plain += piece
+        yield None
+    attributes = header.attributes & ~_CODEC_BITS
+    return bytes(plain), header._replace(attributes=attributes, batch_length=len(plain) - LOG_OVERHEAD_BYTES)

@@ -63,12 +63,14 @@ def _blob(buf: Buffer, pos: int, end: int) -> tuple[bytes | None, int]:
     return bytes(buf[pos : pos + size]), pos + size
 
 
-def _headers(buf: Buffer, pos: int, end: int) -> tuple[Headers, int]:
+def _headers(buf: Buffer, pos: int, end: int, most: int | None = None) -> tuple[Headers, int]:
     count, pos = read_varlong(buf, pos)
     if count == 0:
         return (), pos
     if count < 0 or count * 2 > end - pos:
         raise WireError(f"{count} headers in {end - pos} bytes")
+    if most is not None and count > most:
+        raise WireError(f"a record has {count} headers; at most {most} are read")
     out = []
     for _ in range(count):
         key, pos = _blob(buf, pos, end)
@@ -267,11 +269,12 @@ def iterate_records(
     limit: int = MAX_DECOMPRESSED_BYTES,
     *,
     skips_headers: bool = False,
+    max_headers: int | None = None,
 ) -> Iterator[Record]:
     """Yield the records of the batch at ``pos``. Checks what it reads: sizes, count, nothing left over.
 
     ``skips_headers``: the headers of the records are passed over unread, and left out. A record of a megabyte may have
-    half a million of them.
+    half a million of them. ``max_headers``: of a record; one with more is an error.
 
     Raises:
         WireError: the records are not what the header claims.
@@ -293,7 +296,7 @@ def iterate_records(
             offset_delta, at = read_varlong(data, at)
             key, at = _blob(data, at, stop)
             value, at = _blob(data, at, stop)
-            headers, at = ((), stop) if skips_headers else _headers(data, at, stop)
+            headers, at = ((), stop) if skips_headers else _headers(data, at, stop, max_headers)
             if at != stop:
                 raise WireError(f"a record says {size} bytes and has {size - stop + at}")
             timestamp = header.base_timestamp + time_delta if append_time is None else append_time

@@ -1,0 +1,55 @@
+"""Steps of a scan: none holds the event loop, whatever the bytes of a batch are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ottla.console.record_scan import RecordCriteria, RecordScan, ScanRange
+from ottla.jobs.job import Job
+from ottla.wire.record_batch.compression import CompressionType
+from ottla.wire.record_batch.records import NewRecord, build_batch
+
+RANGE = ScanRange(0, 0, 1000)
+
+
+def scan(raw: bytes, criteria: RecordCriteria | None = None) -> tuple[RecordScan, list[Any], int]:
+    """Scan fetched batches; return the scan, its matches and the number of its steps."""
+    unused: Any = None
+    made = RecordScan(unused, unused, "topic", [RANGE], criteria or RecordCriteria())
+    found: list[Any] = []
+    job: Job[ScanRange] = made._scan(raw, RANGE, found, 1000)
+    return made, found, sum(1 for _ in job)
+
+
+def test_record_with_millions_of_headers_is_named_instead_of_decoded() -> None:
+    raw = build_batch([NewRecord(None, b"", 0, (("", b""),) * 100_000)], codec=CompressionType.GZIP)
+    assert len(raw) < 1000
+    made, found, _ = scan(raw)
+    assert found == []
+    assert made.problems == ["Batch at offset 0 of partition 0: a record has 100000 headers; at most 5000 are read"]
+
+
+def test_scan_pauses_after_each_record_whose_json_is_searched() -> None:
+    value = json.dumps([[]] * 20_000).encode()
+    raw = build_batch([NewRecord(None, value, 0, ())] * 19)
+    _, found, steps = scan(raw, RecordCriteria(path=("7",)))
+    assert (len(found), steps >= 19) == (19, True)
+
+
+@pytest.mark.parametrize("codec", CompressionType)
+def test_records_of_each_codec_are_found(codec: CompressionType) -> None:
+    records = [NewRecord(b"key", bytes([number]) * 100_000, number, (("a", b"b"),)) for number in range(5)]
+    made, found, _ = scan(build_batch(records, base_offset=7, codec=codec))
+    assert made.problems == []
+    assert [(each.record.offset, each.record.timestamp_ms) for each in found] == [(7 + n, n) for n in range(5)]
+    assert [(r.record.key, r.record.value, r.record.headers) for r in found] == [
+        (each.key, each.value, each.headers) for each in records
+    ]
+
+
+def test_gzip_is_decompressed_in_steps() -> None:
+    raw = build_batch([NewRecord(None, bytes(4_000_000), 0, ())], codec=CompressionType.GZIP)
+    assert scan(raw)[2] > 50
