@@ -1,11 +1,13 @@
 """Kafka requests of a console session: answered by the dispatcher of this node, without a socket.
 
 A request for a partition or group of another broker is answered here first: the node authorizes it before it finds
-that another broker is responsible. Only then it is sent there, with the credentials of this node.
+that another broker is responsible. Only then it is sent there, with the credentials of this node. Topics of a group,
+which only its coordinator knows, are checked in the response (`remote_rows`).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
@@ -18,6 +20,7 @@ from ottla.broker.requests.peer import Peer
 from ottla.broker.requests.peer_wait import PeerDisconnectedError
 from ottla.client.channel import Channel, Disconnected
 from ottla.client.cluster_client import ClusterClient
+from ottla.console.remote_rows import hide_topics, may_send
 from ottla.controller.metadata.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.env.disk import FileSlice
 from ottla.env.env import FOREVER_S
@@ -154,7 +157,11 @@ class LocalNode:
         response = await self.call(principal, request, version)
         if node == self.node_id or not _is_elsewhere(response):
             return response
-        return await self._connections.call(node, request, version)
+        if not may_send(request, partial(self.may, principal, AclOperation.READ, ResourceType.TOPIC)):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        response = await self._connections.call(node, request, version)
+        hide_topics(response, partial(self.may, principal, AclOperation.DESCRIBE, ResourceType.TOPIC))
+        return response
 
     async def call_remote(self, node: int, request: Message, version: int) -> Any:
         """Ask another broker, with the credentials of this node: the caller authorizes the rows of the response.

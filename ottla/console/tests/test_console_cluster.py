@@ -49,6 +49,18 @@ def credential(password: str) -> ScramCredential:
     return derive_credential(MECHANISM, salted_password(MECHANISM, password, SALT, ITERATIONS), SALT, ITERATIONS)
 
 
+async def add_watcher(running: ClusterFixture) -> None:
+    """Create a user that may describe all groups, but no topic."""
+    client = running.client()
+    salted = salted_password(MECHANISM, "watcher-secret", SALT, ITERATIONS)
+    upsertion = ScramCredentialUpsertion("watcher", 2, ITERATIONS, SALT, salted)
+    response = await client.call(AlterUserScramCredentialsRequest([], [upsertion]))
+    assert [row.error_code for row in response.results] == [0]
+    response = await client.call(CreateAclsRequest([AclCreation(3, "*", 3, "User:watcher", "*", 8, 3)]))
+    assert [row.error_code for row in response.results] == [0]
+    client.close()
+
+
 async def add_reader(running: ClusterFixture) -> None:
     """Create a user that may describe topic ``open``, and nothing else."""
     client = running.client()
@@ -83,6 +95,7 @@ def running() -> Iterator[ClusterFixture]:
             consumer.commit(offsets=[TopicPartition("closed", n, 2) for n in range(6)], asynchronous=False)
             consumer.close()
         run_blocking(add_reader(made))
+        run_blocking(add_watcher(made))
         yield made
 
 
@@ -106,6 +119,18 @@ def test_pages_show_partitions_and_groups_of_all_nodes(running: ClusterFixture) 
     for group in GROUPS:
         assert "Lag 18" in browser.get(f"/group?id={group}").text
     assert "Quorum Leader node" in browser.get("/cluster").text
+
+
+def test_offsets_in_hidden_topics_are_left_out_whichever_node_coordinates(running: ClusterFixture) -> None:
+    browser = Browser(running.port)
+    assert browser.log_in("watcher", "watcher-secret").status == 303
+    coordinators = set()
+    for group in GROUPS:
+        page = browser.get(f"/group?id={group}")
+        assert page.status == 200
+        coordinators.add(page.text.partition("Coordinator node ")[2][:1])
+        assert ("closed" in page.text, "No offsets." in page.text) == (False, True), page.text
+    assert len(coordinators) > 1
 
 
 def test_changes_reach_partitions_and_groups_of_other_nodes(running: ClusterFixture) -> None:
