@@ -294,6 +294,11 @@ MAX_CONSOLE_BODY_BYTES = 2 * 1024 * 1024
 
 Beyond: the response is 413.
 """
+MAX_CONSOLE_LOGIN_BYTES = 64 * 1024
+"""Body of a login to the web console.
+
+Beyond: the response is 413.
+"""
 MAX_CONSOLE_LOGINS = 4
 """Logins to the web console at a time: each takes some milliseconds of a thread.
 

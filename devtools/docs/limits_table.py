@@ -217,6 +217,8 @@ broker.config.limits.CONSOLE_TIMEOUT_S
 
 broker.config.limits.MAX_CONSOLE_BODY_BYTES
 
+broker.config.limits.MAX_CONSOLE_LOGIN_BYTES
+
 broker.config.limits.MAX_CONSOLE_LOGINS
 
 broker.config.limits.MAX_CONSOLE_SCAN_BYTES

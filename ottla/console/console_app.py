@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from ottla.broker.components.broker_components import BrokerComponents
-from ottla.broker.config.limits import MAX_CONSOLE_STREAMS
+from ottla.broker.config.limits import MAX_CONSOLE_LOGIN_BYTES, MAX_CONSOLE_STREAMS
 from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse, error_response
 from ottla.console.frame_capture import ConnectionNumbers
 from ottla.console.in_process import LocalNode, Principal, SessionClient
@@ -23,6 +23,7 @@ from ottla.console.traffic_history import TrafficHistory
 from ottla.env.env import Env
 from ottla.env.log_escaping import escape
 from ottla.jobs.supervision import is_broken_invariant
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 HTML = "text/html; charset=utf-8"
@@ -173,7 +174,13 @@ class Console:
     # ------------------------------------------------------------------ changes
 
     async def _change(self, request: HttpRequest) -> HttpResponse:
-        session, form = self.session_of(request), request.form
+        session = self.session_of(request)
+        if request.path in ("/login", "/logout"):
+            if len(request.body) > MAX_CONSOLE_LOGIN_BYTES:
+                return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        elif not self._is_admitted(session):
+            return _redirect("/login")
+        form = await run_in_background(self.env, request.parse_form())
         if not is_valid_token(session, form.get("csrf", "")):
             text = "The form does not belong to this session. Go back, reload the page and send the form again."
             return self.respond(session, _error_view(HTTPStatus.FORBIDDEN, text))
@@ -182,8 +189,6 @@ class Console:
         if request.path == "/logout":
             self.sessions.log_out(session)
             return _redirect("/login" if self.login.is_required else "/")
-        if not self._is_admitted(session):
-            return _redirect("/login")
         return await self._answer(Route(ACTIONS[request.path]), self._page_request(request, session, form))
 
     def _login_page(self, request: HttpRequest, session: Session, problem: str = "") -> HttpResponse:

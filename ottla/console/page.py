@@ -96,6 +96,19 @@ class Route(NamedTuple):
     """Time between two updates of this part."""
 
 
+def split_lines(text: str, most: int, name: str) -> list[str]:
+    """Return the lines of a field that are not empty.
+
+    Raises:
+        InvalidInput: there are more than ``most``.
+    """
+    parts = text.split("\n", 2 * most)
+    lines = [line.rstrip("\r") for line in parts[: 2 * most] if line.strip()]
+    if len(parts) > 2 * most or len(lines) > most:
+        raise InvalidInput(f"{name}: at most {most}")
+    return lines
+
+
 def check(code: int, message: str | None, subject: str) -> None:
     """Raise for an error code of a response.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.client.murmur2 import partition_for_key
-from ottla.console.page import Change, InvalidInput, PageRequest, View, confirm_and_execute
+from ottla.console.page import Change, InvalidInput, PageRequest, View, confirm_and_execute, split_lines
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_text import format_bytes
 from ottla.console.rendering import url
@@ -26,11 +26,10 @@ def _parse_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
         InvalidInput: there are too many.
     """
     out = []
-    for line in filter(None, text.splitlines()):
+    lines = split_lines(text, MAX_HEADERS, "headers")
+    for line in lines:
         name, separator, value = line.partition("=")
         out.append((name.strip(), value.encode("utf-8", "replace") if separator else None))
-    if len(out) > MAX_HEADERS:
-        raise InvalidInput(f"headers: at most {MAX_HEADERS}")
     return tuple(out)
 
 

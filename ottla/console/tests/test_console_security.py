@@ -85,6 +85,12 @@ def test_change_without_the_token_of_the_session_is_refused(running: ConsoleFixt
 def test_body_beyond_the_limit_is_refused_and_too_many_fields_count_as_none(browser: Browser) -> None:
     page = browser.request("POST", "/topic/new", b"x" * (MAX_CONSOLE_BODY_BYTES + 1))
     assert page.status == 413
+    assert browser.request("POST", "/login", b"a=" + b"%41" * 30_000).status == 413
+    token = browser.get("/topic/new").form("/topic/new").fields["csrf"]
+    lines = {"csrf": token, "name": "orders", "settings": "a=b\n" * 100_000, "headers": "\n" * 100_000}
+    for action in ("/topic/new", "/records/produce"):
+        page = browser.send(action, lines)
+        assert (page.status, "at most 50" in page.text) == (400, True)
     fields = {f"f{n}": "" for n in range(300)}
     assert browser.send("/topic/new", fields).status == 403
 
