@@ -8,6 +8,9 @@ SHORT_CHARS = 500
 """Text of a value in a list of records."""
 LONG_CHARS = 65_536
 """Text of a value on a page of its own."""
+_JSON_BYTES = 65_536
+_JSON_CHARS, _JSON_PIECES = 4 * 65_536, 12_000
+"""Indented JSON: its text, and the names, values and brackets in it."""
 _HEX_BYTES_PER_LINE = 16
 
 
@@ -33,14 +36,22 @@ def format_bytes(raw: bytes | None, limit: int = SHORT_CHARS) -> str:
 
 
 def format_json(raw: bytes | None) -> str | None:
-    """Return JSON with indentation; None if it is none, or too large."""
-    if raw is None or len(raw) > LONG_CHARS:
+    """Return JSON with indentation; None if it is none, or too large: nested values are mostly indentation."""
+    if raw is None or len(raw) > _JSON_BYTES:
         return None
+    out, size = [], 0
     try:
         value = json.loads(raw)
-        return json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict | list) else None
+        if not isinstance(value, dict | list):
+            return None
+        for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+            out.append(piece)
+            size += len(piece)
+            if size > _JSON_CHARS or len(out) > _JSON_PIECES:
+                return None
     except (ValueError, RecursionError):
         return None
+    return "".join(out)
 
 
 def format_hex(raw: bytes | None, limit: int = 4096) -> str:

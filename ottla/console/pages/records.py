@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import Any
 
 from ottla.broker.network.http.http_messages import HttpResponse
 from ottla.console.offsets import EARLIEST, LATEST, list_offsets
-from ottla.console.page import InvalidInput, PageRequest, View, audit
+from ottla.console.page import InvalidInput, PageRequest, View, audit, logger
 from ottla.console.pages.topics import find_topic
 from ottla.console.record_scan import MatchingRecord, RecordCriteria, RecordScan, ScanRange
 from ottla.console.record_text import LONG_CHARS, format_bytes, format_hex, format_json
 from ottla.console.rendering import url
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.tools.json_records import record_to_json
 from ottla.wire.errors import ProtocolError, WireError
 
@@ -24,6 +26,7 @@ MAX_NEWEST = 2000
 STARTS = ("newest", "start", "offset", "time")
 _CRITERIA_FIELDS = ("key", "contains", "header", "path", "equals")
 _MAX_HEADERS = 20
+_HEADER_CHARS = 1000
 _EXPORT_STEP = 200
 
 
@@ -107,6 +110,14 @@ def describe_record(topic: str, found: MatchingRecord) -> dict[str, Any]:
     }
 
 
+def _describe_records(topic: str, found: list[MatchingRecord]) -> Job[list[dict[str, Any]]]:
+    rows = []
+    for each in found:
+        rows.append(describe_record(topic, each))
+        yield None
+    return rows
+
+
 async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, list[dict[str, Any]]]:
     ranges = _skip_to_cursor(page, await _ranges(page, topic, limit))
     is_newest = page.fields.get("from", "newest") == "newest"
@@ -115,7 +126,7 @@ async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, 
     if is_newest:
         found = sorted(found, key=lambda each: each.record.timestamp_ms)[-limit:]
         found.reverse()
-    return scan, [describe_record(topic, each) for each in found]
+    return scan, await run_in_background(page.node.local.env, _describe_records(topic, found))
 
 
 async def get_record_list(page: PageRequest) -> View:
@@ -175,7 +186,7 @@ async def get_record(page: PageRequest) -> View:
         "topic": topic,
         "timestamp": record.timestamp_ms,
         "is_transactional": found[0].is_transactional,
-        "headers": [(name, format_bytes(value, LONG_CHARS // 16)) for name, value in record.headers[:200]],
+        "headers": [(name, format_bytes(value, _HEADER_CHARS)) for name, value in record.headers[:100]],
         "parts": [
             {"name": name, "size": None if raw is None else len(raw), "text": text, "hex": format_hex(raw)}
             for name, raw, text in (
@@ -197,22 +208,27 @@ async def export_records(page: PageRequest) -> HttpResponse:
     ranges = await _ranges(page, topic, page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN))
     scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))
     first = await scan.find(_EXPORT_STEP)
+    if scan.problems and not first:
+        raise InvalidInput(scan.problems[0])
     audit(page, f"Export records of topic {topic}", "started")
     name = "".join(char if char.isalnum() or char in "._-" else "_" for char in topic)
     headers = (("Content-Disposition", f'attachment; filename="{name}.jsonl"'),)
     return HttpResponse(HTTPStatus.OK, _export(topic, scan, first), "application/x-ndjson", headers)
 
 
-async def _export(topic: str, scan: RecordScan, found: list[MatchingRecord]) -> AsyncIterator[bytes]:
+async def _export(topic: str, scan: RecordScan, found: list[MatchingRecord]) -> AsyncGenerator[bytes, None]:
     """Yield the lines of the records.
 
     Raises:
-        OSError: a later record cannot be read; the client notices that the response is not complete.
+        OSError: a record cannot be read; the client notices that the response is not complete.
     """
     while True:
         for each in found:
             line = json.dumps(record_to_json(topic, each.partition, each.record), ensure_ascii=False)
             yield line.encode("utf-8", "replace") + b"\n"
+        if scan.problems:
+            logger.warning("Export of topic %s ended: %s", topic, scan.problems[0])
+            raise OSError(scan.problems[0])
         if not scan.ranges:
             return
         try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, IncompleteRead
 
 import pytest
+from confluent_kafka import Producer
 
-from ottla.broker.config.limits import MAX_CONSOLE_SCAN_BYTES
+from ottla.broker.config.limits import MAX_CONSOLE_BATCH_BYTES, MAX_CONSOLE_SCAN_BYTES
 from ottla.console.record_text import format_bytes, format_hex, format_json
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
 
@@ -104,6 +105,24 @@ def test_export_has_each_record_as_a_line_of_json(browser: Browser) -> None:
     assert rows[1]["headers"] == {"source": "web"}
 
 
+def test_export_breaks_off_at_a_batch_that_it_cannot_read(running: ConsoleFixture, browser: Browser) -> None:
+    settings = {"bootstrap.servers": running.broker.bootstrap_servers, "message.max.bytes": 20_000_000}
+    running.broker.client.create_topic("gaps", 1)
+    producer = Producer({**settings, "compression.type": "gzip"})
+    producer.produce("gaps", bytes(MAX_CONSOLE_BATCH_BYTES + 1))
+    producer.flush(30)
+    page = browser.request("GET", "/records/export?name=gaps&from=start")
+    assert (page.status, "Batch at offset 0 of partition 0" in page.text) == (400, True), page.text
+    running.broker.client.create_topic("later-gaps", 1)
+    running.broker.produce("later-gaps", b"first")
+    producer.produce("later-gaps", bytes(MAX_CONSOLE_BATCH_BYTES + 1))
+    producer.flush(30)
+    running.broker.produce("later-gaps", b"last")
+    with pytest.raises(IncompleteRead):
+        browser.request("GET", "/records/export?name=later-gaps&from=start")
+    assert "Batch at offset 1 of partition 0" in browser.get("/records?name=later-gaps&from=start").text
+
+
 def test_record_is_appended_after_a_confirmation(running: ConsoleFixture, browser: Browser) -> None:
     running.broker.client.create_topic("appends", 3)
     form = browser.get("/records/produce?name=appends").form("/records/produce")
@@ -170,4 +189,7 @@ def test_text_of_bytes_is_cut_at_whole_characters() -> None:
     assert format_bytes(b"a\x00b") == "a�b"
     assert format_json(b"[" * 10_000) is None
     assert format_json(b'"text"') is None
+    assert format_json(b"[" * 900 + b"1," * 1000 + b"1" + b"]" * 900) is None, "mostly indentation"
+    assert format_json(b"[" + b"1," * 30_000 + b"1]") is None
+    assert format_json(b'{"a": ["\xc3\xa9"]}') == '{\n  "a": [\n    "\u00e9"\n  ]\n}'
     assert format_hex(b"") == ""
