@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any
 
 from ottla.broker.components.broker_components import BrokerComponents
 from ottla.broker.config.limits import MAX_CONSOLE_LOGIN_BYTES, MAX_CONSOLE_STREAMS
-from ottla.broker.network.http.http_messages import HttpHandler, HttpRequest, HttpResponse, error_response
+from ottla.broker.network.http.http_messages import (
+    HttpHandler,
+    HttpRequest,
+    HttpResponse,
+    ResponseStream,
+    error_response,
+)
 from ottla.console.frame_capture import ConnectionNumbers
 from ottla.console.in_process import LocalNode, Principal, SessionClient
 from ottla.console.login import PasswordLogin
@@ -136,21 +144,20 @@ class Console:
             return self.respond(page.session, view, page.request.target)
         if isinstance(view.body, bytes | list):
             return view
-        return self._limit_streams(view._replace(headers=(*HEADERS, *view.headers)), view.body)
+        response = view._replace(headers=(*HEADERS, *view.headers))
+        return self.limit_streams(response, view.body, page.request, page.session)
 
-    def _limit_streams(self, response: HttpResponse, pieces: AsyncIterable[bytes]) -> HttpResponse:
+    def limit_streams(
+        self, response: HttpResponse, pieces: ResponseStream, request: HttpRequest, session: Session
+    ) -> HttpResponse:
         """Return a response without an end, or refuse it where there are too many."""
         if self.stream_count >= MAX_CONSOLE_STREAMS:
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "too many event streams and exports")
-        return response._replace(body=self._counted(pieces))
+        return response._replace(body=_CountedStream(self, pieces, request, session))
 
-    async def _counted(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        self.stream_count += 1
-        try:
-            async for piece in pieces:
-                yield piece
-        finally:
-            self.stream_count -= 1
+    def has_session(self, request: HttpRequest, session: Session) -> bool:
+        """Return whether the session of a request is still as it was."""
+        return self.session_of(request).is_logged_in == session.is_logged_in
 
     def respond(self, session: Session, view: View, target: str = "") -> HttpResponse:
         """Return a page as a response."""
@@ -223,25 +230,27 @@ class Console:
         if not self._is_admitted(session):
             return error_response(HTTPStatus.FORBIDDEN)
         events = self._live_events(request, session)
-        return self._limit_streams(HttpResponse(HTTPStatus.OK, events, "text/event-stream", HEADERS), events)
+        response = HttpResponse(HTTPStatus.OK, events, "text/event-stream", HEADERS)
+        return self.limit_streams(response, events, request, session)
 
-    async def _live_events(self, request: HttpRequest, session: Session) -> AsyncIterator[bytes]:
+    async def _live_events(self, request: HttpRequest, session: Session) -> AsyncGenerator[bytes, None]:
         """Yield the live part of a page whenever it has changed, until the session ends."""
         page = self._page_request(request, session, request.query)
         try:
-            async for event in self._page_events(request, page):
-                yield event
+            async with aclosing(self._page_events(request, page)) as events:
+                async for event in events:
+                    yield event
         finally:
             page.memory.get("close", _do_nothing)()
 
-    async def _page_events(self, request: HttpRequest, page: PageRequest) -> AsyncIterator[bytes]:
+    async def _page_events(self, request: HttpRequest, page: PageRequest) -> AsyncGenerator[bytes, None]:
         path = request.path.removeprefix("/live")
         route = PAGES[path]
         assert route.live is not None
         session = page.session
         last_view: View | None = None
         last, quiet_s = "", 0.0
-        while self.session_of(request).is_logged_in == session.is_logged_in:
+        while self.has_session(request, session):
             try:
                 view = await route.live(page)
                 assert isinstance(view, View)
@@ -262,6 +271,35 @@ class Console:
                 quiet_s = 0.0
             await self.env.sleep(route.live_s)
             quiet_s += route.live_s
+
+
+class _CountedStream:
+    """Stream of a session, counted from its response on; it breaks off once the session has ended."""
+
+    def __init__(self, console: Console, pieces: ResponseStream, request: HttpRequest, session: Session) -> None:
+        self._console = console
+        self._pieces = pieces
+        self._iterator = aiter(pieces)
+        self._request = request
+        self._session = session
+        self._is_open = True
+        console.stream_count += 1
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = await anext(self._iterator)
+        if not self._console.has_session(self._request, self._session):
+            raise OSError(errno.EACCES, "the session has ended")
+        return piece
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        if self._is_open:
+            self._is_open = False
+            self._console.stream_count -= 1
+            await self._pieces.aclose()
 
 
 def _do_nothing() -> None:

@@ -148,12 +148,15 @@ async def confirm_and_execute(page: PageRequest, change: Change) -> View:
         kept = {name: value for name, value in page.fields.items() if name not in ("csrf", "confirmed")}
         values = {"title": change.title, "change": change, "action": page.request.path, "fields": kept}
         return View("confirm.html", values)
+    result = "the request ended first; the change may have been made"
     try:
         done = await change.execute()
+        result = "done"
     except Exception as error:
-        audit(page, change.title, f"failed: {error}")
+        result = f"failed: {error}"
         raise
-    audit(page, change.title, "done")
+    finally:
+        audit(page, change.title, result)
     return View("done.html", {"title": change.title, "text": done, "back": change.back})
 
 

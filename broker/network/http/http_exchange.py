@@ -7,6 +7,7 @@ occupy a slot until a timeout.
 from __future__ import annotations
 
 import errno
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
 
@@ -116,14 +117,15 @@ class HttpExchange:
         assert not isinstance(response.body, bytes | list)
         head = self._head(response, None)
         with trio.CancelScope() as scope:
-            self._stream.on_disconnect(scope.cancel)
-            await self._send_in_time([head])
-            if self._method == "HEAD":
-                return
-            async for piece in response.body:
-                if piece:
-                    await self._send_in_time([self._protocol.send(h11.Data(data=piece))])
-            await self._send_in_time([self._protocol.send(h11.EndOfMessage())])
+            async with aclosing(response.body) as pieces:
+                self._stream.on_disconnect(scope.cancel)
+                await self._send_in_time([head])
+                if self._method == "HEAD":
+                    return
+                async for piece in pieces:
+                    if piece:
+                        await self._send_in_time([self._protocol.send(h11.Data(data=piece))])
+                await self._send_in_time([self._protocol.send(h11.EndOfMessage())])
 
     async def _send_in_time(self, chunks: list[bytes]) -> None:
         with self._env.timeout(self._timeout_s):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
 from ottla.broker.config.limits import MAX_HTTP_FORM_FIELDS
@@ -91,11 +91,23 @@ def parse_fields(text: str) -> dict[str, str]:
         return {}
 
 
+class ResponseStream(Protocol):
+    """Pieces of a body that are made while the response is sent."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Return the pieces."""
+        ...
+
+    async def aclose(self) -> None:
+        """End the stream; the server calls it for each response, also where no piece was taken."""
+        ...
+
+
 class HttpResponse(NamedTuple):
     """A response."""
 
     status: HTTPStatus
-    body: bytes | list[bytes] | AsyncIterable[bytes]
+    body: bytes | list[bytes] | ResponseStream
     """The body, its pieces, or pieces that are made while the response is sent."""
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import Any
 
@@ -172,7 +172,7 @@ def test_error_in_a_handler_is_logged_and_fails_only_its_request(caplog: pytest.
 
 
 def test_error_while_a_stream_is_made_ends_only_its_connection(caplog: pytest.LogCaptureFixture) -> None:
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces() -> AsyncGenerator[bytes, None]:
         yield b"data: 1\n\n"
         raise RuntimeError("set changed size")
 
@@ -210,7 +210,7 @@ def test_handler_of_a_replaced_connection_is_cancelled() -> None:
 def test_stream_is_sent_in_chunks_until_the_client_disconnects() -> None:
     closed: list[str] = []
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces() -> AsyncGenerator[bytes, None]:
         try:
             for number in range(1000):
                 yield b"data: %d\n\n" % number
@@ -235,7 +235,7 @@ def test_stream_is_sent_in_chunks_until_the_client_disconnects() -> None:
 
 
 def test_stream_to_a_reader_that_stops_ends_after_ten_seconds() -> None:
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces() -> AsyncGenerator[bytes, None]:
         while True:
             yield b"x" * 100_000
             await trio.sleep(0.1)
@@ -249,6 +249,34 @@ def test_stream_to_a_reader_that_stops_ends_after_ten_seconds() -> None:
         assert not stopped.is_closed
         await trio.sleep(2)
         assert stopped.is_closed
+
+    in_server(run, events)
+
+
+@pytest.mark.parametrize(("request_bytes", "reads"), [(GET, False), (GET, True), (GET.replace(b"GET", b"HEAD"), True)])
+def test_stream_is_closed_with_its_connection(request_bytes: bytes, reads: bool) -> None:
+    closed: list[str] = []
+
+    class Pieces:
+        def __aiter__(self) -> Pieces:
+            return self
+
+        async def __anext__(self) -> bytes:
+            await trio.sleep(0.1)
+            return b"x" * 100_000
+
+        async def aclose(self) -> None:
+            closed.append("pieces")
+
+    async def events(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, Pieces(), "text/event-stream")
+
+    async def run(server: HttpFixture) -> None:
+        stream = await server.connect(request_bytes, reads=reads)
+        await trio.sleep(1)
+        stream.disconnect()
+        await trio.sleep(11)
+        assert (stream.is_closed, closed) == (True, ["pieces"])
 
     in_server(run, events)
 
