@@ -1,0 +1,28 @@
+"""Node whose console cannot be loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from ottla.console.tests.console_fixture import free_port
+
+SCRIPT = """
+import logging, sys
+logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="%(name)s %(message)s")
+sys.modules[sys.argv[1]] = None  # an import fails as if it were not installed
+import ottla
+with ottla.Broker(settings={"ottla.console.listener": f"127.0.0.1:{sys.argv[2]}"}) as broker:
+    broker.produce("orders", b"value")
+    print("records:", len(broker.records("orders")))
+"""
+
+
+def test_node_runs_without_the_library_of_the_console() -> None:
+    command = [sys.executable, "-c", SCRIPT, "jinja2", str(free_port())]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    problem = "Console is not available: jinja2 is not installed: pip install 'ottla[console]'"
+    assert f"ottla.console {problem}" in lines, lines
+    assert lines[-1] == "records: 1"
