@@ -14,9 +14,11 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.requests.peer import Peer
 from ottla.env.disk import FileSlice
 from ottla.env.env import Env
+from ottla.jobs.job import Job
 from ottla.tools.trace import format_message
 from ottla.wire.api_keys import ApiKey, request_class, response_class, response_header_version
 from ottla.wire.codec import compiler
+from ottla.wire.codec.decode_budget import DecodeBudget
 from ottla.wire.codec.schema import Message
 from ottla.wire.errors import WireError
 from ottla.wire.field_dump import Explainer
@@ -24,6 +26,7 @@ from ottla.wire.framing import RequestFrame
 from ottla.wire.messages.headers import ResponseHeader
 
 _MAX_LINES = 300
+_DECODED_BYTES = 64 * 1024 * 1024
 
 
 class CapturedExchange:
@@ -40,7 +43,10 @@ class CapturedExchange:
         self.body_position = request.body_position
         self.request = raw
         """None: too large to be kept."""
+        self.request_text = ""
+        """Fields of the request; empty until `format`."""
         self.response: bytes | None = None
+        self.response_text = ""
         self.response_bytes: int | None = None
         self.started_ms = at_ms
         self.elapsed_ms: float | None = None
@@ -50,27 +56,28 @@ class CapturedExchange:
         """``Fetch v17``."""
         return f"{self.key.api_name} v{self.version}"
 
-    def format_request(self) -> str:
-        """Return the fields of the request."""
-        if self.request is None:
-            return f"{self.request_bytes:,} bytes: too large to be shown"
-        return _format(request_class(self.key), self.version, self.request, self.body_position)
+    def format(self) -> Job[None]:
+        """Set the texts of the request and the response, once; with pauses, as decoding takes longer than a slice."""
+        if not self.request_text:
+            self.request_text = f"{self.request_bytes:,} bytes: too large to be shown"
+            if self.request is not None:
+                self.request_text = yield from _format(
+                    request_class(self.key), self.version, self.request, self.body_position
+                )
+        if not self.response_text and self.response_bytes is not None:
+            self.response_text = f"{self.response_bytes:,} bytes: too large to be shown"
+            if self.response is not None:
+                version = self.response_version
+                header = response_header_version(self.key, version)
+                _, position = compiler.decode(ResponseHeader, header, self.response, 4)
+                self.response_text = yield from _format(response_class(self.key), version, self.response, position)
 
-    def format_response(self) -> str:
-        """Return the fields of the response."""
-        if self.response_bytes is None:
-            return "none so far"
-        if self.response is None:
-            return f"{self.response_bytes:,} bytes: too large to be shown"
-        header = response_header_version(self.key, self.response_version)
-        _, position = compiler.decode(ResponseHeader, header, self.response, 4)
-        return _format(response_class(self.key), self.response_version, self.response, position)
 
-
-def _format(message_class: type[Message], version: int, raw: bytes, position: int) -> str:
+def _format(message_class: type[Message], version: int, raw: bytes, position: int) -> Job[str]:
     """Return a message as lines, each field below its explanation."""
     try:
-        body, _ = compiler.decode(message_class, version, memoryview(raw), position)
+        budget = DecodeBudget(_DECODED_BYTES)
+        body, _ = yield from compiler.decode_job(message_class, version, memoryview(raw), position, budget)
     except WireError as error:
         return str(error)
     lines: list[str] = []
@@ -79,6 +86,7 @@ def _format(message_class: type[Message], version: int, raw: bytes, position: in
         if len(lines) == _MAX_LINES:
             lines.append("…")
             break
+        yield None
     return "\n".join(lines) or "no fields"
 
 
@@ -95,10 +103,13 @@ class FrameCapture:
         """True if there was a frame since `read_exchanges`."""
         self.close = connection.observe(self)
 
-    def read_exchanges(self) -> list[CapturedExchange]:
-        """Return the exchanges, the newest first."""
+    def read_exchanges(self) -> Job[list[CapturedExchange]]:
+        """Return the exchanges with their texts, the newest first."""
         self.is_changed, self._unseen = False, 0
-        return list(reversed(self.exchanges))
+        exchanges = list(reversed(self.exchanges))
+        for exchange in exchanges:
+            yield from exchange.format()
+        return exchanges
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
         """Keep a request; where more come than a page shows, those beyond are counted only."""

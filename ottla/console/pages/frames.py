@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.console.frame_capture import FrameCapture
 from ottla.console.page import InvalidInput, PageRequest, View, audit
 from ottla.controller.metadata.acl import AclOperation, ResourceType
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 
@@ -47,7 +48,8 @@ async def get_new_frames(page: PageRequest) -> View:
     capture = memory["capture"]
     if capture.is_changed or memory["is_closed"] is not (connection is None):
         memory["is_closed"] = connection is None
-        values = {"exchanges": capture.read_exchanges(), "is_closed": memory["is_closed"]}
+        exchanges = await run_in_background(page.node.local.env, capture.read_exchanges())
+        values = {"exchanges": exchanges, "is_closed": memory["is_closed"]}
         memory["view"] = View("frames.html", values)
     view: View = memory["view"]
     return view

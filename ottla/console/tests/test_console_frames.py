@@ -9,7 +9,11 @@ from http.client import HTTPConnection, HTTPResponse
 import pytest
 from confluent_kafka import Producer
 
+from ottla.console.frame_capture import CapturedExchange
 from ottla.console.tests.console_fixture import Browser, ConsoleFixture, console
+from ottla.wire.api_keys import ApiKey
+from ottla.wire.framing import encode_request, parse_request
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 pytestmark = pytest.mark.xdist_group(__name__)
 HOSTILE = "<script>alert(1)</script>"
@@ -75,3 +79,12 @@ def test_requests_of_a_connection_are_shown_with_explanations(running: ConsoleFi
 def test_closed_connection_is_an_error(browser: Browser) -> None:
     assert browser.get("/frames?connection=99999").status == 400
     assert browser.get("/frames").status == 400
+
+
+def test_requests_are_decoded_once_and_with_pauses() -> None:
+    request = MetadataRequest([MetadataRequestTopic(name="ab") for _ in range(16_000)], False)
+    frame = parse_request(memoryview(bytearray(encode_request(ApiKey.METADATA, 8, 0, "x", request)))[4:])
+    exchange = CapturedExchange(1, frame, bytes(frame.frame), 0.0)
+    assert sum(1 for _ in exchange.format()) > 200
+    assert "include_topic_authorized_operations: False" in exchange.request_text
+    assert sum(1 for _ in exchange.format()) == 0
