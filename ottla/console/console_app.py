@@ -30,6 +30,7 @@ from ottla.console.sessions import Session, SessionStore, is_valid_token, read_c
 from ottla.console.traffic_history import TrafficHistory
 from ottla.env.env import Env
 from ottla.env.log_escaping import escape
+from ottla.env.tls import TlsConfig
 from ottla.jobs.supervision import is_broken_invariant
 from ottla.jobs.time_slice import run_in_background
 from ottla.wire.errors import ErrorCode, ProtocolError, WireError
@@ -59,7 +60,7 @@ NO_TLS_LOGIN = (
 class Console:
     """Console of a running node."""
 
-    def __init__(self, env: Env, components: BrokerComponents, port: int, *, is_secure: bool) -> None:
+    def __init__(self, env: Env, components: BrokerComponents, port: int, *, tls: TlsConfig | None) -> None:
         config = components.services.config
         names = {listener.name for listener in config.client_listeners}
         securities = [x.security for x in components.acceptors if x.listener in names]
@@ -70,9 +71,10 @@ class Console:
             LocalNode(components.services, port_of_clients), components, traffic, ConnectionNumbers()
         )
         self.sessions = SessionStore(env)
-        self.login = PasswordLogin(env, [security for security in securities if security is not None])
+        requires_certificate = tls is not None and tls.client_auth == "required"
+        self.login = PasswordLogin(env, securities, requires_certificate=requires_certificate)
         self.stream_count = 0
-        self._is_secure = is_secure
+        self._is_secure = tls is not None
         self._cookie = f"ottla-console-{port}"
         """Cookies are shared by the ports of a host."""
         self._templates = Templates()

@@ -21,6 +21,7 @@ from ottla.console.console_app import Console
 from ottla.controller.config.config_keys import CONSOLE_LISTENER
 from ottla.env.env import SYSTEM_BUFFERS, StreamListener
 from ottla.env.hosts import format_address
+from ottla.env.tls import TlsConfig
 from ottla.jobs.supervision import supervise
 
 logger = logging.getLogger("ottla.console")
@@ -44,6 +45,7 @@ class ConsoleListener:
             raise ConfigException(f"{CONSOLE_LISTENER}={text}: HOST:PORT or https://HOST:PORT expected")
         self.is_secure = scheme == "HTTPS"
         self._config = config
+        self.tls: TlsConfig | None = None
         self.listener: StreamListener | None = None
 
     @property
@@ -54,12 +56,11 @@ class ConsoleListener:
 
     async def bind(self, node: Node) -> None:
         """Bind the listener; log why where that is not possible."""
-        tls = None
         try:
             if self.is_secure:
-                tls = listener_tls(self._config.values, LISTENER_NAME, "SSL")
+                self.tls = listener_tls(self._config.values, LISTENER_NAME, "SSL")
             net = node.env.net
-            self.listener = await net.listen(self.host, self.port, SYSTEM_BUFFERS, tls)
+            self.listener = await net.listen(self.host, self.port, SYSTEM_BUFFERS, self.tls)
         except (OSError, InvalidSecurityConfig) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             where = format_address(self.host or "*", self.port)
@@ -119,7 +120,7 @@ async def _serve(node: Node, console_listener: ConsoleListener) -> None:
     listener, components, env = console_listener.listener, node.components, node.env
     assert listener is not None
     assert components is not None
-    console = Console(env, components, listener.port, is_secure=console_listener.is_secure)
+    console = Console(env, components, listener.port, tls=console_listener.tls)
     hosts = allowed_hosts(node.config, CONSOLE_LISTENER)
     server = HttpServer(env, console.find_handler, hosts, LIMITS, is_secure=console_listener.is_secure)
     logger.info("Console: %s", console_listener.address)

@@ -5,7 +5,7 @@ The password goes through the node's own PLAIN or SCRAM server; nothing else com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -34,15 +34,22 @@ class AuthenticatedUser(NamedTuple):
 class PasswordLogin:
     """Verifier of passwords, at most `MAX_CONSOLE_LOGINS` at a time."""
 
-    def __init__(self, env: Env, listeners: Iterable[ListenerSecurity]) -> None:
+    def __init__(
+        self, env: Env, listeners: Sequence[ListenerSecurity | None], *, requires_certificate: bool = False
+    ) -> None:
+        """Create a verifier; ``requires_certificate``: the console has clients with a trusted certificate only."""
         self._env = env
-        self._listeners = [each for each in listeners if each.requires_sasl]
+        self._listeners = [each for each in listeners if each is not None and each.requires_sasl]
+        self._is_closed = not requires_certificate and all(
+            each is not None and each.tls is not None and each.tls.client_auth == "required" for each in listeners
+        )
+        """True if no listener of the node serves clients without a certificate."""
         self._limiter = trio.CapacityLimiter(MAX_CONSOLE_LOGINS)
 
     @property
     def is_required(self) -> bool:
-        """True if a listener of the node requires a SASL login."""
-        return bool(self._listeners)
+        """True if a listener of the node requires a SASL login, or all require a certificate."""
+        return bool(self._listeners) or self._is_closed
 
     @property
     def mechanisms(self) -> list[str]:
@@ -69,6 +76,7 @@ class PasswordLogin:
         if factory is None:
             return None
         server, nonce = factory(), self._env.uuid().hex()
+        credential = None if mechanism == PLAIN else listener.scram_keys(user, mechanism)
         try:
             if mechanism == PLAIN:
                 server.evaluate(f"\0{user}\0{password}".encode())
@@ -81,7 +89,6 @@ class PasswordLogin:
             return None
         is_valid: Callable[[], bool] = lambda: True  # noqa: E731 - users of PLAIN do not change while the node runs
         if mechanism != PLAIN:
-            credential = listener.scram_keys(user, mechanism)
             is_valid = lambda: listener.scram_keys(user, mechanism) == credential  # noqa: E731 - one line says it
         return AuthenticatedUser(f"User:{server.authorization_id}", mechanism, is_valid)
 
