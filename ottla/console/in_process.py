@@ -99,7 +99,7 @@ class LocalNode:
         return context.may(operation, resource, name)
 
     async def call(self, principal: Principal, request: Message, version: int) -> Any:
-        """Answer a request here.
+        """Answer a request here; where the user is above a quota, after the delay that a client has.
 
         Raises:
             WireError: the request cannot be encoded. Disconnected: it was cancelled while it waited.
@@ -109,6 +109,8 @@ class LocalNode:
         peer = self.create_peer(principal)
         try:
             chunks = await self._run_uncancelled(peer, frame, key, version)
+            if peer.throttle_ms:
+                await self.env.sleep(peer.throttle_ms / 1000)
         finally:
             peer.mark_disconnected()
         raw = b"".join(chunk.read_all() if isinstance(chunk, FileSlice) else bytes(chunk) for chunk in chunks)

@@ -124,6 +124,8 @@ class RecordScan:
             if self._env.monotonic_ms() - started_ms > MAX_CONSOLE_SCAN_MS:
                 break
             raw = await self._fetch(self.ranges[0])
+            if raw is None:
+                continue
             read_bytes += len(raw)
             next_range = await run_in_background(self._env, self._scan(raw, self.ranges[0], found, limit))
             if next_range.position >= next_range.end:
@@ -133,13 +135,15 @@ class RecordScan:
         return found
 
     async def _fetch(self, part: ScanRange) -> Any:
-        """Return the batches at the position; none where the partition ends."""
+        """Return the batches at the position, empty where the partition ends; None where the user is throttled."""
         channel = await self._client.leader(self._topic, part.partition)
         row = fetch.FetchPartition(part.partition, fetch_offset=part.position, partition_max_bytes=_FETCH_BYTES)
         topics = [fetch.FetchTopic(self._topic, partitions=[row])]
         request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES, topics=topics)
         response = await channel.call(request, channel.version_for(ApiKey.FETCH, _VERSION_WITH_NAMES))
         check(response.error_code, None, self._topic)
+        if not response.responses:
+            return None
         answer = response.responses[0].partitions[0]
         check(answer.error_code, None, f"{self._topic}-{part.partition} at offset {part.position}")
         return answer.records or b""
