@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.console.page import PageRequest, View
-from ottla.console.pages.overview import ClusterState, describe_nodes, fetch_cluster_state
+from ottla.console.pages.overview import ClusterState, fetch_cluster_state
 from ottla.console.paging import paginate
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.wire.messages.describe_quorum import DescribeQuorumResponsePartitionData
 from ottla.wire.messages.metadata import MetadataResponsePartition
 
@@ -44,7 +46,21 @@ def has_problem(partition: MetadataResponsePartition) -> bool:
     return partition.leader_id < 0 or len(partition.isr_nodes) < len(partition.replica_nodes)
 
 
-def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str, Any]:
+def _find_partitions(page: PageRequest, state: ClusterState) -> Job[list[tuple[str, MetadataResponsePartition]]]:
+    """Return the partitions of the query, sorted, with a pause after each topic."""
+    only_problems = page.fields.get("problems") == "1"
+    wanted = page.fields.get("q", "").strip().lower()
+    out: list[tuple[str, MetadataResponsePartition]] = []
+    for topic in sorted(state.metadata.topics, key=lambda topic: topic.name or ""):
+        if wanted in (topic.name or "").lower():
+            found = [row for row in topic.partitions if not only_problems or has_problem(row)]
+            found.sort(key=lambda row: row.partition_index)
+            out += [(topic.name or "", row) for row in found]
+            yield None
+    return out
+
+
+async def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str, Any]:
     """Return the map: a row for each partition, a column for each broker.
 
     Raises:
@@ -52,14 +68,7 @@ def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str, Any]:
     """
     only_problems = page.fields.get("problems") == "1"
     wanted = page.fields.get("q", "").strip().lower()
-    partitions = [
-        (topic.name or "", partition)
-        for topic in state.metadata.topics
-        if wanted in (topic.name or "").lower()
-        for partition in topic.partitions
-        if not only_problems or has_problem(partition)
-    ]
-    partitions.sort(key=lambda row: (row[0], row[1].partition_index))
+    partitions = await run_in_background(page.node.local.env, _find_partitions(page, state))
     shown, paging = paginate(page, partitions)
     brokers = sorted({b.broker_id for b in state.cluster.brokers}.union(*(p.replica_nodes for _, p in shown)))
     rows = [
@@ -79,10 +88,9 @@ async def get_state(page: PageRequest) -> View:
     """Return the quorum and the map."""
     state = await fetch_cluster_state(page)
     values = {
-        "nodes": describe_nodes(state),
         "quorum": state.quorum,
         "replicas_of_quorum": [] if state.quorum is None else describe_quorum(state.quorum),
-        **describe_replicas(page, state),
+        **(await describe_replicas(page, state)),
     }
     return View("cluster.html", values)
 

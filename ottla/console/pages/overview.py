@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from ottla.console.page import PageRequest, View
 from ottla.controller.metadata.acl import AclOperation, ResourceType
 from ottla.env.hosts import format_address
+from ottla.jobs.job import Job
+from ottla.jobs.time_slice import run_in_background
 from ottla.log.directory.log_directory import METADATA_TOPIC
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import describe_cluster as dc
@@ -42,15 +44,15 @@ class ClusterState(NamedTuple):
     """None where the session may not see it."""
 
 
-def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> TopicTotals:
-    """Return the numbers of partitions and of those with problems."""
-    partitions = [p for topic in topics for p in topic.partitions]
-    return TopicTotals(
-        len(topics),
-        len(partitions),
-        sum(len(p.isr_nodes) < len(p.replica_nodes) for p in partitions),
-        sum(p.leader_id < 0 for p in partitions),
-    )
+def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> Job[TopicTotals]:
+    """Return the numbers of partitions and of those with problems, with a pause after each topic."""
+    partitions = under_replicated = offline = 0
+    for topic in topics:
+        partitions += len(topic.partitions)
+        under_replicated += sum(len(p.isr_nodes) < len(p.replica_nodes) for p in topic.partitions)
+        offline += sum(p.leader_id < 0 for p in topic.partitions)
+        yield None
+    return TopicTotals(len(topics), partitions, under_replicated, offline)
 
 
 async def fetch_cluster_state(page: PageRequest) -> ClusterState:
@@ -70,8 +72,8 @@ async def fetch_cluster_state(page: PageRequest) -> ClusterState:
     return ClusterState(cluster, metadata, quorum)
 
 
-def describe_nodes(state: ClusterState) -> list[dict[str, Any]]:
-    """Return a row for each broker and controller."""
+def describe_nodes(state: ClusterState) -> Job[list[dict[str, Any]]]:
+    """Return a row for each broker and controller, with pauses."""
     quorum = state.quorum
     brokers = {b.broker_id: b for b in state.cluster.brokers}
     voters = {} if quorum is None else {v.replica_id: v for v in quorum.current_voters}
@@ -83,6 +85,7 @@ def describe_nodes(state: ClusterState) -> list[dict[str, Any]]:
             leads[partition.leader_id] = leads.get(partition.leader_id, 0) + 1
             for node in partition.replica_nodes:
                 replicas[node] = replicas.get(node, 0) + 1
+        yield None
     rows = []
     for node in sorted({*brokers, *voters, *observers}):
         broker = brokers.get(node)
@@ -147,14 +150,15 @@ async def get_overview(page: PageRequest) -> View:
     """Return the overview."""
     state = await fetch_cluster_state(page)
     topics = [topic for topic in state.metadata.topics if topic.error_code == ErrorCode.NONE]
-    counts = count_partitions(topics)
+    env = page.node.local.env
+    counts = await run_in_background(env, count_partitions(topics))
     traffic = await get_traffic(page)
     values = {
         "title": "Overview",
         "cluster_id": state.cluster.cluster_id,
         "kafka_version": KAFKA_VERSION,
         "counts": counts,
-        "nodes": describe_nodes(state),
+        "nodes": await run_in_background(env, describe_nodes(state)),
         "quorum": state.quorum,
         "warnings": list(find_warnings(page, state, counts)),
         **traffic.values,
