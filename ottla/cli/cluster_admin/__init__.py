@@ -1,1 +1,1 @@
-"""Work on a whole cluster: moving replicas, removing nodes, recovery of a lost quorum."""
+"""Verbs of ``ottla cluster`` for a whole cluster: reassignment, removal of nodes, recovery of a lost quorum."""

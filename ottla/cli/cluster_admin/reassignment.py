@@ -40,20 +40,20 @@ _TEXTS = {
 
 
 class ReassignmentClient(Protocol):
-    """The part of a client that is needed here."""
+    """Methods of `ClusterClient` that elections and reassignments need."""
 
     async def metadata(self, topics: list[str] | None) -> Any:
-        """Brokers, and topics with their partitions; None means all."""
+        """Return the Metadata response: live brokers, and ``topics`` with their partitions; None for all topics."""
 
     async def call(self, request: Any) -> Any:
-        """Ask a broker."""
+        """Send a request to any broker and return its response."""
 
     async def broker(self, node_id: int) -> Any:
-        """Return a connection to a broker that the metadata named."""
+        """Return a connection to a broker of the last Metadata response."""
 
 
 def add_verbs(verbs: Any) -> None:
-    """Add the parsers to the subparsers of ``ottla cluster``."""
+    """Add the parsers of ``elect``, ``reassign``, ``drain`` and ``rebalance`` to those of ``ottla cluster``."""
     for name, text in _TEXTS.items():
         verb = verbs.add_parser(name, help=text, description=text)
         add_connection(verb)
@@ -78,7 +78,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def add_throttle_options(verb: argparse.ArgumentParser) -> None:
-    """Add the options of reassignments: dry run, partitions at a time, throttle."""
+    """Add the options ``--dry-run``, ``--at-once`` (partitions) and ``--throttle`` (bytes per second) to a verb."""
     verb.add_argument("--dry-run", action="store_true", help="show what would move, and change nothing")
     verb.add_argument(
         "--at-once",
@@ -96,10 +96,10 @@ def add_throttle_options(verb: argparse.ArgumentParser) -> None:
 
 
 def parse_partition(text: str) -> PlannedPartition:
-    """Parse ``TOPIC:PARTITION``.
+    """Parse the command line argument ``TOPIC:PARTITION``.
 
     Raises:
-        CommandFailed: invalid argument.
+        CommandFailed: the text has another form.
     """
     topic, colon, number = text.rpartition(":")
     value = parse_integer(number)
@@ -109,10 +109,10 @@ def parse_partition(text: str) -> PlannedPartition:
 
 
 def parse_reassignment(text: str) -> PlannedReassignment:
-    """Parse ``TOPIC:PARTITION=ID,ID,...``.
+    """Parse the command line argument ``TOPIC:PARTITION=ID,ID,...``: a partition and its target replicas.
 
     Raises:
-        CommandFailed: invalid argument.
+        CommandFailed: the text has another form.
     """
     at, equals, ids = text.partition("=")
     replicas = [value for value in map(parse_integer, ids.split(",")) if value is not None and 0 <= value <= MAX_INT32]
@@ -129,7 +129,7 @@ def _by_topic(partitions: Iterable[PlannedPartition]) -> dict[str, list[int]]:
 
 
 def _election_result(code: int) -> str:
-    """Return ``elected``, or the name of the error in small letters."""
+    """Return ``elected`` for error code 0, else the name of the error in lower case."""
     try:
         return ErrorCode(code).name.lower() if code else ELECTED
     except ValueError:
@@ -139,7 +139,16 @@ def _election_result(code: int) -> str:
 async def _elect_in(
     client: ReassignmentClient, kind: int, partitions: Collection[PlannedPartition] | None
 ) -> list[dict[str, Any]]:
-    """Ask for elections; gives the rows of those that were held or failed."""
+    """Send ElectLeaders and return an output row for each partition; those that needed no election are left out.
+
+    Args:
+        client: client of the cluster.
+        kind: election type: 0 preferred, 1 unclean.
+        partitions: partitions to elect leaders for; None stands for all.
+
+    Raises:
+        CommandFailed: the response has a top-level error code.
+    """
     named = None
     if partitions is not None:
         named = [el.TopicPartitions(topic, numbers) for topic, numbers in _by_topic(partitions).items()]
@@ -167,10 +176,10 @@ async def _elect(client: ReassignmentClient, options: argparse.Namespace) -> Non
 
 
 def _require_partitions(there: Collection[PlannedPartition], wanted: Iterable[PlannedPartition]) -> None:
-    """Check that partitions exist.
+    """Check that all ``wanted`` partitions are among those of the cluster (``there``).
 
     Raises:
-        CommandFailed: one does not.
+        CommandFailed: a topic or partition does not exist.
     """
     for topic, number in wanted:
         if (topic, number) not in there:
@@ -223,10 +232,15 @@ async def _reassign(client: ReassignmentClient, options: argparse.Namespace) -> 
 
 
 async def _require_broker(client: ReassignmentClient, seen: Collection[int], wanted: int) -> None:
-    """Check that a broker is registered, alive or not.
+    """Check that broker ``wanted`` is registered, fenced or not.
+
+    Args:
+        client: client of the cluster, asked only about brokers that are not in ``seen``.
+        seen: ids of brokers that are known to exist.
+        wanted: id of the broker.
 
     Raises:
-        CommandFailed: it is not.
+        CommandFailed: the broker is not registered.
     """
     if wanted in seen:
         return
@@ -240,7 +254,10 @@ async def _require_broker(client: ReassignmentClient, seen: Collection[int], wan
 async def _live_brokers_and_replicas(
     client: ReassignmentClient, *, moving: bool = False
 ) -> tuple[dict[int, str | None], dict[PlannedPartition, list[int]]]:
-    """Live brokers with their racks, and the replicas of all partitions, or of those that do not move already."""
+    """Return the rack of each live broker, and the replicas of each partition.
+
+    Partitions with an ongoing reassignment are left out unless ``moving`` is set.
+    """
     answer = await client.metadata(None)
     left_out = set() if moving else set(await _ongoing_reassignments(client))
     partitions = {
@@ -274,7 +291,7 @@ async def _execute_plan(
     before: dict[PlannedPartition, list[int]],
     moves: Sequence[PlannedReassignment],
 ) -> None:
-    """Print a plan, or move a limited number of partitions at a time; then elect the preferred leaders."""
+    """Print the planned reassignments if ``--dry-run`` is set, else execute them and print their number."""
     if options.dry_run:
         rows: list[dict[str, Any]] = [
             {"topic": m.partition[0], "partition": m.partition[1], "from": before[m.partition], "to": list(m.replicas)}
@@ -292,9 +309,10 @@ async def reassign(
     before: dict[PlannedPartition, list[int]],
     moves: Sequence[PlannedReassignment],
 ) -> None:
-    """Reassign partitions within the limits of the options; then elect the preferred leaders.
+    """Execute reassignments, at most ``--at-once`` partitions at a time, then elect the preferred leaders.
 
-    The throttle is removed at the end of the command, also after an interrupt.
+    ``before`` has the present replicas of each partition. The replication throttle of ``--throttle`` is removed at the
+    end of the command, also after an interrupt.
     """
     held = [] if options.throttle is None else throttle_configs(moves, before, options.throttle)
     if held:
@@ -324,7 +342,10 @@ async def _move(client: ReassignmentClient, moves: Sequence[PlannedReassignment]
 
 
 async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) -> None:
-    """Alter the settings of topics at any broker, and those of each broker at that broker: others refuse them."""
+    """Alter topic configurations by any broker, and the configuration of each broker by that broker.
+
+    A broker refuses IncrementalAlterConfigs for another broker.
+    """
     topics = [row for row in rows if row.resource_type != RESOURCE_BROKER]
     answers = [await client.call(ia.IncrementalAlterConfigsRequest(topics))] if topics else []
     for row in rows:
@@ -342,7 +363,7 @@ async def _set(client: ReassignmentClient, rows: list[ia.AlterConfigsResource]) 
 
 
 def _print_progress(done: int, total: int) -> None:
-    """Print the progress if standard error is a terminal."""
+    """Print a progress bar of moved partitions on standard error if that is a terminal."""
     if sys.stderr.isatty():
         width = 40 * done // total
         end = "\n" if done == total else ""

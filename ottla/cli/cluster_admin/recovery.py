@@ -1,4 +1,4 @@
-"""``ottla cluster recover``: offline recovery of a quorum from one remaining controller."""
+"""``ottla cluster recover``: unsafe offline recovery of a KRaft quorum from one remaining controller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PARTITIONS_SHOWN = 10
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the parser to the subparsers of ``ottla cluster``."""
+    """Add the parser of ``recover`` to the subparsers of ``ottla cluster``."""
     # lazy: 32.9 ms, 1866 kB
     from ottla.cli.node_setup.settings import add_settings
 
@@ -35,7 +35,7 @@ def _sample_text(partitions: tuple[str, ...]) -> str:
 
 
 def _report(state: Any, now_ms: int) -> list[str]:
-    """Return the report of the recoverable state and of possible losses."""
+    """Return the lines of the report: recoverable metadata, lost voters, and partitions that may lose records."""
     age_s = (now_ms - state.last_timestamp_ms) // 1000
     others = ", ".join(str(i) for i in state.lost_voters)
     out = [
@@ -60,7 +60,7 @@ def _report(state: Any, now_ms: int) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look, and with ``--yes`` do it; gives the exit status."""
+    """Report what recovery would lose, execute the recovery if ``--yes`` is set, and return the exit status."""
     # lazy: 155.1 ms, 8998 kB
     from ottla.broker.config.listener_config import ConfigException
     from ottla.cli.node_setup.settings import configure_with_saved_join, read_settings

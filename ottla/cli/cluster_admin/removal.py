@@ -1,6 +1,6 @@
-"""``ottla cluster remove NODE...``: drain nodes, wait until they stop, remove their votes and unregister them.
+"""``ottla cluster remove NODE...``: drain nodes, wait until they stop, remove them from the voters and unregister them.
 
-Each step can be repeated, so that an interrupted command is simply run again.
+Each step can be repeated: after an interrupt the same command is run again.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from ottla.wire.messages import unregister_broker as ub
 TEXT = "have nodes leave for good: their replicas go to others, then their votes and their places"
 WAIT_S = 600
 ROUNDS = 5
-"""So often what came to a node while it was emptied is moved, too."""
+"""Maximum number of drains of a node, since new replicas may be assigned to it during a drain."""
 VOTER_CHANGE_TIMEOUT_S = 30.0
 AUTO_JOIN = "controller.quorum.auto.join.enable"
 
 
 class RemovalClient(reassignment.ReassignmentClient, Protocol):
-    """The part of a client that is needed here."""
+    """Methods of `ClusterClient` that the removal of nodes needs."""
 
     def avoid_brokers(self, node_ids: Collection[int]) -> None:
-        """Ask others from now on."""
+        """Send requests to brokers other than these from now on."""
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the parser to the subparsers of ``ottla cluster``."""
+    """Add the parser of ``remove`` to the subparsers of ``ottla cluster``."""
     verb = verbs.add_parser("remove", help=TEXT, description=TEXT)
     add_connection(verb)
     verb.add_argument("nodes", type=integer(0), nargs="+", metavar="NODE", help="node ids: those that leave together")
@@ -70,7 +70,10 @@ async def _cluster_snapshot(client: RemovalClient) -> ClusterSnapshot:
 
 
 async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes: Collection[int]) -> bool:
-    """Return True if a running node would join the voters again; only brokers can be queried."""
+    """Return True if a running node has ``controller.quorum.auto.join.enable`` set: it would become a voter again.
+
+    Only brokers answer DescribeConfigs for themselves, so controller-only nodes are skipped.
+    """
     for node in nodes:
         if seen.brokers.get(node):
             request = cf.DescribeConfigsRequest([cf.DescribeConfigsResource(RESOURCE_BROKER, str(node), [AUTO_JOIN])])
@@ -82,10 +85,12 @@ async def _rejoins_as_voter(client: RemovalClient, seen: ClusterSnapshot, nodes:
 
 
 def plan_removal(seen: ClusterSnapshot, leaving: Collection[int], *, fewer: bool) -> list[PlannedReassignment]:
-    """Return the reassignments that empty the nodes.
+    """Return the reassignments that move all replicas off the nodes ``leaving``.
+
+    ``fewer`` permits a smaller replication factor for partitions without another broker to move to.
 
     Raises:
-        CommandFailed: a replica has no possible target.
+        CommandFailed: a replica has no target, or the remaining replicas of a partition are not all in sync.
     """
     partitions = {at: p.replicas for at, p in seen.partitions.items()}
     moves, stuck = run_to_end(drain(seen.racks, partitions, leaving))
@@ -114,7 +119,7 @@ def _partition_names(partitions: Sequence[PlannedPartition]) -> str:
 def _plan_table(
     seen: ClusterSnapshot, leaving: Sequence[int], moves: Sequence[PlannedReassignment]
 ) -> list[dict[str, Any]]:
-    """Return a table of the planned steps in their order."""
+    """Return the rows of ``--dry-run``: reassignments, then stop, removal of votes and unregistration of the nodes."""
     rows: list[dict[str, Any]] = [
         {
             "step": "move",
@@ -135,7 +140,11 @@ def _plan_table(
 
 
 async def _drain_nodes(client: RemovalClient, options: argparse.Namespace, seen: ClusterSnapshot) -> ClusterSnapshot:
-    """Move all replicas off the nodes, including those placed there meanwhile."""
+    """Move all replicas off the nodes, up to `ROUNDS` times, and return the cluster's state afterwards.
+
+    Raises:
+        CommandFailed: the nodes still have replicas after the last round.
+    """
     for _ in range(ROUNDS):
         moves = plan_removal(seen, options.nodes, fewer=options.fewer_copies)
         if not moves:
@@ -149,7 +158,11 @@ async def _drain_nodes(client: RemovalClient, options: argparse.Namespace, seen:
 async def _wait_until_stopped(
     client: RemovalClient, options: argparse.Namespace, seen: ClusterSnapshot
 ) -> ClusterSnapshot:
-    """Wait until none of the nodes runs."""
+    """Poll the cluster until none of the nodes runs, for at most ``--wait`` seconds, and return its state.
+
+    Raises:
+        CommandFailed: a node still runs.
+    """
     world = blocking_env.BlockingEnv()
     until_ms = world.monotonic_ms() + options.wait * 1000
     said: set[int] = set()
@@ -166,7 +179,7 @@ async def _wait_until_stopped(
 
 
 async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int) -> None:
-    """Remove a voter; retry while another change of the voters is active."""
+    """Send RemoveRaftVoter for a node; retry for `VOTER_CHANGE_TIMEOUT_S` while another voter change is pending."""
     world = blocking_env.BlockingEnv()
     until_ms = world.monotonic_ms() + VOTER_CHANGE_TIMEOUT_S * 1000
     while True:
@@ -180,7 +193,11 @@ async def _remove_voter(client: RemovalClient, seen: ClusterSnapshot, node: int)
 
 
 async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> None:
-    """Do it all, or show what would be done."""
+    """Execute ``ottla cluster remove``: drain, stop, remove votes, unregister; with ``--dry-run`` print the steps only.
+
+    Raises:
+        CommandFailed: the nodes cannot be removed safely, or a step failed.
+    """
     nodes, seen = list(dict.fromkeys(options.nodes)), await _cluster_snapshot(client)
     why = removal_obstacle(seen, nodes, joins_again=await _rejoins_as_voter(client, seen, nodes))
     if why is not None:
@@ -206,6 +223,6 @@ async def remove_nodes(client: RemovalClient, options: argparse.Namespace) -> No
 
 
 async def _remove_voters(client: RemovalClient, seen: ClusterSnapshot, nodes: Sequence[int]) -> None:
-    """Remove voters, failed ones first: each removal leaves a larger majority."""
+    """Remove the votes of nodes, those of dead nodes first, so that each removal leaves a larger live majority."""
     for node in sorted((i for i in nodes if i in seen.voters), key=lambda i: seen.voters[i].is_alive):
         await _remove_voter(client, seen, node)
