@@ -1,1 +1,1 @@
-"""Commands of ``ottla``, a module each, found by name."""
+"""Commands of ``ottla``: one module with a function ``run`` for each, imported by the command's name."""

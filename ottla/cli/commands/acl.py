@@ -1,4 +1,4 @@
-"""``ottla acl``: list, add and remove access rules of any Kafka."""
+"""``ottla acl``: list, add and remove ACLs of a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _resources(options: argparse.Namespace) -> list[tuple[ResourceType, str]]:
-    """Return the resources of the options."""
+    """Return type and name of each resource that the options name; empty if they name none."""
     out = [(kind, getattr(options, name.replace("-", "_"))) for name, kind in _KINDS.items()]
     named = [(kind, name) for kind, name in out if name is not None]
     return [*named, (ResourceType.CLUSTER, CLUSTER_NAME)] if options.cluster else named
 
 
 def _acls_to_add(options: argparse.Namespace) -> list[StandardAcl]:
-    """Return the ACLs to add.
+    """Return the ACLs that ``ottla acl add`` creates: one for each combination of resource, operation and principal.
 
     Raises:
-        CommandFailed: a required option is missing.
+        CommandFailed: principal, operation or resource is missing, or a principal has no type.
     """
     about, operations = _resources(options), [_OPERATIONS[o] for o in options.operation]
     who = [(p, AclPermissionType.ALLOW) for p in options.allow] + [(p, AclPermissionType.DENY) for p in options.deny]
@@ -127,7 +127,7 @@ def _row(acl: StandardAcl) -> dict[str, object]:
 
 
 def _filters(options: argparse.Namespace) -> list[tuple[int, str | None, int, str | None, str | None, int, int]]:
-    """Return the fields of the filters that the options describe."""
+    """Return the fields of the ACL filters that the options describe, in the order of DescribeAcls and DeleteAcls."""
     pattern = int(PatternType.PREFIXED if options.prefixed else PatternType.ANY)
     operations = [int(_OPERATIONS[o]) for o in options.operation] or [int(AclOperation.ANY)]
     about: list[tuple[int, str | None]] = [(int(kind), name) for kind, name in _resources(options)]
@@ -185,6 +185,6 @@ VERBS = {"list": _list, "add": _add, "remove": _remove}
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla acl`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
     return run_with_client(options, lambda client: VERBS[options.verb](client, options))

@@ -1,4 +1,4 @@
-"""``ottla cluster``: several nodes on this machine; how a cluster of any Kafka does, and what lies where in it."""
+"""``ottla cluster``: start several nodes on this machine; show, reassign, remove and recover nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _StopSignal(BaseException):
-    """Stop signal."""
+    """Raised by the handler of SIGTERM and SIGINT to stop ``ottla cluster start``."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -78,7 +78,7 @@ def _start(options: argparse.Namespace) -> int:
         (log_options.FORMAT_VARIABLE, options.log_format),
     ):
         if value is not None:
-            os.environ[variable] = value  # the processes of the nodes inherit it
+            os.environ[variable] = value  # inherited by the nodes' processes
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:
@@ -107,7 +107,7 @@ def _start(options: argparse.Namespace) -> int:
 
 
 def _watch(nodes: list[Any]) -> int:
-    """Report nodes that end by themselves; return 1 once all have ended."""
+    """Report each node process that ends by itself; return exit status 1 once all have ended."""
     running = {node.id: node for node in nodes}
     never = threading.Event()
     while running:
@@ -127,7 +127,7 @@ async def _status(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla cluster`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
     if options.verb == "recover":
         return recovery.run(options)

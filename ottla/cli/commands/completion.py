@@ -1,4 +1,4 @@
-"""``ottla completion``: scripts that complete words of the command line in a shell."""
+"""``ottla completion``: scripts for completion of the command line in bash, zsh and fish."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WORDS = "words"
 
 
 def run(arguments: list[str]) -> int:
-    """Print a script, or for the scripts the words that may stand next; gives the exit status."""
+    """Print the completion script of a shell, or the candidates that such a script requests; return the exit status."""
     if arguments[:2] == [WORDS, "--"]:
         # lazy: 90.0 ms, 5000 kB: shells load the script each time they start
         from ottla.cli.completion_words import complete

@@ -1,4 +1,4 @@
-"""``ottla config``: settings of brokers, topics, groups and client metrics of any Kafka.
+"""``ottla config``: describe, set and unset configurations of brokers, topics, groups and client metrics.
 
 Source: ``ConfigCommand.java``, ``ConfigResource.java``, ``DescribeConfigsResponse.java`` (apache/kafka 4.3.1).
 """
@@ -30,7 +30,7 @@ examples:
   ottla config set client-metrics errors metrics=org.apache.kafka.producer. interval.ms=60000
 """
 TYPES = {"broker": 4, "topic": 2, "group": 32, "client-metrics": 16, "logger": 8}
-"""Types of resources (``ConfigResource.Type``)."""
+"""Type code of each config resource (``ConfigResource.Type``)."""
 SOURCES = {
     1: "topic",
     2: "broker",
@@ -41,7 +41,7 @@ SOURCES = {
     7: "client metrics",
     8: "group",
 }
-"""Sources of a value (``DescribeConfigsResponse.ConfigSource``)."""
+"""Display name of each source of a value (``DescribeConfigsResponse.ConfigSource``)."""
 DEFAULT_SOURCE = 5
 DEFAULT = "default"
 SET, DELETE = 0, 1
@@ -49,14 +49,14 @@ HIDDEN = "[hidden]"
 
 
 class Resource(NamedTuple):
-    """A resource with settings."""
+    """Config resource: its type as in `TYPES`, and its name; an empty broker name stands for all brokers."""
 
     kind: str
     name: str
 
     @property
     def text(self) -> str:
-        """The resource as messages name it."""
+        """Name of the resource in messages, such as ``topic events`` or ``all brokers``."""
         return "all brokers" if self.kind == "broker" and not self.name else f"{self.kind} {self.name}"
 
 
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _find(client: ClusterClient, options: argparse.Namespace) -> tuple[Resource, Channel]:
-    """Return the resource, and a connection to the broker that knows its settings.
+    """Return the config resource of the options, and a connection to a broker that serves its configuration.
 
     Raises:
         CommandFailed: the broker does not exist.
@@ -129,13 +129,15 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _check_names(client: ClusterClient, resource: Resource, channel: Channel, names: Iterable[str]) -> None:
-    """Check that settings exist. A broker takes unknown names, for plug-ins: those are refused only if one is like it.
+    """Check that configuration names exist.
+
+    Brokers accept unknown names (for plug-ins), so an unknown broker setting is refused only if a known one is similar.
 
     Raises:
-        CommandFailed: an unknown setting, with the nearest one.
+        CommandFailed: a name is unknown; the message suggests the nearest one.
     """
     if resource.kind == "client-metrics":
-        return  # it lists only what is set
+        return  # DescribeConfigs lists only the set ones
     described = resource
     if resource == Resource("broker", ""):
         number = min(broker.node_id for broker in (await client.metadata([])).brokers)
@@ -150,10 +152,10 @@ async def _check_names(client: ClusterClient, resource: Resource, channel: Chann
 
 
 async def _alter(client: ClusterClient, options: argparse.Namespace, changes: dict[str, str | None]) -> None:
-    """Change settings, and show the changes.
+    """Send IncrementalAlterConfigs for the resource of the options and print the changes; None deletes a setting.
 
     Raises:
-        CommandFailed: an unknown setting, or refused.
+        CommandFailed: a setting is unknown, or the broker refused the change.
     """
     resource, channel = await _find(client, options)
     await _check_names(client, resource, channel, changes)
@@ -182,6 +184,6 @@ VERBS = {"describe": _describe, "set": _set, "unset": _unset}
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla config`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
     return run_with_client(options, lambda client: VERBS[options.verb](client, options))

@@ -1,4 +1,4 @@
-"""``ottla consume``: print a topic's records."""
+"""``ottla consume``: print records of a topic without joining a group."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: list[str]) -> int:
-    """Print records; gives the exit status."""
+    """Run ``ottla consume`` with these arguments and return the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.tail is not None and options.until is not None:

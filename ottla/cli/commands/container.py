@@ -1,4 +1,4 @@
-"""``ottla container``: a node with the environment of Apache Kafka's container image."""
+"""``ottla container``: run a node with the environment variables and paths of Apache Kafka's container image."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ examples:
 
 
 def run(arguments: list[str]) -> int:
-    """Format and serve; gives the exit status."""
+    """Format the node's log directories if necessary, run the node, and return the exit status."""
     parser = command_parser("container", TEXT)
     parser.add_argument("variables", nargs="*", metavar="NAME=VALUE", help="variables that win over the environment")
     parser.add_argument("--config", metavar="FILE", help=f"server.properties file (default {MOUNTED_CONFIG}, if any)")
@@ -59,10 +59,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _prepare(config_file: str | None) -> list[str] | int:
-    """Complete the environment and format new directories.
+    """Complete the environment variables of this process, and format log directories that are new.
 
     Returns:
-        the arguments of ``ottla serve``, or the exit status of a format that failed.
+        The arguments of ``ottla serve``, or the exit status of ``ottla format`` if that failed.
     """
     for text in unknown_variables(os.environ):
         print(f"ottla container: warning: {text}", file=sys.stderr)
@@ -76,13 +76,13 @@ def _prepare(config_file: str | None) -> list[str] | int:
     cluster_id = os.environ.get(CLUSTER_ID) or DEFAULT_CLUSTER_ID
     roles = [x.strip() for x in config.values.get(PROCESS_ROLES, "").split(",") if x.strip()]
     if not config.values.get(QUORUM_VOTERS, "").strip() and roles != [BROKER_ROLE]:
-        return [*source, "--cluster-id", cluster_id]  # a node without other voters is formatted when it starts
+        return [*source, "--cluster-id", cluster_id]  # a node without other voters is formatted at its start
     print(f"formatting with cluster id {cluster_id}", flush=True)
     return format_command.run(["-t", cluster_id, *source]) or source
 
 
 def _is_formatted(config: NodeConfig) -> bool:
-    """Return True if one of the node's directories belongs to a cluster."""
+    """Return True if one of the node's log directories has a ``meta.properties`` file."""
     disk = SystemEnv().disk
     paths = dict.fromkeys([*config.data_dirs, *([config.metadata_dir] if config.metadata_dir else [])])
     return any(LogDirectory(disk, path).read_meta_properties() is not None for path in paths)

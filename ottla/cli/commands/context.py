@@ -1,4 +1,4 @@
-"""``ottla context``: client settings of several clusters under names, one of them current."""
+"""``ottla context``: store client settings of several clusters under names, and select the current one."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ VERBS = {"list": _list, "show": _show, "use": _use, "unuse": _unuse, "set": _set
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla context`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         VERBS[options.verb](load_contexts(), options)

@@ -1,4 +1,4 @@
-"""``ottla decode``: a frame or a file, field by field, beside its bytes."""
+"""``ottla decode``: print a frame or a segment file field by field, beside its bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _is_text_file(what: str) -> bool:
-    """Checkpoints, quorum-state and the like need no taking apart."""
+    """Return True for a file of text lines, such as a checkpoint or ``meta.properties``, which is printed as it is."""
     name = os.path.basename(what)
     texts = ("meta.properties", "partition.metadata", "quorum-state", ".kafka_cleanshutdown")
     return os.path.exists(what) and (name in texts or name.endswith("-checkpoint"))
@@ -59,19 +59,19 @@ def _api(text: str) -> tuple[ApiKey, int]:
 
 
 def _names_api(text: str) -> bool:
-    """Return whether an argument is ``API:VERSION`` and no file."""
+    """Return True if an argument is ``API:VERSION`` and not the path of a file."""
     return ":" in text and not os.path.exists(text)
 
 
 def _print_source(key: ApiKey, version: int, *, explained: bool) -> None:
-    """Print the generated decoder of a request, with the explanations of its fields if they are wanted."""
+    """Print the generated decoder of a request's version; with ``explained``, the meaning of each field as comments."""
     cls = request_class(key)
     source = generated_source(cls, version, "decode")
     print("\n".join(annotate_source(cls, version, source)) if explained else source)
 
 
 def run(arguments: list[str]) -> int:
-    """Print fields; gives the exit status."""
+    """Run ``ottla decode`` with these arguments and return the exit status."""
     parser = command_parser("decode", TEXT)
     parser.add_argument("what", nargs="?", help="hex digits, a file, or - for standard input")
     parser.add_argument("--response", metavar="API:VERSION", help="the frame is a response of this api")

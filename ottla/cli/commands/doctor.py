@@ -1,4 +1,4 @@
-"""``ottla doctor``: what is wrong with a broker's configuration, and in which line."""
+"""``ottla doctor``: report problems of a broker's or client's configuration with their line numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _text(finding: ConfigFinding, name: str) -> str:
 
 
 def run(arguments: list[str]) -> int:
-    """Print findings; gives the exit status."""
+    """Run ``ottla doctor`` with these arguments; return the status: 0 no problem, 1 problems, 2 unreadable file."""
     parser = command_parser("doctor", TEXT)
     parser.add_argument("file", nargs="?", help="a server.properties file, client settings, or a data directory")
     parser.add_argument("--env", action="store_true", help="judge the KAFKA_* environment variables")
@@ -69,7 +69,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _print(findings: list[ConfigFinding], options: argparse.Namespace, name: str, settings: int) -> int:
-    """Print findings; return the exit status."""
+    """Print findings as text or JSON; return exit status 1 if one of them is an error, else 0.
+
+    ``settings`` is the number of checked settings.
+    """
     if options.output == "json":
         rows = [{"number": f.lineno, "key": f.key, "severity": f.severity, "text": f.text} for f in findings]
         print_output(rows, "json")

@@ -1,4 +1,4 @@
-"""``ottla dump``: any file of a data directory in words."""
+"""``ottla dump``: print any file of a data directory as text or JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ examples:
 
 
 def _verify(paths: list[str]) -> int:
-    """Print what is wrong with each file; gives the exit status."""
+    """Print the problems of each file; return exit status 1 if there are any, else 0."""
     status = 0
     for path in paths:
         try:
@@ -41,7 +41,7 @@ def _verify(paths: list[str]) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Print files; gives the exit status."""
+    """Run ``ottla dump`` with these arguments and return the exit status."""
     parser = command_parser("dump", TEXT)
     parser.add_argument("file", nargs="+", help="a file of a data directory")
     parser.add_argument("--shallow", action="store_true", help="batches only, not their records")

@@ -1,4 +1,4 @@
-"""``ottla fault``: faults of a node that runs with ``ottla.faults=true``, its clock, and its pause."""
+"""``ottla fault``: inject faults into a node with ``ottla.faults=true``, advance its clock, pause its network."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _clock(connection: FaultConnection, options: argparse.Namespace) -> list[dic
 
 
 def _run(connection: FaultConnection, options: argparse.Namespace) -> None:
-    """Send the requests of a verb, and print what the node says."""
+    """Send the requests of the verb to the node's fault endpoint, and print the returned rows."""
     if options.verb in ("pause", "resume"):
         connection.call("POST", "/network", {"paused": options.verb == "pause"})
         return
@@ -130,7 +130,7 @@ def _run(connection: FaultConnection, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla fault`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
     token = os.environ.get(TOKEN_VARIABLE, "")
     connection = FaultConnection(options.data_dir, address=options.address or "", token=token)

@@ -1,4 +1,4 @@
-"""``ottla format``: make empty directories a cluster's, before their nodes are started."""
+"""``ottla format``: format empty data directories for a cluster (``kafka-storage.sh format``)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the options."""
+    """Return the argument parser of ``ottla format``; ``ottla container`` uses it, too."""
     out = command_parser("format", TEXT)
     out.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="id of the cluster")
     add_settings(out)
@@ -82,7 +82,16 @@ def _features(items: list[str]) -> dict[str, int]:
 
 
 def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> tuple[InitialVoter, ...]:
-    """Return the initial voters of the options, by the rules of Kafka's tool."""
+    """Return the initial voters that the options name; empty for static voters or those of another controller.
+
+    Args:
+        options: parsed arguments of ``ottla format``.
+        config: configuration of the node.
+        new_id: directory id of this node's metadata directory, used with ``--standalone``.
+
+    Raises:
+        StorageFormatError: the options contradict each other or ``process.roles``, by the rules of Kafka's tool.
+    """
     static = bool(config.values.get(listener_config.QUORUM_VOTERS, "").strip())
     listed = options.standalone or options.initial_controllers is not None
     is_controller = listener_config.CONTROLLER_ROLE in config.roles
@@ -103,7 +112,13 @@ def _voters(options: argparse.Namespace, config: NodeConfig, new_id: bytes) -> t
 
 
 def _credentials(options: argparse.Namespace, fresh: Callable[[], bytes]) -> tuple[Message, ...]:
-    """Users there are from the beginning."""
+    """Return the metadata records of the SCRAM users of ``--add-scram``.
+
+    ``fresh`` returns 16 random bytes, used for salts.
+
+    Raises:
+        StorageFormatError: an option is malformed.
+    """
     if not options.add_scram:
         return ()
     # lazy: 5.6 ms, 217 kB: only with --add-scram
@@ -147,7 +162,7 @@ def _format(options: argparse.Namespace) -> list[str]:
 
 
 def run(arguments: list[str]) -> int:
-    """Format; gives the exit status."""
+    """Run ``ottla format`` with these arguments; return the exit status: 0, 1 failed, 2 invalid configuration."""
     try:
         said = _format(parser().parse_args(arguments))
     except (ConfigException, InvalidFeatureLevel, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError) as error:

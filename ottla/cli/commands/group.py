@@ -1,4 +1,4 @@
-"""``ottla group``: groups of any Kafka, of all four kinds: list, describe, reset, delete."""
+"""``ottla group``: list, describe, reset and delete classic, consumer, share and streams groups."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STATES = (
     *("Assigning", "CompletingRebalance", "Dead", "Empty", "NotReady", "PreparingRebalance", "Reconciling"),
     *("Stable", "Unknown"),
 )
-"""Source: ``GroupState.java`` (apache/kafka 4.3.1)."""
+"""States of groups that ``ottla group list --state`` accepts. Source: ``GroupState.java`` (apache/kafka 4.3.1)."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -122,7 +122,11 @@ async def _groups(client: ClusterClient, options: argparse.Namespace) -> list[st
 
 
 async def _each(groups: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
-    """Do it with each; those that fail do not keep the others from it."""
+    """Call ``work`` for each group; a failure for one group does not prevent the calls for the others.
+
+    Raises:
+        CommandFailed: all failures, joined into one message.
+    """
     failed = []
     for group in groups:
         try:
@@ -267,7 +271,7 @@ VERBS = {
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla group`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
 
     async def work(client: ClusterClient) -> None:

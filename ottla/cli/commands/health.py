@@ -1,6 +1,6 @@
 """``ottla health``: report whether a node on this machine is ready, for health checks of containers.
 
-Only the modules of sockets and options are imported: a container runs this command every few seconds.
+Only the modules of sockets and options are imported, since a container runs this command every few seconds.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ examples:
   HEALTHCHECK --interval=5s CMD ["ottla", "health"]   in a Dockerfile
 """
 _MIN_TIMEOUT_S = 0.001
-"""Least timeout of a socket: 0 stands for calls that do not wait."""
+"""Minimum timeout of a socket in seconds: a timeout of 0 would make the socket non-blocking."""
 _MAX_RESPONSE_BYTES = 64 * 1024
 _API_VERSIONS_KEY = 18
 _CORRELATION_ID = 1
 
 
 class NotReady(Exception):
-    """The node is not ready; the message is one line."""
+    """The node is not ready; the message has the reason in one line."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the options."""
+    """Return the argument parser of ``ottla health``."""
     out = command_parser("health", HELP)
     out.add_argument("--http", metavar="HOST:PORT", help="HTTP listener of the node")
     out.add_argument("--bootstrap-server", "-b", metavar="HOST:PORT", help="plaintext listener of the node")
@@ -49,10 +49,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT`` or ``NAME://HOST:PORT``; an unspecified host is this machine.
+    """Return host and port of ``HOST:PORT`` or ``NAME://HOST:PORT``; an unspecified host becomes the loopback address.
 
     Raises:
-        NotReady: not an address.
+        NotReady: the text has another form.
     """
     host, separator, port = text.rpartition("://")[2].rpartition(":")
     if not separator or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
@@ -62,7 +62,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def listener_from_environment(environment: Mapping[str, str]) -> str:
-    """Return the first listener for clients of a container's settings."""
+    """Return the first listener of ``KAFKA_LISTENERS`` that is no controller listener, else ``127.0.0.1:9092``."""
     controllers = {x.strip().upper() for x in environment.get("KAFKA_CONTROLLER_LISTENER_NAMES", "").split(",")}
     for listener in environment.get("KAFKA_LISTENERS", "").split(","):
         if listener.strip() and listener.strip().partition("://")[0].upper() not in controllers:
@@ -71,10 +71,11 @@ def listener_from_environment(environment: Mapping[str, str]) -> str:
 
 
 def _exchange(address: tuple[str, int], request: bytes, timeout_s: float, size: int) -> bytes:
-    """Send a request; return the first ``size`` bytes of the response, fewer where the connection ends before.
+    """Send a request over a new connection; return up to ``size`` bytes of the response, fewer if the peer closes.
 
     Raises:
-        NotReady: malformed host name. OSError: no connection, or no whole response in time.
+        NotReady: malformed host name.
+        OSError: no connection, or the response is incomplete after ``timeout_s``.
     """
     received, deadline_s = b"", time.monotonic() + timeout_s
     try:
@@ -94,10 +95,11 @@ def _exchange(address: tuple[str, int], request: bytes, timeout_s: float, size: 
 
 
 def check_http(address: tuple[str, int], path: str, timeout_s: float) -> None:
-    """Ask a page of the HTTP listener.
+    """Send GET for ``path`` (``/readyz`` or ``/livez``) to the HTTP listener; return if the status is 200.
 
     Raises:
-        NotReady: with the reasons of the node; OSError: no response.
+        NotReady: the node is not ready (status 503, the message has its reasons), or the response is unexpected.
+        OSError: no response within ``timeout_s``.
     """
     response = _exchange(address, f"GET {path} HTTP/1.0\r\n\r\n".encode(), timeout_s, _MAX_RESPONSE_BYTES)
     head, _, body = response.partition(b"\r\n\r\n")
@@ -112,16 +114,17 @@ def check_http(address: tuple[str, int], path: str, timeout_s: float) -> None:
 
     try:
         reasons = [str(reason["message"]) for reason in json.loads(body)["reasons"]]
-    except (ValueError, LookupError, TypeError):  # of another server, or cut off
+    except (ValueError, LookupError, TypeError):  # response of another server, or truncated
         raise NotReady("unexpected HTTP response: 503 without reasons of a node") from None
     raise NotReady("; ".join(reasons) or "no reason given")
 
 
 def check_kafka(address: tuple[str, int], timeout_s: float) -> None:
-    """Send ApiVersions v0, which every listener answers before authentication.
+    """Send ApiVersions v0, which every plaintext listener answers before authentication.
 
     Raises:
-        NotReady: the connection was closed or the response is malformed; OSError: no response.
+        NotReady: the connection was closed, or the response is malformed.
+        OSError: no response within ``timeout_s``.
     """
     body = struct.pack(">hhih", _API_VERSIONS_KEY, 0, _CORRELATION_ID, -1)
     response = _exchange(address, struct.pack(">i", len(body)) + body, timeout_s, 10)
@@ -130,7 +133,7 @@ def check_kafka(address: tuple[str, int], timeout_s: float) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Check the node; return the exit status."""
+    """Run ``ottla health`` with these arguments; return the exit status: 0 ready, 1 not ready or no response."""
     options = parser().parse_args(arguments)
     http = options.http or (None if options.bootstrap_server else os.environ.get("KAFKA_OTTLA_METRICS_LISTENER"))
     text = http or options.bootstrap_server or listener_from_environment(os.environ)

@@ -1,4 +1,4 @@
-"""``ottla lag``: how many records groups of any Kafka have still to read."""
+"""``ottla lag``: print the lag of groups in records, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ async def _group_ids(client: ClusterClient, options: argparse.Namespace) -> list
 
 
 async def _partition_rows(client: ClusterClient, group_id: str, *, is_named: bool) -> list[dict[str, Any]]:
-    """Return a row for each partition of a group.
+    """Return an output row for each partition of a group: committed offset, end offset, lag and owner.
+
+    ``is_named`` says that the command line names the group; a group from a list may be deleted meanwhile: no rows then.
 
     Raises:
         CommandFailed: a named group does not exist.
@@ -82,7 +84,7 @@ async def _partition_rows(client: ClusterClient, group_id: str, *, is_named: boo
 
 
 def sum_by_topic(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each group and topic: its lag, and the largest lag of a partition."""
+    """Return a row for each group and topic: sum and maximum of its partitions' lags, None if none is known."""
     lags: dict[tuple[str, str], list[int | None]] = {}
     for row in rows:
         lags.setdefault((row["group"], row["topic"]), []).append(row["lag"])
@@ -102,7 +104,7 @@ async def _lag_rows(client: ClusterClient, options: argparse.Namespace) -> list[
 
 
 def _check_limit(rows: list[dict[str, Any]], limit: int) -> None:
-    """Raise if the lag of a group is larger than a limit.
+    """Check that no group has a total lag of more than ``limit`` records.
 
     Raises:
         CommandFailed: the lag of a group is larger.
@@ -142,7 +144,7 @@ async def _print(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Print lags; gives the exit status."""
+    """Run ``ottla lag`` with these arguments and return the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.times is not None and not options.watch:

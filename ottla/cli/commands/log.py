@@ -1,4 +1,4 @@
-"""``ottla log``: what recovery would make of a data directory, and the deed."""
+"""``ottla log``: report what log recovery would change in a data directory, or execute it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _repair(disk: RealDisk, where: str) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Print a verdict for each partition, or repair it; gives the exit status."""
+    """Run ``ottla log check`` or ``ottla log repair`` with these arguments and return the exit status."""
     parser = command_parser("log", TEXT)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     verb = verbs.add_parser("check", help="read only: what recovery would do", description="read only")

@@ -1,4 +1,4 @@
-"""``ottla produce``: lines from standard input become records."""
+"""``ottla produce``: send the lines of standard input as records of a topic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _separator(text: str) -> str:
 
 
 def run(arguments: list[str]) -> int:
-    """Send every line; gives the exit status."""
+    """Run ``ottla produce`` with these arguments and return the exit status."""
     parser = command_parser("produce", TEXT)
     add_connection(parser, "format of the summary that is printed at the end (default: text)")
     parser.add_argument("topic", help="name of the topic; created if it is missing and the broker allows it")

@@ -1,4 +1,4 @@
-"""``ottla quota``: list, set and remove what clients may have in a second, of any Kafka."""
+"""``ottla quota``: list, set and remove client quotas of a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _entities(options: argparse.Namespace) -> list[tuple[str, str | None]]:
-    """Kinds and names; None is the default of its kind."""
+    """Return type and name of each quota entity that the options name; the name None stands for the default entity."""
     out: list[tuple[str, str | None]] = []
     for option, kind in _KINDS.items():
         name = getattr(options, option)
@@ -150,6 +150,6 @@ VERBS = {"list": _list, "set": _set, "remove": _remove}
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla quota`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
     return run_with_client(options, lambda client: VERBS[options.verb](client, options))

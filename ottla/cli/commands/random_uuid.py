@@ -1,4 +1,4 @@
-"""``ottla random-uuid``: an id for a cluster or a directory."""
+"""``ottla random-uuid``: print a random id for a cluster or a log directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TEXT = "Print a fresh id, as clusters and directories have them."
 
 
 def run(arguments: list[str]) -> int:
-    """Print one."""
+    """Print a random UUID in Kafka's base64 form and return exit status 0."""
     command_parser("random-uuid", TEXT).parse_args(arguments)
     print(uuid_to_string(SystemEnv().uuid()))
     return 0

@@ -64,11 +64,11 @@ STARTUP_ERRORS = (
     StartupRejected,
     WireError,
 )
-"""Errors that end the start with status 2 and one line."""
+"""Errors of the start that are printed as one line, with exit status 2."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the options."""
+    """Return the argument parser of ``ottla serve``."""
     out = command_parser("serve", HELP)
     add_settings(out)
     out.add_argument("--listen", metavar="HOST:PORT", help="address to listen at (default 127.0.0.1:9092)")
@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
-    """Return a warning if other machines can reach this node without authentication."""
+    """Return a warning that names the PLAINTEXT listeners that other machines can reach, if there are any."""
     reached = [x for x in config.client_listeners if x.host not in LOCAL_HOST and not x.host.startswith("127.")]
     found = [
         f"{x.name} at {format_address(x.host or '*', x.port)}"
@@ -111,7 +111,7 @@ def unauthenticated_listener_warnings(config: NodeConfig) -> list[str]:
 
 
 def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str]]:
-    """Return the node's settings from the command line, and warnings.
+    """Return the node's configuration from the command line, and warnings to print.
 
     Raises:
         ConfigException: invalid settings.
@@ -137,7 +137,7 @@ def build_node_config(options: argparse.Namespace) -> tuple[NodeConfig, list[str
 
 
 def _raise_descriptor_limit() -> None:
-    """Take all the descriptors the system grants: each partition that is written to holds one."""
+    """Raise the soft limit of file descriptors to the hard limit: each partition that is written to uses one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
@@ -145,7 +145,7 @@ def _raise_descriptor_limit() -> None:
 
 
 def _service_notifier() -> ServiceNotifier | None:
-    """Return the notifier of the service manager; None where the process has none."""
+    """Return the notifier of the service manager (systemd); None if ``NOTIFY_SOCKET`` is not set."""
     if not os.environ.get("NOTIFY_SOCKET"):
         return None
     # lazy: 0.5 ms, 8 kB: only under systemd
@@ -194,7 +194,7 @@ async def _serve(config: NodeConfig, on_ready: Callable[[NodeConfig, int], None]
 
 
 def _print_client_settings(config: NodeConfig, port: int) -> None:
-    """Print where the clients' settings are."""
+    """Write the client properties files of ``--secure`` for the listener's port, and print their paths."""
     # lazy: 5.1 ms, 166 kB
     from ottla.cli.node_setup.secure import write_client_settings
 
@@ -202,21 +202,21 @@ def _print_client_settings(config: NodeConfig, port: int) -> None:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """Return the one error inside groups of one."""
+    """Return the error inside nested exception groups that contain a single exception each."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _error_message(error: BaseException) -> str:
-    """Return the message of an error without its number."""
+    """Return the message of an error; that of an OSError has its file name and no errno."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: {error.filename}"
     return str(error)
 
 
 def run(arguments: list[str]) -> int:
-    """Serve; gives the exit status."""
+    """Run ``ottla serve`` with these arguments until the node stops, and return the exit status."""
     options = parser().parse_args(arguments)
     try:
         configure_logging(options)

@@ -1,4 +1,4 @@
-"""``ottla token``: delegation tokens, which authenticate another client as their owner for a limited time."""
+"""``ottla token``: create, list, renew and expire delegation tokens, which authenticate a client as their owner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ examples:
 """
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OWNERS_MIN_VERSION = 3
-"""First version with a token owner other than the requester."""
+"""First version of CreateDelegationToken that accepts an owner other than the requester."""
 _VERBS = {
     "create": "make a token",
     "list": "tokens that you own, asked for, may renew, or may see",
@@ -47,7 +47,7 @@ _VERBS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the options."""
+    """Return the argument parser of ``ottla token``."""
     out = command_parser("token", TEXT)
     verbs = out.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in _VERBS.items():
@@ -105,7 +105,7 @@ def _row(
 
 async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
     if options.config_out is not None:
-        client_settings(_own_settings(options), "", "")  # fails before a token is created that could not be used
+        client_settings(_own_settings(options), "", "")  # raises before a token is created that could not be used
     renewers = [cd.CreatableRenewers(*_principal(x)) for x in options.renewer]
     version = (await client.bootstrap_channel()).version_for(ApiKey.CREATE_DELEGATION_TOKEN)
     request = cd.CreateDelegationTokenRequest("", "", renewers, options.lifetime_ms)
@@ -128,10 +128,15 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
-    """Return the settings of a command with the token's login, without the secrets of its requester.
+    """Return the content of a client properties file that logs in with the token, without the requester's credentials.
+
+    Args:
+        raw: the requester's client properties.
+        token_id: id of the token, used as SCRAM user name.
+        hmac: base64 HMAC of the token, used as SCRAM password.
 
     Raises:
-        CommandFailed: their listener has no SASL.
+        CommandFailed: ``security.protocol`` of the client properties is not a SASL protocol.
     """
     try:
         given = load_settings(raw)
@@ -146,14 +151,14 @@ def client_settings(raw: bytes, token_id: str, hmac: str) -> str:
 
 
 def _own_settings(options: argparse.Namespace) -> bytes:
-    """Return the settings of this command."""
+    """Return the client settings of this command as the content of a properties file."""
     return dumps_settings(find_settings(options).values).encode()
 
 
 def _write(options: argparse.Namespace, token_id: str, hmac: str) -> None:
     text = client_settings(_own_settings(options), token_id, hmac)
     with open(open_private(options.config_out), "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o600)  # of a file that was there, too
+        os.fchmod(file.fileno(), 0o600)  # also if the file existed
         file.write(text)
 
 
@@ -185,7 +190,11 @@ def _read(path: str) -> bytes:
 
 
 async def _hmac(client: ClusterClient, options: argparse.Namespace) -> bytes:
-    """Return the HMAC of the selected token."""
+    """Return the HMAC of the token that ``--hmac-file`` or its id names.
+
+    Raises:
+        CommandFailed: the token does not exist, or this client may not describe it.
+    """
     if options.hmac_file is not None:
         return _read(options.hmac_file)
     found = [bytes(x.hmac) for x in await _describe_tokens(client, None) if x.token_id == options.id]
@@ -210,7 +219,7 @@ VERBS = {"create": _create, "list": _list, "renew": _renew, "expire": _expire}
 
 
 def run(arguments: list[str]) -> int:
-    """Do it; gives the exit status."""
+    """Run ``ottla token`` with these arguments and return the exit status."""
     options = parser().parse_args(arguments)
     if options.verb in ("renew", "expire") and (options.id is None) == (options.hmac_file is None):
         print(f"ottla token {options.verb}: id or --hmac-file expected, one of them", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``ottla topic``: list, describe, create, widen, delete, configure topics of any Kafka."""
+"""``ottla topic``: list, describe, create, configure, delete, export and import topics; add partitions."""
 
 from __future__ import annotations
 
@@ -94,7 +94,11 @@ async def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _offset(client: ClusterClient, topic: str, partition: int, timestamp: int) -> int | None:
-    """Return an offset by time; None if the partition has no leader that answers."""
+    """Return the offset of a partition for a timestamp in ms, or -1 (latest) or -2 (earliest).
+
+    Returns:
+        The offset; None if no leader answers.
+    """
     try:
         return await client.list_offset(topic, partition, timestamp)
     except (ProtocolError, OSError):
@@ -189,7 +193,7 @@ VERBS = {
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla topic`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
 
     async def work(client: ClusterClient) -> None:

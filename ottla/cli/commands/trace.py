@@ -1,4 +1,4 @@
-"""``ottla trace``: a proxy that shows every request and answer between any client and any Kafka."""
+"""``ottla trace``: proxy that prints each request and response between a client and a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ IDLE_S = 24 * 3600.0
 
 
 async def _frame(stream: Stream) -> bytes:
-    """Return the next frame with its size; an OSError at the end."""
+    """Return the next frame of a connection with its 4 bytes of size.
+
+    Raises:
+        OSError: the connection is closed.
+    """
     head = await read_exactly(stream, 4, IDLE_S)
     return bytes(head + await read_exactly(stream, parse_frame_size(head, 2**31 - 1), IDLE_S))
 
 
 class TracingProxy:
-    """Listening addresses in place of brokers, and the forwarded connections."""
+    """Proxy of a cluster: one listening address for each broker, and the connections forwarded to the brokers."""
 
     def __init__(self, nursery: trio.Nursery, host: str, *, show_bytes: bool, explained: bool = False) -> None:
         self._env = RealEnv()
@@ -49,7 +53,10 @@ class TracingProxy:
         self._count = 0
 
     async def proxy_broker(self, broker: Address, port: int = 0) -> Address:
-        """Listen in the place of a broker; gives the address."""
+        """Start a listener that forwards its connections to a broker, and return the listening address.
+
+        ``port`` is the port to listen at; 0 selects a free one.
+        """
         listener = await self._env.net.listen(self._host, port)
         place = self._host, listener.port
         self._proxied[broker] = place
@@ -105,7 +112,7 @@ class TracingProxy:
         scope.cancel()
 
     async def _proxy_new_brokers(self, talk: ConnectionTrace, frame: bytes) -> None:
-        """Listen in the place of every broker an answer names for the first time."""
+        """Start listeners for the brokers that a response names for the first time."""
         for broker in talk.named_brokers(frame):
             if broker not in self._proxied and broker not in self._proxied.values():
                 await self.proxy_broker(broker)
@@ -119,7 +126,7 @@ async def _main(host: str, port: int, target: Address, *, show_bytes: bool, expl
 
 
 def run(arguments: list[str]) -> int:
-    """Trace until interrupted; gives the exit status."""
+    """Run ``ottla trace`` with these arguments until interrupted, and return the exit status."""
     parser = command_parser("trace", TEXT)
     parser.add_argument("--listen", required=True, metavar="[HOST:]PORT", help="where clients come in; 0 takes a port")
     parser.add_argument("--to", required=True, metavar="HOST:PORT", help="a broker of any Kafka")

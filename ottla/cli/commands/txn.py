@@ -1,4 +1,4 @@
-"""``ottla txn``: list and describe transactions of any Kafka, find hanging ones, and abort them."""
+"""``ottla txn``: list and describe transactions of a Kafka cluster, find hanging ones, and abort them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ examples:
   ottla txn abort events 3 1042           end a hanging one: topic, partition, its first offset
 """
 TRANSACTION = 1
-"""FindCoordinator's word for a transactional id."""
+"""Key type of a transactional id in FindCoordinator."""
 
 
 class OpenTransaction(NamedTuple):
-    """An open transaction in one partition."""
+    """Open transaction of a producer in one partition; ``producer`` is its row in the DescribeProducers response."""
 
     topic: str
     partition: int
@@ -113,7 +113,11 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _open_transactions(client: ClusterClient, topic: str, numbers: list[int]) -> list[OpenTransaction]:
-    """Return the open transactions in partitions of a topic."""
+    """Return the open transactions in the partitions ``numbers`` of a topic, as their leaders report them.
+
+    Raises:
+        CommandFailed: a leader refused DescribeProducers.
+    """
     out = []
     for number in numbers:
         channel = await client.leader(topic, number)
@@ -125,7 +129,10 @@ async def _open_transactions(client: ClusterClient, topic: str, numbers: list[in
 
 
 async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Print the open transactions of partitions that no coordinator will end."""
+    """Print the hanging transactions: those open in a partition that no transaction coordinator knows of.
+
+    Only transactions older than ``--older-than`` seconds are considered.
+    """
     topics = (await client.metadata(None if options.topic is None else [options.topic])).topics
     before_ms = blocking_env.BlockingEnv().now_ms() - options.older_than * 1000
     found: list[OpenTransaction] = []
@@ -156,13 +163,17 @@ async def _find_hanging(client: ClusterClient, options: argparse.Namespace) -> N
 
 
 async def _is_part_of(client: ClusterClient, name: str, topic: str, partition: int) -> bool:
-    """Return True if a partition belongs to the transaction of a transactional id at its coordinator."""
+    """Return True if the transaction of a transactional id, at its coordinator, includes a partition."""
     described = (await _describe_transaction(client, name)).topics
     return any(x.topic == topic and partition in x.partitions for x in described)
 
 
 async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Write the marker that its coordinator will not write."""
+    """Send WriteTxnMarkers with an abort marker for a hanging transaction to the partition's leader.
+
+    Raises:
+        CommandFailed: no transaction begins at the offset, or a coordinator still has it and ``--force`` is not set.
+    """
     topic = await require_topic(client, options.topic)
     require_partition(options.topic, (p.partition_index for p in topic.partitions), options.partition)
     found = await _open_transactions(client, options.topic, [options.partition])
@@ -191,7 +202,7 @@ async def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; gives the exit status."""
+    """Run ``ottla txn`` with these arguments and return the exit status."""
     options = _parser().parse_args(arguments)
     verb = {"list": _list, "describe": _describe, "hanging": _find_hanging, "abort": _abort}[options.verb]
 

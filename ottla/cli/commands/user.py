@@ -1,4 +1,4 @@
-"""``ottla user``: users with SCRAM credentials, which the cluster stores."""
+"""``ottla user``: list, set and remove the SCRAM credentials of users, which the cluster stores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SALT_BYTES = 24
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the options."""
+    """Return the argument parser of ``ottla user``."""
     out = command_parser("user", TEXT)
     out.add_argument("action", choices=["list", "set", "remove"], help="what to do")
     out.add_argument("user", nargs="?", help="name of the user; list: all by default")
@@ -94,7 +94,11 @@ async def _set(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _remove(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Remove the credentials by one request for each mechanism: a request may contain a user once."""
+    """Delete the user's SCRAM credentials, by one request for each mechanism: a request may contain a user only once.
+
+    Raises:
+        CommandFailed: the user has no credential for ``--mechanism``.
+    """
     (row,) = await _described_users(client, options.user)
     wanted = [x.mechanism for x in row.credential_infos if options.mechanism in (None, _name(x.mechanism))]
     if not wanted:
@@ -116,7 +120,7 @@ async def _alter(client: ClusterClient, request: au.AlterUserScramCredentialsReq
 
 
 def run(arguments: list[str]) -> int:
-    """Do it; gives the exit status."""
+    """Run ``ottla user`` with these arguments and return the exit status."""
     options = parser().parse_args(arguments)
     if options.user is None and options.action != "list":
         parser().error("the following arguments are required: user")
