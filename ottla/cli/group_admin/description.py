@@ -28,11 +28,11 @@ INACTIVE = ("Empty", "Dead")
 _OTHER_TYPE_ERRORS = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 _PROTOCOLS = {0: CLASSIC, 1: CONSUMER}
 AssignedPartitions = Mapping[str, list[int]]
-"""Numbers of partitions by topic, or of tasks by subtopology."""
+"""Partition numbers by topic, or task numbers by subtopology id."""
 
 
 class GroupDescription(NamedTuple):
-    """Group with its type, its coordinator and the coordinator's response."""
+    """Group with its type, its row in the Describe response, and node id and connection of its coordinator."""
 
     id: str
     group_type: str
@@ -42,22 +42,25 @@ class GroupDescription(NamedTuple):
 
     @property
     def state(self) -> str:
-        """As Kafka names it."""
+        """State of the group as Kafka names it, such as ``Stable``."""
         return str(self.response.group_state)
 
 
 def _group_types() -> Iterator[tuple[str, ApiKey, Any]]:
-    """Yield the kinds that have a request of their own. Each is loaded when those before it did not know the group."""
+    """Yield group type, API key and request class of each Describe API but DescribeGroups (classic).
+
+    The classes are imported one by one: each only if the APIs before it did not know the group.
+    """
     yield CONSUMER, ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest
     yield SHARE, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest
     yield STREAMS, ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest
 
 
 async def describe_group(client: ClusterClient, group_id: str) -> GroupDescription | None:
-    """Describe a group; return None if it does not exist.
+    """Describe a group of any type; return None if the group does not exist.
 
     Raises:
-        CommandFailed: not authorized, or no coordinator.
+        CommandFailed: the client is not authorized, or no coordinator is available.
     """
     node, channel = await find_coordinator(client, group_id)
     for kind, key, request in _group_types():
@@ -75,7 +78,7 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
 
 
 def summarize_group(seen: GroupDescription) -> dict[str, Any]:
-    """Return the row of the group as a whole."""
+    """Return the output row of a group: type, state, epochs, assignor and coordinator."""
     row = seen.response
     return {
         "group": seen.id,
@@ -96,7 +99,7 @@ def _partitions(assignment: Any) -> AssignedPartitions:
 
 
 def _classic_assignment(seen: GroupDescription, member: Any) -> AssignedPartitions | None:
-    """Return the assignment of a member of the classic protocol; None if it is not a consumer."""
+    """Return the assignment of a member of a classic group; None if the member is not a consumer or has none."""
     if seen.response.protocol_type != CONSUMER or len(member.member_assignment) < 2:
         return None
     raw = member.member_assignment
@@ -131,7 +134,7 @@ def _member(seen: GroupDescription, m: Any) -> dict[str, Any]:
 
 
 def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
-    """Return a row for each member, in the order of their ids."""
+    """Return an output row for each member of a group, sorted by member id."""
     return [_member(seen, member) for member in sorted(seen.response.members, key=lambda x: str(x.member_id))]
 
 
@@ -139,7 +142,7 @@ def describe_members(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
-    """Return the subtopologies of a streams group, and the topics of each."""
+    """Return a row for each subtopology of a streams group: its source, sink, repartition and changelog topics."""
     said = seen.response.topology
     return [
         {
@@ -154,7 +157,7 @@ def describe_topology(seen: GroupDescription) -> list[dict[str, Any]]:
 
 
 def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
-    """Return the owner of each partition."""
+    """Return the id of the member that reads each assigned partition of a group."""
     if seen.group_type != STREAMS:
         return {
             (topic, number): row["member"]
@@ -173,7 +176,10 @@ def partition_owners(seen: GroupDescription) -> dict[TopicPartitionKey, str]:
 
 
 async def describe_offsets(client: ClusterClient, seen: GroupDescription) -> list[dict[str, Any]]:
-    """Return a row for each partition that has a position or a member; a share group has start offsets instead."""
+    """Return an output row for each partition that has a committed offset or an owner, with its lag in records.
+
+    A share group has a row with the start offset for each of its partitions instead.
+    """
     if seen.group_type == SHARE:
         return await describe_share_offsets(client, seen)
     stored, read_by = await fetch_committed_offsets(seen.channel, seen.id), partition_owners(seen)

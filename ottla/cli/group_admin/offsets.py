@@ -1,4 +1,4 @@
-"""Offsets of groups and partitions: positions, start and end offsets, and parsing of partition lists."""
+"""Offsets of groups and partitions: committed, start and end offsets, and parsing of partition lists."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 TopicPartitionKey = tuple[str, int]
-"""A topic and the number of a partition."""
+"""Topic name and partition number."""
 LATEST, EARLIEST = -1, -2
 MIN_TIMESTAMP = -6
-"""The lowest of the numbers that are no time: brokers refuse what lies below."""
+"""Lowest special value of a timestamp in ListOffsets; brokers refuse lower ones."""
 LAST_VERSION_WITH_NAMES = 9
-"""The last version of OffsetFetch and OffsetCommit that names topics."""
+"""Last version of OffsetFetch and OffsetCommit that identifies topics by name."""
 
 
 async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[TopicPartitionKey, int]:
-    """Every position a group has stored.
+    """Return all committed offsets of a group.
 
     Raises:
-        CommandFailed: refused.
+        CommandFailed: the coordinator refused OffsetFetch.
     """
     wanted = of.OffsetFetchRequestGroup(group_id, topics=None)
     version = channel.version_for(ApiKey.OFFSET_FETCH, LAST_VERSION_WITH_NAMES)
@@ -43,7 +43,7 @@ async def fetch_committed_offsets(channel: Channel, group_id: str) -> dict[Topic
 async def _by_leader(
     client: ClusterClient, partitions: Iterable[TopicPartitionKey]
 ) -> list[tuple[Channel, list[TopicPartitionKey]]]:
-    """Partitions by the connection to their leader; those that have none, or are not there, are left out."""
+    """Group partitions by the connection to their leader; those without a leader or that do not exist are left out."""
     partitions = list(partitions)
     if partitions:
         await client.metadata(sorted({topic for topic, _ in partitions}))
@@ -60,9 +60,10 @@ async def _by_leader(
 async def list_offsets(
     client: ClusterClient, partitions: Iterable[TopicPartitionKey], timestamp: int
 ) -> dict[TopicPartitionKey, int]:
-    """Return the offset of each partition by timestamp; -1 if none.
+    """Return the offset of each partition for a timestamp; -1 if no record is that recent.
 
-    The timestamp is earliest, latest, or milliseconds since 1970. Partitions without a response are left out.
+    ``timestamp`` is `EARLIEST`, `LATEST`, or milliseconds since 1970. Partitions whose leader returns an error or that
+    have no leader are left out.
     """
     out = {}
     for channel, some in await _by_leader(client, partitions):
@@ -77,10 +78,14 @@ async def list_offsets(
 
 
 def parse_partitions(items: Sequence[str], there: Mapping[str, Sequence[int]]) -> list[TopicPartitionKey]:
-    """Return the partitions that ``topic`` (all there are) or ``topic:0,1`` name, each once.
+    """Return the partitions that items name, each once and sorted.
+
+    Args:
+        items: ``TOPIC`` for all of its partitions, or ``TOPIC:0,1``.
+        there: the partition numbers of each existing topic.
 
     Raises:
-        CommandFailed: it is written otherwise, or there are no such.
+        CommandFailed: an item has another form, or a topic or partition does not exist.
     """
     out: dict[TopicPartitionKey, None] = {}
     for item in items:
@@ -101,10 +106,10 @@ def parse_partitions(items: Sequence[str], there: Mapping[str, Sequence[int]]) -
 
 
 async def resolve_partitions(client: ClusterClient, items: Sequence[str]) -> list[TopicPartitionKey]:
-    """Return the partitions that the items name among the topics of a cluster.
+    """Return the partitions that items such as ``TOPIC`` or ``TOPIC:0,1`` name, looked up in the cluster's metadata.
 
     Raises:
-        CommandFailed: there are no such.
+        CommandFailed: an item has another form, or a topic or partition does not exist.
     """
     answer = await client.metadata(sorted({item.partition(":")[0] for item in items}))
     there = {
@@ -116,7 +121,7 @@ async def resolve_partitions(client: ClusterClient, items: Sequence[str]) -> lis
 
 
 def group_by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, dict[int, int]]:
-    """As requests want them."""
+    """Return offsets by topic and partition number, sorted, as the rows of a request."""
     out: dict[str, dict[int, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         out.setdefault(topic, {})[number] = offset
@@ -124,7 +129,7 @@ def group_by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, dict[i
 
 
 def format_cell(value: Any) -> Any:
-    """Return a cell of a table: partitions as ``t:0,1;u:2``, and - for an empty value."""
+    """Return the text of a table cell: partitions as ``t:0,1;u:2``, lists with commas, ``-`` for an empty value."""
     if isinstance(value, dict):
         value = ";".join(f"{name}:{','.join(map(str, numbers))}" for name, numbers in sorted(value.items()))
     elif isinstance(value, list):
@@ -133,6 +138,6 @@ def format_cell(value: Any) -> Any:
 
 
 def format_table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows for printing, without the columns that are empty."""
+    """Return rows for a text table, without the columns that are empty in all of them."""
     full = {head for row in rows for head, value in row.items() if format_cell(value) != "-"}
     return [{head: format_cell(value) for head, value in row.items() if head in full} for row in rows]

@@ -1,4 +1,4 @@
-"""``ottla group reset``: set the positions of a group, or print them first.
+"""``ottla group reset``: plan new committed offsets of a group, and commit them if ``--execute`` is set.
 
 Source: ``OffsetsUtils.java``, ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java``
 (apache/kafka 4.3.1).
@@ -61,18 +61,18 @@ _INTERNAL = re.compile(
     r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-[0-9]+-topic"
 )
 OffsetLookup = Callable[[Iterable[TopicPartitionKey], int], Awaitable[dict[TopicPartitionKey, int]]]
-"""Offsets of partitions by time; all of them, or it fails."""
+"""Function that returns the offset of each partition for a timestamp, and fails if one is missing."""
 
 
 class ResetTarget(NamedTuple):
-    """Target of a reset: the option's name and its value."""
+    """Target of an offset reset: the option's name, such as ``to_offset``, and its value."""
 
     mode: str
     value: Any = True
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the target, one of which is required."""
+    """Add the options of an offset reset's target, exactly one of which is required."""
     to = parser.add_argument_group("where to (one of these)").add_mutually_exclusive_group(required=True)
     to.add_argument("--to-earliest", action="store_true", help="the first record there is")
     to.add_argument("--to-latest", action="store_true", help="behind the last record")
@@ -91,17 +91,17 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_target(options: argparse.Namespace) -> ResetTarget:
-    """Return the target of the options."""
+    """Return the target of the options; exactly one of its options is set."""
     modes = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", *TIMESTAMP_MODES, "from_file")
     said = {name: getattr(options, name) for name in modes}
     return next(ResetTarget(name, value) for name, value in said.items() if value is not None and value is not False)
 
 
 def duration_ago_ms(text: str, now_ms: int) -> int:
-    """Return the time before now by a duration.
+    """Return ``now_ms`` minus an ISO 8601 duration, in milliseconds since 1970.
 
     Raises:
-        CommandFailed: it is no duration.
+        CommandFailed: the text is not a duration.
     """
     back_ms = by_duration_ms(BY_DURATION + text)
     if back_ms is None:
@@ -110,10 +110,10 @@ def duration_ago_ms(text: str, now_ms: int) -> int:
 
 
 def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """Return the offsets of a file, by group.
+    """Return the offsets of a CSV file by group and partition.
 
     Raises:
-        CommandFailed: it cannot be read or parsed.
+        CommandFailed: the file cannot be read or parsed.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -125,10 +125,10 @@ def load_offsets_file(path: str, groups: Sequence[str]) -> dict[str, dict[TopicP
 
 
 def parse_offsets_file(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
-    """Return the offsets of a text, by group; its lines name the group unless there is only one.
+    """Parse lines ``GROUP,TOPIC,PARTITION,OFFSET`` into offsets by group; a single group may be left out.
 
     Raises:
-        CommandFailed: invalid line.
+        CommandFailed: a line has another form.
     """
     out: dict[str, dict[TopicPartitionKey, int]] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -149,7 +149,14 @@ async def target_offsets(
     have: Mapping[TopicPartitionKey, int],
     now_ms: int,
 ) -> dict[TopicPartitionKey, int]:
-    """Return the new position of each partition.
+    """Return the new offset of each partition.
+
+    Args:
+        look: looks up offsets by timestamp.
+        to: target of the reset.
+        wanted: partitions to reset.
+        have: present committed or start offset of each partition that has one.
+        now_ms: current time in milliseconds since 1970.
 
     Raises:
         CommandFailed: the target cannot be determined.
@@ -181,7 +188,7 @@ async def target_offsets(
 
 
 async def _clamp(look: OffsetLookup, asked: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
-    """Return the offsets, limited to the range from the first record to the log end; print those that change."""
+    """Return offsets clamped to the range from log start offset to log end offset; print those that were changed."""
     first, last = await look(asked, EARLIEST), await look(asked, LATEST)
     out = {at: max(min(offset, last[at]), first[at]) for at, offset in asked.items()}
     for at, offset in asked.items():
@@ -191,7 +198,7 @@ async def _clamp(look: OffsetLookup, asked: Mapping[TopicPartitionKey, int]) -> 
 
 
 def _source_topics(seen: GroupDescription) -> set[str]:
-    """Return the topics a streams group reads."""
+    """Return the source and repartition topics of a streams group."""
     return {name for row in describe_topology(seen) for name in (*row["reads"], *row["repartition"])}
 
 
@@ -215,7 +222,18 @@ async def _selected_partitions(
     to: ResetTarget,
     have: Mapping[TopicPartitionKey, int],
 ) -> list[TopicPartitionKey]:
-    """Return the partitions that the options select."""
+    """Return the partitions to reset: those of the file, of ``--topic``, or all with an offset.
+
+    Args:
+        client: client of the cluster.
+        options: parsed arguments of ``ottla group reset``.
+        seen: description of the group; None if it does not exist.
+        to: target of the reset.
+        have: present offsets of the group.
+
+    Raises:
+        CommandFailed: the options select no partitions, or a topic does not exist or is not read by the streams group.
+    """
     if to.mode == "from_file":
         there = await resolve_partitions(client, sorted({topic for topic, _ in to.value}))
         return parse_partitions([f"{topic}:{number}" for topic, number in to.value], _numbers(there))
@@ -239,7 +257,9 @@ def _numbers(places: Iterable[TopicPartitionKey]) -> dict[str, list[int]]:
 async def plan_reset(
     client: ClusterClient, options: argparse.Namespace, group_id: str, to: ResetTarget
 ) -> list[dict[str, Any]]:
-    """Return a row for each partition of a group: current and new offset; resets if the options request it.
+    """Return an output row for each partition of a group, with its present and new offset.
+
+    The new offsets are committed if ``--execute`` is set.
 
     Raises:
         CommandFailed: the group has members, or the target is invalid.
@@ -301,7 +321,10 @@ async def _alter_share_offsets(client: ClusterClient, group_id: str, new: Mappin
 
 
 def internal_topics(seen: GroupDescription) -> list[str]:
-    """Return the internal topics of a streams group by their names; other applications may read the others."""
+    """Return the internal topics (repartition, changelog, join) of a streams group.
+
+    They are recognized by their names; topics that a subtopology reads as source topics are left out.
+    """
     rows = describe_topology(seen)
     read = {name for row in rows for name in row["reads"]}
     made = {name for row in rows for name in (*row["repartition"], *row["changelogs"])} - read
@@ -309,10 +332,10 @@ def internal_topics(seen: GroupDescription) -> list[str]:
 
 
 async def delete_topics(client: ClusterClient, names: Sequence[str]) -> None:
-    """Delete the internal topics of a group; a missing one is no error.
+    """Delete internal topics of a streams group; an absent topic is not an error.
 
     Raises:
-        CommandFailed: refused.
+        CommandFailed: the cluster refused to delete a topic.
     """
     if not names:
         return

@@ -1,4 +1,4 @@
-"""Start offsets of a share group and the delivery state of the records after them.
+"""Start offsets of a share group, and the delivery state of the records after these offsets.
 
 Source: ``ShareGroupCommand.java``, ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932, KIP-1226.
 """
@@ -19,22 +19,22 @@ from ottla.wire.messages import describe_share_group_offsets as ds
 from ottla.wire.messages.read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
 
 SHARE_PARTITION = 2
-"""FindCoordinator's word for a share partition."""
+"""Key type of a share partition in FindCoordinator."""
 NO_EPOCH = -1
-"""Leader epoch of a reader that is not a leader and fences no leader."""
+"""Leader epoch of a reader that is not the share partition's leader: it fences no leader."""
 STATES = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
 
 
 class ShareGroupHandle(Protocol):
-    """A share group and its coordinator."""
+    """Share group and the connection to its coordinator."""
 
     @property
     def id(self) -> str:
-        """The group's id."""
+        """Id of the share group."""
 
     @property
     def channel(self) -> Channel:
-        """A connection to its coordinator."""
+        """Connection to the share group's coordinator."""
 
 
 async def _described_offsets(seen: ShareGroupHandle) -> list[ds.DescribeShareGroupOffsetsResponseTopic]:
@@ -48,7 +48,7 @@ async def _described_offsets(seen: ShareGroupHandle) -> list[ds.DescribeShareGro
 
 
 async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
-    """Return the start offset of each partition of the group; -1 if not initialized."""
+    """Return the start offset of each share partition of a group; -1 if not initialized."""
     return {
         (t.topic_name, row.partition_index): row.start_offset
         for t in await _described_offsets(seen)
@@ -57,7 +57,11 @@ async def start_offsets(seen: ShareGroupHandle) -> dict[TopicPartitionKey, int]:
 
 
 async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
-    """Return a row for each partition: records still pending, and records that are final after pending ones."""
+    """Return an output row for each share partition: start offset, end offset, lag, and records done out of order.
+
+    ``lag`` counts records that are not done; ``done`` counts records after the start offset that are acknowledged or
+    archived. Each is None if unknown.
+    """
     told = await _described_offsets(seen)
     ends = await list_offsets(
         client, [(t.topic_name, row.partition_index) for t in told for row in t.partitions], LATEST
@@ -82,7 +86,7 @@ async def describe_share_offsets(client: ClusterClient, seen: ShareGroupHandle) 
 
 
 async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHandle) -> list[dict[str, Any]]:
-    """Return the records after the start offsets with a stored delivery state."""
+    """Return an output row for each batch after the start offset whose delivery state the share coordinator stores."""
     rows = []
     for topic in await _described_offsets(seen):
         for number in sorted(row.partition_index for row in topic.partitions if row.start_offset >= 0):
@@ -102,7 +106,7 @@ async def describe_in_flight_records(client: ClusterClient, seen: ShareGroupHand
 
 
 async def _read_share_state(client: ClusterClient, group_id: str, topic_id: bytes, number: int) -> Iterable[Any]:
-    """Read the share coordinator's state of a partition, without changing it."""
+    """Return the state batches of a share partition from its share coordinator, without changing its state."""
     _, channel = await find_coordinator(client, f"{group_id}:{uuid_to_string(topic_id)}:{number}", SHARE_PARTITION)
     wanted = ReadStateData(topic_id, [PartitionData(number, NO_EPOCH)])
     answer = await channel.call(ReadShareGroupStateRequest(group_id, [wanted]))
