@@ -1,1 +1,1 @@
-"""Kafka's command line tools under their own names, with their options, output and exit statuses."""
+"""Command line tools of Apache Kafka under their own names, with their options, output and exit statuses."""

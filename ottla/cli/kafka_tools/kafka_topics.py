@@ -1,4 +1,4 @@
-"""``ottla kafka-topics``: kafka-topics.sh.
+"""``ottla kafka-topics``: the tool ``kafka-topics.sh``.
 
 Source: ``TopicCommand`` (apache/kafka 4.3.1).
 """
@@ -63,7 +63,7 @@ def _parser() -> ToolOptions:
 
 
 def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
-    """Exit with status 1 unless the options fit together."""
+    """Check the combination of options; print Kafka's error message and exit with status 1 if it is invalid."""
     if sum(has(options, name) for name in ACTIONS) != 1:
         parser.fail_with_usage(
             "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
@@ -101,10 +101,10 @@ def _check(parser: ToolOptions, options: argparse.Namespace) -> None:
 
 
 def _replica_assignment(text: str | None) -> list[list[int]]:
-    """Return the brokers of each partition.
+    """Parse ``--replica-assignment``: broker ids of a replica list separated by colons, partitions by commas.
 
     Raises:
-        ToolFailed: a broker is named twice, is no number, or partitions have different numbers of replicas.
+        ToolFailed: a broker is repeated or not a number, or the replication factors of partitions differ.
     """
     out: list[list[int]] = []
     for number, part in enumerate(text.split(",") if text else ()):
@@ -151,7 +151,11 @@ async def _create(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 async def _topics(client: ClusterClient, options: argparse.Namespace) -> list[Any]:
-    """Return the topics that the options select, sorted by name."""
+    """Return the metadata of the topics that the options select, sorted by name.
+
+    Raises:
+        ToolFailed: the regular expression is invalid, or no topic matches and ``--if-exists`` is not set.
+    """
     pattern = re.sub(r"^[\"']+|[\"']+$", "", (options.topic or "").strip().replace(",", "|").replace(" ", ""))
     try:
         is_chosen = re.compile(pattern).fullmatch
@@ -199,7 +203,7 @@ async def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 class _Partition(NamedTuple):
-    """Partition to be printed."""
+    """Partition to print: its DescribeTopicPartitions row, its ongoing reassignment (None without one), and min ISR."""
 
     topic: str
     row: Any
@@ -208,14 +212,17 @@ class _Partition(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        """Number of replicas, those that a reassignment adds left out."""
+        """Number of replicas, without those that an ongoing reassignment adds."""
         moved = self.reassignment
         if moved is None or not set(self.row.replica_nodes) & {*moved.adding_replicas, *moved.removing_replicas}:
             return len(self.row.replica_nodes)
         return len(moved.replicas) - len(moved.adding_replicas)
 
     def is_reported(self, options: argparse.Namespace, live: set[int]) -> bool:
-        """Return whether one of the reports that the options ask for names the partition."""
+        """Return True if the partition matches one of the requested reports, such as ``--under-replicated-partitions``.
+
+        ``live`` has the ids of live brokers.
+        """
         in_sync, leader = len(self.row.isr_nodes), self.row.leader_id
         return bool(
             (options.under_replicated_partitions and self.replication_factor > in_sync)
@@ -225,7 +232,7 @@ class _Partition(NamedTuple):
         )
 
     def text(self) -> str:
-        """Return the line that is printed."""
+        """Return the output line of the partition."""
 
         def ids(numbers: Sequence[int] | None) -> str:
             return "N/A" if numbers is None else ",".join(map(str, numbers))
@@ -246,7 +253,7 @@ class _Partition(NamedTuple):
 
 
 async def _partitions(client: ClusterClient, names: list[str], limit: int) -> dict[str, list[Any]]:
-    """Return the rows of all partitions by topic: as many requests as it takes."""
+    """Return the DescribeTopicPartitions rows of all partitions by topic; a response has at most ``limit`` rows."""
     out: dict[str, list[Any]] = {name: [] for name in names}
     cursor: dp.DescribeTopicPartitionsRequestCursor | None = None
     topics = [dp.TopicRequest(name) for name in names]
@@ -264,7 +271,7 @@ async def _partitions(client: ClusterClient, names: list[str], limit: int) -> di
 
 
 async def _reassignments(client: ClusterClient) -> dict[tuple[str, int], Any]:
-    """Return the reassignments under way; none if the client may not see them."""
+    """Return the ongoing reassignment of each partition; empty if the client is not authorized to list them."""
     answer = await client.call(lr.ListPartitionReassignmentsRequest(TIMEOUT_MS))
     if answer.error_code:
         return {}
@@ -300,7 +307,7 @@ async def _describe(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the tool; gives its exit status."""
+    """Run ``kafka-topics`` with these arguments and return the exit status."""
     parser = _parser()
     options = parser.parse(arguments)
     _check(parser, options)

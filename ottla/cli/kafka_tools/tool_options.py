@@ -1,4 +1,4 @@
-"""Options of Kafka's command line tools: each word begins with two dashes, errors have status 1 and Kafka's text.
+"""Options of Kafka's command line tools: ``--long`` options only, Kafka's error messages, exit status 1.
 
 Source: ``CommandLineUtils``, ``CommandDefaultOptions`` (apache/kafka 4.3.1).
 """
@@ -25,7 +25,7 @@ _ARGPARSE_TEXTS = (
 
 
 class ToolOptions(CommandParser):
-    """Parser of one tool. A missing option is None, a missing flag False."""
+    """Argument parser of a Kafka tool. An absent option is None, an absent flag False."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"ottla {name}", description=text, add_help=False)
@@ -34,7 +34,7 @@ class ToolOptions(CommandParser):
         self.flag("version", "Display Kafka version.")
 
     def option(self, name: str, text: str, kind: Callable[[str], Any] = str, *, is_repeated: bool = False) -> None:
-        """Add an option with a value; one that is repeated has a list of them."""
+        """Add an option with a value; a repeatable option collects its values in a list."""
         action = "append" if is_repeated else "store"
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), type=kind, action=action)
 
@@ -43,26 +43,26 @@ class ToolOptions(CommandParser):
         self.add_argument(f"--{name}", help=text.replace("%", "%%"), action="store_true")
 
     def connection(self, required: str = "REQUIRED: ") -> None:
-        """Add the options that name the cluster and the client's settings."""
+        """Add ``--bootstrap-server`` and ``--command-config``; ``required`` is a prefix of the help text."""
         self.option("bootstrap-server", f"{required}The Kafka server to connect to.")
         self.option("command-config", "Property file containing configs to be passed to Admin Client.")
         self.set_defaults(context=None, needs_utf8=True)
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong in the words of Kafka's tools, and exit with status 1."""
+        """Print the error with the text of Kafka's tools, and exit with status 1."""
         for pattern, text in _ARGPARSE_TEXTS:
             message = pattern.sub(text, message)
         print(message, file=sys.stderr)
         raise SystemExit(1)
 
     def fail_with_usage(self, message: str) -> NoReturn:
-        """Print a message and the usage, and exit with status 1."""
+        """Print a message and the usage on standard error, and exit with status 1."""
         print(message, file=sys.stderr)
         self.print_help(sys.stderr)
         raise SystemExit(1)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the options; print usage or version if they are asked for, or if there is no argument."""
+        """Parse the arguments; print usage or version and exit if requested, also usage if there are no arguments."""
         options = self.parse_args(arguments)
         if options.help or not arguments:
             self.fail_with_usage(self.text)
@@ -72,34 +72,34 @@ class ToolOptions(CommandParser):
         return options
 
     def require(self, options: argparse.Namespace, *names: str) -> None:
-        """Exit unless all of the options are there."""
+        """Print the usage and exit with status 1 unless all named options are on the command line."""
         for name in names:
             if not has(options, name):
                 self.fail_with_usage(f'Missing required argument "[{name}]"')
 
     def exclude(self, options: argparse.Namespace, used: str, *others: str) -> None:
-        """Exit if an option is there together with one of the others."""
+        """Print the usage and exit with status 1 if option ``used`` is combined with one of ``others``."""
         for name in others:
             if has(options, used) and has(options, name):
                 self.fail_with_usage(f'Option "[{used}]" can\'t be used with option "[{name}]"')
 
 
 def has(options: argparse.Namespace, name: str) -> bool:
-    """Return whether an option was given."""
+    """Return True if an option or flag is on the command line."""
     return getattr(options, name.replace("-", "_")) not in (None, False)
 
 
 class ToolFailed(Exception):
-    """A tool's work failed; the message is what Kafka's tool prints."""
+    """Failure of a tool; the message is the text that Kafka's tool prints."""
 
 
 def run_tool(
     options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[None]], prefix: str = "Error: "
 ) -> int:
-    """Run a tool's work with a client of the cluster; what the cluster refuses is printed after ``prefix``.
+    """Call ``work`` with a client of the cluster; print its ToolFailed and ProtocolError after ``prefix``.
 
     Returns:
-        The exit status: 0, or 1.
+        The exit status: 0 or 1.
     """
     status = 0
 
@@ -117,7 +117,7 @@ def run_tool(
 
 
 def raise_for(code: int, message: str | None) -> None:
-    """Raise for an error code of a response.
+    """Check an error code of a response.
 
     Raises:
         ProtocolError: the code is not 0.
