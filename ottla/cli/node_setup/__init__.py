@@ -1,1 +1,1 @@
-"""Settings of ``ottla serve`` and similar commands."""
+"""Configuration and logging of a node from command line options, for ``ottla serve`` and similar commands."""

@@ -1,4 +1,4 @@
-"""Environment of a container made for Apache Kafka's image, as the settings of a node.
+"""Translation of the environment variables of Apache Kafka's container image to those of a node's settings.
 
 Source: ``docker/resources/common-scripts/{run,configureDefaults,configure}`` and ``KafkaDockerWrapper.scala``
 (apache/kafka 4.3.1).
@@ -18,11 +18,11 @@ from ottla.controller.config.internal_broker_config_keys import INTERNAL_BROKER_
 
 CLUSTER_ID = "CLUSTER_ID"
 DEFAULT_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-"""The id that Kafka's image takes where none is given."""
+"""Cluster id that Kafka's image uses if ``CLUSTER_ID`` is not set."""
 MOUNTED_CONFIG = "/mnt/shared/config/server.properties"
 SECRETS = "/etc/kafka/secrets"
 DATA_DIRECTORY = "/var/lib/kafka/data"
-"""The volume of Kafka's image. Its own default for ``log.dirs`` is in ``/tmp`` and is lost with the container."""
+"""Log directory: the volume of Kafka's image. The image's own ``log.dirs`` is in ``/tmp``, lost with the container."""
 
 _PREFIX = "KAFKA_"
 _LISTENERS, _ADVERTISED, _ROLES = "KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_PROCESS_ROLES"
@@ -39,7 +39,7 @@ _LEVELS = {
     "FATAL": "error",
     "OFF": "error",
 }
-"""Levels of Log4j, and the level of the node's log."""
+"""Level of the node's log for each level of Log4j."""
 _NOT_SETTINGS = {
     "VERSION",
     "HOME",
@@ -61,7 +61,7 @@ _NOT_SETTINGS = {
     "SSL_TRUSTSTORE_FILENAME",
     "SSL_TRUSTSTORE_CREDENTIALS",
 }
-"""Variables of Kafka's image and scripts that stand for no setting, without their prefix."""
+"""Variables of Kafka's image and scripts that are not settings of a broker, without the prefix ``KAFKA_``."""
 _HOST = re.compile(r"://[^:]*:")
 _JAAS_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 _JAAS_COMMENT = re.compile(r"/\*.*?\*/|^\s*//[^\n]*", re.DOTALL | re.MULTILINE)
@@ -79,12 +79,12 @@ ReadFile = Callable[[str], str]
 
 
 def container_environment(given: Mapping[str, str], read_file: ReadFile, *, mounted: bool) -> dict[str, str]:
-    """Return the variables to add to those given, as the scripts of Kafka's image derive them.
+    """Return the variables to add to the environment, as the scripts of Kafka's image derive them.
 
     Args:
         given: the environment of the container.
         read_file: returns the text of a file; raises OSError or UnicodeDecodeError.
-        mounted: a ``server.properties`` is mounted, so that no default may take its place.
+        mounted: a ``server.properties`` is mounted, so that no default may override it.
 
     Raises:
         ConfigException: a variable is missing, or a file that it names cannot be read.
@@ -111,7 +111,7 @@ def container_environment(given: Mapping[str, str], read_file: ReadFile, *, moun
 
 
 def unknown_variables(given: Mapping[str, str]) -> Iterator[str]:
-    """Yield a warning for each ``KAFKA_`` variable that resembles a setting and is none."""
+    """Yield a warning for each ``KAFKA_`` variable that is not the variable of a setting."""
     known = {
         variable_name(key)
         for keys in (BROKER_KEYS, INTERNAL_BROKER_KEYS, OWN_BROKER_KEYS, AUTHORIZER_KEYS, QUOTA_KEYS)
@@ -133,7 +133,11 @@ def variable_name(key: str) -> str:
 
 
 def _required(given: Mapping[str, str], name: str) -> str:
-    """Return the value of a variable that must be there."""
+    """Return the value of an environment variable that must be set.
+
+    Raises:
+        ConfigException: the variable is not set or empty.
+    """
     value = given.get(name, "")
     if not value:
         raise ConfigException(f"{name} environment variable not set")
@@ -141,7 +145,11 @@ def _required(given: Mapping[str, str], name: str) -> str:
 
 
 def _secret(given: Mapping[str, str], name: str, read_file: ReadFile) -> str:
-    """Return the content of the file in the directory of secrets that a variable names."""
+    """Return the content, without its line end, of the file in `SECRETS` that a variable names.
+
+    Raises:
+        ConfigException: the variable is not set, or the file cannot be read.
+    """
     return _read(f"{SECRETS}/{_required(given, name)}", read_file).rstrip("\n")
 
 
@@ -155,9 +163,9 @@ def _read(path: str, read_file: ReadFile) -> str:
 
 
 def _tls_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, str]:
-    """Return the settings of stores whose file names and password files are given.
+    """Return the variables of the TLS stores whose ``_FILENAME`` and ``_CREDENTIALS`` variables are set.
 
-    Kafka's image insists on file names. A location or a key in the variables is as good here.
+    Kafka's image requires file names; here the location or key of a store may be set instead.
     """
     if "KAFKA_SSL_KEYSTORE_FILENAME" not in given and (
         given.get("KAFKA_SSL_KEYSTORE_LOCATION") or given.get("KAFKA_SSL_KEYSTORE_KEY")
@@ -175,7 +183,11 @@ def _tls_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, s
 
 
 def _sasl_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, str]:
-    """Return the login modules of the JAAS file that ``KAFKA_OPTS`` names, as settings of each SASL listener."""
+    """Return the login modules of the JAAS file in ``KAFKA_OPTS`` as ``sasl.jaas.config`` of each SASL listener.
+
+    Raises:
+        ConfigException: the file cannot be read, or has no section ``KafkaServer``.
+    """
     found = _JAAS_FILE.search(given.get(_OPTS, ""))
     if found is None:
         return {}
@@ -196,7 +208,7 @@ def _sasl_variables(given: Mapping[str, str], read_file: ReadFile) -> dict[str, 
 
 
 def _jaas_sections(text: str) -> dict[str, dict[str, str]]:
-    """Return the login module of each mechanism, by section of a JAAS file."""
+    """Parse a JAAS file: return the login module of each SASL mechanism, by section."""
     out: dict[str, dict[str, str]] = {}
     for section in _JAAS_SECTION.finditer(_JAAS_COMMENT.sub("", text)):
         modules = out.setdefault(section[1], {})

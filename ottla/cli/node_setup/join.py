@@ -1,4 +1,4 @@
-"""``ottla serve --join``: find the cluster, format new directories as its own, and start with what was learned."""
+"""``ottla serve --join``: discover the cluster, format new directories for it, and configure the node."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from ottla.tools.join_settings import CannotJoin, load_join_settings, save_join_
 
 
 def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> NodeConfig:
-    """Return the configuration of a node that joins; new directories are formatted for the cluster.
+    """Return the configuration of a node that joins a cluster; new log directories are formatted for the cluster.
 
     Raises:
-        CannotJoin: the cluster cannot be found, or the node id belongs to a node that is alive.
-        ConfigException, StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: as at any start.
+        CannotJoin: the cluster cannot be found, or the node id belongs to a live node.
+        ConfigException: invalid settings.
+        StorageFormatError, LogDirectoryInUse, CorruptFile, OSError: the log directories cannot be formatted or read.
     """
     env = blocking_env.BlockingEnv()
     config = configure(values, options.data_dir, options.listen)
@@ -31,7 +32,7 @@ def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> No
     except CannotJoin:
         if recalled is values:
             raise
-        return configure(recalled, options.data_dir, options.listen)  # it has joined before, and knows others
+        return configure(recalled, options.data_dir, options.listen)  # joined before: other controllers are known
     identity = LogDirectory(env.disk, metadata).read_meta_properties()
     here = None if identity is None else identity.directory_id
     joined = join_settings(values, config.node_id, quorum, options.quorum_size, here)
@@ -45,7 +46,10 @@ def configure_joining(options: argparse.Namespace, values: dict[str, str]) -> No
 
 
 def _format(env: blocking_env.BlockingEnv, config: NodeConfig, quorum: DiscoveredCluster, metadata: str) -> None:
-    """Make new directories this cluster's; the voters come from the leader."""
+    """Format new log directories with the cluster's id; a formatted ``metadata`` directory is left unchanged.
+
+    No voters are written, since the node learns them from the leader of the quorum.
+    """
     paths = dict.fromkeys([metadata, *config.data_dirs])
     directories = {path: LogDirectory(env.disk, path) for path in paths}
     if directories[metadata].read_meta_properties() is not None:

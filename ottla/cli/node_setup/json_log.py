@@ -1,4 +1,4 @@
-"""Log entries as JSON."""
+"""Formatter of log entries as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class JsonFormatter(logging.Formatter):
     """Formatter of entries as JSON objects: ``time`` (RFC 3339), ``level``, ``logger``, ``message``, ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of an entry."""
+        """Return the JSON line of a log entry."""
         zone = self.formatTime(record, "%z")
         seconds = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
         row = {

@@ -1,4 +1,4 @@
-"""Log of a node: its level and format, and the lines at its start and stop."""
+"""Log of a node: configuration of its level and format, and the summary lines at the start."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ottla.controller.config.config_keys import broker_key
 from ottla.env.hosts import format_address
 
 HIDDEN = "[hidden]"
-"""Kafka's text for the value of a password."""
+"""Text that replaces the value of a password, as in Kafka."""
 logger = logging.getLogger("ottla.server")
 
 
 def _choice(given: str | None, variable: str, known: tuple[str, ...], default: str) -> str:
-    """Return an option's value, or that of its variable.
+    """Return the value of an option, else of its environment variable, else the default.
 
     Raises:
         ConfigException: the variable has an unknown value.
@@ -36,10 +36,10 @@ def _choice(given: str | None, variable: str, known: tuple[str, ...], default: s
 
 
 def configure_logging(options: argparse.Namespace) -> None:
-    """Write log entries to standard error as the options say.
+    """Configure ``logging`` to write to standard error with the level and format of the options.
 
     Raises:
-        ConfigException: a variable has an unknown value.
+        ConfigException: an environment variable has an unknown value.
     """
     level = _choice(options.log_level, LEVEL_VARIABLE, LEVELS, "info")
     is_json = _choice(options.log_format, FORMAT_VARIABLE, FORMATS, "text") == "json"
@@ -55,7 +55,7 @@ def configure_logging(options: argparse.Namespace) -> None:
 
 
 def changed_settings(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that differ from their defaults; passwords, and what may be one, are hidden."""
+    """Return the settings that differ from their defaults; values of passwords and of unknown settings are hidden."""
     out = {}
     for name, value in sorted(values.items()):
         known = broker_key(name)
@@ -65,11 +65,11 @@ def changed_settings(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def ready_address(config: NodeConfig, ports: Mapping[str, int]) -> str:
-    """Return the address that the ready line names: the first listener that is not the brokers' own, if there is one.
+    """Return the ``HOST:PORT`` of the ready line: the first client listener that is not the inter-broker listener.
 
     Args:
-        config: the settings of the node.
-        ports: the ports of the listeners for clients and brokers by name; a controller has its own port under ``""``.
+        config: configuration of the node.
+        ports: bound port of each client and broker listener by name; that of a controller-only node under ``""``.
     """
     listeners = config.client_listeners
     if not listeners:
@@ -79,7 +79,10 @@ def ready_address(config: NodeConfig, ports: Mapping[str, int]) -> str:
 
 
 def start_summary(config: NodeConfig, cluster_id: str, ports: Mapping[str, int]) -> Iterator[str]:
-    """Yield the lines of the log at the start: version, cluster, listeners, settings that differ from the defaults."""
+    """Yield the log lines of the start: version, cluster id, listeners, settings that differ from the defaults.
+
+    ``ports`` has the bound port of each listener by name.
+    """
     roles = ",".join(sorted(config.roles))
     yield f"Ottla {__version__} (Apache Kafka 4.3.1): node {config.node_id}, roles {roles}, cluster {cluster_id}"
     for listener in config.client_listeners:

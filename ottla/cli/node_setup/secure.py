@@ -1,4 +1,4 @@
-"""``ottla serve --secure``: TLS and a login without preparation; what clients need is written beside the data."""
+"""``ottla serve --secure``: generate TLS certificates and SASL credentials; write client properties."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ottla.tools import security_setup
 
 
 def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tuple[NodeConfig, list[str]]:
-    """Return the node's settings, and warnings.
+    """Return the node's configuration with a TLS and SASL listener, and warnings to print.
 
     Raises:
-        ConfigException: a setting contradicts ``--secure``; InvalidTlsConfig, OSError: no certificate can be made.
+        ConfigException: a setting contradicts ``--secure``.
+        InvalidTlsConfig, OSError: the certificates cannot be created.
     """
     if options.join is not None or LISTENERS in values:
         what = "--join" if options.join is not None else LISTENERS
@@ -39,7 +40,7 @@ def configure_secure(options: argparse.Namespace, values: dict[str, str]) -> tup
 
 
 def write_client_settings(config: NodeConfig, port: int) -> None:
-    """Write the settings of clients, now that the port is known, and print their location."""
+    """Write client properties files with the bound port of the listener, and print their paths."""
     directory = config.metadata_dir or config.data_dirs[0]
     host = "localhost" if config.host in ANY_HOST else config.host
     made = security_setup.ensure_security_setup(directory, ())

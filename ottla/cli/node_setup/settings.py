@@ -1,4 +1,4 @@
-"""A node's settings from the command line: file, environment, ``--set``, and options with names of their own."""
+"""Settings of a node from the command line: properties file, environment variables, ``--set`` and other options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.runtime.system_env import SystemEnv
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands with a node's settings."""
+    """Add ``--data-dir``, ``--config``, ``--set`` and ``--node-id`` to a command's parser."""
     parser.add_argument("--data-dir", metavar="D[,E]...", help="where everything is kept (default ./ottla-data)")
     parser.add_argument("--config", "-c", metavar="FILE", help="a server.properties file")
     parser.add_argument(
@@ -26,10 +26,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def read_settings(options: argparse.Namespace) -> dict[str, str]:
-    """Return the settings of file, environment and ``--set``; the later take precedence.
+    """Return the settings of the properties file, overridden by the environment, then by ``--set``, ``--node-id``.
 
     Raises:
-        ConfigException: the file cannot be read, or an option is not a setting.
+        ConfigException: the file cannot be read, or a ``--set`` option is not ``KEY=VALUE``.
     """
     values: dict[str, str] = {}
     if options.config is not None:
@@ -53,7 +53,7 @@ def read_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def configure(values: dict[str, str], data_dir: str | None = None, listen: str | None = None) -> NodeConfig:
-    """Return the validated configuration of a node.
+    """Return the validated configuration of a node; ``data_dir`` and ``listen`` override the settings.
 
     Raises:
         ConfigException: invalid settings.
@@ -77,10 +77,11 @@ def configure(values: dict[str, str], data_dir: str | None = None, listen: str |
 
 
 def configure_with_saved_join(values: dict[str, str], data_dir: str | None, listen: str | None) -> NodeConfig:
-    """Return the configuration with the settings that the data directory stores of a joined cluster.
+    """Return a node's configuration, including the settings that ``ottla serve --join`` stored on its disk.
 
     Raises:
-        ConfigException: invalid settings; CorruptFile: the stored settings cannot be read.
+        ConfigException: invalid settings.
+        CorruptFile: the stored settings cannot be read.
     """
     config = configure(values, data_dir, listen)
     metadata = config.metadata_dir or config.data_dirs[0]
@@ -94,9 +95,10 @@ def configure_with_saved_join(values: dict[str, str], data_dir: str | None, list
 
 
 def advertised_machine_name(values: dict[str, str]) -> str:
-    """Return the name of this machine for other machines.
+    """Return the host name to advertise for a listener that is bound to all addresses.
 
-    Needed only if a listener on every address must be advertised.
+    Returns:
+        ``localhost`` for a node without other controllers or such a listener, else this machine's canonical name.
     """
     if "controller.quorum.voters" not in values and "controller.quorum.bootstrap.servers" not in values:
         return "localhost"
