@@ -1,1 +1,1 @@
-"""Records on the command line: their text and JSON forms, where they are read from, and how they are sent."""
+"""Records on the command line: text and JSON forms, reading of input lines and topics, sending of batches."""

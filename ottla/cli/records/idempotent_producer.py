@@ -1,4 +1,4 @@
-"""Producer of one topic with sequence numbers: a batch that is sent again is appended once (KIP-98).
+"""Idempotent producer of one topic: sequence numbers let a retried batch be appended only once (KIP-98).
 
 Source: ``TransactionManager.java``, ``Sender.java`` (apache/kafka 4.3.1).
 """
@@ -18,7 +18,7 @@ from ottla.wire.record_batch import records as r
 from ottla.wire.record_batch.compression import CompressionType
 
 NEWEST_VERSION_WITH_NAMES = 12
-"""Newest version of Produce that names topics."""
+"""Newest version of Produce that identifies topics by name."""
 MAX_SEQUENCE = 2**31 - 1
 _APPENDED = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -26,9 +26,13 @@ _MAX_BYTES = "max.message.bytes"
 
 
 class TopicProducer:
-    """Producer that sends batches to the partitions of a topic, one at a time.
+    """Producer that sends batches to the partitions of a topic, one batch at a time.
 
     Args:
+        client: client of the cluster.
+        topic: name of the topic.
+        codec: compression of the batches.
+        acks: acknowledgements that the leader waits for; -1 stands for all in-sync replicas.
         idempotent: whether it has a producer id. Without one, a batch whose response is lost is appended again.
     """
 
@@ -44,10 +48,10 @@ class TopicProducer:
         self._sequences: dict[int, int] = {}
 
     async def _init_producer_id(self) -> None:
-        """Ask any broker for a producer id.
+        """Request a producer id from any broker.
 
         Raises:
-            CommandFailed: refused, or the broker has no such API.
+            CommandFailed: the request is refused, or the broker does not support InitProducerId.
         """
 
         async def ask() -> None:
@@ -63,10 +67,10 @@ class TopicProducer:
         await retry_while_leader_moves(self._client, ask)
 
     async def send(self, partition: int, items: list[r.NewRecord]) -> None:
-        """Append records to a partition, and wait until they are acknowledged.
+        """Append records to a partition as one batch, and wait until the batch is acknowledged.
 
         Raises:
-            CommandFailed: refused; the line names the topic, the partition and the limit.
+            CommandFailed: the batch is refused; the message names the topic, the partition and the limit.
             OSError: the leader cannot be reached for `LEADER_MOVE_TIMEOUT_MS`.
         """
         if self._idempotent and self._id == bh.NO_PRODUCER_ID:
@@ -93,7 +97,7 @@ class TopicProducer:
             raise ProtocolError(ErrorCode(row.error_code), row.error_message)
 
     async def _refusal(self, error: ProtocolError, partition: int, size: int) -> str:
-        """Return the line for a batch that was refused."""
+        """Return the error message for a refused batch of ``size`` bytes."""
         where = f"topic {self._topic}, partition {partition}"
         if error.code in _TOO_LARGE:
             limit = await self._max_bytes()
@@ -103,7 +107,7 @@ class TopicProducer:
         return f"{code_text(error.code, error.message)}: {where}"
 
     async def _max_bytes(self) -> str:
-        """Return the topic's limit; empty if it may not be described."""
+        """Return ``, max.message.bytes is N`` of the topic; empty if the client is not authorized to describe it."""
         resource = DescribeConfigsResource(RESOURCE_TOPIC, self._topic, [_MAX_BYTES])
         row = (await self._client.call(DescribeConfigsRequest([resource]))).results[0]
         return next((f", {_MAX_BYTES} is {x.value}" for x in row.configs if x.name == _MAX_BYTES), "")

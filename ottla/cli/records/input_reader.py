@@ -1,4 +1,4 @@
-"""Lines of standard input as bytes, and whether more can be read without waiting."""
+"""Reader of lines from standard input, as bytes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _CHUNK_BYTES = 1 << 16
 
 
 class InputReader:
-    """Reads lines of a stream as they come.
+    """Reader that returns the lines of a stream as they arrive.
 
     Args:
-        stream: standard input; None if it is closed. A stream without a file descriptor is read at once.
+        stream: standard input; None if it is closed. A stream without a file descriptor is read completely at first.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -28,14 +28,14 @@ class InputReader:
             self._parts, self._at_end = [stream.read()], True
 
     def has_input(self) -> bool:
-        """Return whether the next read returns without waiting."""
+        """Return True if the next `read_values` does not block."""
         return self._at_end or bool(select.select([self._descriptor], [], [], 0)[0])
 
     def read_values(self) -> list[bytes] | None:
-        """Wait for input and return the lines that are complete, without their ends; None at the end of input.
+        """Block until input arrives; return the complete lines without line ends, or None at the end of the input.
 
         Raises:
-            CommandFailed: it cannot be read.
+            CommandFailed: the input cannot be read.
         """
         while not self._at_end:
             try:

@@ -19,7 +19,7 @@ _EXPRESSION = re.compile(r"(key|value|header)((?:\.[^=~!]+)?)(!?[=~])(.*)", re.D
 
 
 class RecordFilter(NamedTuple):
-    """A condition on a field of a record."""
+    """Condition on a field of a record: key, value, header, or a member of a JSON key or value; may be negated."""
 
     field: str
     path: tuple[str, ...]
@@ -27,7 +27,7 @@ class RecordFilter(NamedTuple):
     is_negated: bool
 
     def matches(self, record: Record) -> bool:
-        """Return whether a record has the field as it should be."""
+        """Return True if a record fulfils the condition."""
         return any(self.accepts(value) for value in self._values(record)) is not self.is_negated
 
     def _values(self, record: Record) -> Iterator[bytes | None]:
@@ -53,10 +53,10 @@ class RecordFilter(NamedTuple):
 
 
 def parse_record_filter(text: str) -> RecordFilter:
-    """Argument type: ``FIELD OP TEXT`` without spaces.
+    """Argument type: parse a filter expression, FIELD, operator and operand without spaces between them.
 
     Raises:
-        ArgumentTypeError: it is written otherwise, or has an invalid regular expression.
+        ArgumentTypeError: the expression has another form, or an invalid regular expression.
     """
     found = _EXPRESSION.fullmatch(text)
     if found is None or (found[1] == "header" and not found[2]):

@@ -1,4 +1,4 @@
-"""Format strings for records, such as ``'%k %v %h'``: the conversions of kcat, and ``%v`` for the value."""
+"""Format strings of records, such as ``'%k %v %h'``: the conversions of kcat, and ``%v`` for the value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ottla.wire.record_batch.records import Record
 
 Conversion = Callable[[str, int, Record], bytes]
-"""Makes bytes of topic, partition and record."""
+"""Function that returns the bytes to print for a topic, partition number and record."""
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _PART = re.compile(r"%(.)|\\(.)|([^%\\]+)|(.)", re.DOTALL)
 
@@ -40,10 +40,10 @@ CONVERSIONS: dict[str, tuple[Conversion, str]] = {
 
 
 def parse_record_format(text: str) -> list[bytes | Conversion]:
-    """Argument type: the parts of a format, text or a conversion.
+    """Argument type: parse a format string such as ``'%k %v'`` into literal bytes and conversions.
 
     Raises:
-        ArgumentTypeError: an unknown conversion or escape.
+        ArgumentTypeError: unknown conversion or escape.
     """
     out: list[bytes | Conversion] = []
     for conversion, escape, plain, rest in _PART.findall(text):
@@ -63,5 +63,5 @@ def parse_record_format(text: str) -> list[bytes | Conversion]:
 
 
 def format_record(parts: list[bytes | Conversion], topic: str, partition: int, record: Record) -> bytes:
-    """Return the bytes of a record."""
+    """Return the bytes to print for a record; ``parts`` is the result of `parse_record_format`."""
     return b"".join(part if isinstance(part, bytes) else part(topic, partition, record) for part in parts)

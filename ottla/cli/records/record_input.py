@@ -1,4 +1,4 @@
-"""Lines of an input as records of a topic, in batches that are sent when the input pauses."""
+"""Production of input lines as records of a topic, in batches that are sent when the input pauses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ LINGER_MS = 50
 
 
 class RecordBatches:
-    """Records that are not sent yet, by partition."""
+    """Buffer of records that are not sent yet, by partition.
+
+    Args:
+        producer: sends the batches.
+        numbers: partition numbers of the topic.
+        options: parsed arguments of ``ottla produce``.
+    """
 
     def __init__(self, producer: TopicProducer, numbers: list[int], options: argparse.Namespace) -> None:
         self._producer = producer
@@ -39,7 +45,7 @@ class RecordBatches:
         self.sent = 0
 
     def add(self, record: ParsedRecord) -> None:
-        """Add a record.
+        """Add a record to a batch; the partition is the record's, that of ``--partition``, by key, or round robin.
 
         Raises:
             CommandFailed: the topic has no such partition.
@@ -61,13 +67,13 @@ class RecordBatches:
 
     @property
     def is_due(self) -> bool:
-        """True if they are to be sent although there is more input."""
+        """True if the buffer has reached its limit of records or bytes, or its oldest record is `LINGER_MS` old."""
         if self._count >= BATCH_RECORDS or self._bytes >= BATCH_BYTES:
             return True
         return bool(self._count) and self._env.monotonic_ms() - self._since_ms >= LINGER_MS
 
     async def flush(self) -> None:
-        """Send all of them."""
+        """Send all buffered records and wait until they are acknowledged."""
         pending, self._pending = self._pending, {}
         self._turn += bool(self._count)
         self._count = self._bytes = 0
@@ -84,10 +90,10 @@ def _record_from_text(line: bytes, separator: bytes | None, null_marker: bytes |
 
 
 async def _partitions(client: ClusterClient, topic: str) -> list[int]:
-    """Return the partitions of a topic, which is created if the broker allows it.
+    """Return the partition numbers of a topic, which is created if the broker permits that.
 
     Raises:
-        CommandFailed: it does not exist.
+        CommandFailed: the topic does not exist and is not created.
     """
     try:
         return await client.partitions(topic, create=True)
@@ -100,11 +106,11 @@ async def _partitions(client: ClusterClient, topic: str) -> list[int]:
 async def produce_records(
     client: ClusterClient, options: argparse.Namespace, stream: Any, on_sent: Callable[[int], None] | None = None
 ) -> int:
-    """Send each line of a stream as a record, and return how many were sent.
+    """Send each line of a stream as a record, and return the number of records sent.
 
     Args:
         client: client of the cluster.
-        options: those of ``ottla produce``.
+        options: parsed arguments of ``ottla produce``.
         stream: the input; None if it is closed.
         on_sent: called with the number of records sent so far.
 

@@ -1,4 +1,4 @@
-"""Topics as files of JSON lines: ``ottla topic export`` and ``ottla topic import``."""
+"""Export of a topic to a file of JSON lines, and import from such a file (``ottla topic export``, ``import``)."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ STANDARD = "-"
 
 
 class _Progress:
-    """Number of records on standard error, in place; nothing if that is no terminal."""
+    """Counter of records on standard error, updated in place; not printed if standard error is not a terminal."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr is not None and sys.stderr.isatty()
 
     def show(self, count: int) -> None:
-        """Show a number of records."""
+        """Print the number of records over the previous one."""
         if self._is_shown:
             sys.stderr.write(f"\r{count} records")
             sys.stderr.flush()
 
     def finish(self) -> None:
-        """End the line."""
+        """Print the line end after the counter."""
         if self._is_shown:
             sys.stderr.write("\n")
 
 
 def _open(path: str, mode: str) -> IO[bytes]:
-    """Open a file.
+    """Open a file in binary mode.
 
     Raises:
-        CommandFailed: it cannot be opened.
+        CommandFailed: the file cannot be opened.
     """
     try:
         return open(path, mode)
@@ -53,7 +53,9 @@ def _open(path: str, mode: str) -> IO[bytes]:
 
 
 async def export_topic(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Write the records of a topic, up to where it ends now. A file is replaced when all of them are written.
+    """Write the committed records of a topic, up to its present end, to a file or standard output as JSON lines.
+
+    An existing file is replaced only after all records are written.
 
     Raises:
         CommandFailed: the topic does not exist, or the file cannot be written.
@@ -72,7 +74,7 @@ async def export_topic(client: ClusterClient, options: argparse.Namespace) -> No
                 try:
                     file.write(data)
                     file.flush()
-                except OSError as error:  # not that of a broker
+                except OSError as error:  # error of the output file, not of a broker
                     raise CommandFailed(f"{part}: {error.strerror}") from None
                 progress.show(reader.printed)
 
@@ -96,10 +98,10 @@ def _reader(client: ClusterClient, topic: str, numbers: list[int], write: Callab
 
 
 def _highest_partition(path: str) -> int:
-    """Return the highest partition that a file names; -1 if it names none.
+    """Return the highest partition number in a file of JSON records; -1 for an empty file.
 
     Raises:
-        CommandFailed: a line is no record.
+        CommandFailed: the file cannot be read, or a line is not a record.
     """
     highest = -1
     with _open(path, "rb") as file:
@@ -112,10 +114,10 @@ def _highest_partition(path: str) -> int:
 
 
 async def _ensure_topic(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Create the topic if it is missing.
+    """Create the topic if it does not exist, with ``--partitions`` or as many partitions as the file needs.
 
     Raises:
-        CommandFailed: it is missing and the number of its partitions is not known, or it cannot be created.
+        CommandFailed: the topic is absent and its number of partitions unknown, or the topic cannot be created.
     """
     row = (await client.metadata([options.topic])).topics[0]
     if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -130,10 +132,10 @@ async def _ensure_topic(client: ClusterClient, options: argparse.Namespace) -> N
 
 
 async def import_topic(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Append the records of a file. The topic is created if it is missing.
+    """Append the records of a file of JSON lines to a topic, which is created if it does not exist.
 
     Raises:
-        CommandFailed: the file cannot be read, a line is no record, or the topic has no such partition.
+        CommandFailed: the file cannot be read, a line is not a record, or the topic has no such partition.
     """
     if options.file != STANDARD:
         _open(options.file, "rb").close()  # before the topic is created

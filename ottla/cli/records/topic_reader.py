@@ -1,4 +1,4 @@
-"""Reader of a topic: where it starts and ends, which records it prints, and how."""
+"""Reader of a topic for ``ottla consume``: start and end offsets, filtering, formatting and printing of records."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ POLL_MS = 500
 
 
 class TopicReader:
-    """Reads partitions of a topic, and prints the records that match.
+    """Reader of a topic's partitions that prints the matching records.
 
     Args:
         client: client of the cluster.
-        options: those of ``ottla consume``.
-        numbers: the partitions.
+        options: parsed arguments of ``ottla consume``.
+        numbers: partition numbers to read.
         write: called with the bytes of printed records.
     """
 
@@ -53,10 +53,10 @@ class TopicReader:
         return await retry_while_leader_moves(self._client, find)
 
     async def _read(self, number: int, offset: int, wait_ms: int) -> DecodedRecords:
-        """Read records of a partition.
+        """Fetch records of a partition from ``offset`` on; the leader waits up to ``wait_ms`` for new ones.
 
         Raises:
-            CommandFailed: the offset is before the first record or after the last.
+            CommandFailed: the offset is out of range.
         """
         topic = self._options.topic
         read = partial(self._client.read_records, topic, number, offset, wait_ms, committed=self._committed)
@@ -72,7 +72,7 @@ class TopicReader:
         return [x for x in records if all(condition.matches(x) for condition in self._options.filter)]
 
     def _format(self, partition: int, record: Record) -> bytes:
-        """Return the line of a record."""
+        """Return the output line of a record."""
         options = self._options
         if options.format is not None:
             return record_format.format_record(options.format, options.topic, partition, record) + b"\n"
@@ -84,12 +84,12 @@ class TopicReader:
     # ------------------------------------------------------------------ start and end
 
     async def _time_offset(self, number: int, time_ms: int) -> int:
-        """Return the offset of the first record that is not older than a time; the end if all are."""
+        """Return the offset of the first record with a timestamp >= ``time_ms``; the end offset if there is none."""
         offset = await self._offset(number, time_ms)
         return offset if offset >= 0 else await self._offset(number, LATEST)
 
     async def starts(self) -> dict[int, int]:
-        """Return the offset at which each partition is read first."""
+        """Return the offset of each partition from which reading starts."""
         options = self._options
         if options.offset is not None:
             return dict.fromkeys(self._numbers, options.offset)
@@ -99,7 +99,7 @@ class TopicReader:
         return {n: await self._offset(n, where) for n in self._numbers}
 
     async def ends(self) -> dict[int, int] | None:
-        """Return the offset before which each partition ends; None if more may come."""
+        """Return the offset of each partition before which reading ends; None to follow the topic."""
         until = self._options.until
         if until is not None and (self._options.exit or self._env.now_ms() >= until):
             return {n: await self._time_offset(n, until) for n in self._numbers}
@@ -108,7 +108,7 @@ class TopicReader:
     # ------------------------------------------------------------------ printing
 
     async def print_tail(self, count: int) -> dict[int, int]:
-        """Print the last matching records by their times, and return the next offset of each partition."""
+        """Print the last ``count`` matching records, ordered by timestamp; return the next offset of each partition."""
         ends = {n: await self._offset(n, LATEST) for n in self._numbers}
         found = [(n, x) for n in self._numbers for x in await self._last(n, ends[n], count)]
         found.sort(key=lambda item: (item[1].timestamp_ms, item[0], item[1].offset))
@@ -116,7 +116,10 @@ class TopicReader:
         return ends
 
     async def _last(self, number: int, end: int, count: int) -> list[Record]:
-        """Return the last matching records of a partition; markers and gaps of compaction make it read more."""
+        """Return the last ``count`` matching records of a partition before the offset ``end``.
+
+        Transaction markers, compaction and filters leave gaps, so the range to read grows until it has enough records.
+        """
         first, size = await self._offset(number, EARLIEST), count
         while True:
             at, out = max(first, end - size), list[Record]()
@@ -132,7 +135,10 @@ class TopicReader:
             size *= 4
 
     async def print_from(self, at: dict[int, int], ends: dict[int, int] | None) -> None:
-        """Print matching records from offsets on, up to others or without end."""
+        """Print matching records from offsets ``at`` up to offsets ``ends``; follow the topic if ``ends`` is None.
+
+        ``at`` is updated to the next offset of each partition.
+        """
         while self._max_messages != 0:
             if ends is None and self._options.until is not None:
                 ends = await self.ends()
@@ -150,7 +156,7 @@ class TopicReader:
                 at[number] = found.next_offset
 
     def _print(self, number: int, records: list[Record]) -> bool:
-        """Print records; return whether as many as asked for have been printed."""
+        """Print the matching records of a partition; return True once ``--max-messages`` records have been printed."""
         until = self._options.until
         matching = self._matching(x for x in records if until is None or x.timestamp_ms < until)
         chosen = matching if self._max_messages is None else matching[: self._max_messages]
