@@ -1,4 +1,4 @@
-"""Parser of a command's arguments: errors of one line, with the nearest known word, and types with limits."""
+"""Argument parser of the commands: errors of one line that suggest the nearest word, and types with limits."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SYNONYMS = {
     "groups": ("group",),
     "start": ("serve",),
 }
-"""Words of other tools, and what they are called here."""
+"""Commands, verbs and options of other tools, each with the names that Ottla's commands use for the same thing."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most like a word, or a synonym of it; None if none is."""
+    """Return the synonym of a word in ``known``, else the most similar member of ``known``; None without a match."""
     # lazy: 1.9 ms, 145 kB
     import difflib
 
@@ -39,28 +39,28 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean X?``, or nothing."""
+    """Return ``; did you mean X?`` for the nearest word in ``known``, or an empty string if no word is similar."""
     found = nearest(word, known)
     return "" if found is None else f"; did you mean {found}?"
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parser whose errors are one line and status 2, and whose description keeps its lines."""
+    """``argparse`` parser of a command: errors are one line with status 2, the description keeps its line breaks."""
 
     on_parse: ClassVar[Callable[[CommandParser], None] | None] = None
-    """Called with each parser before it parses; completion of words looks at the options of a command so."""
+    """Function called with each parser before it parses, used by shell completion to read its options; else None."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong and where the help is, and exit with status 2."""
+        """Print the error message and the command's ``--help`` on standard error, and exit with status 2."""
         shown = message.removeprefix("argument ")
         print(f"{self.prog}: {shown} ({self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; an unknown argument is an error here, where the options of the subcommand are known.
+        """Parse arguments; exit with status 2 for an unknown one, or one that is not UTF-8 if the command needs that.
 
         Returns:
             The namespace and an empty list.
@@ -79,7 +79,7 @@ class CommandParser(argparse.ArgumentParser):
         return found, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is no choice, with the nearest one."""
+        """Raise ArgumentError for a value that is not among the choices; the message suggests the nearest choice."""
         if action.choices is not None and value not in action.choices:
             names = [str(x) for x in action.choices]
             listed = f"{suggestion(str(value), names)} (choose from {', '.join(names)})"
@@ -87,18 +87,18 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def command_parser(name: str, text: str) -> CommandParser:
-    """Return the parser of a command."""
+    """Return a `CommandParser` for ``ottla NAME`` with ``text`` as its description."""
     return CommandParser(f"ottla {name}", description=text)
 
 
 def parse_integer(text: str) -> int | None:
-    """Return a whole number in decimal digits; None if it is not written so."""
+    """Return the value of a decimal integer, with an optional minus sign; None for any other text."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
 
 def integer(low: int, high: int = MAX_INT32) -> Callable[[str], int]:
-    """Return an argument type: a whole number within limits."""
+    """Return an argument type: a decimal integer from ``low`` to ``high``, both included."""
 
     def convert(text: str) -> int:
         value = parse_integer(text)
@@ -113,7 +113,7 @@ def integer(low: int, high: int = MAX_INT32) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """Argument type: a time in seconds, 0 or more."""
+    """Argument type: convert a number of seconds, from 0 to 2^31 - 1; fractions are allowed."""
     try:
         value = float(text)
     except ValueError:
@@ -124,7 +124,10 @@ def seconds(text: str) -> float:
 
 
 def names(what: str, known: Sequence[str]) -> Callable[[str], str]:
-    """Return an argument type: some of the known words with commas between, in any case."""
+    """Return an argument type: a comma-separated list of ``known`` words, case ignored; the text is returned unchanged.
+
+    ``what`` names the kind of word in the error message, such as ``state``.
+    """
 
     def convert(text: str) -> str:
         for word in text.split(","):
@@ -137,7 +140,7 @@ def names(what: str, known: Sequence[str]) -> Callable[[str], str]:
 
 
 def bootstrap_servers(text: str) -> str:
-    """Argument type: ``HOST:PORT``, or several with commas between."""
+    """Argument type: check a comma-separated list of ``HOST:PORT`` and return it unchanged."""
     for part in text.split(","):
         host, _, port = part.strip().rpartition(":")
         number = parse_integer(port)

@@ -1,4 +1,4 @@
-"""Common parts of commands: connection options, output as text or JSON, lookups of topics and coordinators."""
+"""Common functions of commands: connection options, output as text or JSON, lookups of topics and coordinators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEADER_MOVE_TIMEOUT_MS = 30_000
 COORDINATOR_WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 0)
 OUTPUTS = ("text", "json", "yaml", "csv")
 RESOURCE_TOPIC = 2
-"""Type of a topic in requests about configurations."""
+"""Type code of a topic in DescribeConfigs and IncrementalAlterConfigs."""
 
 
 def add_connection(
@@ -43,7 +43,10 @@ def add_connection(
     output: str = "format of the output (default: text)",
     outputs: Sequence[str] = OUTPUTS,
 ) -> None:
-    """Add ``--bootstrap``, ``--command-config``, ``--context`` and ``-o json``."""
+    """Add ``--bootstrap-server``, ``--command-config``, ``--context`` and ``--output`` to the parser of a command.
+
+    ``output`` is the help text of ``--output``, ``outputs`` its choices.
+    """
     parser.set_defaults(needs_utf8=True)
     parser.add_argument(
         "-b",
@@ -66,14 +69,14 @@ def add_connection(
 
 
 def format_value(value: Any) -> str:
-    """Return a cell of a table: ``-`` for an empty value, true or false, text without control characters."""
+    """Return a cell of a text table: ``-`` for None, ``true``, ``false``, or text with control characters escaped."""
     if value is None:
         return "-"
     return escape(str(value).lower() if isinstance(value, bool) else str(value))
 
 
 def print_output(rows: Sequence[dict[str, Any]], output: str, nothing: str = "") -> None:
-    """Print rows as a table or as JSON.
+    """Print rows to standard output as a text table, JSON, YAML or CSV.
 
     Args:
         rows: dictionaries with the same keys.
@@ -103,10 +106,10 @@ def print_output(rows: Sequence[dict[str, Any]], output: str, nothing: str = "")
 
 
 def run_with_client(options: argparse.Namespace, work: Callable[[ClusterClient], Awaitable[None]]) -> int:
-    """Run ``work`` with a client of the cluster that the connection options name.
+    """Call ``work`` with a client of the cluster that the connection options name, and close the client.
 
     Returns:
-        The exit status: 0, 1 with one line on standard error, or 130 after an interrupt.
+        The exit status: 0, 1 after an error that is printed as one line on standard error, or 130 after an interrupt.
     """
     bootstrap, access = "", NO_SECURITY
 
@@ -133,10 +136,10 @@ def run_with_client(options: argparse.Namespace, work: Callable[[ClusterClient],
 
 
 def read_secret(path: str) -> str:
-    """Return the first line of a file, or of standard input for ``-``.
+    """Return the first line of a file without its line end; ``-`` stands for standard input.
 
     Raises:
-        CommandFailed: it cannot be read, or is not UTF-8.
+        CommandFailed: the file cannot be read, or is not UTF-8.
     """
     try:
         if path == "-":
@@ -149,14 +152,14 @@ def read_secret(path: str) -> str:
         raise CommandFailed(f"{path}: not UTF-8") from None
 
 
-# ---------------------------------------------------------------------- what is named exists
+# ---------------------------------------------------------------------- lookups that fail with a message
 
 
 async def require_topic(client: ClusterClient, name: str) -> MetadataResponseTopic:
-    """Return a topic's metadata.
+    """Return the metadata of a topic.
 
     Raises:
-        CommandFailed: it does not exist, or may not be described.
+        CommandFailed: the topic does not exist, or the client is not authorized to describe it.
     """
     topic = (await client.metadata([name])).topics[0]
     raise_for_topic(topic.error_code, None, name)
@@ -164,10 +167,10 @@ async def require_topic(client: ClusterClient, name: str) -> MetadataResponseTop
 
 
 def require_partition(topic: str, numbers: Iterable[int], wanted: int) -> None:
-    """Check that a topic has a partition.
+    """Check that partition ``wanted`` is among the partition numbers of a topic.
 
     Raises:
-        CommandFailed: it has not.
+        CommandFailed: the partition does not exist.
     """
     there = sorted(numbers)
     if wanted not in there:
@@ -175,15 +178,20 @@ def require_partition(topic: str, numbers: Iterable[int], wanted: int) -> None:
 
 
 def unknown_group(group_id: str) -> CommandFailed:
-    """Return the error for a group that does not exist."""
+    """Return the exception for a group that does not exist."""
     return CommandFailed(f"group {group_id} does not exist")
 
 
 async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -> tuple[int, Channel]:
-    """Return id and connection of the coordinator of a group, a transactional id (type 1) or a share partition (2).
+    """Return node id and connection of a coordinator; retry for about 3 s while the coordinator is not available.
+
+    Args:
+        client: client of the cluster.
+        key: group id, transactional id, or ``GROUP:TOPIC_ID:PARTITION`` of a share partition.
+        key_type: 0 group, 1 transactional id, 2 share partition.
 
     Raises:
-        CommandFailed: there is no coordinator.
+        CommandFailed: no coordinator is available, or the client is not authorized.
     """
     channel = await client.bootstrap_channel()
     version = channel.version_for(ApiKey.FIND_COORDINATOR)
@@ -191,7 +199,7 @@ async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -
     if version < 4:
         asked = FindCoordinatorRequest(key, key_type)
     env = blocking_env.BlockingEnv()
-    for wait_s in COORDINATOR_WAITS_S:  # the first question after a start creates the topic of the coordinators
+    for wait_s in COORDINATOR_WAITS_S:  # the first request after a start creates the internal topic
         answer = await channel.call(asked, version)
         row: Any = answer.coordinators[0] if version >= 4 else answer
         if row.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
@@ -203,19 +211,21 @@ async def find_coordinator(client: ClusterClient, key: str, key_type: int = 0) -
 
 
 async def connect_to_coordinator(client: ClusterClient, key: str, key_type: int = 0) -> Channel:
-    """Return a connection to the coordinator of a group or a transactional id (type 1).
+    """Return a connection to the coordinator of a group (``key_type`` 0) or a transactional id (1).
 
     Raises:
-        CommandFailed: there is no coordinator.
+        CommandFailed: no coordinator is available, or the client is not authorized.
     """
     return (await find_coordinator(client, key, key_type))[1]
 
 
 async def retry_while_leader_moves(client: ClusterClient, work: Callable[[], Awaitable[T]]) -> T:
-    """Do what a partition's leader is needed for; while leaders move, again and again. What is sent may then be twice.
+    """Call ``work`` until it returns; retry retriable errors and lost connections for `LEADER_MOVE_TIMEOUT_MS`.
+
+    The cached leaders are dropped before each retry. A request whose response was lost is sent twice.
 
     Raises:
-        ProtocolError, OSError: it failed for another reason, or for too long.
+        ProtocolError, OSError: ``work`` failed for a reason that is not retriable, or until the timeout.
     """
     env = blocking_env.BlockingEnv()
     deadline_ms = env.monotonic_ms() + LEADER_MOVE_TIMEOUT_MS
@@ -232,10 +242,10 @@ async def retry_while_leader_moves(client: ClusterClient, work: Callable[[], Awa
 
 
 def parse_key_values(items: Iterable[str]) -> dict[str, str]:
-    """``KEY=VALUE`` options.
+    """Parse ``KEY=VALUE`` options into a dictionary.
 
     Raises:
-        CommandFailed: one without ``=``.
+        CommandFailed: an option has no ``=`` or an empty key.
     """
     out = {}
     for item in items:

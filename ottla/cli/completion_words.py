@@ -1,4 +1,4 @@
-"""Words that may stand next on a command line: commands, verbs, options, and names of a cluster."""
+"""Candidates of shell completion: commands, verbs, options, and names of topics, groups, brokers and contexts."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ottla.wire.errors import ProtocolError, WireError
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
 TIMEOUT_S = 2
-"""How long a cluster may take to list names: the shell waits for it."""
+"""Maximum time in seconds for listing names of a cluster while the shell waits for candidates."""
 NameLister = Callable[[ClusterClient], Awaitable[list[str]]]
 
 
 class Candidate(NamedTuple):
-    """A word, and what it means."""
+    """Completion candidate: the word, and its description, which may be empty."""
 
     word: str
     text: str = ""
 
 
 class _Captured(Exception):
-    """The parser of a command, before it parses."""
+    """Raised to stop a command before it parses its arguments; carries the command's parser."""
 
     def __init__(self, parser: CommandParser) -> None:
         super().__init__(parser.prog)
@@ -38,7 +38,7 @@ class _Captured(Exception):
 
 
 def command_options(name: str) -> CommandParser:
-    """Return the parser of a command."""
+    """Return the parser of a command, without running the command."""
 
     def capture(parser: CommandParser) -> None:
         raise _Captured(parser)
@@ -55,11 +55,11 @@ def command_options(name: str) -> CommandParser:
 
 
 def complete(words: Sequence[str], commands: dict[str, str]) -> list[Candidate]:
-    """Return the candidates for the last word, which may be empty or incomplete.
+    """Return the completion candidates for the last of ``words``, which may be empty or incomplete.
 
     Args:
         words: the words after ``ottla``.
-        commands: the commands and their meanings.
+        commands: description of each command by name.
     """
     if len(words) > 1 and words[0] == "help":
         words = words[1:]
@@ -117,7 +117,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[Candidate]:
 
 
 def _positional(parser: argparse.ArgumentParser, count: int) -> argparse.Action | None:
-    """Return the action of the positional argument after that number of others."""
+    """Return the action of the positional argument after the first ``count``; None if the command takes no more."""
     actions = [x for x in parser._actions if not x.option_strings]
     if count < len(actions):
         return actions[count]
@@ -127,7 +127,14 @@ def _positional(parser: argparse.ArgumentParser, count: int) -> argparse.Action 
 def _values(
     action: argparse.Action, command: str, named: Sequence[str], given: argparse.Namespace
 ) -> Iterator[Candidate]:
-    """Yield the values of an option or argument; none of a file, which the shell completes by itself."""
+    """Yield the candidates for the value of an option or argument; none for a file, which the shell completes.
+
+    Args:
+        action: the option or positional argument.
+        command: name of the command.
+        named: positional arguments before it.
+        given: connection options on the command line.
+    """
     if action.choices is not None:
         yield from map(Candidate, action.choices)
         return
@@ -164,7 +171,11 @@ async def _brokers(client: ClusterClient) -> list[str]:
 
 
 def _cluster_names(list_names: NameLister, given: argparse.Namespace) -> list[str]:
-    """Return names of the cluster that a command line or the current context names; none if it does not answer."""
+    """Return names that ``list_names`` requests from the cluster of the command line or of the current context.
+
+    Returns:
+        The names; empty if the cluster cannot be reached.
+    """
 
     async def main() -> list[str]:
         client = ClusterClient(BlockingEnv(), bootstrap, timeout_s=TIMEOUT_S, access=access)
@@ -173,7 +184,7 @@ def _cluster_names(list_names: NameLister, given: argparse.Namespace) -> list[st
         finally:
             client.close()
 
-    signal.alarm(TIMEOUT_S)  # ends this process: the shell then completes nothing
+    signal.alarm(TIMEOUT_S)  # kills this process at the timeout: then there are no candidates
     try:
         settings = find_settings(given)
         bootstrap, access = resolve_bootstrap(given, settings), connection_security(settings)

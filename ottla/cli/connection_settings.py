@@ -1,4 +1,4 @@
-"""Connection settings of a command: options, client properties, variables, and contexts."""
+"""Connection settings of a command, from options, client properties files, environment variables and contexts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ CONTEXT_VARIABLE = "OTTLA_CONTEXT"
 
 
 class ConnectionSettings(NamedTuple):
-    """Client settings and their source: the path of a file, or a context."""
+    """Client settings and their source for error messages: path of a file, or ``context NAME``."""
 
     source: str
     values: dict[str, str]
 
 
 def read_client_config(path: str | None) -> dict[str, str]:
-    """Return the client settings of a file; none without a file.
+    """Return the client settings of a properties file; empty without a path.
 
     Raises:
-        CommandFailed: it cannot be read.
+        CommandFailed: the file cannot be read or is malformed.
     """
     if not path:
         return {}
@@ -45,10 +45,10 @@ def read_client_config(path: str | None) -> dict[str, str]:
 
 
 def _context_settings(name: str | None) -> ConnectionSettings | None:
-    """Return the settings of a context, by default of the current one; None if there is none.
+    """Return the client settings of a context, of the current one without a name; None if there is no current context.
 
     Raises:
-        CommandFailed: it does not exist, or the file cannot be read.
+        CommandFailed: the context does not exist, or the file of contexts cannot be read.
     """
     # lazy: 3.8 ms, 158 kB: json is there, and tomllib is small
     from ottla.cli.contexts import contexts_path, load_contexts
@@ -61,10 +61,10 @@ def _context_settings(name: str | None) -> ConnectionSettings | None:
 
 
 def find_settings(options: argparse.Namespace) -> ConnectionSettings:
-    """Return the client settings of a command.
+    """Return the client settings of a command; the first source that is present wins.
 
-    The first of these counts: ``--command-config``, ``--context``, the variable of a context, the variable of a file,
-    and the current context unless an option or a variable names brokers.
+    The order is ``--command-config``, ``--context``, ``$OTTLA_CONTEXT``, ``$OTTLA_COMMAND_CONFIG``, and the current
+    context unless an option or ``$OTTLA_BOOTSTRAP`` names brokers.
 
     Raises:
         CommandFailed: a file cannot be read, or a context does not exist.
@@ -81,10 +81,13 @@ def find_settings(options: argparse.Namespace) -> ConnectionSettings:
 
 
 def resolve_bootstrap(options: argparse.Namespace, settings: ConnectionSettings) -> str:
-    """Return the addresses a command uses.
+    """Return the bootstrap servers of a command: ``HOST:PORT``, separated by commas.
+
+    The first of these that is set: ``--bootstrap-server``; the client settings if an option selects them;
+    ``$OTTLA_BOOTSTRAP``; other client settings; `DEFAULT_BOOTSTRAP`.
 
     Raises:
-        CommandFailed: an address is not HOST:PORT.
+        CommandFailed: an address is not ``HOST:PORT``.
     """
     if options.bootstrap is not None:
         return str(options.bootstrap)
@@ -101,10 +104,10 @@ def resolve_bootstrap(options: argparse.Namespace, settings: ConnectionSettings)
 
 
 def connection_security(settings: ConnectionSettings) -> ConnectionSecurity:
-    """Return the TLS and SASL settings among client settings.
+    """Return the TLS and SASL configuration that client settings describe; `NO_SECURITY` for empty settings.
 
     Raises:
-        CommandFailed: they have contradicting or unknown values.
+        CommandFailed: a setting is invalid, settings contradict each other, or a file cannot be read.
     """
     if not settings.values:
         return NO_SECURITY

@@ -1,6 +1,6 @@
 """Contexts: named client settings of several clusters in one file, which ``ottla context`` writes.
 
-The file is TOML, readable by its owner alone: a key ``current``, and a table ``contexts.NAME`` of Kafka's client
+The file is TOML, readable by its owner only: a key ``current``, and a table ``contexts.NAME`` of Kafka's client
 settings for each context.
 """
 
@@ -18,22 +18,22 @@ FILE_VARIABLE = "OTTLA_CONTEXTS"
 
 
 def contexts_path() -> str:
-    """Return the path of the file: ``$OTTLA_CONTEXTS``, else ``ottla/contexts.toml`` among the user's settings."""
+    """Return the path of the contexts: ``$OTTLA_CONTEXTS``, else ``ottla/contexts.toml`` in ``$XDG_CONFIG_HOME``."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return os.environ.get(FILE_VARIABLE) or f"{base}/ottla/contexts.toml"
 
 
 class Contexts(NamedTuple):
-    """The contexts of a user, and the name of the current one."""
+    """Client settings of a user's contexts by name, and the name of the current context, None without one."""
 
     current: str | None
     settings: dict[str, dict[str, str]]
 
     def get(self, name: str) -> dict[str, str]:
-        """Return the settings of a context.
+        """Return the client settings of a context.
 
         Raises:
-            CommandFailed: it does not exist.
+            CommandFailed: the context does not exist.
         """
         if name not in self.settings:
             raise CommandFailed(f"context {name} does not exist{suggestion(name, self.settings)}")
@@ -41,10 +41,10 @@ class Contexts(NamedTuple):
 
 
 def load_contexts() -> Contexts:
-    """Return the contexts of the file; none if there is no file.
+    """Read the file of contexts; return no contexts if the file is absent.
 
     Raises:
-        CommandFailed: it cannot be read, or is not such a file.
+        CommandFailed: the file cannot be read, or is malformed.
     """
     path = contexts_path()
     try:
@@ -65,10 +65,10 @@ def load_contexts() -> Contexts:
 
 
 def save_contexts(contexts: Contexts) -> None:
-    """Write the file, readable by its owner alone.
+    """Replace the file of contexts, with mode 0600.
 
     Raises:
-        CommandFailed: it cannot be written.
+        CommandFailed: the file cannot be written.
     """
     path = contexts_path()
     parts = [] if contexts.current is None else [f"current = {_quote(contexts.current)}\n"]
@@ -86,5 +86,5 @@ def save_contexts(contexts: Contexts) -> None:
 
 
 def _quote(text: str) -> str:
-    """Return a text as TOML has it; JSON's escapes are among TOML's, but for DEL."""
+    """Return a text as a TOML string; JSON's escapes are valid in TOML, except that DEL must be escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Errors of the command line as one line for its user, without numbers and classes of the system or of Python."""
+"""Error messages of the command line: one line, without errno and Python class names."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ PLAINTEXT_HINT = "the listener may be plaintext: security.protocol in --command-
 
 
 class CommandFailed(Exception):
-    """The command could not do what it was asked to; the message is one line for the user."""
+    """Failure of a command; the message is one line for the user."""
 
 
 def os_error_text(error: OSError) -> str:
-    """Return the system's message with the name of the file, without its number."""
+    """Return the message of an OSError with its file name and without errno."""
     reason = error.strerror or str(error) or type(error).__name__
     return reason if error.filename is None else f"{error.filename}: {reason}"
 
 
 def failure_text(error: BaseException) -> str:
-    """Return the message of an error, without the number of an error of the system."""
+    """Return the message of an error; that of an OSError has its file name and no errno."""
     return os_error_text(error) if isinstance(error, OSError) else str(error)
 
 
 def code_text(code: int, message: str | None = None) -> str:
-    """Return the text of an error code: the broker's message, else Kafka's text, without a full stop."""
+    """Return the text of an error code: the broker's message, else Kafka's text; without a full stop at its end."""
     try:
         known = ErrorCode(code)
     except ValueError:
@@ -37,7 +37,7 @@ def code_text(code: int, message: str | None = None) -> str:
 
 
 def raise_for_error(code: int, message: str | None, what: str) -> None:
-    """Raise for an error code of a response.
+    """Check the error code of a response; ``what`` names the subject in the message.
 
     Raises:
         CommandFailed: the code is not 0.
@@ -47,10 +47,10 @@ def raise_for_error(code: int, message: str | None, what: str) -> None:
 
 
 def raise_for_topic(code: int, message: str | None, name: str) -> None:
-    """Raise for the error code of a topic.
+    """Check the error code of topic ``name`` in a response.
 
     Raises:
-        CommandFailed: the topic does not exist, or the code is another one.
+        CommandFailed: the code is not 0.
     """
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise CommandFailed(f"topic {name} does not exist")
@@ -58,13 +58,13 @@ def raise_for_topic(code: int, message: str | None, name: str) -> None:
 
 
 def protocol_error_text(error: ProtocolError) -> str:
-    """Return the problem and the subject that the client has named."""
+    """Return the text of the error code and the message of the exception."""
     text = code_text(error.code)
     return text if not error.message else f"{text}: {error.message}"
 
 
 def connection_error_text(error: OSError, bootstrap: str, *, secured: bool) -> str:
-    """Return the reason why a cluster cannot be reached, and its likely cause.
+    """Return the message for a cluster that cannot be reached, with a hint at the likely cause.
 
     Args:
         error: the failure.
@@ -88,7 +88,7 @@ def connection_error_text(error: OSError, bootstrap: str, *, secured: bool) -> s
 
 
 def error_text(error: Exception, bootstrap: str, *, secured: bool = False) -> str:
-    """Return the error line of a command that sent requests to a cluster."""
+    """Return the error line of a command that sent requests to the cluster at ``bootstrap``."""
     if isinstance(error, ProtocolError):
         return protocol_error_text(error)
     if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""``ottla``: the command line. Subcommands are loaded when they are used, so each starts quickly."""
+"""Entry point of the command line ``ottla``. A command's module is imported only when that command runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMMANDS = {
 
 
 def usage() -> str:
-    """Return the overview."""
+    """Return the usage text that lists all commands."""
     lines = [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
     return "\n".join(
         [
@@ -62,7 +62,10 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; gives the exit status: 0 done, 1 failed while running, 2 wrong use."""
+    """Run a command; return the exit status: 0 done, 1 failed while running, 2 wrong usage.
+
+    ``argv`` has the arguments without the program's name; None stands for ``sys.argv``.
+    """
     arguments = sys.argv[1:] if argv is None else argv
     stream = sys.stdout
     out, errors = StandardOutput(stream), EscapingOutput(sys.stderr or io.StringIO())
@@ -74,14 +77,14 @@ def main(argv: list[str] | None = None) -> int:
                 out.flush()
     except OutputFailed as error:
         if stream is sys.__stdout__ and stream is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # what is buffered would fail again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # a flush at exit would fail again
         if error.reason is not None:
             print(f"ottla: {error}", file=sys.stderr)
         return 1
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a command, or print what the overview and the version are."""
+    """Run the command of the arguments, or print the usage or version; return the exit status."""
     if arguments[:1] == ["help"] and arguments[1:]:
         arguments = [*arguments[1:], "--help"]
     name = arguments[0] if arguments else ""
@@ -98,7 +101,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def import_command(name: str) -> Callable[[list[str]], int]:
-    """Return the function that runs a command."""
+    """Import the module of a command and return its function ``run``."""
     package = "kafka_tools" if name.startswith("kafka-") else "commands"
     # lazy: 56.1 ms, 3074 kB: all of them; each process runs one
     run: Callable[[list[str]], int] = import_module(f"ottla.cli.{package}.{name.replace('-', '_')}").run

@@ -1,4 +1,4 @@
-"""Rows as YAML and CSV."""
+"""Output rows as YAML and CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RESERVED = frozenset(["true", "false", "null", "yes", "no", "on", "off", "y", "
 
 
 def _scalar(value: Any) -> str:
-    """Return a value as YAML: plain words as they are, everything else as JSON, which YAML contains."""
+    """Return a value as a YAML scalar: plain words unquoted, everything else as JSON, which is valid YAML."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _RESERVED:
         return value
     return json.dumps(value)
@@ -38,7 +38,7 @@ def _cell(value: Any) -> Any:
 
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as CSV (RFC 4180) with a line of names; lists and objects are JSON, null is empty."""
+    """Return rows as CSV (RFC 4180) with a header line; lists, mappings and booleans are JSON, None is empty."""
     if not rows:
         return ""
     heads = list(dict.fromkeys(key for row in rows for key in row))

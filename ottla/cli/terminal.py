@@ -1,4 +1,4 @@
-"""Standard output of the command line: escaped text, and records as the bytes they are."""
+"""Standard output of the command line: text with control characters escaped, and records as unchanged bytes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any, TextIO
 
 
 class OutputFailed(Exception):
-    """Standard output cannot be written. No OSError: a command would take it for a failure of its files or brokers.
+    """Standard output cannot be written.
+
+    No OSError, since commands report an OSError as a failure of their files or brokers.
 
     Attributes:
-        reason: the system's message; None if the reader has closed the pipe.
+        reason: message of the system; None if the reader of the pipe has closed it.
     """
 
     def __init__(self, reason: str | None) -> None:
@@ -20,24 +22,24 @@ class OutputFailed(Exception):
 
 
 def output_failure(error: OSError) -> OutputFailed:
-    """Return the failure for an error of standard output."""
+    """Return the OutputFailed for an OSError of standard output."""
     return OutputFailed(None if isinstance(error, BrokenPipeError) else error.strerror or "cannot be written")
 
 
 class EscapingOutput:
-    """A text stream that writes printable characters, tabs and line ends as they are, and escapes all others."""
+    """Text stream that escapes all characters but printable ones, tabs and line ends."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text, escaped; a carriage return stays if it is the first character, as of a progress bar."""
+        """Write a text with escapes; a carriage return at its start is kept, for progress bars."""
         first, rest = (text[:1], text[1:]) if text.startswith("\r") else ("", text)
         self._stream.write(first + "".join(x if x.isprintable() or x in "\n\t" else ascii(x)[1:-1] for x in rest))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts, escaped."""
+        """Write several texts with escapes."""
         for line in lines:
             self.write(line)
 
@@ -46,10 +48,10 @@ class EscapingOutput:
 
 
 class StandardOutput(EscapingOutput):
-    """Standard output of a command.
+    """Standard output of a command, with control characters escaped.
 
     Raises:
-        OutputFailed: by each method, if the stream is closed, its reader is gone, or its disk is full.
+        OutputFailed: by each method that writes, if the stream is closed, its reader is gone, or its disk is full.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -58,7 +60,7 @@ class StandardOutput(EscapingOutput):
         self._is_closed = stream is None
 
     def write(self, text: str) -> int:
-        """Write a text, escaped."""
+        """Write a text with escapes."""
         if self._is_closed:
             raise OutputFailed("is closed")
         try:
@@ -67,7 +69,7 @@ class StandardOutput(EscapingOutput):
             raise output_failure(error) from None
 
     def write_bytes(self, data: bytes) -> None:
-        """Write bytes as they are, and flush."""
+        """Write bytes unchanged, after the text written before, and flush."""
         if self._is_closed:
             raise OutputFailed("is closed")
         try:
@@ -78,7 +80,7 @@ class StandardOutput(EscapingOutput):
             raise output_failure(error) from None
 
     def flush(self) -> None:
-        """Hand what is buffered to the system."""
+        """Flush buffered text to the file descriptor."""
         try:
             if not self._is_closed:
                 self._stream.flush()
@@ -87,10 +89,10 @@ class StandardOutput(EscapingOutput):
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes to standard output as they are.
+    """Write bytes to standard output unchanged.
 
     Raises:
-        OutputFailed: it cannot be written.
+        OutputFailed: standard output cannot be written.
     """
     out = sys.stdout
     (out if isinstance(out, StandardOutput) else StandardOutput(out)).write_bytes(data)

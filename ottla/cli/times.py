@@ -1,4 +1,4 @@
-"""Points in time on the command line, as milliseconds since 1970."""
+"""Parsing of times on the command line to milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _AGO = re.compile(r"(?:\d{1,9}[dhms])+")
 
 
 def datetime_ms(text: str) -> int:
-    """Milliseconds since 1970 of a time; without a zone it is UTC's.
+    """Return milliseconds since 1970 of an ISO 8601 time; UTC without a zone.
 
     Raises:
-        CommandFailed: it is none.
+        CommandFailed: the text is not such a time.
     """
     try:
         at = datetime.fromisoformat(text)
@@ -30,10 +30,10 @@ def datetime_ms(text: str) -> int:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Return a point in time: ``1h30m`` (before now), milliseconds since 1970, or an ISO 8601 time.
+    """Return milliseconds since 1970 of ``now``, a time before now (``1h30m``), milliseconds, or an ISO 8601 time.
 
     Raises:
-        CommandFailed: it is none of these.
+        CommandFailed: the text has none of these forms, or the time is before 1970.
     """
     if text == "now":
         return now_ms
