@@ -1,1 +1,1 @@
-"""Tools behind the command line: dump, verify, doctor, trace."""
+"""Functions behind the command line and the embedded broker: dump, verification, doctor, trace, join, faults."""

@@ -1,4 +1,4 @@
-"""Blocking calls from a task of asyncio or trio, in a thread."""
+"""Blocking functions awaited from a task of asyncio or trio: each call runs in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 async def run_to_end_in_thread(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, under trio or asyncio, and wait for its end even if the task is cancelled."""
+    """Run ``work`` in a thread, under trio or asyncio, and return its result.
+
+    A cancelled task still waits for the end of ``work`` before it is cancelled.
+    """
     if trio.lowlevel.in_trio_task():
         with trio.CancelScope(shield=True):
             return await trio.to_thread.run_sync(work)
@@ -31,14 +34,17 @@ async def run_to_end_in_thread(work: Callable[[], T]) -> T:
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread, under trio or asyncio; a cancelled task does not wait for its end."""
+    """Run ``work`` in a thread, under trio or asyncio, and return its result; cancellation abandons the thread."""
     if trio.lowlevel.in_trio_task():
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
     return await _start_in_thread(work)
 
 
 def _start_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Start ``work`` in a daemon thread: `asyncio.run` waits at its end for threads of `asyncio.to_thread`."""
+    """Start ``work`` in a daemon thread and return the future of its result.
+
+    Not `asyncio.to_thread`, since `asyncio.run` waits at its end for the threads of that function.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

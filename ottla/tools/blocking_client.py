@@ -1,6 +1,6 @@
-"""Client for tests: creates topics, writes and reads records, and waits for records and for groups.
+"""Blocking client for tests: creates topics, produces and reads records, waits for records and for the lag of groups.
 
-Its calls block. Each opens connections of its own, so threads may share a client and a broker may restart in between.
+Each call opens its own connections, so that threads may share a client and a broker may restart between calls.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ WAIT_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _EARLIEST, _LATEST = -2, -1
 _BATCH_BYTES = 512 * 1024
-"""Records of a batch: half of the default of ``max.message.bytes``."""
+"""Maximum size of a batch: half of the default of ``max.message.bytes``."""
 _RECORD_OVERHEAD_BYTES = 32
 _OFFSET_FETCH_WITH_NAMES = 9
-"""Newest version of OffsetFetch that names topics."""
+"""Newest version of OffsetFetch that identifies topics by name."""
 _COORDINATOR_LOADS = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -40,11 +40,11 @@ _COORDINATOR_LOADS = (
 
 
 class ExpectationFailed(AssertionError):
-    """The expected records or lag were not reached before the timeout."""
+    """Raised if a topic has too few records, or a group too much lag, at the end of a timeout."""
 
 
 class TopicRecord(NamedTuple):
-    """A record that was read from a topic."""
+    """Record read from a topic."""
 
     topic: str
     partition: int
@@ -56,15 +56,15 @@ class TopicRecord(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The value as text; None for a null value."""
+        """Value of the record as UTF-8 text; None for a null value."""
         return None if self.value is None else self.value.decode()
 
 
 def _as_bytes(value: bytes | str | None) -> bytes | None:
-    """Return a key or value as it is sent.
+    """Return a key or value as bytes; text is encoded as UTF-8.
 
     Raises:
-        TypeError: neither bytes nor text nor None.
+        TypeError: the value is neither bytes nor text nor None.
     """
     if value is None or isinstance(value, bytes):
         return value
@@ -76,7 +76,7 @@ def _as_bytes(value: bytes | str | None) -> bytes | None:
 
 
 def _split_records(records: Sequence[NewRecord]) -> Iterator[list[NewRecord]]:
-    """Yield records in groups that a batch of `_BATCH_BYTES` has room for; a larger record is alone."""
+    """Yield records in groups that fit into a batch of `_BATCH_BYTES`; a larger record forms a group of its own."""
     group: list[NewRecord] = []
     size_bytes = 0
     for record in records:
@@ -91,7 +91,7 @@ def _split_records(records: Sequence[NewRecord]) -> Iterator[list[NewRecord]]:
 
 
 def _check(code: int, message: str | None, subject: str) -> None:
-    """Raise for an error code of a response.
+    """Check an error code of a response; ``subject`` precedes the message.
 
     Raises:
         ProtocolError: the code is not 0.
@@ -101,10 +101,10 @@ def _check(code: int, message: str | None, subject: str) -> None:
 
 
 class BlockingClient:
-    """Blocking calls to a cluster.
+    """Client of a cluster whose calls block.
 
     Args:
-        bootstrap_servers: ``HOST:PORT``, or several with commas between.
+        bootstrap_servers: ``HOST:PORT``, or several separated by commas.
         access: TLS and SASL settings.
     """
 
@@ -114,7 +114,7 @@ class BlockingClient:
         self._env = BlockingEnv()
 
     def _run(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Return the result of requests to the cluster.
+        """Call ``work`` with a new client of the cluster and return its result.
 
         Raises:
             ConnectionError: the cluster cannot be reached; ProtocolError: a request was refused.
@@ -138,7 +138,7 @@ class BlockingClient:
         return run_blocking(main())
 
     def check_connection(self) -> None:
-        """Connect, and raise if that fails.
+        """Check that the cluster can be reached.
 
         Raises:
             ConnectionError: the cluster cannot be reached.
@@ -159,10 +159,10 @@ class BlockingClient:
         replication_factor: int = -1,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create a topic; -1 selects the default of the broker.
+        """Create a topic and wait until its partitions have leaders; -1 selects the default of the broker.
 
         Raises:
-            ProtocolError: it exists, or a value is refused.
+            ProtocolError: the topic exists, or a value is refused.
         """
         text = {
             key: str(value).lower() if isinstance(value, bool) else str(value)
@@ -175,14 +175,14 @@ class BlockingClient:
         self._wait_for_leaders(name)
 
     def _wait_for_leaders(self, topic: str) -> None:
-        """Wait until each partition has a leader, so that the first request of a client finds it."""
+        """Wait until each partition of a topic has a leader."""
         self._run(lambda client: client.partitions(topic, create=True))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic.
 
         Raises:
-            ProtocolError: it does not exist, or may not be deleted.
+            ProtocolError: the topic does not exist, or the client may not delete it.
         """
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name)], timeout_ms=30_000)
         row = self._run(lambda client: client.call(request, 6)).responses[0]
@@ -192,7 +192,7 @@ class BlockingClient:
         """Delete a group without members.
 
         Raises:
-            ProtocolError: it does not exist, or has members.
+            ProtocolError: the group does not exist, or has members.
         """
 
         async def delete(client: ClusterClient) -> Any:
@@ -201,10 +201,10 @@ class BlockingClient:
         _check(self._run(delete).results[0].error_code, None, f"group {group}")
 
     async def _coordinator(self, client: ClusterClient, group: str) -> Channel:
-        """Return a connection to the coordinator of a group."""
+        """Return a connection to the coordinator of a group; wait up to `WAIT_TIMEOUT_S` until one is available."""
         channel = await client.bootstrap_channel()
         deadline_ms = self._env.monotonic_ms() + WAIT_TIMEOUT_S * 1000
-        while True:  # the first request after a start creates the topic of the coordinators
+        while True:  # the first request after a start creates __consumer_offsets
             row: Any = await channel.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
             row = row.coordinators[0]
             if row.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE or self._env.monotonic_ms() > deadline_ms:
@@ -225,19 +225,19 @@ class BlockingClient:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Append records, and return when they are acknowledged. The topic is created if the broker allows it.
+        """Append records to a topic, which is created if the broker permits that, and wait for their acknowledgement.
 
         Args:
-            topic: the name of the topic.
-            values: one value for each record: bytes, text in UTF-8, or None for a tombstone.
-            key: the key of all of them.
-            headers: the headers of all of them.
-            partition: without it, the partition of the key as Kafka's clients compute it (murmur2); without a key, the
-                records go round the partitions.
-            timestamp_ms: the time of all of them; now without it.
+            topic: name of the topic.
+            values: value of each record: bytes, text in UTF-8, or None for a tombstone.
+            key: key of all records.
+            headers: headers of all records.
+            partition: partition of all records; None selects that of the key as in Kafka's clients (murmur2), or round
+                robin without a key.
+            timestamp_ms: timestamp of all records in milliseconds since 1970; None stands for the current time.
 
         Raises:
-            ProtocolError: refused. TypeError: a key or value is neither bytes nor text nor None.
+            ProtocolError: a batch was refused. TypeError: a key or value is neither bytes nor text nor None.
         """
         raw_key = _as_bytes(key)
         raw_headers = tuple((name, _as_bytes(value)) for name, value in (headers or {}).items())
@@ -264,11 +264,11 @@ class BlockingClient:
         self._run(append)
 
     def records(self, topic: str, *, committed: bool = False) -> list[TopicRecord]:
-        """Return all records of a topic, by partition and offset.
+        """Return all records of a topic, ordered by partition and offset.
 
         Args:
-            topic: the name of the topic.
-            committed: leave out records of transactions that are open or were aborted.
+            topic: name of the topic.
+            committed: leave out records of open and aborted transactions (``read_committed``).
 
         Raises:
             ProtocolError: the topic does not exist.
@@ -297,10 +297,10 @@ class BlockingClient:
     def _wait(
         self, probe: Callable[[ClusterClient], Awaitable[T | None]], failure: Callable[[], str], timeout_s: float
     ) -> T:
-        """Return the result of a probe, repeated until the timeout.
+        """Call ``probe`` repeatedly until its result is not None, and return the result.
 
         Raises:
-            ExpectationFailed: no result in time.
+            ExpectationFailed: no result after ``timeout_s``; the message is that of ``failure``.
         """
 
         async def poll(client: ClusterClient) -> T:
@@ -318,10 +318,10 @@ class BlockingClient:
     def expect(
         self, topic: str, count: int, *, timeout_s: float = WAIT_TIMEOUT_S, committed: bool = False
     ) -> list[TopicRecord]:
-        """Wait until a topic has at least ``count`` records, and return all it has.
+        """Wait until a topic has at least ``count`` records, and return all of its records.
 
         Raises:
-            ExpectationFailed: it has fewer when the time is over.
+            ExpectationFailed: the topic has fewer records after ``timeout_s``.
         """
         last: list[TopicRecord] = []
 
@@ -339,19 +339,19 @@ class BlockingClient:
     def wait_for(
         self, group: str, *, lag: int = 0, topic: str | None = None, timeout_s: float = WAIT_TIMEOUT_S
     ) -> None:
-        """Wait until a group has committed offsets, and its lag is at most ``lag`` records.
+        """Wait until a group has committed offsets and its lag is at most ``lag`` records.
 
         The lag is the sum over all partitions of the topics in which the group has committed an offset; a partition
         without a committed offset counts from its first record.
 
         Args:
-            group: the id of the group.
-            lag: the lag at which to return.
-            topic: only this topic.
-            timeout_s: the longest wait.
+            group: id of the group.
+            lag: maximum lag in records.
+            topic: topic to consider; None stands for all topics with a committed offset.
+            timeout_s: maximum time to wait.
 
         Raises:
-            ExpectationFailed: the lag is larger when the time is over, or no offset is committed.
+            ExpectationFailed: after ``timeout_s`` the lag is larger, or no offset is committed.
         """
         last: list[int] = []
 
@@ -369,7 +369,7 @@ class BlockingClient:
         self._wait(probe, failure, timeout_s)
 
     async def _lag(self, client: ClusterClient, group: str, topic: str | None) -> int | None:
-        """Return the lag of a group; None if it has committed no offset."""
+        """Return the lag of a group in records; None if it has no committed offset or its coordinator is loading."""
         channel = await self._coordinator(client, group)
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)])
         answer: Any = await channel.call(request, channel.version_for(ApiKey.OFFSET_FETCH, _OFFSET_FETCH_WITH_NAMES))

@@ -1,4 +1,4 @@
-"""Problems in the configuration of a client, for ``ottla doctor``: addresses, TLS, logins, units, misspelt names."""
+"""Checks of a client's configuration for ``ottla doctor``: addresses, TLS, SASL, units, misspelt names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.tools.doctor import DOUBTFUL, WRONG, ConfigFinding
 from ottla.tools.named_files import diagnose_paths, tls_problem
 
 BROKER_ONLY = ("process.roles", "node.id", "broker.id", "listeners", "log.dirs", "log.dir", "zookeeper.connect")
-"""Settings of which each makes a file one of a broker."""
+"""Settings that only a broker has: one of them makes a file a broker's configuration."""
 _SECURITY_KEYS = (
     "bootstrap.servers",
     "security.protocol",
@@ -36,18 +36,18 @@ _LIBRDKAFKA = {
     "ssl.key.location": "ssl.keystore.location with ssl.keystore.type=PEM",
     "metadata.broker.list": "bootstrap.servers",
 }
-"""Names of librdkafka, and what Java and Kafka's tools call it."""
+"""Setting of Java clients and Kafka's tools for each name that only librdkafka knows."""
 _MAX_IN_FLIGHT = 5
 
 
 def is_client_config(lines: list[Property]) -> bool:
-    """Return whether settings are those of a client and not those of a broker."""
+    """Return True if the settings are those of a client, not of a broker."""
     keys = {line.key for line in lines}
     return bool(keys & {"bootstrap.servers", "metadata.broker.list"}) and not keys & set(BROKER_ONLY)
 
 
 def diagnose_client(lines: list[Property]) -> list[ConfigFinding]:
-    """Return all findings in the order of the lines."""
+    """Return all findings about a client's settings, ordered by line number."""
     by_key = {line.key: line for line in lines}
     rules = (_addresses, _names, _numbers, _unused_security, _security, _idempotence)
     found = {finding for rule in rules for finding in rule(by_key)}
@@ -92,7 +92,7 @@ def _unused_security(by_key: Mapping[str, Property]) -> Iterator[ConfigFinding]:
     named = by_key.get("security.protocol")
     protocol = "PLAINTEXT" if named is None else named.value.strip().upper()
     if protocol not in PROTOCOLS:
-        return  # another rule names it
+        return  # reported by another rule
     for line in by_key.values():
         needed = "SASL_SSL or SASL_PLAINTEXT" if line.key.startswith("sasl.") else "SSL or SASL_SSL"
         unused = (line.key.startswith("sasl.") and not protocol.startswith("SASL")) or (
@@ -118,7 +118,7 @@ def _security(by_key: Mapping[str, Property]) -> Iterator[ConfigFinding]:
         yield _finding(by_key[named], WRONG, text)
         return
     except OSError:
-        return  # a file that another rule names
+        return  # missing file, reported by another rule
     if access.tls is None:
         return
     # lazy: 9.3 ms, 916 kB: only with TLS

@@ -1,4 +1,4 @@
-"""Discovery of a cluster from one address, and the settings to join it.
+"""Discovery of a cluster from the address of one node, and the settings of a node that joins the cluster.
 
 Source: ``DescribeClusterResponse``, ``DescribeQuorumResponse`` v2 (apache/kafka 4.3.1; KIP-853).
 """
@@ -30,34 +30,34 @@ from ottla.wire.messages import describe_quorum as dq
 JOIN_TIMEOUT_S = 10.0
 LIVENESS_TIMEOUT_MS = 10_000
 DYNAMIC_VOTERS_MIN_VERSION = 2
-"""First version of DescribeQuorum with the voters' endpoints."""
+"""First version of DescribeQuorum whose response has the endpoints of the voters."""
 
 
 class DiscoveredCluster(NamedTuple):
-    """A cluster as a newcomer sees it."""
+    """Cluster as described to a node that wants to join it."""
 
     cluster_id: str
     voters: dict[int, dict[str, tuple[str, int]]]
-    """Endpoints of each voter, by listener name."""
+    """Host and port of each voter's listeners, by node id and listener name."""
     brokers: dict[int, tuple[str, int]]
-    """The brokers that have a session."""
+    """Host and port of each live broker, by node id."""
     live_nodes: frozenset[int]
-    """Brokers with a session, and voters that have fetched recently."""
+    """Node ids of live brokers, and of voters that have fetched within `LIVENESS_TIMEOUT_MS`."""
     local_address: str
-    """Address of this machine on the connection to the cluster."""
+    """IP address of this machine on the connection to the cluster."""
     directories: dict[int, bytes]
-    """Directory id of each voter; zero where the quorum does not know it (kraft.version 0)."""
+    """Directory id of each voter; zero if the quorum does not know it (kraft.version 0)."""
 
     def has_lost_disk(self, node_id: int, directory_id: bytes | None) -> bool:
-        """Return True if the voter of that id lost its disk: its directory id has changed."""
+        """Return True if the quorum knows voter ``node_id`` by another directory id: the node lost its disk."""
         return self.directories.get(node_id, ZERO_UUID) not in (ZERO_UUID, directory_id)
 
 
 async def discover_cluster(env: Env, address: str) -> DiscoveredCluster:
-    """Describe the cluster of a node.
+    """Connect to a node and return the description of its cluster.
 
     Raises:
-        CannotJoin: no response, or the API is not supported.
+        CannotJoin: no response, an error response, or a node without a required API version.
     """
     client = ClusterClient(env, address, timeout_s=JOIN_TIMEOUT_S)
     try:
@@ -81,10 +81,15 @@ async def _describe(channel: Channel) -> dq.DescribeQuorumResponse:
 def parse_cluster(
     cluster: dc.DescribeClusterResponse, answer: dq.DescribeQuorumResponse, seen_from: str
 ) -> DiscoveredCluster:
-    """Combine both responses; ``seen_from`` is the address of this machine on the connection.
+    """Combine the responses to DescribeCluster and DescribeQuorum into the description of a cluster.
+
+    Args:
+        cluster: response to DescribeCluster.
+        answer: response to DescribeQuorum.
+        seen_from: IP address of this machine on the connection.
 
     Raises:
-        ProtocolError: an error of either response.
+        ProtocolError: one of the responses has an error code.
     """
     code = cluster.error_code or answer.error_code or answer.topics[0].partitions[0].error_code
     if code:
@@ -104,13 +109,18 @@ def parse_cluster(
 def join_settings(
     values: dict[str, str], node_id: int, quorum: DiscoveredCluster, quorum_size: int, directory_id: bytes | None = None
 ) -> dict[str, str]:
-    """Return the settings of a node that joins: its bootstrap servers, and whether it becomes a voter.
+    """Return the settings of a node that joins: ``values``, controller addresses, and whether it becomes a voter.
 
-    ``directory_id``: of its metadata directory; None where that is new. A voter that lost its disk replaces its former
-    directory id: otherwise the quorum would lack one voter without a visible error.
+    Args:
+        values: settings of the user.
+        node_id: id of the joining node.
+        quorum: the discovered cluster.
+        quorum_size: the node becomes a voter if the quorum has fewer voters than this.
+        directory_id: id of the node's metadata directory; None if the directory is new. A voter that lost its disk
+            joins again with its new id: otherwise the quorum would lack one voter without a visible error.
 
     Raises:
-        CannotJoin: the controllers are out of reach.
+        CannotJoin: no controller can be reached.
     """
     known = sorted({name for places in quorum.voters.values() for name in places})
     listener = controller_listener_names(values)[0] if CONTROLLER_LISTENER_NAMES in values else (known or [""])[0]
@@ -132,10 +142,10 @@ def join_settings(
 
 
 def check_node_id_unused(node_id: int, quorum: DiscoveredCluster) -> None:
-    """Check that no live node has the node id of a new directory. A node that lost its disk may return.
+    """Check that no live node has the node id of a new directory. A dead node that lost its disk may join again.
 
     Raises:
-        CannotJoin: the id is in use.
+        CannotJoin: a live node has the id.
     """
     if node_id in quorum.live_nodes:
         host, port = quorum.brokers.get(node_id, ("", 0))

@@ -1,4 +1,4 @@
-"""Status of a cluster, a row for each node: brokers, leaders and followers, and the quorum."""
+"""Status of a cluster as one row for each node: broker state, leaders and followers, role in the quorum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 def build_status_table(
     cluster: dc.DescribeClusterResponse, topics: md.MetadataResponse, quorum: dq.DescribeQuorumResponse
 ) -> list[Row]:
-    """Return one row for each known broker or controller."""
+    """Return a row for each broker, voter and observer, sorted by node id."""
     part = quorum.topics[0].partitions[0]
     brokers = {b.broker_id: b for b in cluster.brokers}
     voters = {v.replica_id: v for v in part.current_voters}
@@ -56,7 +56,11 @@ def _end(voters: dict[int, dq.ReplicaState], leader_id: int) -> int:
 
 
 async def fetch_cluster_status(client: ClusterClient) -> tuple[list[Row], int, str | None]:
-    """Ask a cluster: its rows, or an error code with its text."""
+    """Request the status of a cluster.
+
+    Returns:
+        The rows of `build_status_table`, error code and error message; on an error the rows are empty.
+    """
     channel = await client.bootstrap_channel()
     cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
     topics = await client.metadata(None)

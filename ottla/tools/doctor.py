@@ -1,7 +1,7 @@
 """Checks of a broker's configuration for the most common mistakes.
 
-It reads a ``server.properties`` as Kafka does and judges it for a node of Ottla; most of what it finds would also keep
-a Kafka node from starting, or its clients from reaching it.
+The file is parsed as by Kafka and checked for a node of Ottla; most findings would also prevent a Kafka broker from
+starting, or its clients from connecting to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_ZOOKEEPER = (
 
 
 class ConfigFinding(NamedTuple):
-    """Finding about a setting. ``lineno`` 0: the setting is missing."""
+    """Finding about a setting; ``lineno`` is its line in the file, 0 if the setting is missing."""
 
     lineno: int
     key: str
@@ -47,30 +47,30 @@ def parse_settings(raw: bytes) -> list[Property]:
 
 
 class _SettingsFile:
-    """The settings of a file by name."""
+    """Settings of a properties file, by name."""
 
     def __init__(self, lines: list[Property]) -> None:
         self.properties = {line.key: line for line in lines}
 
     def get(self, key: str) -> str:
-        """Return a setting's value, its default, or an empty text."""
+        """Return the value of a setting in the file, else its default, else an empty text."""
         line = self.properties.get(key)
         return line.value if line is not None else BROKER_KEYS[key].default or ""
 
     def configured(self, key: str) -> str:
-        """Return the value in the file, or an empty text; defaults do not count."""
+        """Return the value of a setting in the file, else an empty text; defaults are ignored."""
         line = self.properties.get(key)
         return line.value if line is not None else ""
 
     def number(self, key: str) -> int:
-        """Return a numeric setting; 0 for an invalid value, which another rule reports."""
+        """Return the value of a numeric setting; 0 for an invalid value, which another rule reports."""
         try:
             return int(self.get(key))
         except ValueError:
             return 0
 
     def listeners(self, key: str) -> Iterator[tuple[str, str, int]]:
-        """(name, host, port) of each listener that can be read."""
+        """Yield name, host and port of each listener in the value of setting ``key``; malformed ones are skipped."""
         for part in self.configured(key).split(","):
             if part.strip():
                 try:
@@ -79,7 +79,7 @@ class _SettingsFile:
                     continue
 
     def finding(self, key: str, severity: str, text: str) -> ConfigFinding:
-        """Return a finding about a setting at its line."""
+        """Return a finding about a setting, with the setting's line number."""
         line = self.properties.get(key)
         return ConfigFinding(line.number if line is not None else 0, key, severity, text)
 
@@ -115,7 +115,7 @@ def _zookeeper(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _advertised_listeners(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Check that clients can reach the advertised addresses."""
+    """Check that clients can reach the advertised listeners."""
     bound = {name: host for name, host, _ in c.listeners("listeners")}
     values = {line.key: line.value for line in c.properties.values()}
     is_controller = listener_config.parse_roles(values) == {listener_config.CONTROLLER_ROLE}
@@ -147,7 +147,7 @@ def _listeners_clash(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _is_other_stack(host: str, other: str) -> bool:
-    """Return True if one host is an IPv4 address and the other an IPv6 address: they may share a port."""
+    """Return True if one host is an IPv4 address and the other an IPv6 address, which may share a port."""
     try:
         return ip_address(host).version != ip_address(other).version
     except ValueError:
@@ -155,7 +155,7 @@ def _is_other_stack(host: str, other: str) -> bool:
 
 
 def _dependent_settings(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Rules between settings that are valid each by itself (``KafkaConfig.validateValues``)."""
+    """Check combinations of settings whose values are valid by themselves (``KafkaConfig.validateValues``)."""
     valid = {}
     for line in c.properties.values():
         known = broker_key(line.key)
@@ -176,7 +176,7 @@ def _dependent_settings(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _roles_listeners_and_voters(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Roles, listeners and voters that do not go together."""
+    """Check that roles, listeners and voters are consistent."""
     values = canonical_values({line.key: line.value for line in c.properties.values()})
     for key, text in listener_config.find_config_problems(values, _node_id(c, -1)):
         yield c.finding(key, WRONG, text)
@@ -184,7 +184,7 @@ def _roles_listeners_and_voters(c: _SettingsFile) -> Iterator[ConfigFinding]:
 
 
 def _listener_security(c: _SettingsFile, values: dict[str, str]) -> Iterator[ConfigFinding]:
-    """Check listeners with authentication."""
+    """Check the TLS and SASL settings of listeners."""
     try:
         served = listener_config.security_protocols_by_listener(values)
     except ConfigException:
@@ -206,7 +206,7 @@ def _node_config(c: _SettingsFile, values: dict[str, str]) -> NodeConfig:
 
 
 def _node_id(c: _SettingsFile, default: int) -> int:
-    """Return the id of the node; the default where it is not set or invalid."""
+    """Return the node id of the settings; ``default`` if it is not set or invalid."""
     for key in ("node.id", "broker.id"):
         if c.configured(key):
             try:
@@ -217,7 +217,7 @@ def _node_id(c: _SettingsFile, default: int) -> int:
 
 
 def _has_no_other_controllers(c: _SettingsFile) -> bool:
-    """Return whether no other controllers are named."""
+    """Return True if the settings name no other controllers."""
     values = {line.key: line.value for line in c.properties.values()}
     try:
         return NodeConfig(values, node_id=c.number("node.id")).is_standalone
@@ -226,7 +226,7 @@ def _has_no_other_controllers(c: _SettingsFile) -> bool:
 
 
 def _replication(c: _SettingsFile) -> Iterator[ConfigFinding]:
-    """Check replication factors above the number of nodes."""
+    """Check for replication factors above the number of nodes, in a cluster of one node."""
     if not _has_no_other_controllers(c):
         return
     for key in (
@@ -296,13 +296,13 @@ RULES: tuple[Callable[[_SettingsFile], Iterator[ConfigFinding]], ...] = (
 
 
 def diagnose(lines: list[Property]) -> list[ConfigFinding]:
-    """Return all findings in the order of the lines."""
+    """Return all findings about a broker's settings, ordered by line number."""
     config = _SettingsFile(lines)
     return sorted({finding for rule in RULES for finding in rule(config)})
 
 
 def unsupported_settings(values: Mapping[str, str]) -> list[str]:
-    """Return the settings that prevent a node from starting, since it could not honour them."""
+    """Return the problems that prevent a node from starting, each as ``SETTING: TEXT``."""
     config = _SettingsFile([Property(0, key, value) for key, value in values.items()])
     rules = (_advertised_listeners, _listeners_clash, _roles_listeners_and_voters, _security)
     return [f"{f.key}: {f.text}" for rule in rules for f in rule(config) if f.severity == WRONG]

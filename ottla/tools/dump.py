@@ -1,6 +1,6 @@
-"""Rows of plain values from any file of a data directory, as ``ottla dump`` prints them.
+"""Dump of any file of a data directory as rows of plain values, for ``ottla dump``.
 
-The rows of a segment name what Kafka's own dump tool names, so the two can be compared.
+Fields of segment rows are those of Kafka's ``kafka-dump-log.sh``, so that the outputs can be compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value as JSON can hold it: messages as objects, ids as 22 characters, other bytes as text or hex."""
+    """Convert a value to JSON types: messages to objects, 16-byte ids to base64, other bytes to text or hex."""
     if isinstance(value, Message):
         return {name: to_json_value(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list | tuple):
@@ -52,12 +52,12 @@ def to_json_value(value: Any) -> Any:
 
 
 REDACTED = "(hidden)"
-"""Replacement of secret values."""
+"""Text that replaces secret values."""
 _SECRETS = {"UserScramCredentialRecord": ("salt", "stored_key", "server_key")}
 
 
 def redact_record(record: Message) -> Any:
-    """Return a metadata record without secrets (``MetadataRecordRedactor.java``)."""
+    """Return a metadata record as JSON types, with secrets replaced (``MetadataRecordRedactor.java``)."""
     out: dict[str, Any] = to_json_value(record)
     name = type(record).__name__
     for field in _SECRETS.get(name, ()):
@@ -69,13 +69,16 @@ def redact_record(record: Message) -> Any:
 
 
 def is_secret(name: str) -> bool:
-    """Return True if a broker's setting may hold a secret; unknown settings may."""
+    """Return True if a broker setting may hold a secret: a password, or a setting that is unknown."""
     key = broker_key(name)
     return key is None or key.type == "PASSWORD"
 
 
 def _decode_internal_record(topic: str, header: b.BatchHeader, record: r.Record) -> Any:
-    """Decode a record of an internal topic; return None for other topics."""
+    """Decode a record of an internal topic to JSON types; return None for a record of another topic.
+
+    A malformed record is returned as ``{"unreadable": message}``.
+    """
     try:
         if header.is_control:
             message = decode_control_record(record)
@@ -99,16 +102,16 @@ _TXN_ROW_NAMES = {
     "last_producer_epoch": "last_epoch",
     "client_transaction_version": "client_version",
 }
-"""Names in rows of transactions of the fields with other names in code."""
+"""Output names of the transaction fields whose names in the code differ."""
 
 
 def _decode_transaction_record(record: r.Record) -> Any:
-    """Decode a record of a transactional id; return None for an unknown record."""
+    """Decode a record of ``__transaction_state``; return None for an unknown record type."""
     found = decode(record.key, record.value)
     if found is None or found.transaction is None:
         return found and {"id": found.transactional_id, "transaction": None}
     told = {_TXN_ROW_NAMES.get(name, name): value for name, value in found.transaction._asdict().items()}
-    del told["last_epoch"]  # no record holds it
+    del told["last_epoch"]  # not stored in records
     partitions = sorted(f"{topic}-{number}" for topic, number in found.transaction.partitions)
     return {
         "id": found.transactional_id,
@@ -117,7 +120,7 @@ def _decode_transaction_record(record: r.Record) -> Any:
 
 
 def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
-    """Return a batch's header."""
+    """Return the row of a batch header at ``position`` (bytes in the file); ``valid``: whether its CRC matches."""
     return {
         "kind": "batch",
         "base_offset": header.base_offset,
@@ -141,7 +144,7 @@ def batch_summary(header: b.BatchHeader, position: int, *, valid: bool) -> Row:
 
 
 def dump_segment(raw: bytes, topic: str, *, deep: bool) -> Iterator[Row]:
-    """Yield the batches of a segment or snapshot, with ``deep`` their records too."""
+    """Yield the row of each batch of a segment or snapshot; with ``deep`` also the rows of its records."""
     end = 0
     for position, header in legacy_records.iterate_any_batches(raw):
         yield batch_summary(header, position, valid=legacy_records.any_crc_matches(raw, header, position))
@@ -191,10 +194,12 @@ def _dump_producer_snapshot(disk: Disk, path: str) -> Iterator[Row]:
 
 
 def dump_file(disk: Disk, path: str, *, deep: bool = True) -> Iterator[Row]:
-    """Yield the rows of a file, by its name.
+    """Yield the rows of a file, whose format its name determines; with ``deep`` also those of records.
 
     Raises:
-        CorruptFile, WireError: damaged; ValueError: not a file of a data directory; OSError.
+        CorruptFile, WireError: the file is damaged.
+        ValueError: not a file of a data directory.
+        OSError: the file cannot be read.
     """
     directory, _, name = path.rpartition("/")
     topic = directory.rpartition("/")[2].rpartition("-")[0]

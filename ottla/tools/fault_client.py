@@ -1,6 +1,6 @@
-"""Client of a node's listener for faults: error responses, delays, closed connections, a full disk, and its clock.
+"""Blocking client of a node's fault endpoint: injects errors, delays, closed connections, a full disk; sets its clock.
 
-Its calls block. It reads the address and the token from the data directory at each call, as a restart changes them.
+Each call reads the endpoint's address and token from the data directory, since a restart changes them.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ LIMITS = ("times", "on_call", "probability", "seed")
 
 
 class FaultsDisabled(Exception):
-    """The node does not run, or runs without ``ottla.faults=true``."""
+    """Raised if the node does not run, or runs without ``ottla.faults=true``."""
 
 
 class FaultRejected(ValueError):
-    """The node rejected a fault; the message says why."""
+    """Raised if the node rejects a fault; the message has the reason."""
 
 
 class FaultConnection:
-    """Requests to the listener for faults of one node.
+    """HTTP connection to the fault endpoint of one node; each call opens a new one.
 
     Args:
-        data_dir: a data directory of the node on this machine; of several with commas, the first.
-        address: ``HOST:PORT`` of the listener, in place of the data directory.
-        token: its token, with ``address``.
+        data_dir: data directory of the node on this machine; the first one of a list separated by commas is used.
+        address: ``HOST:PORT`` of the endpoint, instead of the data directory.
+        token: token of the endpoint, together with ``address``.
     """
 
     def __init__(self, data_dir: str = "", *, address: str = "", token: str = "") -> None:
@@ -45,7 +45,7 @@ class FaultConnection:
         """Return the address and the token.
 
         Raises:
-            FaultsDisabled: the node has no listener for faults.
+            FaultsDisabled: the node has no fault endpoint.
         """
         if self._given[0]:
             return self._given
@@ -57,10 +57,16 @@ class FaultConnection:
         return found["address"], found["token"]
 
     def call(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Any:
-        """Send a request and return its response.
+        """Send an HTTP request to the endpoint and return the decoded JSON response.
+
+        Args:
+            method: ``GET`` or ``POST``.
+            path: path of the endpoint, such as ``/faults``.
+            fields: JSON body; fields with the value None are left out.
 
         Raises:
-            FaultsDisabled: no node listens; FaultRejected: the node rejected the request.
+            FaultsDisabled: no node listens.
+            FaultRejected: the node rejected the request.
         """
         address, token = self.endpoint()
         connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
@@ -91,7 +97,7 @@ class FaultHandle:
         self._endpoint = connection.endpoint()
         self._limits = {name: described[name] for name in LIMITS if name in described}
         self.described = dict(described)
-        """The fault as the node describes it, with the calls at the time of the last request."""
+        """Description of the fault by the node, with its call counts at the time of the last request."""
         self.id: int = described["id"]
 
     def __repr__(self) -> str:
@@ -113,26 +119,26 @@ class FaultHandle:
         return self
 
     def once(self) -> FaultHandle:
-        """Apply the fault to one call."""
+        """Limit the fault to one call."""
         return self._limit(times=1)
 
     def times(self, count: int) -> FaultHandle:
-        """Apply the fault to ``count`` calls."""
+        """Limit the fault to ``count`` calls."""
         return self._limit(times=count)
 
     def on_call(self, number: int) -> FaultHandle:
-        """Apply the fault to the call of this number alone; the first call is 1."""
+        """Limit the fault to the call with this number; the first call is 1."""
         return self._limit(on_call=number)
 
     def probability(self, probability: float, seed: int = 0) -> FaultHandle:
-        """Apply the fault to calls at random; the same seed chooses the same calls."""
+        """Apply the fault to each call with this probability, 0 to 1; the same seed selects the same calls."""
         return self._limit(probability=float(probability), seed=seed)
 
     def refresh(self) -> FaultHandle:
-        """Ask the node for the state of the fault.
+        """Update `described` with the present state of the fault at the node.
 
         Raises:
-            FaultRejected: it was removed.
+            FaultRejected: the fault was removed.
         """
         every = self._call("GET", "/faults")["faults"]
         found = next((each for each in every if each["id"] == self.id), None)
@@ -143,12 +149,12 @@ class FaultHandle:
 
     @property
     def calls(self) -> int:
-        """The number of calls that matched, asked from the node; after its removal, the number at that time."""
+        """Number of calls that matched the fault, requested from the node; after removal, that at that time."""
         return self._count("calls")
 
     @property
     def applied(self) -> int:
-        """The number of calls that the fault was applied to, as `calls`."""
+        """Number of calls that the fault was applied to, requested from the node as for `calls`."""
         return self._count("applied")
 
     def _count(self, name: str) -> int:
@@ -157,7 +163,7 @@ class FaultHandle:
         return int(self.described[name])
 
     def remove(self) -> None:
-        """Remove the fault. Removing it twice is no error."""
+        """Remove the fault from the node; a removed fault is left alone."""
         if self.id >= 0:
             (self.described,) = self._call("POST", "/faults/remove", id=self.id)["removed"]
             self.id = -1
@@ -173,18 +179,22 @@ class FaultHandle:
 
 
 class Faults:
-    """Faults of a node.
+    """Injection of faults into a node.
 
-    An API has Kafka's name, such as ``"Produce"`` or ``"AddPartitionsToTxn"``. ``topic`` and ``client_id`` restrict a
-    fault to requests that name the topic, and to those of the client. ``limits`` are ``times``, ``on_call``,
-    ``probability`` and ``seed``, as the methods of `FaultHandle`; given here, no call comes before them.
+    APIs have Kafka's names, such as ``"Produce"`` or ``"AddPartitionsToTxn"``. ``topic`` and ``client_id`` restrict a
+    fault to requests that contain the topic, or that the client sends. ``limits`` are ``times``, ``on_call``,
+    ``probability`` and ``seed``, as the methods of `FaultHandle`; they apply from the first call on.
     """
 
     def __init__(self, connection: FaultConnection) -> None:
         self.connection = connection
 
     def add(self, fault: str, **fields: Any) -> FaultHandle:
-        """Add a fault by its name.
+        """Inject a fault of the kind ``fault``, such as ``"delay"``.
+
+        Args:
+            fault: kind of the fault.
+            fields: fields of the fault, such as ``api`` and ``ms``.
 
         Raises:
             FaultRejected: a field is unknown, missing or invalid.
@@ -200,14 +210,14 @@ class Faults:
         client_id: str | None = None,
         **limits: Any,
     ) -> FaultHandle:
-        """Respond with an error code; the request is not handled."""
+        """Answer requests of an API with an error code, without handling them."""
         name = code.name if isinstance(code, ErrorCode) else code
         return self.add("error", api=api, code=name, topic=topic, client_id=client_id, **limits)
 
     def delay(
         self, api: str, seconds: float, *, topic: str | None = None, client_id: str | None = None, **limits: Any
     ) -> FaultHandle:
-        """Handle requests later; later requests of the same connection wait, too."""
+        """Delay the handling of requests by a time in seconds, and with it later requests of the same connection."""
         return self.add("delay", api=api, ms=round(seconds * 1000), topic=topic, client_id=client_id, **limits)
 
     def disconnect(
@@ -219,7 +229,7 @@ class Faults:
         client_id: str | None = None,
         **limits: Any,
     ) -> FaultHandle:
-        """Close the connection without a response; ``handled``: after the request was handled."""
+        """Close the connection instead of sending a response; ``handled``: only after handling the request."""
         return self.add("disconnect", api=api, handled=handled, topic=topic, client_id=client_id, **limits)
 
     def drop(
@@ -231,19 +241,19 @@ class Faults:
         client_id: str | None = None,
         **limits: Any,
     ) -> FaultHandle:
-        """Send no response, and keep the connection; ``handled``: after the request was handled."""
+        """Send no response, and keep the connection open; ``handled``: the request is handled nevertheless."""
         return self.add("drop", api=api, handled=handled, topic=topic, client_id=client_id, **limits)
 
     def throttle(
         self, api: str, ms: int, *, topic: str | None = None, client_id: str | None = None, **limits: Any
     ) -> FaultHandle:
-        """Set the throttle time of responses, and mute the connection for as long."""
+        """Set ``throttle_time_ms`` of responses to ``ms``, and mute the connection for as long."""
         return self.add("throttle", api=api, ms=ms, topic=topic, client_id=client_id, **limits)
 
     def half_response(
         self, api: str, *, topic: str | None = None, client_id: str | None = None, **limits: Any
     ) -> FaultHandle:
-        """Handle the request, send half of the bytes of its response, and close the connection."""
+        """Handle the request, send only half of the bytes of its response, then close the connection."""
         return self.add("half_response", api=api, topic=topic, client_id=client_id, **limits)
 
     def disk_full(self, directory: str | None = None, **limits: Any) -> FaultHandle:
@@ -252,16 +262,16 @@ class Faults:
         return self.add("disk_full", directory=path, **limits)
 
     def list(self) -> list[FaultHandle]:
-        """Return the faults in force."""
+        """Return the faults that are injected at present."""
         return [FaultHandle(self.connection, each) for each in self.connection.call("GET", "/faults")["faults"]]
 
     def clear(self) -> None:
-        """Remove all faults."""
+        """Remove all faults from the node."""
         self.connection.call("POST", "/faults/remove", {})
 
 
 class NodeClock:
-    """Clock of a node. It is ahead of that of the machine by what it was advanced, until the node stops."""
+    """Clock of a node: the machine's clock plus an offset that `advance` increases, until the node stops."""
 
     def __init__(self, connection: FaultConnection) -> None:
         self._connection = connection
@@ -269,20 +279,20 @@ class NodeClock:
     def advance(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
-        """Advance the clock: what is due then, is due at once.
+        """Advance the clock; timers that become due fire at once.
 
         Raises:
-            FaultRejected: the time is negative or too long.
+            FaultRejected: the duration is negative or too long.
         """
         total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         self._connection.call("POST", "/clock/advance", {"ms": round(total_s * 1000 + milliseconds)})
 
     @property
     def offset_ms(self) -> int:
-        """How far the clock is ahead of that of the machine."""
+        """Offset of the node's clock from the machine's clock, in milliseconds."""
         return int(self._connection.call("GET", "/faults")["clock"]["offset_ms"])
 
     @property
     def now_ms(self) -> int:
-        """Its time in milliseconds since 1970."""
+        """Time of the node's clock, in milliseconds since 1970."""
         return int(self._connection.call("GET", "/faults")["clock"]["now_ms"])

@@ -1,4 +1,4 @@
-"""Faults and clock of an embedded node: what `ottla.Broker` and the nodes of `ottla.Cluster` have in common."""
+"""Faults, clock and pause of embedded nodes: base classes of `ottla.Broker`, `ottla.Cluster` and its nodes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class FaultControls:
-    """Faults, clock and pause of a node that runs with the setting ``ottla.faults=true``."""
+    """Faults, clock and pause of a node with the setting ``ottla.faults=true``."""
 
     def _fault_dir(self) -> str:
-        """Return the data directory of the node."""
+        """Return the data directory of the node, which has the address of its fault endpoint."""
         raise NotImplementedError
 
     @property
     def fault_connection(self) -> FaultConnection:
-        """Requests to the node's listener for faults."""
+        """Connection to the node's fault endpoint."""
         # lazy: 25 ms, 900 kB: only with faults
         from ottla.tools.fault_client import FaultConnection
 
@@ -30,7 +30,7 @@ class FaultControls:
 
     @property
     def faults(self) -> Faults:
-        """Faults of the node: ``error``, ``delay``, ``disconnect``, ``drop``, ``throttle``, ``half_response``..."""
+        """Injection of faults into the node: ``faults.error``, ``faults.delay``, ``faults.drop`` and others."""
         # lazy: 25 ms, 900 kB: only with faults
         from ottla.tools.fault_client import Faults
 
@@ -38,18 +38,18 @@ class FaultControls:
 
     @property
     def clock(self) -> NodeClock:
-        """Clock of the node: ``advance(days=7)``."""
+        """Clock of the node, such as ``clock.advance(days=7)``."""
         # lazy: 25 ms, 900 kB: only with faults
         from ottla.tools.fault_client import NodeClock
 
         return NodeClock(self.fault_connection)
 
     def pause(self) -> None:
-        """Let no byte pass between the node and clients or other nodes, until `resume`; connections stay open."""
+        """Stop all network traffic of the node with clients and other nodes until `resume`; connections stay open."""
         self.fault_connection.call("POST", "/network", {"paused": True})
 
     def resume(self) -> None:
-        """End the pause; what was sent in the meantime arrives."""
+        """Resume the network traffic; bytes sent during the pause are delivered."""
         self.fault_connection.call("POST", "/network", {"paused": False})
 
 
@@ -57,7 +57,7 @@ class AsyncFaultControls:
     """Faults, clock and pause of a node as coroutines, for asyncio and trio.
 
     Args:
-        controls: those of the node.
+        controls: blocking controls of the node.
     """
 
     def __init__(self, controls: FaultControls) -> None:
@@ -65,7 +65,7 @@ class AsyncFaultControls:
 
     @property
     def faults(self) -> AsyncFaults:
-        """Faults of the node, as `Broker.faults`."""
+        """Injection of faults, as `Broker.faults`."""
         # lazy: 0.4 ms, 38 kB: only with faults
         from ottla.tools.async_faults import AsyncFaults
 
@@ -80,16 +80,16 @@ class AsyncFaultControls:
         return AsyncNodeClock(lambda: self._controls.clock)
 
     async def pause(self) -> None:
-        """Let no byte pass, as `Broker.pause`."""
+        """Stop all network traffic of the node, as `Broker.pause`."""
         await run_in_thread(self._controls.pause)
 
     async def resume(self) -> None:
-        """End the pause, as `Broker.resume`."""
+        """Resume the network traffic of the node, as `Broker.resume`."""
         await run_in_thread(self._controls.resume)
 
 
 class FaultedNode(Protocol):
-    """Node of a cluster with faults: `ClusterNode`."""
+    """Node of a cluster with ``ottla.faults=true``; `ClusterNode` implements this protocol."""
 
     id: int
     host: str
@@ -98,11 +98,11 @@ class FaultedNode(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs."""
+        """Process id of the node; None if it does not run."""
 
     @property
     def fault_connection(self) -> FaultConnection:
-        """Requests to the node's listener for faults."""
+        """Connection to the node's fault endpoint."""
 
     @property
     def clock(self) -> NodeClock:
@@ -110,14 +110,14 @@ class FaultedNode(Protocol):
 
 
 class ClusterFaultControls:
-    """Network and clocks of the nodes of a cluster that runs with the setting ``ottla.faults=true``."""
+    """Network partitions and clocks of the nodes of a cluster with the setting ``ottla.faults=true``."""
 
     def _fault_nodes(self) -> Sequence[FaultedNode]:
-        """Return the nodes."""
+        """Return the nodes of the cluster."""
         raise NotImplementedError
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Cut the network between groups of nodes until `heal`; a node in no group reaches all, and so do clients.
+        """Block the network between groups of node ids until `heal`; other nodes and clients are not affected.
 
         An earlier partition ends.
 
@@ -137,13 +137,13 @@ class ClusterFaultControls:
                 node.fault_connection.call("POST", "/network", {"blocked": blocked})
 
     def heal(self) -> None:
-        """End the partition of the network."""
+        """Remove the network partition."""
         for node in self._fault_nodes():
             if node.pid is not None:
                 node.fault_connection.call("POST", "/network", {"blocked": []})
 
     def advance_clocks(self, **duration: float) -> None:
-        """Advance the clocks of all nodes that run, as `NodeClock.advance`: ``advance_clocks(days=7)``."""
+        """Advance the clocks of all running nodes, with the arguments of `NodeClock.advance`, such as ``days=7``."""
         for node in self._fault_nodes():
             if node.pid is not None:
                 node.clock.advance(**duration)

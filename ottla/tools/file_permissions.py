@@ -1,4 +1,4 @@
-"""Files with credentials that other users of the machine can read, for ``ottla doctor``.
+"""Checks for files with credentials that other users of the machine can read, for ``ottla doctor``.
 
 Credentials are in the metadata log and its snapshots (SCRAM keys, delegation tokens, passwords of dynamic settings), in
 ``bootstrap.checkpoint``, in the files of ``ottla serve --secure``, in key stores, and in settings files with passwords.
@@ -23,7 +23,7 @@ _KEY_FILES = ("ssl.keystore.location", "sasl.oauthbearer.assertion.private.key.f
 
 
 def find_exposed_paths(data_dir: str) -> Iterator[str]:
-    """Yield the paths of a data directory that may hold credentials and are open to other users.
+    """Yield the paths in a data directory that may hold credentials and that other users have permissions for.
 
     A directory that cannot be listed is skipped.
     """
@@ -47,7 +47,7 @@ def _names(directory: str) -> list[str]:
 
 
 def is_exposed(path: str) -> bool:
-    """Return whether a file or directory is there and its group or others may use it."""
+    """Return True if a file or directory exists and its group or others have a permission for it."""
     try:
         return bool(stat.S_IMODE(os.stat(path).st_mode) & _OTHERS)
     except OSError:
@@ -60,7 +60,7 @@ def _is_password(key: str) -> bool:
 
 
 def describe_exposed_path(path: str) -> str:
-    """Return the remedy for a path that other users can read."""
+    """Return the message for a path that other users can read, with the command that corrects its mode."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     wanted = "700" if os.path.isdir(path) else "600"
     return f"credentials may be read by other users: {path} (mode {mode:04o}); run chmod {wanted} on it"
@@ -74,11 +74,11 @@ def diagnose_directory(data_dir: str) -> list[ConfigFinding]:
 
 
 def diagnose_files(lines: Iterable[Property], settings_file: str | None) -> list[ConfigFinding]:
-    """Return a finding for each exposed file that settings name, and for the settings file if it has passwords.
+    """Return a finding for each exposed file that settings name, and for an exposed settings file with passwords.
 
     Args:
         lines: the settings.
-        settings_file: the path of the file they come from; None for environment variables.
+        settings_file: path of the settings file; None for environment variables.
     """
     out = []
     named = list(lines)

@@ -1,7 +1,7 @@
-"""Verification of the files of a data directory, as ``ottla dump --verify`` reports it.
+"""Verification of the files of a data directory, for ``ottla dump --verify``.
 
-A segment is held against its checksums, its own offsets and the records its headers claim; an index against its
-segment. Snapshots and checkpoints carry their own checksums and counts, which reading them checks.
+A segment is checked for its CRCs, the order of its offsets and the record counts of its batch headers; an index is
+compared with its segment. Snapshots and checkpoints contain checksums and counts that are checked when they are read.
 
 Source: ``DumpLogSegments.java`` (apache/kafka 4.3.1), for the indexes.
 """
@@ -21,14 +21,15 @@ from ottla.wire.record_batch import legacy_records
 from ottla.wire.record_batch import records as r
 
 Batches = dict[int, b.BatchHeader]
-"""By position."""
+"""Batch headers of a segment by position in bytes."""
 
 
 def find_problems(disk: Disk, path: str) -> Iterator[str]:
-    """Yield the problems of a file; none for a valid one.
+    """Yield the problems of a file, one line each; none for a valid file.
 
     Raises:
-        ValueError: not a file of a data directory; OSError.
+        ValueError: not a file of a data directory.
+        OSError: the file cannot be read.
     """
     stem, _, suffix = path.rpartition(".")
     digits = stem.rpartition("/")[2]
@@ -73,7 +74,7 @@ def _segment(raw: bytes, base_offset: int) -> Iterator[str]:
 
 
 def _batches(raw: bytes) -> Batches:
-    """Return the batches that parse; `_segment` reports the others."""
+    """Return the batches of a segment up to the first malformed one, which `_segment` reports."""
     out: Batches = {}
     with contextlib.suppress(WireError):
         out.update(legacy_records.iterate_any_batches(raw))

@@ -1,4 +1,4 @@
-"""Settings that a node that joined a cluster stores in its data directory: the controllers' addresses."""
+"""Settings that a node stores in its metadata directory after it joined a cluster: the controllers' addresses."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from ottla.log.checkpoints import checkpoint_files
 
 
 class CannotJoin(ConfigException):
-    """Cluster cannot be joined; the message is one line for the user. The data directory is unchanged."""
+    """Raised if a cluster cannot be joined; the message is one line for the user. The data directory is unchanged."""
 
 
 def save_join_settings(disk: Disk, directory: str, joined: dict[str, str], now_ms: int) -> None:
-    """Store the settings that later starts need."""
+    """Store the controller settings of a joined node in its metadata directory, for later starts."""
     kept = {key: joined[key] for key in (CONTROLLER_LISTENER_NAMES, BOOTSTRAP_SERVERS)}
     checkpoint_files.write_properties(disk, f"{directory}/{JOIN_PROPERTIES_FILE}", kept, now_ms)
 
 
 def load_join_settings(disk: Disk, directory: str, values: dict[str, str]) -> dict[str, str]:
-    """Return the settings with those of the directory; unchanged if they name controllers, or none are stored.
+    """Return ``values`` plus the controller settings that the directory stores.
+
+    ``values`` is returned itself if it names controllers, or if the directory stores no such settings.
 
     Raises:
-        CorruptFile: it cannot be read.
+        CorruptFile: the stored settings cannot be read.
     """
     path = f"{directory}/{JOIN_PROPERTIES_FILE}"
     if BOOTSTRAP_SERVERS in values or QUORUM_VOTERS in values or not disk.exists(path):

@@ -1,6 +1,6 @@
-"""Records as JSON: what ``ottla consume -o json`` prints, ``ottla produce -i json`` reads.
+"""JSON form of records: output of ``ottla consume -o json``, input of ``ottla produce -i json``.
 
-Bytes that are not UTF-8 are base64 under a name of their own: ``key_base64``, ``value_base64``, ``headers_base64``.
+Bytes that are not UTF-8 are base64 in the fields ``key_base64``, ``value_base64`` and ``headers_base64``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ FIELDS = {
     "topic", "partition", "offset", "timestamp_ms", "key", "key_base64", "value", "value_base64", "headers",
     "headers_base64",
 }  # fmt: skip
-"""Names an object may have. ``topic`` and ``offset`` are what `consume` prints, and are not read."""
+"""Field names of the JSON form. ``topic`` and ``offset`` are ignored in the input."""
 
 
 class InvalidRecord(Exception):
-    """A line is not a record in JSON."""
+    """Raised if a line is not the JSON form of a record."""
 
 
 class ParsedRecord(NamedTuple):
-    """A record of the input. None: no key, a null value, a partition and time of the producer's choice."""
+    """Record of the input; None stands for no key, a null value, or a partition or timestamp chosen by the producer."""
 
     key: bytes | None
     value: bytes | None
@@ -39,7 +39,7 @@ def _as_text(raw: bytes | None) -> str | None:
 
 
 def _put(row: dict[str, Any], name: str, raw: bytes | None) -> None:
-    """Add bytes to an object, under another name if they are not UTF-8."""
+    """Add bytes to an object as text, or as base64 in the field ``NAME_base64`` if they are not UTF-8."""
     try:
         row[name] = _as_text(raw)
     except UnicodeDecodeError:
@@ -47,7 +47,7 @@ def _put(row: dict[str, Any], name: str, raw: bytes | None) -> None:
 
 
 def record_to_json(topic: str, partition: int, record: Record) -> dict[str, Any]:
-    """Return a record as an object. A header that occurs several times has a list of values."""
+    """Return a record as a JSON object. A header name that occurs several times has a list of values."""
     row: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
@@ -73,7 +73,7 @@ def record_to_json(topic: str, partition: int, record: Record) -> dict[str, Any]
 
 
 def _as_bytes(value: Any) -> bytes | None:
-    """Return text as UTF-8, null as None, and any other value as compact JSON."""
+    """Return a JSON value as bytes: text as UTF-8, null as None, any other value as compact JSON."""
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -118,10 +118,10 @@ def _headers(row: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def record_from_json(line: bytes) -> ParsedRecord:
-    """Return the record of a line.
+    """Parse a line of JSON into a record.
 
     Raises:
-        InvalidRecord: it is no object, or a field is unknown or has another type.
+        InvalidRecord: the line is not an object, or a field is unknown or has another type.
     """
     try:
         row = json.loads(line)

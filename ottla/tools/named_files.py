@@ -1,4 +1,4 @@
-"""Checks of the files and directories that settings name, for ``ottla doctor``: present, readable, and matching."""
+"""Checks of files and directories that settings name, for ``ottla doctor``: existence, permissions, matching keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIRECTORIES = ("log.dirs", "log.dir", "metadata.log.dir")
 
 
 def file_problem(path: str) -> str | None:
-    """Return the reason why a file cannot be read; None if it can."""
+    """Return the reason why a file cannot be read; None if it is readable."""
     if os.path.isdir(path):
         return f"is a directory: {path}"
     if not os.path.exists(path):
@@ -62,7 +62,10 @@ def diagnose_paths(lines: Iterable[Property]) -> list[ConfigFinding]:
 
 
 def tls_problem(load: Callable[[], object]) -> str | None:
-    """Return why keys or certificates cannot be loaded; None if they can, or if another check names the cause."""
+    """Call ``load`` and return the message of its InvalidTlsConfig; None if it succeeds or fails for another reason.
+
+    Other failures are reported by other checks.
+    """
     try:
         load()
     except InvalidTlsConfig as error:
@@ -96,7 +99,7 @@ def _store_findings(
         try:
             tls = listener_tls(values, name, protocol)
         except InvalidSecurityConfig:
-            continue  # another rule names it
+            continue  # reported by another rule
         if tls is None or tls.keystore is None:
             continue
         sides = (("ssl.keystore.location", server_ssl_context), ("ssl.truststore.location", client_ssl_context))

@@ -1,7 +1,7 @@
-"""May nodes leave for good, and what must be done before: seen from outside, on any Kafka.
+"""Conditions for the permanent removal of nodes from a Kafka cluster, judged from its responses.
 
-The rules are Ottla's own. Kafka leaves it to people to empty a broker, take a controller's vote away and strike the
-broker off, and lets them do each at the wrong time.
+The rules are Ottla's own. Kafka has separate commands to drain a broker, to remove a voter and to unregister a broker,
+and permits each of them even if records or the quorum would be lost.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ottla.controller.partitions.reassignment_plan import PlannedPartition
 from ottla.wire.codec.schema import ZERO_UUID
 
 LIVENESS_TIMEOUT_MS = 10_000
-"""A controller that has not fetched for so long does not count as alive."""
+"""Time since its last fetch after which a voter is considered dead."""
 
 
 class VoterStatus(NamedTuple):
-    """A controller that votes."""
+    """Voter of the quorum: its directory id, and whether it is alive."""
 
     directory_id: bytes
     is_alive: bool
 
 
 class PartitionReplicas(NamedTuple):
-    """Replicas of a partition."""
+    """Replicas, in-sync replicas and leader (-1 for none) of a partition."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -32,17 +32,17 @@ class PartitionReplicas(NamedTuple):
 
 
 class ClusterSnapshot(NamedTuple):
-    """State of a cluster."""
+    """State of a cluster: brokers, voters and partitions."""
 
     cluster_id: str
     brokers: Mapping[int, bool]
-    """Registered brokers, with True for those alive."""
+    """Registered brokers by id; True for a live one, False for a fenced one."""
     racks: Mapping[int, str | None]
     voters: Mapping[int, VoterStatus]
     partitions: Mapping[PlannedPartition, PartitionReplicas]
 
     def is_running(self, node: int) -> bool:
-        """Return whether a node seems to run."""
+        """Return True if a node is a live broker, or a live voter that is not a broker."""
         voter = self.voters.get(node)
         return self.brokers.get(node, voter is not None and voter.is_alive)
 
@@ -52,7 +52,7 @@ class ClusterSnapshot(NamedTuple):
 
 
 def build_snapshot(cluster: Any, topics: Any, quorum: Any) -> ClusterSnapshot:
-    """Out of the answers to DescribeCluster, Metadata and DescribeQuorum."""
+    """Build the state of a cluster from the responses to DescribeCluster, Metadata and DescribeQuorum."""
     part = quorum.topics[0].partitions[0]
     newest_ms = max((v.last_fetch_timestamp for v in part.current_voters), default=-1)
     return ClusterSnapshot(
@@ -86,9 +86,9 @@ def _nodes(ids: Collection[int]) -> str:
 
 
 def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_again: bool = False) -> str | None:
-    """Return the reason why nodes must not be removed; None if they may.
+    """Return the reason why the nodes ``leaving`` must not be removed; None if they may.
 
-    ``joins_again``: a running node becomes a voter again.
+    ``joins_again``: a running node would become a voter again by ``controller.quorum.auto.join.enable``.
     """
     for node in sorted(leaving):
         if node not in seen.brokers and node not in seen.voters:
@@ -117,6 +117,6 @@ def removal_obstacle(seen: ClusterSnapshot, leaving: Collection[int], *, joins_a
 
 
 def must_remove_votes_first(seen: ClusterSnapshot, leaving: Collection[int]) -> bool:
-    """Return True if the voters must be removed while the nodes run: afterwards the others would have no majority."""
+    """Return True if votes must be removed before the nodes stop, else the remaining voters would have no majority."""
     alive = sum(v.is_alive for v in seen.remaining_voters(leaving))
     return any(i in seen.voters and seen.is_running(i) for i in leaving) and alive * 2 <= len(seen.voters)

@@ -1,7 +1,7 @@
-"""Throttle settings of partition reassignments and their removal, as in Kafka's own tool.
+"""Configuration of the replication throttle of partition reassignments, and its removal, as in Kafka's tool.
 
-A rate is a broker's; which of its replicas it counts for is a topic's: the old ones of a partition on the leader's
-side, the new ones on the follower's. Replicas in sync are never held back, whatever is set.
+The rate is a broker's configuration; the throttled replicas are a topic's: the present replicas on the leader's side,
+the added ones on the follower's. In-sync replicas are never throttled.
 
 Source: ``ReassignPartitionsCommand.java`` (apache/kafka 4.3.1); KIP-73.
 """
@@ -21,7 +21,13 @@ _SET, _DELETE = 0, 1
 def throttle_configs(
     moves: Iterable[PlannedReassignment], before: Mapping[PlannedPartition, Sequence[int]], rate_bytes_s: int
 ) -> list[ia.AlterConfigsResource]:
-    """Return the settings of the throttle. ``before``: current replicas of each partition."""
+    """Return the configuration changes of topics and brokers that throttle reassignments.
+
+    Args:
+        moves: the reassignments.
+        before: present replicas of each partition.
+        rate_bytes_s: rate of each broker in bytes per second.
+    """
     old: dict[str, list[str]] = {}
     new: dict[str, list[str]] = {}
     brokers: set[int] = set()
@@ -44,7 +50,7 @@ def throttle_configs(
 
 
 def throttle_removals(rows: Iterable[ia.AlterConfigsResource]) -> list[ia.AlterConfigsResource]:
-    """Return the changes that remove the throttle settings."""
+    """Return the configuration changes that delete the throttle configurations of ``rows``."""
     return [
         ia.AlterConfigsResource(
             row.resource_type, row.resource_name, [ia.AlterableConfig(x.name, _DELETE, None) for x in row.configs]

@@ -1,7 +1,7 @@
-"""Setup of a secured node without preparation: certificates, a user and client settings.
+"""Generated security setup of a node: certificates, a user, and client properties files.
 
-All of it is stored in files of the data directory, readable by their owner only, and reused from there. They are files
-and not a directory, so that Kafka, started on the same data, does not take them for a topic's.
+The setup is stored in files of the data directory, readable by their owner only, and reused by later starts. It has no
+directory of its own, which Kafka, started on the same data, would take for a partition's.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ USER = "admin"
 LISTENER = "CLIENTS"
 STATE_FILE, KEY_FILE, CA_FILE = "secure.json", "secure-server.pem", "secure-ca.pem"
 STATE_KEYS = ("protocol", "mechanism", "password", "trusted")
-"""Keys in `secure.json` of the fields of a `SecuritySetup`."""
+"""Keys in ``secure.json`` of the fields of `SecuritySetup`, in their order."""
 CLIENT_FILES = {
     "java": "secure-client.properties",
     "librdkafka": "secure-librdkafka.properties",
     "confluent": "secure-confluent.json",
     "kafka-python": "secure-kafka-python.json",
 }
-"""Forms of client settings and their file names."""
+"""File name of each form of client settings."""
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class SecuritySetupFailed(Exception):
-    """Setup failed; one line for the user."""
+    """Raised if the setup cannot be created; the message is one line for the user."""
 
 
 class SecuritySetup(NamedTuple):
-    """Security protocol and credentials of a node."""
+    """Security protocol of a node, and the credentials of its user `USER`."""
 
     protocol: str
     mechanism: str
-    """Empty: no login is asked for."""
+    """SASL mechanism; empty without authentication."""
     password: str
     ca_certificate: str
-    """The file of the authority's certificate; empty without TLS."""
+    """Path of the CA certificate file; empty without TLS."""
 
     def __repr__(self) -> str:
         return f"SecuritySetup({self.protocol}, {self.mechanism})"
 
 
 def _write(path: Path, text: str) -> None:
-    """For the owner alone, also if it was there before."""
+    """Replace a file with a new one of mode 0600."""
     path.unlink(missing_ok=True)
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(number, "w", encoding="utf-8") as file:
@@ -65,11 +65,18 @@ def _write(path: Path, text: str) -> None:
 def ensure_security_setup(
     directory: str, hosts: tuple[str, ...], *, tls: bool = True, mechanism: str = SCRAM_SHA_512
 ) -> SecuritySetup:
-    """Return the setup stored in a data directory; created for a new directory.
+    """Return the security setup stored in a data directory; create it for a new directory.
+
+    Args:
+        directory: the data directory.
+        hosts: host names for the server's certificate.
+        tls: whether listeners use TLS.
+        mechanism: SASL mechanism; empty without authentication.
 
     Raises:
-        SecuritySetupFailed: the directory holds data without such a setup; an unknown mechanism.
-        InvalidTlsConfig: no certificate can be made; OSError: the disk failed.
+        SecuritySetupFailed: the directory holds data without such a setup, or the mechanism is unknown.
+        InvalidTlsConfig: the certificates cannot be created.
+        OSError: a file cannot be read or written.
     """
     where = Path(directory)
     if (where / STATE_FILE).exists():
@@ -93,12 +100,19 @@ def ensure_security_setup(
         _write(where / KEY_FILE, keys)
         _write(where / CA_FILE, trusted)
     state = dict(zip(STATE_KEYS, made, strict=True))
-    _write(where / STATE_FILE, json.dumps(state))  # the last: with it the rest is complete
+    _write(where / STATE_FILE, json.dumps(state))  # written last: its presence means that the other files exist
     return made
 
 
 def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
-    """Return a broker's settings for it. Controllers speak as securely, on this machine."""
+    """Return the broker settings of a security setup; inter-broker and controller connections use it, too.
+
+    Args:
+        made: the security setup.
+        directory: data directory with the files of the setup.
+        host: host of the client listener.
+        port: port of the client listener.
+    """
     protocol = made.protocol
     out = {
         "listeners": f"{LISTENER}://{format_address(host, port)}",
@@ -122,7 +136,10 @@ def broker_settings(made: SecuritySetup, directory: str, host: str, port: int) -
 
 
 def cluster_settings(made: SecuritySetup, directory: str, host: str, port: int) -> dict[str, str]:
-    """Return the settings of a node of several. Controllers log in with PLAIN: users of SCRAM need a quorum first."""
+    """Return the broker settings of a node of a cluster.
+
+    Controllers authenticate with PLAIN instead of SCRAM, since SCRAM credentials need a running quorum.
+    """
     out = broker_settings(made, directory, host, port)
     if made.mechanism in MECHANISM_TYPES:
         prefix, key = "listener.name.controller.", "sasl.mechanism.controller.protocol"
@@ -134,7 +151,7 @@ def cluster_settings(made: SecuritySetup, directory: str, host: str, port: int) 
 
 
 def scram_credential_records(made: SecuritySetup) -> tuple[Message, ...]:
-    """Return the record of the initial user, if the cluster stores users."""
+    """Return the metadata record of the initial user's SCRAM credential; empty with another mechanism."""
     if made.mechanism not in MECHANISM_TYPES:
         return ()
     salt = os.urandom(24)
@@ -149,10 +166,10 @@ def _jaas(made: SecuritySetup, *, as_server: bool = False) -> str:
 
 
 def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, str]:
-    """Return a client's settings in the words of ``java``, ``librdkafka`` or ``confluent``, ``kafka-python``.
+    """Return client settings with the names of ``java``, ``librdkafka``, ``confluent`` or ``kafka-python``.
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: ``kind`` is none of these.
     """
     if kind == "java":
         out = {"bootstrap.servers": bootstrap, "security.protocol": made.protocol}
@@ -179,7 +196,7 @@ def client_config(made: SecuritySetup, kind: str, bootstrap: str) -> dict[str, s
 
 
 def write_client_files(made: SecuritySetup, directory: str, bootstrap: str) -> list[str]:
-    """Write client settings in every form, readable by their owner only; return a line that describes each."""
+    """Write client settings in each form, with mode 0600; return an output line for each file."""
     for kind, name in CLIENT_FILES.items():
         values = client_config(made, kind, bootstrap)
         _write(Path(directory, name), _format_settings(values, kind))
@@ -191,6 +208,6 @@ def write_client_files(made: SecuritySetup, directory: str, bootstrap: str) -> l
 def _format_settings(values: Mapping[str, str], kind: str) -> str:
     if kind == "java":
         return dumps_settings(values)
-    if kind == "librdkafka":  # it knows no escapes
+    if kind == "librdkafka":  # no escapes in its properties files
         return "".join(f"{key}={value}\n" for key, value in values.items())
     return json.dumps(values, indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""Broker settings as Python values: numbers, booleans and lists become the text of a ``server.properties``."""
+"""Conversion of broker settings from Python values to the text of a ``server.properties``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ottla.controller.config.broker_config_keys import BROKER_KEYS
 from ottla.controller.config.config_keys import broker_key
 
 SettingValue = str | bool | int | float | PathLike[str] | list["SettingValue"] | tuple["SettingValue", ...]
-"""Value of a setting: a list stands for its elements with commas between."""
+"""Value of a setting; the elements of a list are joined with commas."""
 
 
 def setting_text(name: str, value: object) -> str:
-    """Return a value as Kafka reads it.
+    """Return the text of a setting's value.
 
     Raises:
-        ConfigException: a type that no setting has.
+        ConfigException: the value has a type that no setting has.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -34,10 +34,10 @@ def setting_text(name: str, value: object) -> str:
 
 
 def broker_settings_text(settings: Mapping[str, SettingValue]) -> dict[str, str]:
-    """Return the settings of a node as text.
+    """Return the settings of a node as text, after checking names and values.
 
     Raises:
-        ConfigException: an unknown setting, or a value that is invalid.
+        ConfigException: a setting is unknown, or a value is invalid.
     """
     values: dict[str, str] = {}
     for name, value in settings.items():

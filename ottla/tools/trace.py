@@ -1,7 +1,6 @@
-"""Decoder of the traffic of a Kafka connection: requests and responses as fields, for `ottla trace`.
+"""Decoder of the traffic of a Kafka connection: prints the fields of requests and responses, for ``ottla trace``.
 
-Responses that contain brokers' addresses are rewritten to the proxy's address, so that clients stay connected through
-it.
+Broker addresses in responses are replaced with addresses of the proxy, so that clients connect to the proxy only.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _APIS_NAMING_BROKERS = (
 
 @dataclass(slots=True)
 class TracedRequest:
-    """Request without a response so far."""
+    """Forwarded request that awaits its response; ``at_ms`` is the time at which it was forwarded."""
 
     key: ApiKey
     version: int
@@ -53,7 +52,7 @@ class TracedRequest:
 def format_message(
     value: Any, version: int, indent: int = 1, name: str = "", explainer: field_dump.Explainer | None = None
 ) -> Iterator[str]:
-    """Yield the fields of a message in a version, a line each; small structs take one line, empty fields none.
+    """Yield the fields of a message in a version, one line each; small structs take one line, empty fields none.
 
     With an explainer each field has a line of its own, with its explanation above.
     """
@@ -84,18 +83,18 @@ def format_message(
 
 
 def _redact(message: Any, field: str, value: Any) -> Any:
-    """Return a broker's settings without the values of those that may be secrets."""
+    """Return the configs of a broker resource with values of possible secrets replaced; other values unchanged."""
     if field == "configs" and getattr(message, "resource_type", 0) == RESOURCE_BROKER:
         return [replace(x, value=REDACTED) if x.value is not None and is_secret(x.name) else x for x in value]
     return value
 
 
 _SECRETS = ("auth_bytes", "salted_password", "hmac", "request_data", "response_data")
-"""Fields with credentials; those of an envelope may contain any of the others."""
+"""Fields with credentials; those of an Envelope may contain any of the others."""
 
 
 def _scalar(name: str, value: Any) -> str:
-    """Return a plain value; codes and keys with their names."""
+    """Return the text of a plain value; error codes and API keys include their names, secrets only their size."""
     if name == "error_code" and value in tuple(ErrorCode):
         return f"{value}({ErrorCode(value).name})"
     if name == "api_key" and value in tuple(ApiKey):
@@ -104,7 +103,7 @@ def _scalar(name: str, value: Any) -> str:
 
 
 def _batches(raw: Buffer) -> str:
-    """Return a line about record data."""
+    """Return a line that describes record data: offsets, counts and attributes of its batches."""
     try:
         headers = [header for _, header in b.iterate_batches(raw)]
     except WireError:
@@ -118,7 +117,10 @@ def _batches(raw: Buffer) -> str:
 
 
 def _map_addresses(value: Any, place: AddressMapper) -> bool:
-    """Replace addresses wherever a message has a host and a port; return True if there were any."""
+    """Replace host and port in a message and its nested structs; return True if there were any.
+
+    ``place`` maps each address to the new one.
+    """
     found = False
     if isinstance(value, Message):
         if hasattr(value, "host") and hasattr(value, "port") and value.host:
@@ -133,7 +135,15 @@ def _map_addresses(value: Any, place: AddressMapper) -> bool:
 
 
 class ConnectionTrace:
-    """Connection of a client."""
+    """Trace of one client connection through the proxy.
+
+    Args:
+        connection_name: name of the connection in the output.
+        place: maps broker addresses to those of the proxy.
+        write_line: prints a line.
+        show_bytes: print each field with its bytes.
+        explainer: explains fields; None for no explanations.
+    """
 
     def __init__(
         self,
@@ -152,7 +162,7 @@ class ConnectionTrace:
         self._pending: dict[int, TracedRequest] = {}
 
     def request(self, frame: bytes, now_ms: float) -> None:
-        """Trace a request."""
+        """Print a request frame, and remember it until its response unless it has none (Produce with acks=0)."""
         try:
             request = parse_request(memoryview(frame)[4:])
         except WireError as error:
@@ -177,7 +187,7 @@ class ConnectionTrace:
         return body
 
     def response(self, frame: bytes, now_ms: float) -> list[Any]:
-        """Print a response; return the chunks that are sent to the client."""
+        """Print a response frame; return the chunks to send to the client, with addresses replaced."""
         number = int.from_bytes(frame[4:8], "big", signed=True)
         asked = self._pending.pop(number, None)
         if asked is None:
@@ -193,7 +203,7 @@ class ConnectionTrace:
             return [frame]
 
     def named_brokers(self, frame: bytes) -> list[Address]:
-        """Return the addresses of brokers in a response."""
+        """Return the broker addresses in a response frame; its request stays pending."""
         asked = self._pending.get(int.from_bytes(frame[4:8], "big", signed=True))
         if asked is None or asked.key not in _APIS_NAMING_BROKERS:
             return []
