@@ -39,12 +39,12 @@ _MODULES = {
     "ProtocolError": "ottla.wire.errors",
     "TopicRecord": "ottla.tools.blocking_client",
 }
-"""Public names, and the modules they are loaded from at their first use: ``import ottla`` itself stays cheap."""
+"""Modules of the public names, imported at first use so that ``import ottla`` itself is cheap."""
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - names of a table
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name at its first use."""
+    """Import the module of a public name at its first use, and return the name's value."""
     if name not in _MODULES:
         raise AttributeError(f"module 'ottla' has no attribute {name!r}")
     value = getattr(import_module(_MODULES[name]), name)

@@ -1,10 +1,10 @@
-"""Several nodes on this machine, each a process of its own: for tests, and behind ``ottla cluster start``.
+"""Cluster of several nodes on this machine, each a process of its own: for tests, and for ``ottla cluster start``.
 
     with ottla.Cluster(3) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
         cluster.kill(1)
 
-The first three nodes (one, where there are fewer than three) decide; each is broker and controller.
+Each node is broker and controller. The first three are voters of the quorum (only the first of two nodes).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ QUORUM_SIZE = 3
 MAX_PORT = 65_535
 CONTROLLER = "CONTROLLER"
 CLIENT_PORTS, CONTROLLER_PORTS = range(15_000, 23_000), range(23_000, 31_000)
-"""Ranges of free ports: below the system's ephemeral ports, since a node binds its port only later. Separate, since a
-controller keeps the port in its directory, and a restarted cluster draws its client ports again.
+"""Ranges of free ports, below the system's ephemeral ports, since a node binds its port only later. They are
+separate, since a controller's port is stored in its directory, while a restarted cluster draws new client ports.
 """
 
 
 class ClusterFailed(Exception):
-    """A node failed to start; the message names the node and has its last log lines."""
+    """Raised if a node fails to start; the message has the node id and the node's last log line."""
 
 
 def free_ports(host: str, count: int, among: range) -> list[int]:
-    """Return different ports without a listener.
+    """Return ``count`` different ports of the range ``among`` without a listener.
 
     Raises:
         OSError: the address does not belong to this machine.
@@ -78,7 +78,7 @@ def free_ports(host: str, count: int, among: range) -> list[int]:
 
 
 def _remove_directory(path: str, owner_pid: int) -> None:
-    """Remove a temporary directory, unless this is a child of the process that made it."""
+    """Remove a temporary directory, unless this process is a child (``os.fork``) of the process that created it."""
     if os.getpid() == owner_pid:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -90,9 +90,9 @@ class ClusterNode(FaultControls):
         self.id = node_id
         self.data_dir = data_dir
         self.log = f"{data_dir}.log"
-        """Where the process writes its standard error."""
+        """Path of the file with the standard error of the process."""
         self.config = f"{data_dir}.properties"
-        """Its settings: ``ottla serve --config`` starts it by hand."""
+        """Path of the node's properties file, with which ``ottla serve --config`` starts the node by hand."""
         self.host = host
         self.port = port
         self.controller_port = 0
@@ -102,7 +102,7 @@ class ClusterNode(FaultControls):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``127.0.0.1:PORT`` of this node."""
+        """``HOST:PORT`` of this node's client listener."""
         return format_address(self.host, self.port)
 
     def _fault_dir(self) -> str:
@@ -110,16 +110,16 @@ class ClusterNode(FaultControls):
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs."""
+        """Process id of the node; None if it does not run."""
         return None if self._process is None or self._process.poll() is not None else self._process.pid
 
     @property
     def status(self) -> int | None:
-        """The exit status of a process that has ended; negative: the signal that ended it."""
+        """Exit status of the ended process, negative for a signal; None before the start and while it runs."""
         return None if self._process is None else self._process.poll()
 
     def start(self, settings: Mapping[str, str]) -> None:
-        """Write the settings and start the process; `wait` waits until it serves."""
+        """Write the properties file and start the process; `wait` waits until the node is ready."""
         with open(open_private(self.config), "w", encoding="utf-8") as file:
             file.write(dumps_settings(settings))
         command = [sys.executable, "-m", "ottla.cli.main", "serve", "--config", self.config]
@@ -129,7 +129,7 @@ class ClusterNode(FaultControls):
         threading.Thread(target=self._listen, args=(self._process, self._start_finished), daemon=True).start()
 
     def _listen(self, process: subprocess.Popen[str], finished: threading.Event) -> None:
-        """Read the output of the process to its end."""
+        """Read the standard output of the process to its end; set ``finished`` once the node is ready or has ended."""
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
@@ -140,10 +140,10 @@ class ClusterNode(FaultControls):
         finished.set()
 
     def wait(self) -> None:
-        """Wait until clients may connect.
+        """Wait until the node accepts connections of clients.
 
         Raises:
-            ClusterFailed: it ended before, or took too long.
+            ClusterFailed: the process ended, or is not ready within `START_WITHIN_S`.
         """
         if not self._start_finished.wait(START_WITHIN_S) or not self._ready:
             why = f"ended with status {self.status}" if self.status is not None else "is not ready yet"
@@ -155,13 +155,13 @@ class ClusterNode(FaultControls):
         return lines[-1] if lines else "it said nothing"
 
     def signal(self, number: int) -> None:
-        """Send the process a signal, where it still runs."""
+        """Send a signal to the process if it runs."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     def wait_end(self) -> None:
-        """Wait until the process ends; kill it after a timeout."""
+        """Wait until the process ends; kill it after `STOP_WITHIN_S`."""
         if self._process is not None:
             try:
                 self._process.wait(STOP_WITHIN_S)
@@ -171,16 +171,16 @@ class ClusterNode(FaultControls):
 
 
 class Cluster(ClusterFaultControls):
-    """A cluster of processes.
+    """Cluster of nodes that run as processes of this machine.
 
     Args:
-        nodes: how many.
-        data_dir: where to keep data, a directory a node; None takes a temporary one that is removed afterwards.
-        port: the first node's port for clients, the next have the following ones; 0 takes free ones.
-        host: the address to listen at.
-        settings: Kafka's broker settings for every node.
-        tls: encrypt, between nodes too; an authority and a certificate are generated.
-        sasl: require a login with ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, of nodes too; a user is created.
+        nodes: number of nodes.
+        data_dir: parent of the nodes' data directories; None creates a temporary one that `stop` removes.
+        port: client port of the first node, the next ones have the following ports; 0 selects free ports.
+        host: address to listen at.
+        settings: broker settings of all nodes.
+        tls: use TLS for all listeners; a CA and certificates are generated.
+        sasl: require ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``, of nodes too; a user is created.
 
     Raises:
         ConfigException: an unknown setting, or a value that is invalid.
@@ -219,20 +219,20 @@ class Cluster(ClusterFaultControls):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Every node's address with commas between, for any client."""
+        """``HOST:PORT`` of each node, separated by commas."""
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
-        """Return a client's settings in the words of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
+        """Return client settings with the names of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
 
         Raises:
-            ValueError: an unknown kind.
+            ValueError: ``kind`` is none of these.
         """
         made = self._secured or security_setup.SecuritySetup("PLAINTEXT", "", "", "")
         return security_setup.client_config(made, kind, self.bootstrap_servers)
 
     def write_client_files(self) -> list[str]:
-        """Write client settings in every form beside the data; return a line about each file. None without security."""
+        """Write client settings in each form into the data directory; return a line for each, none without security."""
         if self._secured is None:
             return []
         return security_setup.write_client_files(self._secured, self._data_dir, self.bootstrap_servers)
@@ -246,10 +246,10 @@ class Cluster(ClusterFaultControls):
         return self.nodes
 
     def node(self, node_id: int) -> ClusterNode:
-        """Return a node by its id; the first is 1.
+        """Return the node with an id; ids start at 1.
 
         Raises:
-            ValueError: there is no such node.
+            ValueError: no such node.
         """
         if not 1 <= node_id <= len(self.nodes):
             raise ValueError(f"node {node_id} (1 to {len(self.nodes)} expected)")
@@ -258,11 +258,11 @@ class Cluster(ClusterFaultControls):
     # ------------------------------------------------------------------ start and stop
 
     def start(self) -> Cluster:
-        """Format what is new, start every node, and wait until all serve.
+        """Format new directories, start all nodes, and wait until all are ready.
 
         Raises:
-            ClusterFailed: one could not start, and the others are stopped again; or the cluster runs already.
-            StorageFormatError, CorruptFile, OSError: a directory is another's, or cannot be used.
+            ClusterFailed: the cluster runs already, or a node failed to start; the other nodes are then stopped.
+            StorageFormatError, CorruptFile, OSError: a directory belongs to another cluster, or cannot be used.
         """
         if any(node.pid is not None for node in self.nodes):
             raise ClusterFailed("the cluster runs already")
@@ -283,7 +283,7 @@ class Cluster(ClusterFaultControls):
         """Create certificates and a user for all nodes, or read those of an earlier start.
 
         Raises:
-            ClusterFailed: the nodes were formatted without them, or they cannot be created.
+            ClusterFailed: the nodes were formatted without security, or the setup cannot be created.
         """
         if not self._tls and not self._mechanism:
             return
@@ -298,7 +298,7 @@ class Cluster(ClusterFaultControls):
             raise ClusterFailed(str(error)) from None
 
     def _format(self) -> None:
-        """Give each node's controller the port it had before, or a free one, and make directories that are new."""
+        """Assign controller ports (stored ones if present, else free ones), and format new directories."""
         machine = SystemEnv()
         os.makedirs(self._data_dir, PRIVATE_DIR, exist_ok=True)
         directories = [LogDirectory(machine.disk, node.data_dir) for node in self.nodes]
@@ -309,7 +309,7 @@ class Cluster(ClusterFaultControls):
             node.controller_port = known.endpoints[0].port if known is not None else next(free)
         cluster_id = next((x.cluster_id for x in identities if x is not None), None)
         voters: tuple[InitialVoter, ...] = ()
-        if cluster_id is None:  # where some are formatted already, the others learn the voters from them
+        if cluster_id is None:  # else the new nodes learn the voters from the formatted ones
             cluster_id = uuid_to_string(machine.uuid())
             voters = tuple(
                 InitialVoter(node.id, machine.uuid(), (ListenerEndpoint(CONTROLLER, self._host, node.controller_port),))
@@ -352,15 +352,15 @@ class Cluster(ClusterFaultControls):
         }
 
     def kill(self, node_id: int) -> None:
-        """``kill -9``."""
+        """Kill a node with SIGKILL and wait for the end of its process."""
         self.node(node_id).signal(signal.SIGKILL)
         self.node(node_id).wait_end()
 
     def restart(self, node_id: int) -> None:
-        """Start a node again, stopping it first where it still runs, and wait until it serves.
+        """Stop a node with SIGTERM if it runs, start it again, and wait until it is ready.
 
         Raises:
-            ClusterFailed: it could not start.
+            ClusterFailed: the node failed to start.
         """
         node = self.node(node_id)
         node.signal(signal.SIGTERM)
@@ -369,9 +369,9 @@ class Cluster(ClusterFaultControls):
         node.wait()
 
     def stop(self) -> None:
-        """Stop every node cleanly and remove a temporary directory. Stopping twice is no error.
+        """Stop all nodes with SIGTERM and remove a temporary directory; a stopped cluster is left alone.
 
-        In a child of the process that started them (``os.fork``), stopping has no effect on them.
+        No effect in a child (``os.fork``) of the process that started the nodes.
         """
         atexit.unregister(self.stop)
         if self._owner_pid != os.getpid():

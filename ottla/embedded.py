@@ -1,4 +1,4 @@
-"""A node inside your own program: in a thread, or in a process of its own. For tests, notebooks, small tools.
+"""Embedded node: runs in a thread of your program, or in a child process. For tests, notebooks, small tools.
 
     with ottla.Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -6,7 +6,7 @@
     async with ottla.Broker() as broker:  # asyncio or trio
         await broker.produce("events", b"hello")
 
-It listens on a free port, keeps its data in a temporary directory, and removes both.
+By default the node listens on a free port and stores its data in a temporary directory that is removed at its stop.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ START_WITHIN_S = 30.0
 
 
 class BrokerFailed(Exception):
-    """The embedded node could not start, or does not run."""
+    """Raised if the embedded node cannot start, or does not run."""
 
 
 class Broker(FaultControls):
-    """Embedded node.
+    """Embedded node, broker and controller in one.
 
     Args:
         data_dir: path of the data directory; None: a temporary directory that is removed afterwards.
         port: port of the listener; 0: a free one.
-        host: the address to listen at.
+        host: address to listen at.
         isolate: run in a child process instead of a thread.
-        settings: Kafka's broker settings, such as ``{"num.partitions": 3}``.
-        tls: encrypt; certificates are generated.
-        sasl: require a login with ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``; a user is created.
+        settings: broker settings, such as ``{"num.partitions": 3}``.
+        tls: use TLS; certificates are generated.
+        sasl: require ``SCRAM-SHA-512``, ``SCRAM-SHA-256`` or ``PLAIN``; a user is created.
 
-    `client_config` returns what clients need for ``tls`` and ``sasl``. `produce`, `records`, `expect` and `wait_for`
-    block; ``async with`` gives an `AsyncBroker`, whose methods of the same names are coroutines.
+    `client_config` returns the settings clients need for ``tls`` and ``sasl``. `produce`, `records`, `expect` and
+    `wait_for` block; ``async with`` yields an `AsyncBroker`, whose methods of the same names are coroutines.
 
     Raises:
         ConfigException: an unknown setting, or a value that is invalid.
@@ -98,21 +98,21 @@ class Broker(FaultControls):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``127.0.0.1:PORT``, for any client."""
+        """``HOST:PORT`` of the client listener."""
         return format_address(self.host, self.port)
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
-        """Return a client's settings in the words of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
+        """Return client settings with the names of ``confluent``, ``librdkafka``, ``java`` or ``kafka-python``.
 
         Raises:
-            ValueError: an unknown kind.
+            ValueError: ``kind`` is none of these.
         """
         made = self._secured or security_setup.SecuritySetup("PLAINTEXT", "", "", "")
         return security_setup.client_config(made, kind, self.bootstrap_servers)
 
     @property
     def client(self) -> BlockingClient:
-        """Client of this node, which creates and deletes topics, too."""
+        """Blocking client of this node, which also creates and deletes topics."""
         return BlockingClient(self.bootstrap_servers, parse_connection_security(self.client_config("java")))
 
     def produce(
@@ -145,7 +145,7 @@ class Broker(FaultControls):
 
     @property
     def is_running(self) -> bool:
-        """True between start and stop, unless the node has stopped by itself."""
+        """True from start to stop, unless the node has stopped by itself."""
         if self._owner_pid != os.getpid():
             return False
         if self._child is not None:
@@ -153,10 +153,10 @@ class Broker(FaultControls):
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> Broker:
-        """Start, and wait until clients may connect.
+        """Start the node, and wait until it accepts connections of clients.
 
         Raises:
-            BrokerFailed: it could not start, or runs already.
+            BrokerFailed: the node runs already, or cannot start.
         """
         if self.is_running:
             raise BrokerFailed("the broker runs already")
@@ -192,7 +192,7 @@ class Broker(FaultControls):
         return self
 
     def _secure(self, directory: str) -> None:
-        """See that there are certificates and a user."""
+        """Create certificates and a user, or read those of an earlier start."""
         tls, mechanism = self._asks
         try:
             self._secured = security_setup.ensure_security_setup(directory, (self.host,), tls=tls, mechanism=mechanism)
@@ -253,17 +253,17 @@ class Broker(FaultControls):
         self.port = int(line.split("started: ")[1].split(",")[0].rpartition(":")[2])
 
     def _write_settings(self) -> str:
-        """Write the settings into a private file and return its path: every user sees the arguments of a process."""
+        """Write the settings to a file of mode 0600 and return its path: all users can see a process's arguments."""
         number, path = tempfile.mkstemp(prefix="ottla-", suffix=".properties")
         with open(number, "w", encoding="utf-8") as file:
             file.write(dumps_settings(self.settings))
         return path
 
     def restart(self) -> None:
-        """Stop cleanly and start again on the same port with the same data.
+        """Stop the node and start it again on the same port with the same data.
 
         Raises:
-            BrokerFailed: it does not run, or could not start.
+            BrokerFailed: the node does not run, or cannot start.
         """
         if not self.is_running:
             raise BrokerFailed("the broker does not run")
@@ -272,9 +272,9 @@ class Broker(FaultControls):
         self.start()
 
     def stop(self) -> None:
-        """Stop cleanly and remove a temporary directory. Stopping twice is no error.
+        """Stop the node and remove a temporary directory; a stopped node is left alone.
 
-        In a child of the process that started it (``os.fork``), stopping has no effect on it.
+        No effect in a child (``os.fork``) of the process that started the node.
         """
         atexit.unregister(self.stop)
         self._shut_down()
@@ -283,8 +283,8 @@ class Broker(FaultControls):
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _shut_down(self) -> None:
-        """Stop the thread or the process."""
-        if self._owner_pid != os.getpid():  # they are another process's, and so is the temporary directory
+        """Stop the thread or the child process of the node."""
+        if self._owner_pid != os.getpid():  # in a forked child: owned by the parent process
             self._thread = self._child = self._temporary = None
             return
         thread, self._thread = self._thread, None
@@ -327,10 +327,10 @@ class Broker(FaultControls):
 
 
 class AsyncBroker(AsyncFaultControls):
-    """An embedded node whose methods are coroutines, for asyncio and trio.
+    """Embedded node whose methods are coroutines, for asyncio and trio.
 
     Args:
-        broker: the node; ``async with ottla.Broker()`` starts one, `kafka_broker` is one of pytest's run.
+        broker: the node, from ``async with ottla.Broker()`` or the pytest fixture ``kafka_broker``.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -339,21 +339,21 @@ class AsyncBroker(AsyncFaultControls):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``127.0.0.1:PORT``, for any client."""
+        """``HOST:PORT`` of the client listener."""
         return self.broker.bootstrap_servers
 
     @property
     def host(self) -> str:
-        """The address of the listener."""
+        """Host of the client listener."""
         return self.broker.host
 
     @property
     def port(self) -> int:
-        """The port of the listener."""
+        """Port of the client listener."""
         return self.broker.port
 
     def client_config(self, kind: str = "confluent") -> dict[str, str]:
-        """Return a client's settings, as `Broker.client_config`."""
+        """Return client settings, as `Broker.client_config`."""
         return self.broker.client_config(kind)
 
     async def produce(
@@ -395,5 +395,5 @@ class AsyncBroker(AsyncFaultControls):
         await run_in_thread(lambda: self.broker.client.create_topic(name, partitions, settings=settings))
 
     async def restart(self) -> None:
-        """Stop and start again on the same port with the same data, as `Broker.restart`."""
+        """Stop the node and start it again on the same port with the same data, as `Broker.restart`."""
         await run_to_end_in_thread(self.broker.restart)

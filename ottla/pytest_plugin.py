@@ -1,7 +1,7 @@
-"""pytest fixtures: a broker for the run, a topic and a group of its own for each test.
+"""pytest fixtures: an embedded broker for the session, a new topic and group for each test.
 
-Safe under pytest-xdist: each worker has a broker of its own. ``OTTLA_TEST_BOOTSTRAP=HOST:PORT`` runs the same tests on
-another cluster, a real Kafka among them. Topics and groups are deleted after the test.
+Each worker of pytest-xdist has its own broker. ``OTTLA_TEST_BOOTSTRAP=HOST:PORT`` runs the tests against another
+cluster, such as Apache Kafka. Topics and groups are deleted after the test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.tools.fault_client import Faults, NodeClock
 
     class TopicFactory(Protocol):
-        """Type of the fixture `kafka_topic_factory`."""
+        """Type of the function that the fixture `kafka_topic_factory` yields."""
 
         def __call__(
             self, partitions: int | None = None, *, name: str | None = None, settings: Mapping[str, Any] | None = None
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 EXTERNAL = "OTTLA_TEST_BOOTSTRAP"
-"""No other variable names the cluster of tests: `OTTLA_BOOTSTRAP` is the command line's, and may name one in use."""
+"""Variable with the bootstrap servers of an external test cluster. `OTTLA_BOOTSTRAP` is ignored, since it belongs to
+the command line and may name a production cluster.
+"""
 SCOPES = ("session", "package", "module", "class", "function")
 Scope = Literal["session", "package", "module", "class", "function"]
 _OPTIONS: tuple[tuple[str, str, Any, str], ...] = (
@@ -47,13 +49,13 @@ _MARKER = "kafka_topic(partitions=N, settings={...}): partitions and settings of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of ``pytest.ini`` or ``pyproject.toml``."""
+    """Add the ini options ``ottla_*`` of ``pytest.ini`` or ``pyproject.toml``."""
     for name, kind, default, text in _OPTIONS:
         parser.addini(name, text, cast("Any", kind), default)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and check the options.
+    """Register the marker ``kafka_topic``, and check the options.
 
     Raises:
         UsageError: an option has an invalid value.
@@ -66,13 +68,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    """Return the line of pytest's header that names the cluster."""
+    """Return the line of pytest's header that names the cluster under test."""
     address = os.environ.get(EXTERNAL)
     return f"ottla: cluster {address} ({EXTERNAL})" if address else "ottla: embedded broker"
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Scope:
-    """Return the scope of the fixtures of the embedded broker."""
+    """Return the scope of the fixtures of the embedded broker, from the option ``ottla_scope``."""
     value = config.getini("ottla_scope")
     if value not in SCOPES:
         raise pytest.UsageError(f"ottla_scope: {value} (choose from {', '.join(SCOPES)})")
@@ -80,7 +82,11 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:
 
 
 def _number(config: pytest.Config, name: str) -> int:
-    """Return an option that is a number of 1 or more."""
+    """Return the value of an option that is a number of 1 or more.
+
+    Raises:
+        UsageError: the value is not such a number.
+    """
     text = config.getini(name)
     if not str(text).isdecimal() or int(text) < 1:
         raise pytest.UsageError(f"{name}: number of 1 or more expected: {text}")
@@ -88,7 +94,7 @@ def _number(config: pytest.Config, name: str) -> int:
 
 
 def _settings(config: pytest.Config) -> dict[str, str]:
-    """Return the settings of the option."""
+    """Return the broker settings of the option ``ottla_settings``."""
     out = {}
     for item in config.getini("ottla_settings"):
         key, separator, value = item.partition("=")
@@ -100,7 +106,7 @@ def _settings(config: pytest.Config) -> dict[str, str]:
 
 @pytest.fixture(scope=_scope)
 def kafka_broker_options(pytestconfig: pytest.Config) -> dict[str, Any]:
-    """Arguments of the embedded `ottla.Broker`. Override this fixture to compute them."""
+    """Arguments of the embedded `ottla.Broker`. Override this fixture to change them."""
     return {
         "settings": _settings(pytestconfig),
         "tls": pytestconfig.getini("ottla_tls"),
@@ -111,7 +117,7 @@ def kafka_broker_options(pytestconfig: pytest.Config) -> dict[str, Any]:
 
 @pytest.fixture(scope=_scope)
 def kafka_broker(kafka_broker_options: dict[str, Any]) -> Iterator[Broker | None]:
-    """Yield the embedded broker; None where ``OTTLA_TEST_BOOTSTRAP`` names another cluster."""
+    """Yield the embedded broker; None if ``OTTLA_TEST_BOOTSTRAP`` names another cluster."""
     if os.environ.get(EXTERNAL):
         yield None
         return
@@ -124,7 +130,7 @@ def kafka_broker(kafka_broker_options: dict[str, Any]) -> Iterator[Broker | None
 
 @pytest.fixture(scope=_scope)
 def kafka_client(kafka_broker: Broker | None) -> BlockingClient:
-    """Client of the cluster for tests: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``."""
+    """Client of the cluster under test: ``produce``, ``records``, ``expect``, ``wait_for``, ``create_topic``."""
     if kafka_broker is not None:
         return kafka_broker.client
     # lazy: 47.0 ms, 2865 kB
@@ -140,7 +146,7 @@ def kafka_client(kafka_broker: Broker | None) -> BlockingClient:
 
 @pytest.fixture
 def kafka_faults(kafka_broker: Broker | None) -> Iterator[Faults]:
-    """Yield the faults of the embedded broker, which are removed after the test; it needs ``ottla.faults=true``."""
+    """Yield the faults of the embedded broker, which are removed after the test; requires ``ottla.faults=true``."""
     faults = _with_faults(kafka_broker).faults
     yield faults
     faults.clear()
@@ -148,12 +154,12 @@ def kafka_faults(kafka_broker: Broker | None) -> Iterator[Faults]:
 
 @pytest.fixture
 def kafka_clock(kafka_broker: Broker | None) -> NodeClock:
-    """Clock of the embedded broker, which stays advanced after the test; it needs ``ottla.faults=true``."""
+    """Clock of the embedded broker, which stays advanced after the test; requires ``ottla.faults=true``."""
     return _with_faults(kafka_broker).clock
 
 
 def _with_faults(broker: Broker | None) -> Broker:
-    """Return the broker; skip the test on another cluster, and fail it where faults are disabled."""
+    """Return the embedded broker; skip the test without one, and fail it if ``ottla.faults`` is not set."""
     if broker is None:
         pytest.skip(f"{EXTERNAL} names a cluster without faults")
     if broker.settings.get("ottla.faults") != "true":
@@ -163,19 +169,19 @@ def _with_faults(broker: Broker | None) -> Broker:
 
 @pytest.fixture(scope=_scope)
 def kafka_bootstrap(kafka_client: BlockingClient) -> str:
-    """``HOST:PORT`` for any client."""
+    """Bootstrap servers of the cluster under test: ``HOST:PORT``."""
     return kafka_client.bootstrap_servers
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster_options(pytestconfig: pytest.Config) -> dict[str, Any]:
-    """Arguments of the `ottla.Cluster` of `kafka_cluster`. Override this fixture to compute them."""
+    """Arguments of the `ottla.Cluster` of `kafka_cluster`. Override this fixture to change them."""
     return {"nodes": _number(pytestconfig, "ottla_nodes"), "settings": _settings(pytestconfig)}
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster(kafka_cluster_options: dict[str, Any]) -> Iterator[Cluster]:
-    """Nodes in processes of their own, which a test may kill and start again."""
+    """Yield a running cluster of nodes in processes of their own, which a test may kill and restart."""
     # lazy: 74.2 ms, 3803 kB
     from ottla.cluster import Cluster
 
@@ -189,8 +195,8 @@ def kafka_topic_factory(
 ) -> Iterator[TopicFactory]:
     """Yield a function that creates topics, which are deleted after the test.
 
-    Its arguments are ``partitions`` (default: the option ``ottla_partitions``), ``name`` (default: named after the
-    test) and ``settings`` of the topic; it returns the name.
+    Its arguments are ``partitions`` (default: the option ``ottla_partitions``), ``name`` (default: derived from the
+    test's name) and ``settings`` of the topic; it returns the name of the topic.
     """
     created: list[str] = []
 
@@ -209,7 +215,7 @@ def kafka_topic_factory(
 
 @pytest.fixture
 def kafka_topic(kafka_topic_factory: TopicFactory, request: pytest.FixtureRequest) -> str:
-    """Return a fresh topic, named after the test, and deleted after it.
+    """Return the name of a new topic, derived from the test's name; the topic is deleted after the test.
 
     It has one partition, unless the option ``ottla_partitions`` or the marker ``kafka_topic`` sets another number.
     """
@@ -219,7 +225,7 @@ def kafka_topic(kafka_topic_factory: TopicFactory, request: pytest.FixtureReques
 
 @pytest.fixture
 def kafka_group(kafka_client: BlockingClient, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Yield a group id that no other test has; on another cluster, the group is deleted after the test."""
+    """Yield a unique group id; on an external cluster the group is deleted after the test."""
     name = _fresh(request, "group")
     yield name
     if os.environ.get(EXTERNAL):
@@ -227,7 +233,7 @@ def kafka_group(kafka_client: BlockingClient, request: pytest.FixtureRequest) ->
 
 
 def _delete(work: Callable[[], None], subject: str) -> None:
-    """Delete something that a test has created, or warn that it remains."""
+    """Call ``work`` to delete a topic or group of a test; warn if it remains."""
     # lazy: 2.6 ms, 74 kB
     from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
@@ -240,6 +246,6 @@ def _delete(work: Callable[[], None], subject: str) -> None:
 
 
 def _fresh(request: pytest.FixtureRequest, kind: str) -> str:
-    """Return a legal name that names the test."""
+    """Return a unique topic or group name that contains the test's name."""
     own = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in request.node.name)
     return f"{own[:150]}-{kind}-{uuid.uuid4().hex[:12]}"
