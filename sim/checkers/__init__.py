@@ -1,1 +1,1 @@
-"""Judges of a run: what a history, a log, a group or a cluster must never have shown."""
+"""Checkers of simulated runs: properties of histories, logs, groups and clusters that must never be violated."""

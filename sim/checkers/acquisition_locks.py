@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from sim.checkers.delivery_checker import DeliveryChecker
 
 RecordKey = tuple[HistoryPartition, int]
-"""A record."""
+"""Partition and offset of a record."""
 LiveNodesByHost = Callable[[], "Mapping[str, BrokerComponents]"]
-"""The nodes that are up, by host."""
+"""Function that returns the components of the running nodes, by host."""
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 class ServerState(NamedTuple):
-    """State of a share partition and a session on a node: the same objects unless reloaded."""
+    """Objects that represent a share partition and a share session on a node; reloading replaces them."""
 
     share_partition: SharePartitionLeader
     session: ShareSession | None
 
 
 class AcquiredRecord(NamedTuple):
-    """A record with a member."""
+    """Record acquired by a member of a share group, on a node (``host``)."""
 
     member: str
     host: str
     until_s: float
-    """At least so long, by that host's clock."""
+    """Earliest end of the acquisition lock, in seconds of that host's clock."""
     server_state: ServerState | None
-    """None if unknown: no property is checked."""
+    """Objects of the node at the acquisition; None if unknown: then no property is checked."""
     since_s: float = 0.0
-    """Time of the acquisition."""
+    """Time of the acquisition in simulated seconds."""
 
 
 class AcquisitionLocks:
-    """The book of one share group."""
+    """Acquired records of one share group, from the view of its members."""
 
     def __init__(
         self,
@@ -59,7 +59,16 @@ class AcquisitionLocks:
         clock: Callable[[str], float],
         now_s: Callable[[], float],
     ) -> None:
-        """``clock``: seconds by a host's clock that never goes back; ``now_s``: true seconds."""
+        """Create the checker.
+
+        Args:
+            ledger: collects the violations.
+            group: id of the share group.
+            limit: maximum delivery count.
+            living: returns the components of running nodes.
+            clock: returns seconds of a host's monotonic clock.
+            now_s: returns simulated seconds.
+        """
         self._ledger = ledger
         self._group = group
         self.limit = limit
@@ -67,20 +76,20 @@ class AcquisitionLocks:
         self._clock = clock
         self._now_s = now_s
         self._seen_s: dict[SharePartitionLeader, float] = {}
-        """When a server of a share partition was seen first."""
+        """Time at which each leader object of a share partition was first observed, in simulated seconds."""
         self._held: dict[RecordKey, dict[str, AcquiredRecord]] = {}
         self._by_member: dict[str, dict[RecordKey, None]] = {}
         self.acknowledgements: dict[RecordKey, set[int]] = {}
-        """What members have said of a record, whether or not it was taken."""
+        """Acknowledgement types that members have sent for a record, accepted or not."""
         self.delivered: dict[RecordKey, int] = {}
-        """How often, as the highest count told."""
+        """Highest delivery count of each record in a response."""
         self.uncertain_acknowledgements: dict[HistoryPartition, int] = {}
-        """Fetches without an answer: each may have delivered anything once more."""
+        """Number of requests without a response, by partition; each may have delivered records once more."""
         self._accepted: dict[RecordKey, tuple[float, SharePartitionLeader | None]] = {}
-        """When, and by which server."""
+        """Time and share partition leader of each confirmed accept."""
         ledger.on_power_cut.append(self._accepted.clear)
 
-    # ------------------------------------------------------------------ what a node has
+    # ------------------------------------------------------------------ state of the nodes
 
     def server_state(self, host: str, place: SharedPlace, member: str) -> ServerState | None:
         """Return the current state on a host; None if it does not lead the share partition."""
@@ -112,9 +121,9 @@ class AcquisitionLocks:
         rows: Iterable[tuple[int, int, int]],
         began_s: float,
     ) -> None:
-        """Record acquired records: first and last offset, and delivery counts.
+        """Record acquired records; ``rows``: first offset, last offset and delivery count of each batch.
 
-        It asked at ``began_s``: what others were given since may have been given back before.
+        ``began_s`` is the time of the request: records that others acquired since may have been released before.
         """
         for first, last, count in rows:
             for offset in range(first, last + 1):
@@ -133,10 +142,10 @@ class AcquisitionLocks:
                 self._by_member.setdefault(hold.member, {})[where] = None
 
     def _must_be_accepted(self, where: RecordKey, sight: ServerState | None, began_s: float) -> bool:
-        """Return True if a record was accepted, and its server knows it, unlike a former leader in Kafka as well.
+        """Return True if an accepted record must not be delivered by this leader any more.
 
-        One that leads no longer, and has not heard of it, does not: Kafka's, too, goes on until it has something to
-        write.
+        A former leader that does not know of the accept may still deliver the record, in Kafka as well, until it has to
+        write state.
         """
         at_s, by = self._accepted.get(where, (began_s, None))
         if sight is None or at_s >= began_s:
@@ -146,7 +155,7 @@ class AcquisitionLocks:
     def on_acknowledging(
         self, member: str, at: HistoryPartition, offsets: Mapping[int, int]
     ) -> dict[int, AcquiredRecord]:
-        """Record the start of an acknowledgement, by offset; return the acquired records."""
+        """Record that a member sends acknowledgements (type by offset); return its acquired records by offset."""
         out = {}
         for offset, kind in offsets.items():
             self.acknowledgements.setdefault((at, offset), set()).add(kind)
@@ -167,7 +176,7 @@ class AcquisitionLocks:
                 self._accepted[at, offset] = (self._now_s(), None if sight is None else sight.share_partition)
 
     def on_renewed(self, member: str, at: HistoryPartition, offsets: Collection[int], until_s: float) -> None:
-        """Locks last until then, at least."""
+        """Record a renewal: locks of these records last at least until ``until_s``."""
         for offset in offsets:
             hold = self._held.get((at, offset), {}).get(member)
             if hold is not None:

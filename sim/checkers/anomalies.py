@@ -1,9 +1,9 @@
-"""Checker of client histories for anomalies, by the names of ``jepsen.tests.kafka``.
+"""Checker of client histories for anomalies, with the names of ``jepsen.tests.kafka``.
 
-``find_anomalies`` gives every anomaly of a history; each is bad, or one that Kafka allows (then it is told and nothing
-more): reads that skip or go back where a group deals the partitions, and cycles that rest on the order of writes.
-Beyond that checker: ``phantom_read`` (read, but never sent), ``corrupt_record`` (a record that is not what was made for
-its place). What transactions promise is in `sim.checkers.transaction_anomalies`.
+`find_anomalies` returns all anomalies of a history. Some of them are allowed in Kafka and only reported: skipped or
+repeated reads of consumers in a group, and cycles that depend on the order of writes. Additional anomalies are
+``phantom_read`` (read, but never sent) and ``corrupt_record`` (wrong checksum for its partition). Guarantees of
+transactions are in `sim.checkers.transaction_anomalies`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sim.checkers.dependency_cycles import find_cycles
 from sim.checkers.history import HistoryPartition, Operation, OperationOutcome
 from sim.checkers.observed_log import Anomaly, ObservedLog, partition_name
 
-# ---------------------------------------------------------------------- what lies in the logs
+# ---------------------------------------------------------------------- content of the logs
 
 
 def inconsistent_offsets(book: ObservedLog) -> Iterator[Anomaly]:
-    """Two values were seen at one offset."""
+    """Yield offsets at which two different values were read."""
     for place, offsets in book.raw.items():
         for offset, values in offsets.items():
             if len(values) > 1:
@@ -75,11 +75,11 @@ def corrupt_record(book: ObservedLog) -> Iterator[Anomaly]:
                     yield Anomaly("crc", f"{partition_name(poll.place)} at {offset}")
 
 
-# ---------------------------------------------------------------------- what one client saw
+# ---------------------------------------------------------------------- order seen by one client
 
 
 def _by_process(book: ObservedLog) -> Iterator[list[Operation]]:
-    """Yield the operations of each client in the order they ended, from one crash to the next."""
+    """Yield the completed operations of each client in order, split at its restarts."""
     running: dict[str, list[Operation]] = {}
     for op in book.ops:
         if op.kind == "crash":
@@ -90,7 +90,7 @@ def _by_process(book: ObservedLog) -> Iterator[list[Operation]]:
 
 
 def poll_order_between_operations(book: ObservedLog) -> Iterator[Anomaly]:
-    """From one read of a partition to the client's next: ``poll-skip`` and ``nonmonotonic-poll``."""
+    """Yield ``poll-skip`` and ``nonmonotonic-poll``: gaps and repetitions between consecutive reads of a client."""
     for ops in _by_process(book):
         before: dict[HistoryPartition, int] = {}
         dealt = False
@@ -112,12 +112,12 @@ def poll_order_between_operations(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def poll_order_within(book: ObservedLog) -> Iterator[Anomaly]:
-    """Inside one operation: ``int-poll-skip`` and ``int-nonmonotonic-poll``."""
+    """Yield ``int-poll-skip`` and ``int-nonmonotonic-poll``: gaps and repetitions within one operation."""
     for op in book.ops:
         before: dict[HistoryPartition, int] = {}
         for poll in op.polls if op.outcome is OperationOutcome.OK and not op.reads_uncommitted else ():
             if poll.place in op.places and op.kind not in ("assign", "subscribe"):
-                continue  # it was dealt anew meanwhile
+                continue  # assigned again during the operation
             for offset, value in poll.records:
                 rank = -1 if value is None else book.rank[poll.place][offset]
                 delta = rank - before.get(poll.place, rank - 1)
@@ -129,7 +129,7 @@ def poll_order_within(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def send_order(book: ObservedLog) -> Iterator[Anomaly]:
-    """From one send of a client's to its next: ``nonmonotonic-send``."""
+    """Yield ``nonmonotonic-send``: a later send of a client that has a lower offset than an earlier one."""
     for ops in _by_process(book):
         before: dict[HistoryPartition, int] = {}
         for op in ops:
@@ -145,7 +145,7 @@ def send_order(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def send_order_within(book: ObservedLog) -> Iterator[Anomaly]:
-    """Inside one operation: ``int-nonmonotonic-send``, and ``int-send-skip``, which others' writes explain."""
+    """Yield ``int-nonmonotonic-send`` and ``int-send-skip`` within one operation; others' writes may explain a skip."""
     for op in book.ops:
         before: dict[HistoryPartition, int] = {}
         for send in op.sends if op.outcome is not OperationOutcome.FAIL else ():
@@ -207,7 +207,10 @@ def find_anomalies(ops: list[Operation], *, final: bool = True, idempotent: bool
 
 
 def max_read_lag_s(ops: list[Operation]) -> float:
-    """At least how far behind an ok read was: how long a record had been acknowledged that it did not reach."""
+    """Return a lower bound of the largest staleness of a read in seconds.
+
+    It is the time for which an unread record had been acknowledged when the read began.
+    """
     worst = 0.0
     acked: list[tuple[float, HistoryPartition, int]] = []
     for op in sorted(ops, key=lambda x: x.ended):

@@ -27,40 +27,40 @@ GROUP_CREATION_TIMEOUT_S = 8.0
 
 
 class PendingRevocation(NamedTuple):
-    """Partition assigned to a member while another owned it."""
+    """Partition assigned to another member while a member still owned it."""
 
     place: HistoryPartition
     new_owner: str
     event_number: int
-    """Among all events of the book."""
+    """Event number of the new assignment."""
 
 
 class AssignmentChecker:
-    """The book of one group."""
+    """Assignments of one group, as its members see them."""
 
     def __init__(self, ledger: DeliveryChecker, group: str, now_s: Callable[[], float]) -> None:
         self._ledger = ledger
         self._group = group
         self._now_s = now_s
         self._heard_s: dict[str, float] = {}
-        """When each member was told last that it is one."""
+        """Time of each member's last successful response."""
         self._events = 0
         self._owned: dict[HistoryPartition, dict[str, tuple[int, int]]] = {}
-        """Who believes to have it: since which event, and since how many power cuts."""
+        """Members that use a partition, each with event number and number of power cuts at the start of its use."""
         self._owners: dict[tuple[HistoryPartition, int], str] = {}
         self._claims: dict[str, list[PendingRevocation]] = {}
-        """By whom it had."""
+        """Partitions to revoke, by member that still owns them."""
         self._founded_s: float | None = None
-        """When a member of the older protocol last asked to be let in, or stopped asking."""
+        """Time of the last join by the classic protocol; None without one."""
         ledger.on_power_cut.append(self._power_cut)
 
     def next_event(self) -> int:
-        """Return the number of an event that begins: what was noted before has a smaller one."""
+        """Return the number of a new event; it is larger than those of all earlier events."""
         self._events += 1
         return self._events
 
     def assigned_to(self, member: str) -> list[HistoryPartition]:
-        """Return the partitions that a member believes to own."""
+        """Return the partitions that a member uses at present, sorted."""
         return sorted(place for place, owners in self._owned.items() if member in owners)
 
     def on_assigned(
@@ -68,7 +68,7 @@ class AssignmentChecker:
     ) -> None:
         """Record the assignment of a member in an epoch; the response may be outdated.
 
-        ``began``: start of its request; ``identity``: identity across restarts; ``cuts``: power cuts before the
+        ``began``: event number of its request; ``identity``: identity across restarts; ``cuts``: power cuts before the
         request.
         """
         if cuts != self._ledger.power_cuts:

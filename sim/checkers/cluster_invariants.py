@@ -34,11 +34,11 @@ MAX_REPORTS = 5
 """Maximum number of reports of one violation in a run."""
 
 LiveNodes = Mapping[int, "BrokerComponents"]
-"""The nodes that live, by id."""
+"""Components of the running nodes by id."""
 
 
 class ClusterInvariants:
-    """Looks at all nodes, again and again."""
+    """Periodic checks of invariants in the memory of all nodes."""
 
     def __init__(self, simulation: Simulation, living: Callable[[], LiveNodes]) -> None:
         self._simulation = simulation
@@ -48,20 +48,20 @@ class ClusterInvariants:
         self._raft_leaders: dict[int, int] = {}
         self._images: dict[int, MetadataImage] = {}
         self._committed: dict[int, int] = {}
-        """Of which epoch of the quorum the last is that a node took for committed, by its offset; the newest few."""
+        """Epoch of committed records of the metadata log by offset; the newest `MAX_COMMITTED_SAMPLES` are kept."""
         self._published: dict[BrokerComponents, int] = {}
         self._partition_leaders: dict[tuple[bytes, int, int], int] = {}
         self._high: dict[tuple[BrokerComponents, bytes, int, int], int] = {}
         self._few: dict[tuple[BrokerComponents, bytes, int, int], int] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check every `CHECK_INTERVAL_S` until cancelled."""
         while True:
             self.check_once()
             await trio.sleep(CHECK_INTERVAL_S)
 
     def check_once(self) -> None:
-        """Once."""
+        """Check all invariants once."""
         living = self._living()
         for parts in living.values():
             if parts not in self._watched:
@@ -90,7 +90,7 @@ class ClusterInvariants:
     # ------------------------------------------------------------------ the rules
 
     def single_leader_per_epoch(self, living: LiveNodes) -> Iterator[str]:
-        """Of the quorum."""
+        """Yield epochs of the quorum with two leaders."""
         for node_id, parts in living.items():
             epoch, leader = parts.controller.epoch, parts.controller.leader_id
             if leader >= 0 and self._raft_leaders.setdefault(epoch, leader) != leader:
@@ -112,7 +112,7 @@ class ClusterInvariants:
                     del self._committed[next(iter(self._committed))]
 
     def monotonic_high_watermark(self, living: LiveNodes) -> Iterator[str]:
-        """Of the metadata as a node has published it, and of a leader's partitions under one epoch."""
+        """Yield published metadata offsets, and high watermarks within a leader epoch, that decreased."""
         for node_id, parts in living.items():
             offset = parts.controller.image.offset
             if offset < self._published.get(parts, -1):
@@ -137,14 +137,14 @@ class ClusterInvariants:
                         yield f"{replica.topic}-{replica.partition} epoch {replica.leader_epoch}: {known}, {node_id}"
 
     def leader_in_isr(self, living: LiveNodes) -> Iterator[str]:
-        """In every image."""
+        """Yield partitions whose leader is not in the ISR, in the image of any node."""
         for node_id, parts in living.items():
             for name, number, told in iterate_partitions(parts.controller.image):
                 if told.leader >= 0 and told.leader not in told.isr:
                     yield f"{name}-{number} as node {node_id} knows it: {told.leader} not in {told.isr}"
 
     def enough_in_sync(self, living: LiveNodes) -> Iterator[str]:
-        """Under one partition epoch with too few, a leader that knows of it stands still."""
+        """Yield leaders whose high watermark advances although the ISR is smaller than ``min.insync.replicas``."""
         for node_id, parts in living.items():
             image = parts.controller.image
             least = int(image.config(RESOURCE_BROKER, "").get(MIN_ISR, "1"))
@@ -194,7 +194,7 @@ RULES = (
 
 
 def leader_epoch_at(chain: LogSummary, offset: int) -> int | None:
-    """Of which epoch the record is that a log has there; None where it has none, or only a snapshot that covers it."""
+    """Return the epoch of the record at an offset of the metadata log; None if the log has no record there."""
     at = bisect_right(chain._epoch_start_offsets, offset) - 1
     return chain._epochs[at] if at >= 0 and chain.start_offset <= offset < chain.end_offset else None
 
@@ -207,7 +207,7 @@ def newest_image(living: LiveNodes) -> MetadataImage:
 
 
 def iterate_partitions(image: MetadataImage) -> Iterator[tuple[str, int, PartitionRegistration]]:
-    """Yield every partition of an image: topic, number, what is known of it."""
+    """Yield topic, partition number and registration of every partition in an image."""
     for name in sorted(image.topics):
         for number, told in image.topics[name].partitions.items():
             yield name, number, told

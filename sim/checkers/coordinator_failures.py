@@ -1,4 +1,4 @@
-"""Failures of coordinators that end the run: in the simulator and in tests no log holds a record that is invalid."""
+"""Failures of coordinators as assertions: in simulations and tests no log contains an invalid record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.broker.coordinator import errors
 
 
 def raise_coordinator_failure(error: errors.CoordinatorStateError, topic: str, partition: int, event: str) -> NoReturn:
-    """Raise what a node would only log.
+    """Raise an AssertionError for a failure that a node would only log.
 
     Raises:
         AssertionError: always; the cause is that of ``error``.
@@ -17,5 +17,5 @@ def raise_coordinator_failure(error: errors.CoordinatorStateError, topic: str, p
 
 
 def end_on_coordinator_failure() -> None:
-    """Have the failure of a coordinator end the process it runs in, as a broken invariant does."""
+    """Make the failure of a coordinator end its process, as a broken invariant does."""
     errors.report_failure = raise_coordinator_failure

@@ -1,4 +1,4 @@
-"""Checker of guarantees to clients. Each violation has a name.
+"""Checker of delivery guarantees to clients.
 
 ``lost``: an acknowledged record is missing (after a power cut only synced ones must exist). ``duplicate``: a record
 exists twice. ``disorder``: a producer's records are in another order than sent. ``hole``: offsets are not contiguous.
@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from ottla.wire.record_batch.records import Record
 
 LedgerPartition = tuple[str, int]
-"""Topic and partition."""
+"""Topic name and partition number."""
 
 
 @dataclass(slots=True)
 class DeliveryChecker:
-    """The checker's book."""
+    """Sent, acknowledged and committed data of a run, and the violations found."""
 
     sent_values: dict[LedgerPartition, dict[int, None]] = field(default_factory=dict)
     acknowledged_offsets: dict[LedgerPartition, dict[int, int]] = field(default_factory=dict)
-    """Place -> value -> offset, of what must be there."""
+    """Offset of each value that must exist, by partition."""
     power_cuts: int = 0
     generation: int = 0
-    """The newest that a member of the group was let into."""
+    """Newest generation that a member has joined."""
     violations: list[tuple[str, str]] = field(default_factory=list)
     committed_to: dict[LedgerPartition, int] = field(default_factory=dict)
     attempted_commits: dict[LedgerPartition, int] = field(default_factory=dict)
@@ -39,9 +39,9 @@ class DeliveryChecker:
     excused_violations: int = 0
     on_power_cut: list[Callable[[], None]] = field(default_factory=list)
     key_of: dict[int, bytes] = field(default_factory=dict)
-    """Value -> key, in topics that are compacted."""
+    """Key of each value, in compacted topics."""
     owners: dict[tuple[LedgerPartition, int], str] = field(default_factory=dict)
-    """Partition and generation -> the member it was dealt to."""
+    """Owner of each partition in a generation."""
 
     def report_violation(self, name: str, detail: str) -> None:
         """Report a violation."""
@@ -127,10 +127,10 @@ class DeliveryChecker:
             forget()
 
     def verify_partition(self, place: LedgerPartition, records: list[Record]) -> None:
-        """Compare a whole partition with what was promised."""
+        """Compare all records of a partition with those sent and acknowledged."""
         where: dict[int, int] = {}
         last: dict[bytes, int] = {}
-        # unsynced names of files go one by one in a power cut: the oldest may go alone, and the log begins later
+        # A power cut may remove unsynced file names one by one: without its oldest segment the log starts later.
         first = records[0].offset if records and self.power_cuts else 0
         for index, record in enumerate(records, first):
             if record.offset != index:
@@ -154,7 +154,7 @@ class DeliveryChecker:
                 )
 
     def verify_compacted_partition(self, place: LedgerPartition, records: list[Record]) -> None:
-        """Compare a compacted partition with what was promised: the newest of each key, or one that came later."""
+        """Compare a compacted partition with those sent: it has the newest record of each key, or a later one."""
         newest: dict[bytes, int] = {}
         before = -1
         seen: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""Cycles in the order of operations: Tarjan's strongly connected components.
+"""Cycles among operations of a history, by Tarjan's algorithm for strongly connected components.
 
-An edge says that one operation came before another: another one read its writes, or wrote after it. With the order of
-one client's operations (``-process``), and with that of all in time (``-realtime``), more cycles close.
+An edge leads from an operation to one that read its writes or wrote after it. Further edges are the order of each
+client's operations (``-process``) and that of all operations in time (``-realtime``).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from sim.checkers.history import Operation, OperationOutcome
 
 Edges = Mapping[int, Mapping[int, None]]
-"""Operation -> those that must have come after it; by number."""
+"""Numbers of the operations that follow each operation."""
 
 
 def find_cycles(ops: list[Operation], edges: Edges) -> Iterator[tuple[str, list[int]]]:
-    """Yield each set of operations on cycles, with the suffix of the weakest order that closes them; each one once."""
+    """Yield each set of operations on cycles once, with the suffix of the weakest order that closes the cycle."""
     found: list[set[int]] = []
     for suffix, more in (("", {}), ("-process", process_order(ops)), ("-realtime", real_time_order(ops))):
         both = {x: {**edges.get(x, {}), **more.get(x, {})} for x in range(len(ops))}
@@ -26,7 +26,7 @@ def find_cycles(ops: list[Operation], edges: Edges) -> Iterator[tuple[str, list[
 
 
 def process_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
-    """From each operation to its client's next."""
+    """Return edges from each operation to the next one of the same client."""
     out: dict[int, dict[int, None]] = {}
     before: dict[str, int] = {}
     for number in sorted(range(len(ops)), key=lambda x: ops[x].began):
@@ -56,7 +56,7 @@ def real_time_order(ops: list[Operation]) -> dict[int, dict[int, None]]:
 
 
 def strongly_connected_components(edges: Edges) -> list[list[int]]:
-    """Return sets of more than one operation in which each precedes the others."""
+    """Return the strongly connected components of more than one operation."""
     out: list[list[int]] = []
     index: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -87,7 +87,7 @@ def strongly_connected_components(edges: Edges) -> list[list[int]]:
 
 
 def _pop_through(stack: dict[int, None], node: int) -> list[int]:
-    """Return the topmost of the stack down to ``node``."""
+    """Remove the topmost entries of the stack down to ``node`` and return them."""
     group = []
     while True:
         top = next(reversed(stack))

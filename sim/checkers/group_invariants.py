@@ -1,9 +1,9 @@
 """Invariants of the groups on a node, checked in its memory.
 
 ``OneHolder``: a partition has one owner in a consumer group, including partitions to revoke; an active task of a
-streams group with one process, and a process has a task in one role. ``EpochsInOrder``: no member is ahead of the
-target, no target ahead of the group. ``ShareBookIsRight``: what is in flight of a share partition lies between its
-start and its end, was handed out no more often than it may, and as much of it counts as done as is.
+streams group has one process, and a process has a task in one role. ``EpochsInOrder``: no member epoch exceeds the
+assignment epoch, and that does not exceed the group epoch. ``ShareBookIsRight``: in-flight records of a share partition
+lie between its start and end offset, have at most the maximum delivery count, and its count of final ones is right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_REPORTS = 5
 
 
 class GroupInvariants:
-    """Looks at all nodes, again and again."""
+    """Periodic checks of group invariants in the memory of all nodes."""
 
     def __init__(self, simulation: Simulation, living: Callable[[], Mapping[str, BrokerComponents]]) -> None:
         self._simulation = simulation
@@ -37,7 +37,7 @@ class GroupInvariants:
         self._reported: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check every `CHECK_INTERVAL_S` until cancelled."""
         while True:
             for host, parts in self._living().items():
                 for name, detail in find_violations(parts, whole=not self._simulation.ledger.power_cuts):
@@ -52,9 +52,9 @@ class GroupInvariants:
 
 
 def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[str, str]]:
-    """Yield the violations in a node's groups. ``whole``: no segment was lost in a power cut.
+    """Yield name and detail of each violation in a node's groups.
 
-    ``whole``: whether no records of groups are gone, with their segment, from between others in a power cut.
+    ``whole``: no segment with records of groups was lost in a power cut.
     """
     for shard in parts.groups._runtime if whole else ():
         if shard.state is not CoordinatorState.ACTIVE:
@@ -75,7 +75,7 @@ def find_violations(parts: BrokerComponents, *, whole: bool) -> Iterator[tuple[s
 
 
 def duplicate_assignments(group: ConsumerGroup) -> Iterator[tuple[str, str]]:
-    """Partitions with two members."""
+    """Yield partitions with two owners."""
     owners: dict[tuple[bytes, int], str] = {}
     for member in group.members.values():
         for held in (member.assigned, member.revoking):
@@ -87,7 +87,7 @@ def duplicate_assignments(group: ConsumerGroup) -> Iterator[tuple[str, str]]:
 
 
 def duplicate_tasks(group: StreamsGroup) -> Iterator[tuple[str, str]]:
-    """Active tasks in two processes, and tasks that a process has in two roles."""
+    """Yield active tasks in two processes, and tasks that a process has in two roles."""
     doers: dict[tuple[str, int], str] = {}
     roles: dict[tuple[str, str, int], str] = {}
     for member in group.members.values():
@@ -107,7 +107,7 @@ def duplicate_tasks(group: StreamsGroup) -> Iterator[tuple[str, str]]:
 
 
 def epochs_out_of_order(group: ConsumerGroup | StreamsGroup) -> Iterator[tuple[str, str]]:
-    """Epochs that are ahead of what they follow."""
+    """Yield member epochs above the assignment epoch, and assignment epochs above the group epoch."""
     if group.target_epoch > group.epoch:
         yield "EpochsInOrder", f"{group.id}: target {group.target_epoch} of {group.epoch}"
     for member in group.members.values():

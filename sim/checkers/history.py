@@ -1,7 +1,7 @@
-"""History of the clients' operations: records sent and read, and the outcome as the client saw it.
+"""History of the clients' operations: records sent and read, and the outcome from the client's view.
 
-An operation is one call of one client, including retries. It is ``ok`` (confirmed), ``fail`` (rejected without effect),
-or ``info``: unknown, it may have happened or may happen later. `sim.checkers.anomalies` evaluates them.
+An operation is one call of one client, including retries. Its outcome is ``ok`` (confirmed), ``fail`` (rejected without
+effect) or ``info`` (unknown: it may have happened or may happen later). `sim.checkers.anomalies` evaluates the history.
 
 Terms and rules are those of ``jepsen.tests.kafka``; the implementation is our own.
 """
@@ -15,13 +15,13 @@ from enum import Enum
 from typing import NamedTuple
 
 HistoryPartition = tuple[str, int]
-"""Topic and partition."""
+"""Topic name and partition number."""
 
 _PAYLOAD = struct.Struct(">qI")
 
 
 class OperationOutcome(Enum):
-    """Outcome of an operation."""
+    """Outcome of an operation from the client's view."""
 
     OK = "ok"
     FAIL = "fail"
@@ -34,18 +34,18 @@ class SendStep(NamedTuple):
     place: HistoryPartition
     value: int
     offset: int = -1
-    """Offset, if the client knows it."""
+    """Offset of the record; -1 if the client does not know it."""
 
 
 class PollStep(NamedTuple):
-    """Result of one read of a partition, in order: offsets and values; None: invalid checksum."""
+    """Result of one read of a partition: offsets and values in order; the value None has an invalid checksum."""
 
     place: HistoryPartition
     records: tuple[tuple[int, int | None], ...]
 
 
 class OffsetsStep(NamedTuple):
-    """Returned ends of a partition: last stable offset and high watermark."""
+    """Ends of a partition in a response: last stable offset and high watermark."""
 
     place: HistoryPartition
     last_stable_offset: int
@@ -59,24 +59,24 @@ NEVER = 2**62
 
 
 class Operation(NamedTuple):
-    """Operation."""
+    """One call of a client: its steps, its outcome, and event numbers of its start and end."""
 
     process: str
     kind: str
-    """``send``, ``poll``, ``txn`` (both), ``look``, ``assign``, ``subscribe``, or ``crash``: the client begins anew."""
+    """``send``, ``poll``, ``txn`` (both), ``look``, ``assign``, ``subscribe``, or ``crash`` (restart of the client)."""
     outcome: OperationOutcome
     steps: tuple[OperationStep, ...] = ()
     places: tuple[HistoryPartition, ...] = ()
-    """Partitions that the client reads from now on (``assign``, ``subscribe``), or lost meanwhile."""
+    """Partitions that the client reads from now on (``assign``, ``subscribe``), or lost during the operation."""
     began: int = -1
     ended: int = -1
-    """Event number of its end."""
+    """Event number of the operation's end."""
     began_s: float = 0.0
     ended_s: float = 0.0
     commit_requested_at: int = -1
     """Event number of a transaction's commit request; -1 if unknown."""
     reads_uncommitted: bool = False
-    """True for read_uncommitted."""
+    """True for reads with read_uncommitted."""
 
     @property
     def sends(self) -> list[SendStep]:
@@ -90,12 +90,12 @@ class Operation(NamedTuple):
 
     @property
     def offset_steps(self) -> list[OffsetsStep]:
-        """Returned ends of partitions."""
+        """Ends of partitions in responses, in order."""
         return [x for x in self.steps if isinstance(x, OffsetsStep)]
 
 
 class OperationHistory:
-    """Operations, written down as they begin and end."""
+    """Recorder of the operations of a run."""
 
     def __init__(self) -> None:
         self._ended: list[Operation] = []
@@ -147,7 +147,7 @@ class OperationHistory:
         steps: Iterable[OperationStep] | None = None,
         places: Iterable[HistoryPartition] = (),
     ) -> None:
-        """Record its end; ``steps`` if more is known now."""
+        """Record the end of an operation; ``steps`` replace those of the start unless None."""
         op = self._open.pop(number)
         known = op.steps if steps is None else tuple(steps)
         self._ended.append(
@@ -156,9 +156,9 @@ class OperationHistory:
         self._events += 1
 
     def operations(self, topic: str | None = None) -> list[Operation]:
-        """Return all of them by when they ended, or their steps at one topic.
+        """Return all operations in the order of their ends; with ``topic``, only their steps in that topic.
 
-        What has not ended is ``info``, and last.
+        Operations that have not ended are ``info`` and come last.
         """
         end = self._events
         out = [*self._ended, *(op._replace(ended=end + index) for index, op in enumerate(self._open.values()))]
@@ -168,12 +168,12 @@ class OperationHistory:
 
 
 def encode_value(place: HistoryPartition, value: int) -> bytes:
-    """Return a value as a record's value: it carries its own checksum, which holds at its own place only."""
+    """Encode a value as a record's value with a checksum that is valid only for its partition."""
     return _PAYLOAD.pack(value, _checksum(place, value))
 
 
 def decode_value(place: HistoryPartition, raw: bytes | None) -> int | None:
-    """Return the value of such a record; None where it is not what was made for this place."""
+    """Return the value of a record; None if its checksum is not valid for this partition."""
     if raw is None or len(raw) != _PAYLOAD.size:
         return None
     value, checksum = _PAYLOAD.unpack(raw)

@@ -1,4 +1,4 @@
-"""Logs as all clients together saw them, with writers and readers, derived from a history."""
+"""Logs as observed by all clients together, with writers and readers, derived from a history."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from sim.checkers.history import HistoryPartition, Operation, OperationOutcome
 
 Value = tuple[HistoryPartition, int]
-"""A value and where it was sent: that is sent once."""
+"""Partition and value; the pair is sent once."""
 
 
 class Anomaly(NamedTuple):
-    """Anomaly that was found."""
+    """Anomaly: name, detail, and False in ``is_violation`` if Kafka allows it."""
 
     name: str
     detail: str
@@ -19,20 +19,20 @@ class Anomaly(NamedTuple):
 
 
 class ObservedLog:
-    """Logs as all clients together saw them, with writers and readers, derived from a history."""
+    """Logs as observed by all clients together, with writers and readers of each value."""
 
     def __init__(self, ops: list[Operation], *, final: bool = True, idempotent: bool = True) -> None:
         self.ops = ops
         self.final = final
-        """Whether everything was read once more at the end."""
+        """True if all partitions were read completely at the end."""
         self.idempotent = idempotent
         self.writer: dict[Value, int] = {}
         self.readers: dict[Value, list[int]] = {}
-        """Only of reads that are ok, and show only what is committed."""
+        """Numbers of the successful read_committed operations that read each value."""
         self.seen: dict[HistoryPartition, dict[int, dict[int, None]]] = {}
-        """Place -> offset -> values that somebody saw there, from every poll, and from sends that were told.
+        """Values observed at each offset of a partition, by reads and by acknowledged sends.
 
-        Without what only readers saw who also read what is not committed: `raw` has it all.
+        Values seen only by read_uncommitted reads are left out; `raw` includes them.
         """
         self.raw: dict[HistoryPartition, dict[int, dict[int, None]]] = {}
         for number, op in enumerate(ops):
@@ -45,9 +45,9 @@ class ObservedLog:
                 for view in (self.seen, self.raw) if send.offset >= 0 else ():
                     view.setdefault(send.place, {}).setdefault(send.offset, {})[send.value] = None
         self.rank: dict[HistoryPartition, dict[int, int]] = {}
-        """Place -> offset -> its number among the offsets somebody saw: holes (markers, compaction) do not count."""
+        """Rank of each observed offset of a partition, so that gaps (markers, compaction) do not count."""
         self.first: dict[HistoryPartition, dict[int, int]] = {}
-        """Place -> value -> number of the first offset it was seen at."""
+        """Rank of the first offset of each value."""
         self.last: dict[HistoryPartition, dict[int, int]] = {}
         for place, offsets in self.seen.items():
             self._order(place, sorted(offsets))
@@ -72,12 +72,12 @@ class ObservedLog:
                 last[value] = index
 
     def is_committed(self, op: Operation) -> bool:
-        """Return True if it certainly happened: confirmed, or its writes were read."""
+        """Return True if an operation certainly happened: confirmed, or its writes were read."""
         if op.outcome is OperationOutcome.INFO:
             return any((x.place, x.value) in self.readers for x in op.sends)
         return op.outcome is OperationOutcome.OK
 
 
 def partition_name(place: HistoryPartition) -> str:
-    """``topic-partition``."""
+    """Return ``TOPIC-PARTITION``."""
     return f"{place[0]}-{place[1]}"

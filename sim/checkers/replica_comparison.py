@@ -1,4 +1,4 @@
-"""Copies of one partition on the disks of several nodes: equal, batch by batch, as they lie there."""
+"""Comparison of the replicas of a partition on the disks of several nodes, batch by batch."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import NamedTuple
 from ottla.env.memory_disk import MemoryDisk
 
 _HEAD = struct.Struct(">qi")
-"""Base offset, and how many bytes come after these twelve."""
+"""Base offset of a batch, and number of bytes after these twelve."""
 
 Batches = dict[int, bytes]
-"""Base offset -> the batch's bytes."""
+"""Bytes of each batch by base offset."""
 
 
 class ReplicaCopy(NamedTuple):
-    """Replica on one node: whole batches, and the start of the first."""
+    """Replica on one node: log start offset, and complete batches."""
 
     start: int
     batches: Batches
 
 
 def read_replica(disk: MemoryDisk, topic: str, partition: int) -> ReplicaCopy:
-    """Return a partition's batches in the order of their segments, wherever its directory lies; whole ones only."""
+    """Return the complete batches of a partition on a disk, in whichever log directory the partition is."""
     out: Batches = {}
     starts = []
     end = f"/{topic}-{partition}"

@@ -1,11 +1,11 @@
-"""Properties of every Fetch, ShareFetch and Produce response, checked as it leaves a node.
+"""Checks of every Fetch, ShareFetch and Produce response before a node sends it.
 
-`install` has every node of this process checked: the simulator and the tests do. A response that breaks a property is
-an assertion of the connection that sends it, which ends the node.
+`install` enables the checks for every node of this process; the simulator and the tests do so. An invalid response
+raises an AssertionError in its connection, which ends the node.
 
 The properties of a response to Fetch:
 
-- A partition is answered at most once, and exactly once where the request names all partitions of interest.
+- A partition is answered at most once, and exactly once if the request names all partitions of interest.
 - Non-empty records begin with a whole batch, which holds the fetch offset; in a compacted log it may begin above.
 - Offsets rise from batch to batch; only the last batch may be cut off.
 - A consumer gets nothing at or above the high watermark, or the last stable offset with read_committed.
@@ -51,7 +51,7 @@ MAX_SESSIONS = 2000
 
 
 class InvalidResponse(AssertionError):
-    """A response breaks a property; it names API, version, client and partition."""
+    """Raised for a response that breaks a property; the message names API, version, client and partition."""
 
 
 class BatchOffsets(NamedTuple):
@@ -87,7 +87,7 @@ def parse_batch_offsets(raw: bytes) -> BatchOffsets:
 
 
 class FetchLimits(NamedTuple):
-    """Limits of a fetch besides those of its partitions."""
+    """Limits of a Fetch request: maximum bytes, reader (consumer or follower), isolation level."""
 
     max_bytes: int
     is_consumer: bool
@@ -95,7 +95,13 @@ class FetchLimits(NamedTuple):
 
 
 def check_row(row: PartitionData, offset: int, reader: FetchLimits, *, has_holes: bool) -> int:
-    """Check a partition's records; return the number of whole batches.
+    """Check the records of a partition in a Fetch response; return the number of whole batches.
+
+    Args:
+        row: the partition in the response.
+        offset: fetch offset of the request.
+        reader: limits of the request.
+        has_holes: offsets may be missing between batches, as in a compacted log.
 
     Raises:
         AssertionError: a property does not hold.
@@ -127,7 +133,7 @@ def check_fetch(
     reader: FetchLimits,
     holes: OffsetGaps,
 ) -> None:
-    """Check the rows of a Fetch response against what was wanted, in the order of the response.
+    """Check the partitions of a Fetch response against those of the request, in the order of the response.
 
     Raises:
         AssertionError: a property does not hold.
@@ -150,13 +156,13 @@ def check_fetch(
 
 
 class OffsetGaps:
-    """Logs with gaps between offsets: those of compacted topics."""
+    """Lookup of the logs with gaps between offsets: those of compacted topics."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
 
     def allowed(self, place: ResponsePartition) -> bool:
-        """Return whether offsets may be missing between batches."""
+        """Return True if offsets may be missing between batches of a partition."""
         topic, partition = place
         name = self._services.metadata.image.topic_names.get(topic) if isinstance(topic, bytes) else topic
         replica = None if name is None else self._services.replica_manager.get(name, partition)
@@ -173,13 +179,13 @@ class ResponseChecker:
         """Partitions of the fetch sessions, by session id."""
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """See `RequestObserver.received`."""
+        """Do nothing (`RequestObserver.received`)."""
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """See `RequestObserver.completed`."""
+        """Do nothing (`RequestObserver.completed`)."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Check a response.
+        """Check the encoded response to a Fetch, ShareFetch or Produce request.
 
         Raises:
             InvalidResponse: a property does not hold.
@@ -246,7 +252,7 @@ def _partitions(message: FetchRequest | FetchResponse, version: int) -> Iterator
 
 
 def check_produce(asked: ProduceRequest, version: int, response: ProduceResponse) -> None:
-    """Check that every partition of a Produce request is answered as often as it is named.
+    """Check that a Produce response has each partition as often as the request.
 
     Raises:
         AssertionError: a property does not hold.
@@ -265,7 +271,7 @@ def check_produce(asked: ProduceRequest, version: int, response: ProduceResponse
 
 
 def check_share_fetch(response: ShareFetchResponse) -> None:
-    """Check that a partition is answered once, with whole batches that hold the acquired records.
+    """Check that a ShareFetch response has each partition once, with whole batches that hold the acquired records.
 
     Raises:
         AssertionError: a property does not hold.
@@ -291,9 +297,9 @@ def check_share_fetch(response: ShareFetchResponse) -> None:
 
 
 def join_chunks(chunks: Sequence[Chunk]) -> bytes | None:
-    """Return a whole response; None where a file cannot be read or was truncated meanwhile.
+    """Return the bytes of a response; None if a file cannot be read or was truncated meanwhile.
 
-    The simulator's files are read outside their process: a read does not count as its call and cannot fail.
+    Simulated files are read outside their process, so that the read is not counted as a disk call and cannot fail.
     """
     out = []
     for chunk in chunks:
@@ -315,6 +321,6 @@ def join_chunks(chunks: Sequence[Chunk]) -> bytes | None:
 
 
 def install() -> None:
-    """Have the responses of every node of this process checked that starts from now on."""
+    """Check the responses of every node that starts in this process from now on."""
     if ResponseChecker not in request_observers.request_observer_factories:
         request_observers.request_observer_factories.append(ResponseChecker)

@@ -1,12 +1,12 @@
-"""Guarantees of transactions in a history: atomicity, and visibility after the commit only.
+"""Checker of transactions in a history: atomicity, and visibility only after the commit.
 
 ``G1a``: read, though its transaction was aborted. ``precommitted-read``: read before its client requested the commit,
 or by the transaction that wrote it. ``torn-txn``: only a part of a transaction exists. ``lso-stuck``: read_committed
 readers were blocked for longer than any transaction may last.
 
-Of a copy, record by record in transactions with its committed offsets (`check_copy`): ``copy-twice``, ``copy-lost``,
-``copy-ghost`` (never in the source), ``copy-disorder``. Detected by the copiers themselves: ``undecided-read`` (a
-stable read returned an offset while a transaction had a pending one).
+`check_copy` finds anomalies of a transactional copy with committed offsets: ``copy-twice``, ``copy-lost``,
+``copy-ghost`` (never in the source), ``copy-disorder``. The copiers themselves detect ``undecided-read`` (a stable
+offset fetch returned an offset while a transaction had a pending one).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sim.checkers.history import HistoryPartition, OperationOutcome
 from sim.checkers.observed_log import Anomaly, ObservedLog, partition_name
 
 MAX_LSO_DELAY_S = 20.0
-"""A transaction of the workload lasts 8 s at most, and its coordinator has 12 s more to end it."""
+"""Maximum delay of the last stable offset: a transaction lasts up to 8 s, its coordinator ends it within 12 s more."""
 
 
 def aborted_read(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield reads of values that were certainly not written."""
+    """Yield ``G1a``: reads of values whose transaction was aborted."""
     for place, value in book.readers:
         writer = book.writer.get((place, value))
         if writer is not None and book.ops[writer].outcome is OperationOutcome.FAIL:
@@ -40,7 +40,7 @@ def precommitted_read(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def torn_txn(book: ObservedLog) -> Iterator[Anomaly]:
-    """Of what one transaction wrote, some is there and some is not."""
+    """Yield ``torn-txn``: transactions of which only some values exist."""
     for op in book.ops if book.final else ():
         found = [(x.place, x.value) in book.readers for x in op.sends]
         if op.kind == "txn" and any(found) and not all(found):
@@ -48,7 +48,7 @@ def torn_txn(book: ObservedLog) -> Iterator[Anomaly]:
 
 
 def stuck_last_stable_offset(book: ObservedLog) -> Iterator[Anomaly]:
-    """Yield a partition's last stable offset stood still below its high watermark for too long."""
+    """Yield ``lso-stuck``: partitions whose last stable offset stayed below the high watermark for too long."""
     since: dict[HistoryPartition, tuple[int, float]] = {}
     told: set[tuple[HistoryPartition, int]] = set()
     for op in sorted(book.ops, key=lambda x: x.ended):
@@ -77,10 +77,12 @@ def check_copy(
     target: Sequence[int],
     positions: Mapping[HistoryPartition, int],
 ) -> list[Anomaly]:
-    """Judge a copy that is over. All is as a reader of what is committed sees it.
+    """Return the anomalies of a completed transactional copy, as a read_committed reader sees it.
 
-    ``source``: offsets and values of each partition that was copied, in order; no value is there twice. ``target``: the
-    values in the one partition all of them went to, in order. ``positions``: up to where each source was copied.
+    Args:
+        source: offsets and values of each copied partition, in order; values are unique.
+        target: values of the target partition, in order.
+        positions: committed offset of the copy in each source partition.
     """
     out: list[Anomaly] = []
     of = {value: (place, offset) for place, records in source.items() for offset, value in records}
