@@ -1,1 +1,1 @@
-"""Simulated hosts, processes, threads, disks, network and clock, all a function of the seed."""
+"""Simulated hosts, processes, threads, disks, network and clock, all determined by the seed."""

@@ -1,4 +1,4 @@
-"""Simulated hosts with a name, a disk, a clock that may be wrong, and power that may fail."""
+"""Simulated hosts with a name, a disk, an inaccurate clock, and power that may fail."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ EPOCH_MS = 1_800_000_000_000
 
 
 class HostClock:
-    """A machine's clock: it stands wrong by an offset, runs too fast or slow, and is set now and then."""
+    """Clock of a host with an offset and a drift, both of which may be set."""
 
     def __init__(self, true_s: Callable[[], float]) -> None:
         self._true_s = true_s
         self.offset_ms = 0
-        """How far the wall clock is off."""
+        """Offset of the wall clock from the true time in milliseconds."""
         self.rate = 1.0
-        """Seconds of this clock in one true second."""
+        """Seconds of this clock per true second."""
         self._set_at_s = 0.0
         self._shown_s = 0.0
 
     def set(self, *, jump_ms: int, rate: float) -> None:
-        """Set the wall clock, and the rate of both clocks."""
+        """Change the wall clock by ``jump_ms``, and set the rate of both clocks."""
         self._shown_s = self.monotonic_s()
         self._set_at_s = self._true_s()
         self.rate = rate
         self.offset_ms += jump_ms
 
     def monotonic_s(self) -> float:
-        """Never goes back."""
+        """Return seconds of the monotonic clock."""
         return self._shown_s + (self._true_s() - self._set_at_s) * self.rate
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as this machine believes."""
+        """Return the host's wall clock in milliseconds since 1970."""
         return EPOCH_MS + self.offset_ms + int(self.monotonic_s() * 1000)
 
 
 def journal_names(disk: MemoryDisk) -> None:
-    """Of the names that are not synced the first few of each directory survive, and the rest is gone."""
+    """Keep a random number of each directory's first unsynced file names in a power cut, and remove the others."""
     gone: dict[str, None] = {}
     for path in [x for x in disk.files if x not in disk.durable_files]:
         directory = path.rpartition("/")[0]
@@ -63,14 +63,14 @@ class SimHost:
         self.disk = MemoryDisk(rng, self.clock.wall_ms)
         self.up = True
         self.journaled = False
-        """Whether its disk keeps a name only with those made before it in the same directory, as journals do."""
+        """True if the disk persists file names of a directory in the order of their creation, as journals do."""
         self.slow_s = 0.0
-        """Longest time a sync takes on its disk."""
+        """Maximum duration of an fsync in seconds."""
         self.processes: dict[SimProcess, None] = {}
         self.outbound_cut_until = 0.0
-        """Nothing it sends arrives before."""
+        """Time before which no data from this host arrives."""
         self.inbound_cut_until = 0.0
-        """Nothing sent to it arrives before."""
+        """Time before which no data to this host arrives."""
 
     def lose_power(self) -> None:
         """Cut the power: every process ends, and the disk keeps synced data; down until `power_up`."""
@@ -90,5 +90,5 @@ class SimHost:
                 del names[name]
 
     def power_up(self) -> None:
-        """Start again without processes: old connections are reset on use."""
+        """Restore the power, without processes: old connections are reset on use."""
         self.up = True

@@ -1,4 +1,4 @@
-"""A network in memory: hosts, a link for each direction between two of them, and TCP connections over the links.
+"""Simulated network: hosts, a link for each direction between two of them, and TCP connections over the links.
 
 Bytes arrive late, in pieces, in order, or not at all; a connection is closed, reset, or half open after one side
 disappeared.
@@ -33,16 +33,16 @@ END = b""
 
 
 class Link:
-    """The way from one host to another; the way back is a link of its own."""
+    """Link from one host to another; the opposite direction is a link of its own."""
 
     def __init__(self, rng: random.Random, source: SimHost, target: SimHost) -> None:
         self._rng = rng
         self.source = source
         self.target = target
         self.delay_s = MAX_DELAY_S
-        """Longest delay of a piece that is not lost."""
+        """Maximum delay in seconds of a piece that is not lost."""
         self.loss = 0.0
-        """Share of pieces that have to be sent again."""
+        """Share of pieces that are retransmitted."""
         self.cut_until = 0.0
 
     @property
@@ -51,7 +51,7 @@ class Link:
         return max(self.cut_until, self.source.outbound_cut_until, self.target.inbound_cut_until)
 
     def arrival(self, now_s: float) -> float:
-        """Return the arrival time of a piece sent now, unless the link is cut until then."""
+        """Return the arrival time of a piece sent now, including retransmissions and the time of a cut."""
         late = 0.0
         wait = RETRANSMIT_S
         while self.loss and self._rng.random() < self.loss and late < 10:
@@ -61,7 +61,7 @@ class Link:
 
 
 class Pipe:
-    """Direction of a connection."""
+    """One direction of a connection."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -69,17 +69,17 @@ class Pipe:
         self.held = 0
         self.last_at = 0.0
         self.held_until = 0.0
-        """Nothing on this way arrives before, whatever the link does."""
+        """Time before which no piece arrives, in addition to the limits of the link."""
         self.ended = False
-        """The writer has said all."""
+        """True after the writer has closed its direction."""
         self.broken = False
-        """Reset, or closed by the reader: both ends know."""
+        """True after a reset, or after the reader has closed; both ends know."""
         self.vanished = False
-        """The reader is gone and could not say so."""
+        """True if the reader disappeared without notifying the writer."""
         self.changed = trio.Event()
 
     def put(self, now_s: float, data: bytes) -> None:
-        """On its way."""
+        """Send a piece of data: queue it with its arrival time."""
         self.last_at = max(self.last_at, self.link.arrival(now_s))
         if not self.vanished:
             self.pieces.append((self.last_at, data))
@@ -87,7 +87,7 @@ class Pipe:
         self.notify()
 
     def end(self, now_s: float) -> None:
-        """Close by the writer."""
+        """Close the direction by its writer."""
         if not self.ended and not self.broken:
             self.put(now_s, END)
         self.ended = True
@@ -102,7 +102,7 @@ class Pipe:
         return max(self.link.open_at, self.held_until)
 
     def break_connection(self) -> None:
-        """Break it: what is under way is lost."""
+        """Reset the direction: data in flight is lost."""
         self.broken = self.ended = True
         self.pieces.clear()
         self.notify()
@@ -114,7 +114,7 @@ class Pipe:
 
 
 class SimStream:
-    """End of a connection."""
+    """One end of a simulated connection."""
 
     def __init__(self, network: SimNetwork, owner: SimProcess, pipes: tuple[Pipe, Pipe], peer: str, local: str) -> None:
         self._network = network
@@ -125,7 +125,7 @@ class SimStream:
         self.send_waits = self.receive_waits = 0
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive at most one piece."""
+        """Receive at most one piece into ``buffer`` and return its number of bytes; 0 at the end of the stream."""
         self.receive_waits += 1
         await trio.lowlevel.checkpoint()
         deadline = trio.current_time() + timeout_s
@@ -170,7 +170,7 @@ class SimStream:
         await trio.lowlevel.checkpoint()
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Hand over; waits while the other side has too much unread."""
+        """Send data; wait while the peer has `WINDOW_BYTES` unread."""
         data = b"".join(c.read_all() if isinstance(c, FileSlice) else bytes(c) for c in chunks)
         await trio.lowlevel.checkpoint()
         pipe = self._out
@@ -199,14 +199,14 @@ class SimStream:
         self._owner.simulation.start_soon(watch)
 
     def close(self) -> None:
-        """End both directions: the other side reads what is under way, then the end."""
+        """Close both directions: the peer reads data in flight, then the end of the stream."""
         self._out.end(self._network.now_s())
         self._in.broken = True
         self._in.notify()
         self._network.forget(self)
 
     def reset(self) -> None:
-        """Break both directions at once: what is under way is lost."""
+        """Reset both directions: data in flight is lost."""
         self._in.break_connection()
         self._out.break_connection()
         self._network.forget(self)
@@ -231,7 +231,7 @@ class SimStream:
         self._network.forget(self)
 
     def hold(self, until_s: float) -> None:
-        """Delay data of this end until a time; the other direction is open."""
+        """Delay data sent by this end until ``until_s``; the other direction is not affected."""
         self._out.held_until = until_s
 
     def half_open(self) -> None:
@@ -242,7 +242,7 @@ class SimStream:
 
 
 class SimListener:
-    """A place where connections come in."""
+    """Listening socket of a process."""
 
     def __init__(self, network: SimNetwork, owner: SimProcess, port: int) -> None:
         self._network = network
@@ -253,7 +253,7 @@ class SimListener:
         self.arrived = trio.Event()
 
     async def accept(self) -> AcceptedStream:
-        """Accept a connection."""
+        """Return the next incoming connection; wait for one."""
         await trio.lowlevel.checkpoint()
         while True:
             await self._owner.wait_if_paused()
@@ -263,7 +263,7 @@ class SimListener:
             await self.arrived.wait()
 
     def offer(self, owner_of: Callable[[SimProcess], SimStream]) -> None:
-        """Queue an incoming connection."""
+        """Queue an incoming connection, whose end ``owner_of`` creates for the listener's process."""
         self.waiting.append(owner_of(self._owner))
         self.arrived.set()
 
@@ -287,30 +287,30 @@ class SimNetwork:
         self.links: dict[tuple[str, str], Link] = {}
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.streams: dict[SimStream, SimProcess] = {}
-        """Both ends of every connection, in the order they were made."""
+        """Both ends of every connection with their processes, in the order of their creation."""
         self._free_port = FIRST_FREE_PORT
 
     def link(self, source: str, target: str) -> Link:
-        """Return the way from one host to another."""
+        """Return the link from one host to another, created at its first use."""
         found = self.links.get((source, target))
         if found is None:
             found = self.links[source, target] = Link(self._rng, self._hosts(source), self._hosts(target))
         return found
 
     def piece(self, left: int) -> int:
-        """Return the number of bytes of a piece: mostly all, sometimes few."""
+        """Return the number of bytes of the next piece of ``left`` bytes: mostly all, sometimes fewer."""
         return left if self._rng.random() < 0.8 else self._rng.randint(1, min(left, 1500))
 
     def forget(self, stream: SimStream) -> None:
-        """Remove a closed end."""
+        """Remove a closed end of a connection."""
         self.streams.pop(stream, None)
 
     def streams_of(self, owner: SimProcess) -> list[SimStream]:
-        """Return the open ends a process has."""
+        """Return the open connection ends of a process."""
         return [stream for stream, process in self.streams.items() if process is owner]
 
     def close_all_of(self, owner: SimProcess, how: Callable[[SimStream], None]) -> None:
-        """Close the listeners and connections of an ended process."""
+        """Close the listeners of an ended process, and call ``how`` for its connection ends."""
         for listener in [x for x in self.listeners.values() if x._owner is owner]:
             listener.close()
         for stream in self.streams_of(owner):
@@ -321,7 +321,7 @@ class SimNetwork:
         return [s for s in list(self.streams) if self._rng.random() < 0.5]
 
     def restore_links(self) -> None:
-        """Open every link without losses."""
+        """Restore all links: no cuts, no losses, normal delays."""
         for link in self.links.values():
             link.cut_until = link.source.outbound_cut_until = link.target.inbound_cut_until = 0.0
             link.loss = 0.0
@@ -337,7 +337,7 @@ class SimNetwork:
                 stream.reset()
 
     async def listen(self, owner: SimProcess, host: str, port: int) -> StreamListener:
-        """Listen on the owner's host. Raises OSError where the address is another's or the port in use."""
+        """Listen on the owner's host. Raises OSError if the address is not the host's, or the port is in use."""
         await trio.lowlevel.checkpoint()
         if host not in (owner.host.name, *ANY_ADDRESS):
             raise OSError(errno.EADDRNOTAVAIL, "not this machine's address")
@@ -378,7 +378,7 @@ class SimNetwork:
 
 
 class SimHostNetwork:
-    """The network as one process sees it."""
+    """Network interface of one process."""
 
     def __init__(self, network: SimNetwork, owner: SimProcess) -> None:
         self._network = network
@@ -387,9 +387,9 @@ class SimHostNetwork:
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Listen without encryption."""
+        """Listen at a port, without encryption."""
         return await self._network.listen(self._owner, host, port)
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Connect."""
+        """Connect to a listener, without encryption."""
         return await self._network.connect(self._owner, host, port)

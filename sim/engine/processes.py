@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sim.engine.simulation import Simulation
 
 STEP_S = 0.002
-"""Longest time between two moves of a job in a thread."""
+"""Maximum time between two steps of a job in a thread."""
 ORPHAN_LIFETIME_S = 0.2
-"""A child notices within this time that its parent is gone."""
+"""Maximum lifetime of a child process after its parent has ended."""
 
 
 class SimProcess:
@@ -39,7 +39,7 @@ class SimProcess:
         self.threads.after_step = self._after_step
         self.env = SimEnv(self)
         self.scope: trio.CancelScope | None = None
-        """Around all its tasks: cancelled when it dies."""
+        """Cancel scope of all tasks of the process, cancelled at its end."""
         self.parent = parent
         self.children: dict[SimProcess, None] = {}
         self.paused = False
@@ -49,15 +49,15 @@ class SimProcess:
 
     @property
     def dead(self) -> bool:
-        """True after its end."""
+        """True after the end of the process."""
         return self.session.dead
 
-    # ------------------------------------------------------------------ life and death
+    # ------------------------------------------------------------------ start and end
 
     async def run_until_end(self, main: Callable[[], Awaitable[Any]]) -> BaseException | None:
-        """Run its tasks until they end, or it is killed; return the error.
+        """Run ``main`` until it ends or the process is killed; return its error, None without one.
 
-        Its connections are closed afterwards as by a kernel.
+        The connections are closed afterwards as by a kernel.
         """
         ended: BaseException | None = None
         try:
@@ -71,7 +71,7 @@ class SimProcess:
         return ended
 
     def kill(self) -> None:
-        """SIGKILL: no further step, and its kernel closes what it had open."""
+        """End the process as by SIGKILL: no further step; the kernel closes its files and connections."""
         self.session.kill()
 
     def vanish(self) -> None:
@@ -103,13 +103,13 @@ class SimProcess:
     # ------------------------------------------------------------------ pause
 
     def pause(self) -> None:
-        """SIGSTOP: it makes no step, time passes, its kernel goes on taking bytes."""
+        """Pause the process as by SIGSTOP: it makes no step while time passes; its kernel still receives bytes."""
         if not self.dead and not self.paused:
             self.paused = True
             self.env.suspend_deadlines()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continue the process as by SIGCONT."""
         if self.paused:
             self.paused = False
             self._resumed.set()
@@ -117,14 +117,14 @@ class SimProcess:
             self.env.resume_deadlines()
 
     async def wait_if_paused(self) -> None:
-        """Every wait ends here: a process that is paused goes on when it is not."""
+        """Wait while the process is paused; called after every other wait."""
         while self.paused:
             await self._resumed.wait()
 
-    # ------------------------------------------------------------------ work beside the loop
+    # ------------------------------------------------------------------ threads and child processes
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
-        """Run a job in a thread: once started it is not cancelled, and the caller waits for its end."""
+        """Run ``work`` in a simulated thread and return its result; cancellation waits for its end."""
         job = self.threads.start(work)
         await self._drive(job)
         if job.error is not None:
@@ -139,13 +139,13 @@ class SimProcess:
                 await self.wait_if_paused()
                 if not job.done and job.wake_at <= self.simulation.now_s():
                     self.threads.step(job)
-        if not job.done:  # never begun, and the process is gone
+        if not job.done:  # not started, and the process has ended
             self.threads.step(job)
 
     async def in_child(self, work: Callable[[WorkerContext, Any], Any], argument: Any) -> Any:
-        """Return a job in a process of its own: killed where the waiter is cancelled.
+        """Run ``work`` in a simulated child process and return its result; cancellation kills the child.
 
-        An orphan lives on for a moment.
+        An orphaned child ends within `ORPHAN_LIFETIME_S`.
         """
         child = SimProcess(self.simulation, self.host, self)
         child.session.fault = self.session.fault

@@ -1,4 +1,4 @@
-"""Simulated `Env`: virtual time, one seed, a network in memory, deterministic threads."""
+"""Simulated `Env`: virtual time, randomness of the seed, a network in memory, deterministic threads."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class SimDeadline:
         return self._scope.cancelled_caught
 
     def suspend(self) -> None:
-        """Suspend the deadline."""
+        """Remove the deadline while the process is paused."""
         self._scope.deadline = FOREVER_S
 
     def resume(self) -> None:
-        """Restore the deadline, which may have passed."""
+        """Restore the deadline, which may be in the past."""
         self._scope.deadline = self._deadline
 
     def __enter__(self) -> SimDeadline:
@@ -63,7 +63,7 @@ class SimDeadline:
 
 
 class SimEnv:
-    """Environment of one process."""
+    """Environment of one simulated process."""
 
     def __init__(self, process: SimProcess) -> None:
         self._process = process
@@ -75,40 +75,40 @@ class SimEnv:
         self._limits = {lane: trio.CapacityLimiter(count) for lane, count in POOL_SIZES.items()}
 
     def now_ms(self) -> int:
-        """Return the host's wall clock."""
+        """Return the host's wall clock in milliseconds since 1970."""
         return self._clock.wall_ms()
 
     def monotonic_s(self) -> float:
-        """Return the host's other clock, in seconds."""
+        """Return the host's monotonic clock in seconds."""
         return self._clock.monotonic_s()
 
     def monotonic_ms(self) -> float:
-        """Return the host's other clock."""
+        """Return the host's monotonic clock in milliseconds."""
         return self._clock.monotonic_s() * 1000
 
     def uuid(self) -> bytes:
-        """From the seed."""
+        """Return a random UUID of 16 bytes, determined by the seed."""
         return b"\x01" + self._simulation.rng.randbytes(15)
 
     def random(self) -> float:
-        """From the seed."""
+        """Return a random number from 0 to 1, determined by the seed."""
         return self._simulation.rng.random()
 
     def process_stats(self) -> ProcessStats:
-        """Run the job in a thread, since simulated nodes have no child processes."""
+        """Return empty process statistics."""
         return ProcessStats()
 
     async def sleep(self, seconds: float) -> None:
-        """Virtual time, by the host's clock."""
+        """Sleep for a number of seconds of the host's clock, in virtual time."""
         await trio.sleep(seconds / self._clock.rate)
         await self._process.wait_if_paused()
 
     def timeout(self, seconds: float) -> AbstractContextManager[Deadline]:
-        """Virtual time, by the host's clock."""
+        """Return a cancel scope that ends after a number of seconds of the host's clock, in virtual time."""
         return SimDeadline(self, self._simulation.now_s() + seconds / self._clock.rate)
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """In a thread that takes turns with the loop by the seed."""
+        """Run ``work`` in a simulated thread, interleaved with the event loop as the seed determines."""
 
         async def later() -> T:
             async with self._limits[lane]:
@@ -134,7 +134,7 @@ class SimEnv:
         raise InvalidKeytab("there is no Kerberos in a simulation")
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """In a process of its own on the same host."""
+        """Run ``work`` in a simulated child process on the same host."""
         return self._process.in_child(work, argument)
 
     def suspend_deadlines(self) -> None:

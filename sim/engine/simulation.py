@@ -1,6 +1,6 @@
-"""Core of a simulation: one seed, one clock, one trace; hosts, their processes and the network.
+"""Core of a simulation: seed, clock and trace; hosts, their processes and the network.
 
-The same seed gives the same trace, in any process of the machine's that runs under ``PYTHONHASHSEED=0``.
+The same seed gives the same trace in any process on this machine that runs with ``PYTHONHASHSEED=0``.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from sim.engine.trio_patches import make_deterministic
 
 
 class EventTrace:
-    """Trace of events, a line each: as a digest, and as text for a listener."""
+    """Trace of events, one line each: updates a digest, and is passed to a listener."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self.listen: Callable[[str], None] | None = None
 
     def add(self, line: str) -> None:
-        """Add an event."""
+        """Add the line of an event."""
         self._digest.update(line.encode() + b"\n")
         if self.listen is not None:
             self.listen(line)
 
     def digest(self) -> str:
-        """16 hexadecimal digits: equal for equal runs."""
+        """Return 16 hexadecimal digits, equal for equal traces."""
         return self._digest.hexdigest()[:16]
 
 
 class Simulation:
-    """Running simulation."""
+    """One simulated run."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -56,11 +56,11 @@ class Simulation:
         end_on_coordinator_failure()
         response_checks.install()
         self.draining = False
-        """Clients finish what they have begun, and begin nothing."""
+        """True once clients complete their pending operations and start no new ones."""
         self._nursery: trio.Nursery | None = None
 
     def now_s(self) -> float:
-        """Return the simulated time; may be called by threads."""
+        """Return the simulated time in seconds; threads may call this method."""
         return self.clock.current_time()
 
     def trace_event(self, text: str) -> None:
@@ -68,23 +68,23 @@ class Simulation:
         self.trace.add(f"{self.now_s():.6f} {text}")
 
     def host(self, name: str) -> SimHost:
-        """Return the host of that name, created on first use."""
+        """Return the host with a name, created at its first use."""
         found = self.hosts.get(name)
         if found is None:
             found = self.hosts[name] = SimHost(name, self.rng, self.now_s)
         return found
 
     def process(self, host: str = "node") -> SimProcess:
-        """Return a fresh process on a host."""
+        """Return a new process on a host."""
         return SimProcess(self, self.host(host))
 
     def start_soon(self, work: Callable[[], Awaitable[Any]]) -> None:
-        """Start a task of the simulation, which outlives its process."""
+        """Start a task of the simulation that is not bound to a simulated process."""
         assert self._nursery is not None, "the simulation does not run"
         self._nursery.start_soon(work)
 
     def run(self, main: Callable[[], Awaitable[None]]) -> None:
-        """Run until ``main`` ends; remaining processes are killed then."""
+        """Run ``main`` until it ends, then kill the remaining processes."""
         make_deterministic(self.seed)
 
         async def everything() -> None:

@@ -1,8 +1,8 @@
-"""Scheduler of threads: exactly one runs, and the seed decides which one continues at each disk call.
+"""Deterministic scheduler of threads: exactly one thread runs, and the seed selects the next one at each disk call.
 
-A job runs in a real thread, which only runs while it holds the baton: it returns the baton at disk calls (before and
-after, by the seed), and at its end. The stepping task waits for that. So a job can be overtaken by the event loop and
-by other jobs at each disk call of either, and the same seed gives the same order.
+A job runs in a real thread, but only while it has control: it yields control at disk calls (before and after, by the
+seed) and at its end, for which the scheduling task waits. So the event loop or another job may run in between at each
+disk call, and the same seed gives the same order.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import trio
 
 YIELD_SHARE = 0.4
-"""Chance that a job gives the baton back at a disk call."""
+"""Probability that a job yields control at a disk call."""
 PREEMPT_SHARE = 0.3
-"""Chance that at a disk call of the loop a job moves on first."""
+"""Probability that a job makes a step before a disk call of the event loop."""
 SLOW_CALLS = ("fsync", "fsync_dir")
 
 
 class SimWorkerThread:
-    """A thread of the machine's, lent to one job after the other."""
+    """Real thread that executes one job after the other."""
 
     def __init__(self) -> None:
         self.go = threading.Semaphore(0)
@@ -39,12 +39,12 @@ class SimWorkerThread:
             self.back.release()
 
     def resume_until_yield(self) -> None:
-        """From outside: let the thread run until it gives the baton back."""
+        """Let the thread run until it yields control; called from other threads."""
         self.go.release()
         self.back.acquire()
 
     def yield_control(self) -> None:
-        """From the thread itself: give the baton back, and wait for it."""
+        """Yield control and wait for it; called in the thread itself."""
         self.back.release()
         self.go.acquire()
 
@@ -53,22 +53,22 @@ _IDLE: list[SimWorkerThread] = []
 
 
 class SimThreadJob:
-    """Work on its way through a thread."""
+    """Function that is executed in a thread, step by step."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
         self.worker = _IDLE.pop() if _IDLE else SimWorkerThread()
         self.worker.job = self
         self.scope = trio.CancelScope(shield=True)
-        """Around whoever waits for it: cancelled when the process is gone."""
+        """Cancel scope of the task that waits for the job, cancelled when the process ends."""
         self.wake_at = 0.0
-        """It waits for the disk until then."""
+        """Time until which the job waits for the disk."""
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """In the thread: all of it."""
+        """Execute the job; called in its thread."""
         try:
             self.result = self._work()
         except BaseException as error:  # noqa: BLE001,RUF100 - handed on to whoever waits
@@ -77,18 +77,18 @@ class SimThreadJob:
 
 
 class ThreadScheduler:
-    """Threads of one process. `on_disk_call` is called at each disk call of any of them."""
+    """Threads of one process; `on_disk_call` is called at each disk call of the process."""
 
     def __init__(self, rng: random.Random, now_s: Callable[[], float]) -> None:
         self._rng = rng
         self._now_s = now_s
         self.jobs: dict[SimThreadJob, None] = {}
         self.current: SimThreadJob | None = None
-        """Whose turn it is; None: the loop's."""
+        """Job that has control; None if the event loop has it."""
         self.dead = False
         self.after_step: Callable[[], None] = lambda: None
         self.slow_s = 0.0
-        """Longest time a sync takes on this disk."""
+        """Maximum duration of an fsync in seconds."""
 
     def start(self, work: Callable[[], Any]) -> SimThreadJob:
         """Create a job, which has not run yet."""
@@ -97,7 +97,7 @@ class ThreadScheduler:
         return job
 
     def step(self, job: SimThreadJob) -> None:
-        """Let it move to where it gives the baton back."""
+        """Let a job run until it yields control or ends."""
         before, self.current = self.current, job
         job.worker.resume_until_yield()
         self.current = before
@@ -107,7 +107,7 @@ class ThreadScheduler:
         self.after_step()
 
     def on_disk_call(self, what: str) -> None:
-        """Handle a disk call, before or after it: other threads may run first."""
+        """Let other threads run before or after a disk call named ``what``."""
         if self.dead:
             return
         job = self.current
@@ -126,7 +126,7 @@ class ThreadScheduler:
                 return
 
     def pause(self, seconds: float) -> None:
-        """From a job: let time pass."""
+        """Yield control for a number of seconds; called by a job."""
         job = self.current
         assert job is not None, "the loop must not wait"
         if not self.dead:
@@ -134,7 +134,7 @@ class ThreadScheduler:
             job.worker.yield_control()
 
     def end(self) -> None:
-        """End: every job ends at its next disk call."""
+        """Mark the process as ended: every job ends at its next disk call."""
         self.dead = True
         for job in list(self.jobs):
             job.scope.cancel()

@@ -1,9 +1,8 @@
 """Patches that make trio's scheduling order a function of the seed.
 
-Private names of trio 0.35: a canary test watches them.
-
-The scheduler's shuffle is seeded, deadlines that tie go by the order they were made, and cancellation reaches tasks in
-the order they were started; all three would otherwise follow memory addresses.
+The scheduler's shuffle is seeded, equal deadlines are ordered by their creation, and cancellation reaches tasks in the
+order of their start; all three would otherwise depend on memory addresses. The patches use private names of trio 0.35,
+which a test checks.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ import trio._core._run as run
 
 
 class OrderedSet(dict[Any, None]):
-    """A stand-in for a set that remembers the order of insertion."""
+    """Replacement of a set that keeps the order of insertion."""
 
     def add(self, item: Any) -> None:
-        """Put in."""
+        """Add an item."""
         self[item] = None
 
     def remove(self, item: Any) -> None:
-        """Take out; KeyError where it is not."""
+        """Remove an item. Raises KeyError if it is absent."""
         del self[item]
 
     def discard(self, item: Any) -> None:
-        """Take out if it is there."""
+        """Remove an item if it is present."""
         self.pop(item, None)
 
 
@@ -40,7 +39,7 @@ def _init(self: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def make_deterministic(seed: int) -> None:
-    """Seed the scheduler of the next ``trio.run``."""
+    """Seed the scheduler of the next ``trio.run``, and patch trio."""
     counter = itertools.count()
     module: Any = run
     module._ALLOW_DETERMINISTIC_SCHEDULING = True
