@@ -1,4 +1,4 @@
-"""Fault plan of a run: each seed draws the kinds of faults and their times."""
+"""Fault plan of a run: kinds and times of faults, generated from the seed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from sim.engine.simulation import Simulation
 
 STOP_KINDS = ("kill", "power", "clean", "eio", "enospc", "emfile")
-"""Ends of a node's process, and faults of its disk."""
+"""Kinds of ends of a node's process, and of faults of its disk."""
 FAULT_KINDS = ("cut", "oneway", "reset", "halfopen", "lossy", "pause", "clock", "slow", "orphan")
 """Faults of network, clocks and processes."""
 DELAYED_CLIENTS = "late"
 """Fault that delays requests of some clients."""
 CLUSTER_FAULT_KINDS = ("split", "isolate", "bridge", DELAYED_CLIENTS)
-"""And to the network between several nodes."""
+"""Faults of the network between several nodes."""
 BROKEN_DISK = {
     "eio": (errno.EIO, ("pwrite", "fsync", "open", "pread")),
     "enospc": (errno.ENOSPC, ("pwrite", "open")),
@@ -35,7 +35,7 @@ BROKEN_DISK = {
 SHARE = 0.6
 RARE_SHARE = 0.35
 SYNCED_SHARE = 0.2
-"""Of the runs in which every acknowledgement waits for the disk."""
+"""Share of runs in which every acknowledgement waits for an fsync."""
 CALLS_BEFORE_A_FAULT = 800
 CALLS_BEFORE_A_DEATH = 600
 MAX_UPTIME_S = 8.0
@@ -71,7 +71,7 @@ DIRECTORIES: tuple[tuple[str, dict[str, str]], ...] = (
 
 @dataclass
 class FaultPlan:
-    """Fault plan of one seed."""
+    """Fault plan of a run, generated from its seed."""
 
     stop_kinds: list[str]
     fault_kinds: list[str]
@@ -79,27 +79,26 @@ class FaultPlan:
     settings: dict[str, str]
     holes: bool
     max_initial_sync_s: float
-    """Longest time a sync takes from the start."""
+    """Maximum duration of an fsync in seconds at the start of the run."""
     max_uptime_s: float = MAX_UPTIME_S
-    """Of a node."""
+    """Maximum uptime of a node in seconds."""
     max_downtime_s: float = 0.5
-    """Between two lives of a node."""
+    """Maximum time between two runs of a node in seconds."""
     max_cut_s: float = MAX_CUT_S
     max_clock_jump_ms: int = MAX_CLOCK_JUMP_MS
-    """Maximum change of a clock. Small with transactions: in Kafka, too, a clock set back delays transaction timeouts.
-    """
+    """Maximum change of a clock in ms. Small with transactions: a clock set back delays transaction timeouts."""
     min_interval_s: float = 1.0
-    """Shortest time between two disturbances; the longest is seven times that."""
+    """Minimum time between two faults in seconds; the maximum is seven times that."""
     transactions: int = 0
-    """The version of the protocol of transactions that clients speak; 0: there are none."""
+    """Version of the transaction protocol of the clients; 0: no transactions."""
     disk_call_factor: float = 1.0
-    """Factor on the number of disk calls before one fails, or its process is killed at one."""
+    """Factor for the number of disk calls before a disk fault or a kill."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Number of each fault so far."""
+    """Number of injected faults by kind."""
 
     @classmethod
     def generate(cls, rng: random.Random, *, synced: bool = False) -> FaultPlan:
-        """Generate from the seed; ``synced``: power cuts only, which must lose no record."""
+        """Generate a plan; ``synced``: every acknowledgement waits for an fsync, and power cuts must lose no record."""
         dirs, more = DIRECTORIES[int(rng.random() * rng.random() * len(DIRECTORIES))]
         settings = {**SETTINGS, **more}
         if rng.random() < SHARE:
@@ -110,7 +109,7 @@ class FaultPlan:
         disturbances = [d for d in FAULT_KINDS if rng.random() < RARE_SHARE]
         if synced or rng.random() < SYNCED_SHARE:
             settings["log.flush.interval.messages"] = "1"
-        if synced:  # rolls that meet syncs, often
+        if synced:  # frequent segment rolls concurrent with syncs
             settings["log.roll.ms"] = str(50 + int(rng.random() * 500))
             slow_s = rng.random() * MAX_SYNC_S / 10
             fates, disturbances = ["power"], []
@@ -118,7 +117,7 @@ class FaultPlan:
 
     @classmethod
     def generate_for_cluster(cls, rng: random.Random) -> FaultPlan:
-        """From the seed, for several nodes: they live longer, may be gone for longer, and may lose one another."""
+        """Generate a plan for several nodes, with longer uptimes and downtimes, and cuts between the nodes."""
         drawn = cls.generate(rng)
         drawn.fault_kinds += [d for d in CLUSTER_FAULT_KINDS if rng.random() < RARE_SHARE]
         drawn.max_uptime_s = 4 + rng.random() * MAX_CLUSTER_UPTIME_S
@@ -129,13 +128,13 @@ class FaultPlan:
             drawn.settings["replica.lag.time.max.ms"] = str(int(1500 + rng.random() * 6000))
         if rng.random() < 0.5:
             drawn.settings |= QUICK_SESSIONS
-        if rng.random() < 0.5:  # a node that was down for a while needs a snapshot
+        if rng.random() < 0.5:  # a restarted node must fetch a snapshot
             drawn.settings[SNAPSHOT_EVERY] = str(200 + int(rng.random() * MAX_SNAPSHOT_BYTES))
             drawn.settings[METADATA_RETENTION] = str(int(rng.random() * MAX_SNAPSHOT_BYTES))
         return drawn
 
     def use_only_delays(self) -> None:
-        """Use delays of client requests only, without stops and cuts (T3)."""
+        """Restrict the plan to delays of client requests, without stops and cuts (test T3)."""
         self.stop_kinds, self.fault_kinds, self.min_interval_s, self.max_initial_sync_s = (
             [],
             [DELAYED_CLIENTS],
@@ -150,11 +149,11 @@ class FaultPlan:
 
 
 def break_disk(process: SimProcess, kind: str, hit: Callable[[], None], times: float = 1.0) -> None:
-    """Let a later disk call fail, once."""
+    """Make a random later disk call of a process fail once; ``hit`` is called then."""
     session = process.session
     at = session.disk.calls + int(process.simulation.rng.random() * CALLS_BEFORE_A_FAULT * times)
     number, calls = BROKEN_DISK[kind]
-    if process.simulation.rng.random() < 0.5:  # else the commonest calls take all the faults
+    if process.simulation.rng.random() < 0.5:  # else the most frequent calls receive all faults
         calls = (process.simulation.rng.choice(calls),)
 
     def fault(what: str, path: str) -> OSError | None:
@@ -178,7 +177,7 @@ class FaultInjector:
         """Hosts with nodes."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Inject faults at random times until cancelled."""
         while True:
             await trio.sleep(self._fault_plan.min_interval_s * (1 + self._rng.random() * 6))
             if self._fault_plan.fault_kinds:
@@ -217,11 +216,11 @@ class FaultInjector:
             self._rng.choice(links).cut_until = self._until(2)
 
     def _until(self, times: float = 1) -> float:
-        """Return the end of a cut that begins now."""
+        """Return the end time of a cut that begins now."""
         return self._simulation.now_s() + self._rng.random() * self._fault_plan.max_cut_s * times
 
     def _part(self, some: list[str], others: list[str]) -> None:
-        """Cut the links between two sets of nodes; clients reach both."""
+        """Cut the links between two sets of nodes; clients can reach both."""
         over = self._until()
         for one in some:
             for other in others:
@@ -272,7 +271,7 @@ class FaultInjector:
                 link.delay_s = self._rng.random() * MAX_LINK_DELAY_S
 
     def _pause(self) -> None:
-        """Pause a process for a while."""
+        """Pause the processes of a host for a while."""
         for process in list(self._host().processes):
             process.pause()
 

@@ -1,4 +1,4 @@
-"""Life cycle of a node: starts, faults and stops, classification of its end, restarts."""
+"""Life cycle of a simulated node: starts, faults and stops, classification of its end, restarts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT_S = 200.0
 EARLY_STOP_S = 0.1
-"""A stop asked for before this is asked for during the start."""
+"""Delay of a stop, below which the stop is requested during the start."""
 DISK_CALLS_DURING_STOP = 80
 WAIT_S = 0.5
-"""Between two looks whether a node may die by now."""
+"""Interval in seconds for checking whether a node may be stopped uncleanly."""
 STOP_ATTEMPTS = 20
-"""After so many it stops cleanly instead."""
+"""Number of refused unclean stops after which the node stops cleanly instead."""
 
 
 class StopPolicy:
-    """Policy of stops: which nodes may stop, and which losses are allowed. A single node may stop at any time."""
+    """Policy of stops: which nodes may stop uncleanly, and lose which data. A single node may stop at any time."""
 
     def __init__(self, simulation: Simulation, fault_plan: FaultPlan) -> None:
         self.simulation = simulation
@@ -41,7 +41,7 @@ class StopPolicy:
         return True
 
     def power_cut(self, host: str, node: Node) -> bool:
-        """Return True if a node may lose unsynced data now, and record it."""
+        """Return True if a node may lose unsynced data now; the loss is then recorded."""
         if not self._fault_plan.synced:  # synced nodes lose no data
             self.simulation.ledger.record_power_cut(
                 {(x.topic, x.partition): x.recovery_point for x in node.log_dirs.logs()}
@@ -49,19 +49,19 @@ class StopPolicy:
         return True
 
     def replaced_dirs(self, host: str) -> list[str]:
-        """Return the directories of a node that get an empty disk after a power cut."""
+        """Return the log directories of a node that are empty after a power cut."""
         return []
 
 
 def flatten_exceptions(error: BaseException | None) -> list[BaseException]:
-    """Return an error, or all of those in a group."""
+    """Return an error as a list, or all errors of an exception group."""
     if isinstance(error, BaseExceptionGroup):
         return [x for y in error.exceptions for x in flatten_exceptions(y)]
     return [] if error is None else [error]
 
 
 class NodeLifecycle:
-    """The lives of one node. ``settings``: its own, beside those of the fault plan."""
+    """Repeated runs of one node; ``settings`` are added to those of the fault plan."""
 
     def __init__(
         self,
@@ -81,12 +81,15 @@ class NodeLifecycle:
         self._log_prefix = "" if host == NODE else f"{host}: "
         self._broken = False
         self.node: Node | None = None
-        """The one that lives now."""
+        """Node of the current run."""
         self.process: SimProcess | None = None
-        """What it lives in."""
+        """Process of the current run."""
 
     async def run_until(self, peace_at_s: float, last_begins: Callable[[], None]) -> None:
-        """Run one process after the other; the last one runs from the stable phase to the end."""
+        """Run the node repeatedly with faults; the last run starts at ``peace_at_s`` and has no planned end.
+
+        ``last_begins`` is called before the last run.
+        """
         simulation = self._simulation
         while simulation.now_s() < peace_at_s:
             await self.run_once(simulation.rng.choice(self._fault_plan.stop_kinds))
@@ -96,17 +99,17 @@ class NodeLifecycle:
         simulation.ledger.report_violation("no-start", "the last life ended by itself")
 
     async def run_until_killed(self) -> None:
-        """Run the node again and again until it is killed."""
+        """Run the node repeatedly without planned ends; a killed node is started again."""
         while True:
             await self.run_once(None)
             await trio.sleep(self._simulation.rng.random() * self._fault_plan.max_downtime_s)
 
     def create_node(self, process: SimProcess) -> Node:
-        """Return the node of a new life."""
+        """Create the node of a new run."""
         return Node(process.env, NodeConfig(self._settings, self._fault_plan.dirs, self._node_id, self._host, PORT))
 
     async def run_once(self, ending: str | None) -> None:
-        """Run the node once, until its planned end; None: no end."""
+        """Run the node once, until its planned end; ``ending`` is a kind of `STOP_KINDS`, None for no planned end."""
         simulation, rng = self._simulation, self._simulation.rng
         host = simulation.host(self._host)
         host.power_up()
@@ -174,7 +177,7 @@ class NodeLifecycle:
         self._broken = True
 
     def _classify_end(self, error: BaseException | None, *, stopped: bool) -> str:
-        """Return the kind of an end; an unexpected one is a violation."""
+        """Return the kind of an ended run; record a violation for an unexpected end."""
         found = flatten_exceptions(error)
         if error is not None and all(isinstance(x, trio.Cancelled | KeyboardInterrupt) for x in found):
             raise error  # the whole run is over
@@ -198,9 +201,9 @@ async def run_with_faults(
     disturbs: bool = True,
     die: bool = True,
 ) -> None:
-    """Lives are lived in the nursery while things go wrong, until each node has begun its last; then all works.
+    """Run nodes with faults until the stable phase has begun and each node has started its last run.
 
-    Where they do not ``die`` the first is the last.
+    Without ``die`` each node runs only once; without ``disturbs`` no network and clock faults are injected.
     """
     peace = trio.Event()
     restless = len(lives)

@@ -1,10 +1,10 @@
-"""Scripted faults of voters in orders that random faults rarely produce.
+"""Scripted faults of voters, in orders that random faults rarely produce.
 
-``_older``: a leader comes back with records of an epoch before the last, and is stopped once some of them, and no
-record of its new epoch, are at another voter; then a voter without them leads (figure 8 of the Raft paper).
-``_forgotten``: a voter falls behind, another one loses its disk, and the leader is cut off from both: those two are no
-majority, since one has lost its disk. ``_hurried``: an isolated leader is asked to remove all other voters at once:
-only one may be removed at a time, or the rest decides without it.
+``_older``: a leader restarts with records of an epoch before the last, and is stopped once another voter has some of
+them and no record of the new epoch; then a voter without them becomes leader (figure 8 of the Raft paper).
+``_forgotten``: a voter falls behind, another one loses its disk, and the leader is cut off from both: these two must
+not form a majority. ``_hurried``: an isolated leader is requested to remove all other voters at once: only one may be
+removed at a time, or the others could commit without it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from sim.scenarios.voter_changes import DynamicVoters
 
 SHARE = 0.6
-"""Of the quorums of three or more."""
+"""Share of runs with three or more voters that have scripted faults."""
 REST_S = 2.0
 BEHIND_S = 1.5
-"""Time of a voter's isolation: less than its election timeout."""
+"""Duration of a voter's isolation in seconds: less than its election timeout."""
 ALONE_S = 7.0
-"""Time of the leader's isolation: enough for another election."""
+"""Duration of the leader's isolation in seconds: enough for another election."""
 LOOK_S = 0.001
 SEEN_S = 0.1
-"""So long a leader has for showing what it takes for committed."""
+"""Time in seconds for observing the records that a leader considers committed."""
 
 
 def uses_scripted_faults(seed: int, nodes: int) -> bool:
@@ -52,7 +52,16 @@ class ScriptedFaults:
         living: Callable[[], dict[int, Any]],
         until_s: float,
     ) -> None:
-        """Create them; ``voters``: None with static voters. ``until_s``: time of the last kill."""
+        """Create the scripts.
+
+        Args:
+            simulation: the run.
+            seed: seed of the scripts.
+            voters: dynamic voters; None with static voters.
+            lives: life cycles of the nodes by id.
+            living: returns the components of running nodes by id.
+            until_s: time of the last kill.
+        """
         self._simulation = simulation
         self._chance = random.Random(f"scenes {seed}")
         self._voters = voters
@@ -62,7 +71,7 @@ class ScriptedFaults:
         self.played = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run random scripts until cancelled."""
         while True:
             await trio.sleep(REST_S * (0.5 + self._chance.random()))
             leader = self._leader()
@@ -72,9 +81,9 @@ class ScriptedFaults:
                 await scene(*leader)
 
     def _leader(self) -> tuple[int, Any] | None:
-        """Return the active leader with its raft, if at least three voters are all alive.
+        """Return id and Raft client of the active leader if all of at least three voters are alive, else None.
 
-        Removing one while another is lost may leave no majority.
+        Removing a voter while another one is lost may leave no majority.
         """
         for number, parts in self._living().items():
             raft = parts.controller._raft
@@ -131,7 +140,7 @@ class ScriptedFaults:
         return parts is not None and isinstance(parts.controller._raft.machine.state, state)
 
     def _knows(self, leader: int, other: int) -> int:
-        """Return the other's log end by a leader; -1 if unknown, or not the leader."""
+        """Return the log end offset of ``other`` at a leader; -1 if unknown, or if ``leader`` does not lead."""
         if not self._is(leader, RaftLeaderState):
             return -1
         replicas = self._living()[leader].controller._raft.machine.state.replicas
@@ -146,7 +155,7 @@ class ScriptedFaults:
         return True
 
     async def _until(self, holds: Callable[[], bool]) -> bool:
-        """Wait briefly for a condition; return True if it holds."""
+        """Wait up to `ALONE_S` until a condition holds; return True if it holds."""
         until = self._simulation.now_s() + ALONE_S
         while not holds():
             if self._simulation.now_s() > min(until, self._until_s):

@@ -1,4 +1,4 @@
-"""Steps of a transaction at its coordinator, at each of which its node can be killed."""
+"""Steps of a transaction at its coordinator; a simulation may kill the coordinator at each of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.broker.transactions.transaction_metadata import S
 
 
 class TransactionStep(Enum):
-    """Step of a transaction. *Written*: its record is in the log of the leader, and may be lost."""
+    """Step of a transaction. *Written*: its record is in the leader's log, uncommitted, and may be lost."""
 
     ID_WRITTEN = "id-written"
     OPEN_WRITTEN = "open-written"
@@ -23,7 +23,7 @@ class TransactionStep(Enum):
     DECIDED_WRITTEN = "decided-written"
     DECIDED = "decided"
     SOME_MARKERS_WRITTEN = "some-know"
-    """A partition at least has its marker."""
+    """At least one partition has its marker."""
     COMPLETE_WRITTEN = "complete-written"
     COMPLETE = "complete"
 
@@ -44,12 +44,12 @@ COMMITTED = {
     S.COMPLETE_ABORT: TransactionStep.COMPLETE,
 }
 StepListener = Callable[[int, str, TransactionStep], None]
-"""(the coordinator's node, the transactional id, the step)."""
+"""Function called with the coordinator's node id, the transactional id and the step."""
 
 
 @contextmanager
 def observe_steps(on_step: StepListener) -> Iterator[None]:
-    """Report each step of each transaction of any coordinator of this process at once."""
+    """Call ``on_step`` for each step of each transaction, at any coordinator in this process."""
     replay, arrived, marked = (
         TransactionStateMachine.replay,
         TransactionStateMachine._on_committed,
