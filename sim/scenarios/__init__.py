@@ -1,1 +1,1 @@
-"""Simulated runs from the first event to the result."""
+"""Scenarios: complete simulated runs with faults, workload and verification."""

@@ -1,8 +1,8 @@
 """Simulated run of several nodes: faults, then a stable phase with progress, then verification.
 
-Violations of its own, beside the ledger's, the history's and the invariants': ``stuck`` (a partition that cannot be
-written to within 15 s of peace), ``isr-not-full`` (within 30 s), ``copies-differ`` (replicas, or metadata logs),
-``no-failover`` (a partition that cannot be written to though only one node is out of reach).
+Violations besides those of the checkers: ``stuck`` (a partition accepts no record within 15 s after the faults),
+``isr-not-full`` (within 30 s), ``copies-differ`` (replicas, or metadata logs), ``no-failover`` (a partition accepts no
+record although only one node is unreachable).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ REPLICAS_EQUAL_TIMEOUT_S = 10.0
 FAILOVER_S = 14.0
 """Time for a failover: a session, elections of the quorum, which restart sessions, and retries of clients."""
 ISOLATED_NODE_SHARE = 0.5
-"""Of the runs in which a node is out of reach once more."""
+"""Share of runs in which a node is isolated once more after the faults."""
 POLL_INTERVAL_S = 0.2
 REQUEST_TIMEOUT_S = 3.0
 REPLACED_DISK_SHARE = 0.5
-"""Of the directories of a node that lost power."""
+"""Probability for each log directory of a node that lost power to be empty."""
 MOVED_TOPICS = (TOPIC, COMPACTED_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 PROBES_FROM = 50_000_000
 SHARED_SETTINGS = {
@@ -83,7 +83,7 @@ def node_settings(number: int, names: list[str], apart: int = 0) -> dict[str, st
 
 
 def format_host(host: SimHost, number: int, fault_plan: FaultPlan) -> None:
-    """Format the directories of a host as ``ottla format``; voters are in the settings."""
+    """Format the log directories of a host as ``ottla format`` does; the voters are in the settings."""
     session = host.disk.session()
     paths = dict.fromkeys([*fault_plan.dirs.split(","), fault_plan.settings.get("metadata.log.dir", "")])
     directories = [LogDirectory(session, path) for path in paths if path]
@@ -98,7 +98,7 @@ def format_host(host: SimHost, number: int, fault_plan: FaultPlan) -> None:
 
 
 class ClusterStopPolicy(StopPolicy):
-    """Policy for clusters: one disk at a time may lose unsynced data, until its node is back in every ISR."""
+    """Policy for clusters: one disk at a time may lose unsynced data, until its node is in every ISR again."""
 
     def __init__(self, cluster: ClusterScenario) -> None:
         super().__init__(cluster.simulation, cluster.fault_plan)
@@ -108,11 +108,11 @@ class ClusterStopPolicy(StopPolicy):
         self._chance = random.Random(f"disks {cluster.simulation.seed}")
 
     def may_stop_uncleanly(self, host: str) -> bool:
-        """Not while another's disk is to be filled again. What a controller has is synced."""
+        """Return False while the disk of another broker is being refilled. Controllers sync all their data."""
         return self._weak in (None, host) or host not in self._cluster.brokers or self._is_back()
 
     def power_cut(self, host: str, node: Node) -> bool:
-        """Only where all others live and every ISR is full."""
+        """Return True only if all other nodes run and every ISR is full."""
         cluster = self._cluster
         if host not in cluster.brokers:
             return True
@@ -127,7 +127,7 @@ class ClusterStopPolicy(StopPolicy):
         return True
 
     def replaced_dirs(self, host: str) -> list[str]:
-        """Return directories without the metadata log: a static voter cannot restart without it."""
+        """Return log directories without the metadata log, since a static voter cannot restart without it."""
         fault_plan = self._cluster.fault_plan
         if host not in self._cluster.brokers:
             return []
@@ -147,7 +147,7 @@ class ClusterStopPolicy(StopPolicy):
 
 
 class ClusterScenario(SimulationScenario):
-    """A run under way."""
+    """Run of a cluster."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class ClusterScenario(SimulationScenario):
         """Create a run; ``transactions``: protocol version of transactional clients; 0: none.
 
         ``only_late``: the only faults are delayed client requests. ``moves``: with reassignments. ``apart``: number of
-        additional controllers; ``nodes`` are brokers only then. ``groups``: with members of the groups of Kafka 4.
+        additional controllers; ``nodes`` are brokers only then. ``groups``: with consumer, share and streams groups.
         """
         simulation = Simulation(seed)
         self.numbers = {f"n{number}": number for number in range(1, apart + nodes + 1)}
@@ -202,10 +202,10 @@ class ClusterScenario(SimulationScenario):
             format_host(simulation.host(name), number, self.fault_plan)
             simulation.host(name).journaled = True  # otherwise the oldest segment may be lost undetectably
 
-    # ------------------------------------------------------------------ what is known of the nodes
+    # ------------------------------------------------------------------ state of the nodes
 
     def live_nodes(self) -> LiveNodes:
-        """Return the parts of the nodes that are up."""
+        """Return the components of the running nodes by id."""
         return {self.numbers[name]: parts for name, parts in self.parts_by_host().items()}
 
     def image(self) -> MetadataImage:
@@ -268,7 +268,7 @@ class ClusterScenario(SimulationScenario):
             everything.cancel_scope.cancel()
 
     async def _verify_progress(self) -> None:
-        """Every partition is written to, and every ISR fills up."""
+        """Verify that every partition accepts a record, and that every ISR becomes full."""
         simulation, began = self.simulation, self.simulation.now_s()
         written = await self._write_everywhere(PROBES_FROM, WRITABLE_TIMEOUT_S)
         if len(written) < self.probed:
@@ -285,7 +285,7 @@ class ClusterScenario(SimulationScenario):
         simulation.trace_event("every isr is full")
 
     async def _isolate_node(self) -> None:
-        """Isolate a node: the others must elect leaders in time, and take it back afterwards."""
+        """Isolate a node; verify that the others elect leaders in time, and that it returns to every ISR afterwards."""
         simulation, began = self.simulation, self.simulation.now_s()
         host = simulation.host(simulation.rng.choice(list(self.numbers)))
         session_s = int(self.fault_plan.settings.get("broker.session.timeout.ms", "9000")) / 1000
@@ -312,7 +312,7 @@ class ClusterScenario(SimulationScenario):
         return 2 * self.service.partitions
 
     async def _write_everywhere(self, first: int, within_s: float) -> list[str]:
-        """Write a record to every partition; those that took it in time."""
+        """Write a record to every partition; return the partitions that acknowledged it within ``within_s``."""
         written: list[str] = []
 
         async def probe(topic: str, partition: int) -> None:
@@ -390,7 +390,7 @@ def simulate_cluster(
     apart: int = 0,
     groups: bool = False,
 ) -> SimulationResult:
-    """Run one seed; ``listen`` gets each event."""
+    """Simulate a cluster with one seed and return the result; ``listen`` is called with each line of the trace."""
     cluster = ClusterScenario(
         seed, nodes, run_s, transactions, only_late=only_late, moves=moves, apart=apart, groups=groups
     )

@@ -28,7 +28,7 @@ from sim.workload.transactional_clients import SOURCE, TRANSACTION_MS, Transacti
 
 TRANSACTIONAL_ID = "payments"
 REPLICA_ASSIGNMENT = ([1, 2, 3], [2, 3, 1])
-"""The partitions have two leaders: each gets its marker by itself."""
+"""Replicas of the two partitions, with different leaders: each leader receives its own marker."""
 STABLE_TIMEOUT_S = TRANSACTION_MS / 1000 + 10
 SOON_S = 3.0
 MAX_DOWNTIME_S = 20.0
@@ -38,19 +38,19 @@ WRITES_FOR_S = 0.3
 
 
 class CoordinatorCrash(NamedTuple):
-    """Result of one run."""
+    """Result of a run: step of the kill, seed, time until all partitions were stable, violations."""
 
     step: TransactionStep
     seed: int
     held_up_s: float
-    """From the death until the end of the transaction, and of what was written, was stable in every partition."""
+    """Time from the kill until the transaction had ended and every partition was stable."""
     alone: bool
     """True if the producer was killed as well."""
     violations: list[tuple[str, str]]
 
 
 class CoordinatorCrashScenario(ClusterScenario):
-    """A run under way."""
+    """Run of a cluster in which the transaction coordinator is killed at a step."""
 
     def __init__(self, seed: int, step: TransactionStep) -> None:
         super().__init__(seed, transactions=2, only_late=True)
@@ -59,7 +59,7 @@ class CoordinatorCrashScenario(ClusterScenario):
         self._commits = seed % 4 < 2
         self.alone = seed % 2 == 1
         self._times = 1 + seed // 4 % 2 if step in (TransactionStep.OPEN_WRITTEN, TransactionStep.OPEN) else 1
-        """How often the step is taken: a transaction opens with its first partition, and again with the next."""
+        """Occurrence of the step at which to kill: a transaction opens again with each further partition."""
         self._died = trio.Event()
         self._outcome = OperationOutcome.INFO
         self.held_up_s = 0.0
@@ -113,18 +113,18 @@ class CoordinatorCrashScenario(ClusterScenario):
             nursery.start_soon(self._cancel_producer, nursery.cancel_scope)
             await work()
             with trio.move_on_after(1.0):
-                await self._died.wait()  # after the answer: the last steps
+                await self._died.wait()  # steps after the response
             nursery.cancel_scope.cancel()
         client.close_connections()
 
     async def _cancel_producer(self, scope: trio.CancelScope) -> None:
-        """Kill the producer with the coordinator, or after its timeout."""
+        """Kill the producer together with the coordinator, or cancel it after `STABLE_TIMEOUT_S`."""
         await self._died.wait()
         await trio.sleep(0 if self.alone else STABLE_TIMEOUT_S)
         scope.cancel()
 
     async def _wait_until_stable(self) -> None:
-        """Wait until all that is committed is stable, and judge what a reader sees then."""
+        """Wait until every partition is stable, and check the records that a read_committed reader sees."""
         reader, ledger = SimClient(self.simulation, "reader", self.service), self.simulation.ledger
         seen: set[int | None] = set()
         with trio.move_on_at(self._at_s + STABLE_TIMEOUT_S) as limit:
@@ -142,10 +142,10 @@ class CoordinatorCrashScenario(ClusterScenario):
             ledger.report_violation("G1a", self._step.value)
 
     async def _stable(self, reader: SimClient, number: int) -> list[int | None]:
-        """Return the committed records of a partition, once no transaction is open there.
+        """Return the committed records of a partition without open transactions.
 
         Raises:
-            RetriableError: open transactions, or no response.
+            RetriableError: a transaction is open, or no response.
         """
         values: list[int | None] = []
         at, stable = 0, -1
@@ -160,14 +160,14 @@ class CoordinatorCrashScenario(ClusterScenario):
 
 
 def simulate_crash(seed: int, step: TransactionStep) -> CoordinatorCrash:
-    """Run one seed."""
+    """Simulate one seed and return the result."""
     run = CoordinatorCrashScenario(seed, step)
     run.simulation.run(run.run)
     return CoordinatorCrash(step, seed, run.held_up_s, run.alone, run.simulation.ledger.violations)
 
 
 def main() -> int:
-    """Run what was asked for; one line a seed, and one a step."""
+    """Run the seeds of the command line; print a line for each seed and each step; return the exit status."""
     parser = argparse.ArgumentParser("sim.scenarios.coordinator_crash", description=__doc__)
     parser.add_argument("--step", choices=[x.value for x in TransactionStep], help="one of them; else all")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")

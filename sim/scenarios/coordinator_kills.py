@@ -34,7 +34,7 @@ MAX_WAIT_S = 60.0
 
 
 class CoordinatorKiller:
-    """Client that kills coordinators."""
+    """Repeated kills of group coordinators with checks of the recovery."""
 
     def __init__(
         self,
@@ -44,7 +44,15 @@ class CoordinatorKiller:
         is_full: Callable[[], bool],
         most: int,
     ) -> None:
-        """``is_full``: whether every replica is back; ``most``: so many nodes are killed."""
+        """Create it.
+
+        Args:
+            simulation: the run.
+            groups: groups whose coordinators are killed.
+            lives: life cycles of the nodes by host.
+            is_full: returns True if every replica is in sync.
+            most: number of kills.
+        """
         self._simulation = simulation
         self._groups = groups
         self._lifecycles = lives
@@ -53,10 +61,10 @@ class CoordinatorKiller:
         self._chance = random.Random(f"kills {simulation.seed}")
         self.kills = 0
         self.slowest_s = 0.0
-        """Longest from a log that was read to a member heard."""
+        """Longest time from the loading of a group to the first heartbeat of a member."""
 
     async def run(self) -> None:
-        """Kill so many."""
+        """Kill coordinators until the number of kills is reached."""
         while self.kills < self._most:
             await trio.sleep(PAUSE_S * (0.5 + self._chance.random()))
             if not await self._wait_for(MAX_WAIT_S, self._is_cluster_ready):
@@ -74,7 +82,7 @@ class CoordinatorKiller:
         return [seat.member for seat in self._groups.member_slots if seat.member is not None and seat.group == group]
 
     def _silent_members(self, group: str, were: Sequence[SimGroupMember], since_s: float) -> list[str]:
-        """Return those members that still exist and have sent no heartbeat since."""
+        """Return the ids of those members of ``were`` that still exist and have sent no heartbeat since ``since_s``."""
         there = self._members(group)
         return [x.id for x in were if x in there and x.last_heartbeat_s <= since_s]
 
@@ -150,7 +158,7 @@ class CoordinatorKiller:
 
 
 class CoordinatorKillScenario(ClusterScenario):
-    """A run of three nodes under way."""
+    """Run of three nodes whose group coordinators are killed."""
 
     def __init__(self, seed: int, most: int) -> None:
         super().__init__(seed, groups=True)
@@ -175,7 +183,7 @@ class CoordinatorKillScenario(ClusterScenario):
 
 
 def simulate_coordinator_kills(seed: int, most: int, listen: Callable[[str], None] | None = None) -> SimulationResult:
-    """Run one seed; ``listen`` gets each event."""
+    """Simulate one seed and return the result; ``listen`` is called with each line of the trace."""
     run = CoordinatorKillScenario(seed, most)
     run.simulation.trace.listen = listen
     run.simulation.run(run.run)

@@ -57,7 +57,7 @@ KEY = "log.retention.ms"
 LISTENER = "CONTROLLER"
 QUIESCENCE_TIMEOUT_S = 15.0
 ALL_POWER_CUT_SHARE = 0.5
-"""Of the runs in which the power of all fails right after votes, and of the votes in such a run."""
+"""Share of runs with a power cut of all nodes right after votes, and of the votes in such a run."""
 ALL_POWER_CUT_DELAY_S = 0.12
 FIRST_VALUE = 100_000
 DYNAMIC_SHARE = 0.5
@@ -65,7 +65,7 @@ DYNAMIC_SHARE = 0.5
 
 
 class QuorumComponents:
-    """Components of a node."""
+    """Components of a controller-only node."""
 
     def __init__(self, controller: QuorumController) -> None:
         self.controller = controller
@@ -74,7 +74,7 @@ class QuorumComponents:
 
 
 class QuorumNode:
-    """A controller, and the listener the others reach it at."""
+    """Node with a controller and its listener, without a broker."""
 
     def __init__(
         self, env: Env, quorum: QuorumConfig, settings: dict[str, str], voted: Callable[[], None] = lambda: None
@@ -88,7 +88,7 @@ class QuorumNode:
         self.components: Any = None
 
     async def run(self, ready: None, stop: trio.Event) -> None:
-        """Run until stopped."""
+        """Run the controller until ``stop`` is set."""
         env = self.env
         directory = LogDirectory(env.disk, "/data")
         directory.lock()
@@ -121,7 +121,7 @@ class QuorumNode:
             nursery.start_soon(self._answer, controller, await listener.accept())
 
     async def _answer(self, controller: QuorumController, stream: AcceptedStream) -> None:
-        """Serve requests one after the other."""
+        """Serve the requests of a connection one after the other."""
         try:
             while True:
                 size = parse_frame_size(await read_exactly(stream, 4, FOREVER_S))
@@ -141,7 +141,7 @@ class QuorumNode:
 
 
 def is_vote_granted(request: Any, answer: Any) -> bool:
-    """Return True if this voter granted a vote: not only a pre-vote."""
+    """Return True if a Vote response grants a vote that is not a pre-vote."""
     asked = (p for topic in request.topics for p in topic.partitions)
     told = (p for topic in answer.topics for p in topic.partitions)
     return any(t.vote_granted and not a.pre_vote for a, t in zip(asked, told, strict=False))
@@ -151,12 +151,12 @@ class UnrestrictedStopPolicy(StopPolicy):
     """Policy without limits: every promise of a quorum is synced, so that any power cut is allowed."""
 
     def power_cut(self, host: str, node: Any) -> bool:
-        """Yes."""
+        """Return True: any power cut is allowed."""
         return True
 
 
 class ControllerLifecycle(NodeLifecycle):
-    """The lives of one controller."""
+    """Repeated runs of one controller."""
 
     def __init__(
         self,
@@ -175,13 +175,13 @@ class ControllerLifecycle(NodeLifecycle):
         self._number = number
 
     def create_node(self, process: SimProcess) -> Any:
-        """Return a controller instead of a node."""
+        """Create the controller of a new run, perhaps with an empty disk."""
         self._voters.maybe_wipe(process.host, self._number)
         return QuorumNode(process.env, self._quorum, self._settings, self._voted)
 
 
 class QuorumScenario:
-    """A run under way."""
+    """Run of a quorum of controllers."""
 
     def __init__(self, seed: int, nodes: int | None = None, run_s: float = 40.0) -> None:
         self.simulation = simulation = Simulation(seed)
@@ -230,7 +230,7 @@ class QuorumScenario:
         self.count = 0
 
     def live_nodes(self) -> dict[int, Any]:
-        """Return the parts of the nodes that are up."""
+        """Return the components of the running controllers by id."""
         return {
             i: lives.node.components
             for i, lives in enumerate(self.lifecycles, 1)
@@ -257,15 +257,15 @@ class QuorumScenario:
             everything.cancel_scope.cancel()
 
     def _on_vote(self) -> None:
-        """Check that a granted vote is durable."""
+        """Perhaps cut the power of all nodes after a granted vote, to check that the vote is durable."""
         if self._cuts_all_power and self._chance.random() < ALL_POWER_CUT_SHARE:
             self.simulation.start_soon(self._cut_all_power)
 
     async def _cut_all_power(self) -> None:
-        """Cut the power of all hosts when a vote may have elected a leader without a durable record."""
+        """Cut the power of all hosts after a short random delay."""
         await trio.sleep(self._chance.random() * ALL_POWER_CUT_DELAY_S)
         if self.simulation.now_s() >= self._run_s:
-            return  # some live their last life by now
+            return  # some nodes may already be in their last run
         self._invariants.check_once()
         self.simulation.trace_event("dark")
         self.fault_plan.counts["dark"] += 1
@@ -325,7 +325,7 @@ class QuorumScenario:
         return ", ".join(f"{i}: epoch {c.epoch} leader {c.leader_id} at {c.image.offset}: {v}" for i, c, v in made)
 
     def result(self) -> SimulationResult:
-        """Return the run in one line's worth of facts."""
+        """Return the result of the run."""
         simulation = self.simulation
         calls = {name: host.disk.calls for name, host in sorted(simulation.hosts.items())}
         simulation.trace.add(repr((sorted(self.fault_plan.counts.items()), simulation.ledger.violations, calls)))
@@ -350,7 +350,7 @@ class QuorumScenario:
 def simulate_quorum(
     seed: int, nodes: int | None = None, run_s: float = 40.0, listen: Callable[[str], None] | None = None
 ) -> SimulationResult:
-    """Run one seed; ``listen`` gets each event."""
+    """Simulate a quorum with one seed and return the result; ``listen`` is called with each line of the trace."""
     scenario = QuorumScenario(seed, nodes, run_s)
     scenario.simulation.trace.listen = listen
     scenario.simulation.run(scenario.run)

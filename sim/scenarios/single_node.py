@@ -43,7 +43,7 @@ COMPACTION_CONFIGS = {
 }
 
 SMALL_REPLICA_FETCH = {"replica.fetch.max.bytes": "400"}
-"""Of a move between directories: a partition takes many of them, and things go wrong in between."""
+"""Small fetches for moves between log directories, so that a partition needs many and faults occur in between."""
 
 
 class SimulationResult(NamedTuple):
@@ -59,7 +59,7 @@ class SimulationResult(NamedTuple):
 
 
 class SimulationScenario:
-    """A run under way."""
+    """Run of a single node, and base class of other runs."""
 
     def __init__(
         self,
@@ -82,19 +82,19 @@ class SimulationScenario:
         self.transactions: ExactlyOnceWorkload | None = None
         self.groups: GroupsWorkload | None = None
         self.lifecycles: dict[str, NodeLifecycle] = {}
-        """By host."""
+        """Life cycles of the nodes by host."""
         self._done = trio.Event()
 
     def parts_by_host(self) -> dict[str, BrokerComponents]:
-        """Return the parts of the nodes that are up."""
+        """Return the components of the running nodes by host."""
         found = {host: lives.node.components for host, lives in self.lifecycles.items() if lives.node is not None}
         return {host: parts for host, parts in found.items() if parts is not None}
 
     def add_groups(self) -> None:
-        """Have members of the groups of Kafka 4 among the clients.
+        """Add members of consumer, share and streams groups to the clients.
 
-        Their coordinator goes by times that it has written: in Kafka, too, a clock that is far behind them keeps a
-        group from its next target, or from what a pattern means.
+        Clock jumps are limited: a coordinator whose clock is far behind its written timestamps computes no new
+        target assignment and resolves no regular expression, in Kafka as well.
         """
         self.fault_plan.max_clock_jump_ms = MAX_CLOCK_JUMP_IN_TRANSACTIONS_MS
         self.fault_plan.settings |= node_settings(self.simulation)
@@ -138,7 +138,7 @@ class SimulationScenario:
             consumers.cancel_scope.cancel()
 
     async def _finish(self) -> None:
-        """Read all partitions once all clients are done, and verify."""
+        """Read all partitions once all clients have ended, and verify them."""
         with trio.move_on_after(QUIESCENCE_TIMEOUT_S):
             await self._done.wait()
             await self._verify(SimClient(self.simulation, "reader", self.service))
@@ -171,7 +171,7 @@ class SimulationScenario:
                 self.admin.verify_records(name, partition, await read_partition(client, name, partition))
 
     def result(self) -> SimulationResult:
-        """Return the run in one line's worth of facts."""
+        """Return the result of the run."""
         simulation, ledger = self.simulation, self.simulation.ledger
         calls = {name: host.disk.calls for name, host in sorted(simulation.hosts.items())}
         simulation.trace.add(repr((sorted(self.fault_plan.counts.items()), ledger.violations, calls)))
@@ -189,9 +189,13 @@ class SimulationScenario:
 def simulate_node(
     seed: int, *, synced: bool = False, groups: bool = False, listen: Callable[[str], None] | None = None
 ) -> SimulationResult:
-    """Run one seed; ``groups``: with members of the groups of Kafka 4; ``listen`` gets each event.
+    """Simulate a single node with one seed and return the result.
 
-    The process must run under ``PYTHONHASHSEED=0`` for digests to be comparable.
+    Args:
+        seed: the seed; digests are comparable if the process runs with ``PYTHONHASHSEED=0``.
+        synced: every acknowledgement waits for an fsync.
+        groups: with consumer, share and streams groups.
+        listen: called with each line of the trace.
     """
     simulation = Simulation(seed)
     fault_plan = FaultPlan.generate(simulation.rng, synced=synced)

@@ -31,15 +31,15 @@ DIRECTORY = "/data"
 METADATA_LOG_DIR = f"{DIRECTORY}/{METADATA_TOPIC}-0"
 REQUEST_TIMEOUT_S = 5.0
 WIPED_SHARE = 0.8
-"""Of the lives that may begin with an empty disk."""
+"""Probability of an empty disk at a start at which the disk may be wiped."""
 FIXED_WIPED_SHARE = 0.4
-"""Share of quorums with static voters among those with wiped disks."""
+"""Probability of an empty disk at a start of a static voter, in runs that lose disks."""
 LOST_DISK_SHARE = 0.6
-"""Share of such quorums whose voters lose disks."""
+"""Share of runs with static voters in which disks are lost."""
 
 
 def replace_disk_contents(host: SimHost) -> None:
-    """Replace a disk by an empty one."""
+    """Replace the disk of a host by an empty one."""
     disk = host.disk
     disk.files.clear()
     disk.durable_files.clear()
@@ -47,7 +47,7 @@ def replace_disk_contents(host: SimHost) -> None:
 
 
 class StaticVoters:
-    """Voters that the settings name, and what is left of their disks."""
+    """Static voters, and the state of their disks."""
 
     def __init__(
         self, simulation: Simulation, seed: int, hosts: dict[int, SimHost], living: Callable[[], dict[int, Any]]
@@ -60,7 +60,7 @@ class StaticVoters:
         self.wiped = 0
 
     def format(self, host: SimHost, number: int) -> None:
-        """Format a host as ``ottla format``; each disk has another directory id."""
+        """Format the disk of a host as ``ottla format`` does; each new disk has another directory id."""
         session = host.disk.session()
         directory = LogDirectory(session, DIRECTORY)
         plan = FormatPlan(number, CLUSTER_ID, bootstrap_feature_levels(None, {}, dynamic_quorum=False))
@@ -70,7 +70,7 @@ class StaticVoters:
         session.kill()
 
     def maybe_wipe(self, host: SimHost, number: int) -> None:
-        """Perhaps empty the disk of a node that is about to begin a life."""
+        """Perhaps replace the disk of a starting node by an empty one."""
         if not self._loses or self._chance.random() >= FIXED_WIPED_SHARE or not self._may_wipe(number):
             return
         self._simulation.trace_event(f"{host.name}: wiped")
@@ -79,12 +79,12 @@ class StaticVoters:
         self.format(host, number)
 
     def _may_wipe(self, number: int) -> bool:
-        """Most are left that remember all, and none that could take the quorum for one that never was."""
+        """Return True if a majority of the other voters has its log, and all established voters have theirs."""
         whole = [self._has_log(i) for i in self._hosts if i != number and self._is_established_voter(i)]
         return len(whole) > len(self._hosts) // 2 and all(whole)
 
     def _is_established_voter(self, number: int) -> bool:
-        """Return True if it is a voter and will be one: decisions that are not written end with the process."""
+        """Return True if a node is established as a voter in its memory and on its disk."""
         parts = self._living().get(number)
         if parts is not None and parts.controller._raft.machine.hard_state.voter_state != events.VoterState.GROWN:
             return False
@@ -109,7 +109,7 @@ class StaticVoters:
 
 
 class DynamicVoters:
-    """Dynamic voters and their changes."""
+    """Dynamic voters, and random changes of the set of voters."""
 
     def __init__(
         self,
@@ -128,15 +128,15 @@ class DynamicVoters:
         self._living = living
         self._count = count
         self.initial_voters = range(1, 2 + int(self._chance.random() * count))
-        """Who votes from the beginning."""
+        """Ids of the initial voters."""
         if stay:
             self.initial_voters = range(1, count + 1)
         self._stay = stay
         self._joins = self._chance.random() < 0.5
         self._lifecycles = dict.fromkeys(range(1, count + 1), 0)
-        """How often each node's disk was wiped."""
+        """Number of times each node's disk was wiped."""
         self._lost: int | None = None
-        """Whose disk is to be wiped when it comes up next."""
+        """Id of the node whose disk is wiped at its next start; None for none."""
         self.wiped = 0
         self.changed = 0
 
@@ -145,7 +145,7 @@ class DynamicVoters:
         return ListenerEndpoint(self._listener, f"n{number}", CONTROLLER_PORT)
 
     def key(self, number: int) -> events.ReplicaKey:
-        """Return the current key of a node."""
+        """Return the current replica key of a node: id and directory id."""
         return events.ReplicaKey(number, bytes([4, number, *self._lifecycles[number].to_bytes(14, "big")]))
 
     def config(self, number: int) -> QuorumConfig:
@@ -172,7 +172,7 @@ class DynamicVoters:
     # ------------------------------------------------------------------ changes
 
     async def run(self) -> None:
-        """Change the voters now and then, until cancelled."""
+        """Add or remove random voters until cancelled."""
         while True:
             await trio.sleep(0.5 + self._chance.random() * 3)
             raft = self._leader()
@@ -189,7 +189,7 @@ class DynamicVoters:
                 self.changed += not answer.error
 
     def _leader(self) -> Any:
-        """Return the raft of the active controller."""
+        """Return the Raft client of the active controller; None without one."""
         found = [parts.controller for parts in self._living().values() if parts.controller.is_active]
         return found[0]._raft if found else None
 
@@ -207,7 +207,7 @@ class DynamicVoters:
     # ------------------------------------------------------------------ disks
 
     def maybe_wipe(self, host: SimHost, number: int) -> None:
-        """Perhaps empty the disk of a node that is about to begin a life."""
+        """Perhaps replace the disk of a starting node by an empty one."""
         lost = self._lost == number
         if lost:
             self._lost = None
@@ -236,7 +236,7 @@ class DynamicVoters:
         return all(parts.controller._raft.machine.flushed_offset >= machine.high_watermark for parts in living.values())
 
     def maybe_lose_disk(self, number: int) -> None:
-        """Replace the disk of a stopping node by an empty one, if the quorum can lose it."""
+        """Mark the disk of a stopping node as lost; it is wiped at the next start if the quorum can lose it."""
         self._lost = number
 
     def _may_lose(self, number: int) -> bool:
