@@ -1,1 +1,1 @@
-"""Simulated clients, and what they do."""
+"""Simulated clients and their workload."""

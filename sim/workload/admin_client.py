@@ -1,7 +1,7 @@
-"""Administrative client: topics are created, filled, changed, truncated and deleted; with checks.
+"""Administrative client that creates, fills, alters, truncates and deletes topics, and checks the results.
 
 The client sends one request at a time and repeats it until the outcome is certain, so that it knows the expected state.
-A request without a response may still happen later, to a topic of the same name: it is recorded as ``late``.
+A request without a response may still be executed later, on a topic of the same name: it is recorded as ``late``.
 Violations: ``unmade`` (an acknowledged change is missing), ``undead`` (a deleted topic exists).
 """
 
@@ -37,15 +37,15 @@ FIRST_VALUE = 900_000_000
 
 @dataclass(slots=True)
 class ExpectedTopic:
-    """A topic that must be there."""
+    """Topic that must exist."""
 
     topic_id: bytes
     partitions: int
     config_value: int | None = None
     acked: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Partition -> value -> offset of records that must be there."""
+    """Offset of each value that must exist, by partition."""
     start: dict[int, int] = field(default_factory=dict)
-    """Partition -> where it was cut: below, records may be there or not."""
+    """Offset of each partition's last DeleteRecords; records below may exist or not."""
 
 
 class SimAdminClient(SimClient):
@@ -57,12 +57,12 @@ class SimAdminClient(SimClient):
         self._next = FIRST_VALUE
         self._sent: dict[str, set[int]] = {}
         self._gone: dict[bytes, None] = {}
-        """Ids of topics that were deleted: who still speaks of them has not heard it."""
+        """Ids of deleted topics, which brokers with outdated metadata may still return."""
         self._late: dict[str, set[tuple[str, int, int]]] = {name: set() for name in NAMES}
-        """Name -> what may still happen, or has: verb, partition, number."""
+        """Requests for each topic that may be executed later: verb, partition, number."""
         self._trying = ("", 0, 0)
         self._attempts = 0
-        """How often the thing under way was asked for; the first answer must fit what is known."""
+        """Number of attempts of the current request; the first response must fit the expected state."""
 
     async def run(self) -> None:
         """Run until the run drains."""
@@ -110,7 +110,7 @@ class SimAdminClient(SimClient):
         ):
             self.simulation.ledger.report_violation(wrong, f"{name}: {ErrorCode(code).name}")
 
-    # ------------------------------------------------------------------ what it does
+    # ------------------------------------------------------------------ operations
 
     async def _create(self, name: str, count: int) -> None:
         self._trying = ("create", 0, 0)
@@ -170,7 +170,7 @@ class SimAdminClient(SimClient):
         made.partitions += count
 
     async def _cut(self, name: str, count: int) -> None:
-        """DeleteRecords up to a record that was acknowledged."""
+        """Delete records up to an acknowledged one."""
         made = self.topics[name]
         for partition, acked in made.acked.items():
             if acked:
@@ -196,7 +196,7 @@ class SimAdminClient(SimClient):
     async def _unregister(self) -> None:
         await self.call(ub.UnregisterBrokerRequest(1), 0)
 
-    # ------------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------------ verification
 
     def power_cut(self) -> None:
         """Record a power cut: records may be lost, metadata not."""
@@ -204,7 +204,7 @@ class SimAdminClient(SimClient):
             made.acked.clear()
 
     async def verify(self) -> None:
-        """Compare what is there with what must be."""
+        """Compare the metadata of all topics with the expected state."""
         violation = self.simulation.ledger.report_violation
         for name in NAMES:
             found, made, late = await self._look(name), self.topics.get(name), self._late[name]
@@ -227,7 +227,7 @@ class SimAdminClient(SimClient):
                 violation("unmade", f"{name}: {SETTING} {value}, not {made.config_value}")
 
     def verify_records(self, name: str, partition: int, records: list[Record]) -> None:
-        """Compare a partition with what was acknowledged; what was sent twice may be there twice."""
+        """Compare the records of a partition with the acknowledged ones; records sent twice may exist twice."""
         ledger, made = self.simulation.ledger, self.topics[name]
         cut = max((n for verb, at, n in self._late[name] if (verb, at) == ("cut", partition)), default=0)
         found = {record.offset: struct.unpack(">q", record.value or bytes(8))[0] for record in records}

@@ -1,4 +1,4 @@
-"""The workload: members of a group, which read what is dealt to them and commit how far they are."""
+"""Simulated members of a classic consumer group, which read their partitions and commit offsets."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 GROUP = "g"
 SESSION_MS = 6000
 PAUSE_SHARE = 0.04
-"""Of the commits, between several nodes: the member has been away for longer than its session, and does not know."""
+"""Share of commits, with several nodes, before which the member pauses for longer than its session timeout."""
 
 
 class SimConsumer(SimClient):
-    """A member of the group: joins, reads its partitions, commits what it has read."""
+    """Member of a classic group: joins, reads its partitions, commits their offsets."""
 
     def __init__(self, simulation: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
-        super().__init__(simulation, name, service._replace(timeout_s=TIMEOUT_S))  # joining takes its time
+        super().__init__(simulation, name, service._replace(timeout_s=TIMEOUT_S))  # JoinGroup waits
         self._member = ""
         self._generation = -1
         self._mine: dict[int, int] = {}
         self._at: Address | None = None
-        """Its coordinator."""
+        """Address of the group's coordinator; None if unknown."""
         self._away = random.Random(f"{simulation.seed} {name} is away")
 
     async def run(self) -> None:
@@ -111,7 +111,7 @@ class SimConsumer(SimClient):
             self.simulation.ledger.verify_committed_offset(place, offset, asked_at.get(place, 0))
 
     async def _poll_once(self) -> None:
-        """Heartbeat, read, commit."""
+        """Send a heartbeat, read each partition once, and commit."""
         alive = await self.call(hb.HeartbeatRequest(GROUP, self._generation, self._member, None), 3, self._at)
         self._check(alive.error_code)
         for partition, position in list(self._mine.items()):

@@ -1,4 +1,4 @@
-"""The workload: clients as Kafka's are, small enough to reason about, a producer among them, and what all read with."""
+"""Simulated clients: base class, idempotent producer, and functions that read partitions."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ class ClusterService(NamedTuple):
 
     bootstrap: tuple[Address, ...] = BOOTSTRAP
     partitions: int = PARTITIONS
-    """Of each topic that is not the admin's."""
+    """Number of partitions of each topic, except those of the admin client."""
     replicas: int = 1
     timeout_s: float = TIMEOUT_S
-    """Timeout of a response."""
+    """Timeout of a response in seconds."""
     has_checksums: bool = False
     """True if each record's value has a checksum."""
 
     def pack(self, place: HistoryPartition, value: int) -> bytes:
-        """Return a record's value."""
+        """Encode a value as a record's value, with a checksum if ``has_checksums`` is set."""
         return encode_value(place, value) if self.has_checksums else struct.pack(">q", value)
 
     def unpack(self, place: HistoryPartition, raw: bytes | None) -> int | None:
-        """Return the number packed by `pack`; None for another value."""
+        """Return the value encoded by `pack`; None for other bytes."""
         if self.has_checksums:
             return decode_value(place, raw)
         return int(struct.unpack(">q", raw)[0]) if raw is not None and len(raw) == 8 else None
@@ -68,15 +68,15 @@ SINGLE_NODE = ClusterService()
 
 
 class RetriableError(Exception):
-    """Error response to which a client reacts by starting over."""
+    """Raised for an error response after which a client retries."""
 
 
 class UnknownOutcome(RetriableError):
-    """No answer came: what was asked for may have happened, or happen yet."""
+    """Raised if there is no response: the request may have been executed, or may be executed later."""
 
 
 class SimClient:
-    """A process on a host of its own: one connection to each broker it speaks with, made anew whenever it breaks."""
+    """Client in a process on a host of its own, with one connection to each broker, reconnected after failures."""
 
     def __init__(self, simulation: Simulation, name: str, service: ClusterService = SINGLE_NODE) -> None:
         self.simulation = simulation
@@ -88,12 +88,12 @@ class SimClient:
         self._leaders: dict[tuple[str, int], Address] = {}
         self._led_under: dict[tuple[str, int], int] = {}
         self._epochs: dict[tuple[bytes, int], int] = {}
-        """Topic id and partition -> the newest leader epoch heard of: kept, as Kafka's clients keep it (KIP-320)."""
+        """Newest known leader epoch by topic id and partition (KIP-320)."""
         self._committed_under: dict[tuple[str, int], int] = {}
-        """The leader epochs that positions were committed with: who led before may not have what lies below them."""
+        """Leader epochs of committed offsets by partition: an older leader may lack the records below these offsets."""
 
     async def call(self, request: Any, version: int | None = None, at: Address | None = None) -> Any:
-        """Ask a node, any where none is named; raises Unsure when the connection broke."""
+        """Send a request to ``at``, or to any node without it. Raises UnknownOutcome if the connection breaks."""
         address = at or self._bootstrap[0]
         try:
             channel = self._channels.get(address)
@@ -107,7 +107,7 @@ class SimClient:
             raise UnknownOutcome(str(error)) from None
 
     async def _connect(self, address: Address) -> Stream:
-        """Return a connection, before patience is over: there are other nodes."""
+        """Return a connection; the timeout is short if there are other nodes to connect to."""
         env = self.process.env
         if len(self.service.bootstrap) == 1:
             return await env.net.connect(*address)
@@ -158,18 +158,18 @@ class SimClient:
         self._leaders.clear()
 
     def close_connections(self) -> None:
-        """Hang up everywhere; the next call goes to another node, where there are several."""
+        """Close all connections; the next call uses another bootstrap server if there are several."""
         self.invalidate_leaders()
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass, by this client's clock."""
+        """Sleep for a number of seconds of this client's clock."""
         await self.process.env.sleep(seconds)
 
     async def retry_until_done(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Try until it works."""
+        """Call ``work`` until it returns; retry after each RetriableError."""
         while True:
             try:
                 return await work()
@@ -203,7 +203,7 @@ async def create_topic(
 
 
 class SimProducer(SimClient):
-    """Writes numbered records with acks=all and idempotence; each batch is sent until it is acknowledged."""
+    """Idempotent producer of numbered records with acks=all; each batch is retried until acknowledged."""
 
     def __init__(
         self,
@@ -277,19 +277,19 @@ class SimProducer(SimClient):
         return int(row.base_offset)
 
     def _key(self, value: int) -> bytes:
-        """Return its own name; in a topic that is compacted one of a few, each of them this producer's alone."""
+        """Return the key of a record: the producer's name; in a compacted topic one of its own few keys."""
         return f"{self.name}.{value % self._keys}".encode() if self._keys else self.name.encode()
 
 
 async def fetch_records(
     client: SimClient, partition: int, offset: int, wait_ms: int, topic: str = TOPIC
 ) -> list[r.Record]:
-    """Fetch once from the leader, recorded in the history."""
+    """Fetch records of a partition once from its leader, and record the read in the history."""
     return (await _read(client, partition, offset, wait_ms, topic))[0]
 
 
 async def _read(client: SimClient, partition: int, offset: int, wait_ms: int, topic: str) -> tuple[list[r.Record], int]:
-    """Return the same, and where to go on: what came may hold no record any more."""
+    """Fetch records once and record the read; return the records and the next offset to read."""
     simulation, place = client.simulation, (topic, partition)
     number = simulation.history.start(client.name, "poll", now_s=simulation.now_s())
     try:
@@ -327,7 +327,7 @@ async def _fetch(
 
 
 async def log_start_offset(client: SimClient, topic: str, partition: int) -> int:
-    """Return the log start offset of a partition by its leader."""
+    """Return the log start offset of a partition from its leader."""
     at = await client.leader(topic, partition)
     asked = lo.ListOffsetsTopic(
         topic, [lo.ListOffsetsPartition(partition, client.leader_epoch(topic, partition), EARLIEST)]
@@ -340,7 +340,7 @@ async def log_start_offset(client: SimClient, topic: str, partition: int) -> int
 
 
 async def read_partition(client: SimClient, topic: str, partition: int) -> list[r.Record]:
-    """Read a whole partition, from its start to its end."""
+    """Return all records of a partition, from its start to its end."""
     simulation = client.simulation
     number = simulation.history.start(client.name, "assign", now_s=simulation.now_s())
     simulation.history.end(number, OperationOutcome.OK, simulation.now_s(), places=[])

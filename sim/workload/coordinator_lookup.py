@@ -1,4 +1,4 @@
-"""Lookup of a coordinator at every node: an isolated node may return outdated information."""
+"""Lookup of a transaction coordinator at every node: an isolated node may return outdated information."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TRANSACTION_KEY_TYPE = 1
 
 
 async def is_coordinator_agreed(client: SimClient, transactional_id: str, asked: Address | None) -> bool:
-    """Return True if every responding node names the same coordinator."""
+    """Return True if every responding node names ``asked`` as the coordinator."""
     for node in client.service.bootstrap:
         with suppress(RetriableError):
             request = FindCoordinatorRequest(key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id])

@@ -1,4 +1,4 @@
-"""Transactional workload of a simulated cluster: producers, copiers, readers, and checks."""
+"""Transactional workload of a simulated cluster: producers, copiers, readers, and their verification."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ STABLE_TIMEOUT_S = MAX_LSO_DELAY_S + 2
 
 
 class ExactlyOnceWorkload:
-    """Producers, copiers and readers."""
+    """Transactional producers, copiers and readers of a run."""
 
     def __init__(self, simulation: Simulation, service: ClusterService, version: int) -> None:
         self._simulation = simulation
         self._service = service
         self._version = version
-        """Of the protocol, as ``transaction.version``."""
+        """Version of the transaction protocol, as ``transaction.version``."""
 
     async def run(self) -> None:
         """Run until the run drains."""
@@ -52,7 +52,7 @@ class ExactlyOnceWorkload:
             readers.cancel_scope.cancel()
 
     async def verify(self) -> None:
-        """Read it all once more, and judge it."""
+        """Read all partitions once more, and check the copies."""
         simulation, service = self._simulation, self._service
         last = IsolationReader(simulation, "reader-last", SOURCE, service, committed=True)
         copied = IsolationReader(simulation, "reader-copy", TARGET[0], service, committed=True)

@@ -1,7 +1,7 @@
-"""Clients that fetch several partitions at once, with limits, isolation, version and session drawn anew each time.
+"""Clients that fetch several partitions at once, with random limits, isolation level, version and session.
 
-What they get is checked as it leaves the node (`sim.checkers.response_checks`): the other readers ask for one
-partition, and for more bytes than a run ever writes.
+`sim.checkers.response_checks` checks the responses when they leave the node. Other readers request one partition, and
+more bytes than a run ever writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERSIONS = (4, 6, 9, 11, 12)
 PARTITION_BYTES = (0, 1, 100, 300, 1000, 1 << 20)
 RESPONSE_BYTES = (0, 1, 200, 700, 3000, 1 << 24)
 ROUNDS = 12
-"""Requests between two looks at the leaders."""
+"""Number of requests between two lookups of the leaders."""
 
 
 class SimFetcher(SimClient):
@@ -66,7 +66,7 @@ class SimFetcher(SimClient):
                 await self.sleep(PAUSE_S * (0.5 + self._rng.random()))
 
     async def _reset_offsets(self, topic: str) -> None:
-        """Begin anew at the log start of every partition now and then: what was read comes again, with other limits."""
+        """Sometimes restart a partition at its log start offset, so that records are read again with other limits."""
         for number in range(self.service.partitions):
             if self._rng.random() < 0.4 or (topic, number) not in self._offsets:
                 self._offsets[topic, number] = await log_start_offset(self, topic, number)
@@ -101,7 +101,7 @@ class SimFetcher(SimClient):
                 self._advance(topic.topic, row)
 
     def _advance(self, topic: str, row: fetch.PartitionData) -> None:
-        """Go on behind what came."""
+        """Advance the offset of a partition behind the returned records."""
         if row.error_code:
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._offsets.pop((topic, row.partition_index), None)

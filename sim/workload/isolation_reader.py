@@ -23,9 +23,9 @@ class FetchView(NamedTuple):
     """Result of one fetch."""
 
     records: list[tuple[int, int | None]]
-    """Offsets and values; None where the checksum was wrong."""
+    """Offsets and values; the value None had a wrong checksum."""
     next_offset: int
-    """Next offset: after markers and hidden records, too."""
+    """Next offset to fetch, after control batches and aborted records."""
     last_stable_offset: int
     high_watermark: int
 
@@ -33,10 +33,10 @@ class FetchView(NamedTuple):
 async def fetch_isolated(
     client: SimClient, place: HistoryPartition, offset: int, wait_ms: int, *, committed: bool
 ) -> FetchView:
-    """Fetch once from the leader.
+    """Fetch records of a partition once from its leader.
 
     Raises:
-        RetriableError: no answer, or an error.
+        RetriableError: no response, or an error response.
     """
     topic, partition = place
     at = await client.leader(topic, partition)
@@ -64,7 +64,7 @@ async def fetch_isolated(
 
 
 def _visible_records(row: fetch.PartitionData, offset: int) -> tuple[list[r.Record], int]:
-    """Return the records that are to be seen, and where the next fetch begins (``CompletedFetch.java``)."""
+    """Return the visible records of a response, and the next fetch offset (``CompletedFetch.java``)."""
     raw = row.records or b""
     aborted = sorted((x.first_offset, x.producer_id) for x in row.aborted_transactions or ())
     open_ones: dict[int, None] = {}
@@ -110,10 +110,10 @@ class IsolationReader(SimClient):
             await self.sleep(0.1 + self.simulation.rng.random() * 0.3)
 
     async def poll(self, partition: int, wait_ms: int) -> FetchView:
-        """Fetch once, recorded in the history.
+        """Fetch once, and record the read in the history.
 
         Raises:
-            RetriableError: no answer, or an error.
+            RetriableError: no response, or an error response.
         """
         history, place = self.simulation.history, (self._topic, partition)
         number = history.start(self.name, "poll", now_s=self.simulation.now_s(), uncommitted=not self._committed)
@@ -127,7 +127,7 @@ class IsolationReader(SimClient):
         return seen
 
     async def read_to_end(self, partition: int, within_s: float) -> list[tuple[int, int]]:
-        """Read until the last stable offset reaches the high watermark, or report that it is stuck."""
+        """Read a partition until the last stable offset reaches the high watermark, or report ``lso-stuck``."""
         out: list[tuple[int, int]] = []
         history, place = self.simulation.history, (self._topic, partition)
         since, stable = self.simulation.now_s(), -1

@@ -1,4 +1,4 @@
-"""Moves of partitions between directories of their nodes, besides other faults; with checks.
+"""Client that moves partitions between log directories of their nodes, and checks the results.
 
 Whatever the response, no acknowledged record may be lost. After the faults each move completes: ``moves-on`` if a
 future log remains; ``twice`` if a partition is in two directories.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PAUSE_S = 0.8
 SLOWEST = 200
-"""Bytes a second."""
+"""Minimum copy rate in bytes per second."""
 SLOW_TIMES = 4
 _SET, _DELETE = 0, 1
 MAX_CONCURRENT_MOVES = 3
@@ -39,13 +39,13 @@ class SimLogDirMover(SimClient):
     """Client that moves partitions between directories."""
 
     def __init__(self, simulation: Simulation, service: ClusterService, paths: list[str], compacted: str) -> None:
-        """``paths``: the directories each node has; one more is named that none has."""
+        """Create the client; ``paths``: log directories of each node, to which one that does not exist is added."""
         super().__init__(simulation, "relocator", service)
         self._chance = random.Random(f"directories {simulation.seed}")
         self._paths = [*paths, "/nowhere"]
         self._topics = [TOPIC, compacted, *sorted(INTERNAL_TOPICS), *NAMES]
         self.moves = 0
-        """So many were begun, or are there already."""
+        """Number of accepted moves."""
 
     async def run(self) -> None:
         """Run until the run drains; in half of the runs each move is slow."""
@@ -80,7 +80,7 @@ class SimLogDirMover(SimClient):
             raise RetriableError(ErrorCode(code).name)
 
     async def verify(self) -> None:
-        """Wait for all moves, and verify the directories."""
+        """Wait for the end of all moves, and verify that each partition is in one directory."""
         await self._set_throttle(None)
         for address in self.service.bootstrap:
             rows: Counter[tuple[str, int]] = Counter()

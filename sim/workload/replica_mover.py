@@ -1,4 +1,4 @@
-"""Reassignments: replicas are changed, moves cancelled, and preferred leaders elected.
+"""Client that reassigns replicas, cancels reassignments, and elects preferred leaders.
 
 Whatever the response, no acknowledged record may be lost, and at the end every ISR is full.
 """
@@ -36,17 +36,17 @@ class SimReplicaMover(SimClient):
         topics: tuple[str, ...],
         service: ClusterService,
     ) -> None:
-        """Create it; ``image``: the newest image of the running nodes. Existing ones of ``topics`` are moved."""
+        """Create the client; ``image``: returns the newest image of the running nodes; ``topics``: topics to move."""
         super().__init__(simulation, "mover", service)
         self._image = image
         self._brokers = brokers
         self._topics = topics
         self._chance = random.Random(f"moves {simulation.seed}")
         self.moves = 0
-        """So many were begun or given up."""
+        """Number of reassignments begun or cancelled."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send requests until cancelled."""
         while True:
             await self.sleep(self._chance.random() * PAUSE_S)
             try:

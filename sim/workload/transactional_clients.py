@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 TRANSACTION_MS = 8_000
 RETRY_TIMEOUT_S = 5.0
-"""After so long a client ends a transaction that it cannot fill."""
+"""Time in seconds after which a client ends a transaction to which it cannot write."""
 SOURCE = "x"
 COMMITTED_SHARE = 0.65
-"""Of a producer's transactions; it aborts the rest."""
+"""Share of transactions that a producer commits; it aborts the others."""
 ABANDONED_SHARE = 0.03
 """Share of transactions that the producer leaves open."""
 GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE = 0, 1
@@ -50,11 +50,11 @@ ABORTABLE_ERRORS = frozenset(
 
 
 class ProducerFenced(Exception):
-    """Producer was fenced by another one, or by the transaction timeout."""
+    """Raised if the producer was fenced by another one, or by the transaction timeout."""
 
 
 class TransactionBroken(Exception):
-    """The transaction cannot be committed any more."""
+    """Raised if the transaction can no longer be committed."""
 
 
 def raise_transaction_error(code: int, what: str) -> None:
@@ -72,7 +72,7 @@ def raise_transaction_error(code: int, what: str) -> None:
 
 
 class TransactionalClient(SimClient):
-    """A client with a transactional id: one transaction after the other."""
+    """Client with a transactional id that executes one transaction after the other."""
 
     def __init__(
         self, simulation: Simulation, name: str, transactional_id: str, service: ClusterService, version: int
@@ -84,12 +84,12 @@ class TransactionalClient(SimClient):
         self._sequences: dict[HistoryPartition, int] = {}
         self._coordinators: dict[tuple[int, str], Address] = {}
         self._added: dict[HistoryPartition, None] = {}
-        """Partitions of the transaction under way that the coordinator knows of."""
+        """Partitions that the coordinator has added to the current transaction."""
         self._wrote = False
-        """Whether anything of it was taken by a leader."""
+        """True if a leader has appended a record of the current transaction."""
         self._began_s = 0.0
         self._lost_init_s = -MAX_REQUEST_DELAY_S
-        """When it last asked for its id and heard nothing."""
+        """Time of the last InitProducerId without a response."""
 
     # ------------------------------------------------------------------ coordinator
 
@@ -104,7 +104,7 @@ class TransactionalClient(SimClient):
         return known
 
     def invalidate_leaders(self) -> None:
-        """Coordinators, too, are asked for again."""
+        """Forget the leaders and the coordinators."""
         super().invalidate_leaders()
         self._coordinators.clear()
 
@@ -113,7 +113,7 @@ class TransactionalClient(SimClient):
     ) -> Any:
         return await self.call(request, version, await self._coordinator(kind, key or self._id))
 
-    # ------------------------------------------------------------------ a transaction
+    # ------------------------------------------------------------------ transaction
 
     async def init(self) -> None:
         """Initialize the transactional id: its previous producer is fenced and its transaction aborted."""
@@ -212,7 +212,7 @@ class TransactionalClient(SimClient):
     async def transact(
         self, body: Callable[[], Awaitable[None]], *, commit: bool, asks: Callable[[], None]
     ) -> OperationOutcome:
-        """Run one transaction; ``asks`` is called before the commit request.
+        """Run one transaction and return its outcome; ``asks`` is called before the commit request.
 
         After fencing or a failure `init` must be called again.
         """
@@ -241,7 +241,7 @@ class TransactionalClient(SimClient):
 
 
 class TxnProducer(TransactionalClient):
-    """Writes numbered records to several partitions in one transaction; some it aborts."""
+    """Producer that writes numbered records to several partitions in one transaction, and aborts some of them."""
 
     def __init__(self, simulation: Simulation, name: str, first: int, service: ClusterService, version: int) -> None:
         super().__init__(simulation, name, name, service, version)
@@ -284,7 +284,7 @@ class TxnProducer(TransactionalClient):
         history.end(number, outcome, now_s(), sent)
 
     async def _abandon(self, body: Callable[[], Awaitable[None]]) -> OperationOutcome:
-        """Write, and never come back: the coordinator ends it when its time is over."""
+        """Write records of a transaction and abandon it: the coordinator aborts it after the transaction timeout."""
         self._added, self._wrote = {}, False
         with suppress(ProducerFenced, TransactionBroken), self.process.env.timeout(RETRY_TIMEOUT_S):
             await body()

@@ -1,4 +1,4 @@
-"""The workload: copiers that read records, write them and commit their position at once."""
+"""Clients that copy records in transactions and commit their offsets with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COPY_GROUP = "copy"
 TARGET = ("y", 0)
 MAX_COPIED_RECORDS = 5
 REPLACED_SHARE = 0.03
-"""Of the transactions of a copier, after which another takes over."""
+"""Share of a copier's transactions after which another process takes over its transactional id."""
 
 TaskStarter = Callable[[Callable[[], Awaitable[None]]], None]
 
@@ -47,7 +47,7 @@ class TransactionalCopier(TransactionalClient):
         start: TaskStarter | None = None,
         run_number: int = 0,
     ) -> None:
-        """Create it; ``start``: function that starts the process that takes over; None: none."""
+        """Create the copier; ``start``: function that starts the process that takes over; None: no takeover."""
         super().__init__(simulation, f"copier-{number}.{run_number}", f"copier-{number}", service, version)
         self._number, self._incarnation = number, run_number
         self._start = start
@@ -77,7 +77,7 @@ class TransactionalCopier(TransactionalClient):
                 heir = TransactionalCopier(
                     self.simulation, self._number, self.service, self._version, self._start, self._incarnation + 1
                 )
-                heir._lost_init_s = self._lost_init_s  # it may be fenced by what this one asked
+                heir._lost_init_s = self._lost_init_s  # a late InitProducerId of this client may fence it
                 self._start(heir.run)
         self.close_connections()
 
@@ -86,7 +86,7 @@ class TransactionalCopier(TransactionalClient):
         return self._replaced or super()._may_have_ended()
 
     async def _copy(self, position: int, records: list[tuple[int, int | None]]) -> int:
-        """Copy in one transaction; return the new position, or the old one."""
+        """Copy records in one transaction; return the new offset, or the old one if the transaction failed."""
         values = [value for _, value in records if value is not None]
         end = records[-1][0] + 1
 
@@ -106,7 +106,7 @@ class TransactionalCopier(TransactionalClient):
         return end if outcome is OperationOutcome.OK else position
 
     async def _positions(self, offset: int) -> None:
-        """Have the position committed with the transaction.
+        """Add the offset to the transaction.
 
         Raises:
             ProducerFenced, TransactionBroken.
@@ -132,7 +132,7 @@ class TransactionalCopier(TransactionalClient):
         await self.retry_until_done(once)
 
     async def position(self) -> int:
-        """Return the committed position; waits for pending ones.
+        """Return the committed offset; 0 without one.
 
         Raises:
             RetriableError: no response, or a pending transaction.
@@ -143,7 +143,7 @@ class TransactionalCopier(TransactionalClient):
         return max(stored, 0)
 
     async def _row(self) -> tuple[int, int]:
-        """Return error code and offset of a stable read; -1 without an offset.
+        """Return error code and committed offset of an OffsetFetch with ``require_stable``; -1 without an offset.
 
         Raises:
             RetriableError: no response.

@@ -1,1 +1,1 @@
-"""Members of the groups of Kafka 4 in a simulated run: what they do, what goes wrong with them, and what must hold."""
+"""Members of consumer, share and streams groups in a simulated run: workload, faults and verification."""

@@ -1,9 +1,8 @@
-"""Members with exclusive partitions: they revoke, take over, consume and commit.
+"""Members of groups with exclusive partitions: they revoke, start, consume and commit partitions.
 
 ``StaleMemberCommit``: a commit was accepted from a member whose leave was confirmed.
-
-They may be slow to revoke; they may be paused until they are fenced, and continue in their old epoch. They commit their
-positions in their epoch.
+Members may be slow to revoke; they may be paused until they are fenced, and continue in their old epoch. They commit
+offsets in their epoch.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ SLOW_SHARE = 0.15
 MAX_REVOCATION_S = 7.0
 COMMITTED_SHARE = 0.7
 READ_AHEAD_SHARE = 0.4
-"""Of the turns, in which it first goes on with what it has: it may long be another's."""
+"""Share of polls in which a member first reads its partitions, although they may be assigned to others by now."""
 HEARTBEAT_INTERVAL_S = 0.5
 FENCED_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -48,7 +47,7 @@ STALE_EPOCH_ERRORS = (
 
 
 class AssignedGroupState(NamedTuple):
-    """Common state of a group's members."""
+    """State shared by the members of a group."""
 
     group: str
     assignment_checker: AssignmentChecker
@@ -59,10 +58,10 @@ class AssignedGroupState(NamedTuple):
 
 
 class AssignedMember(SimGroupMember):
-    """Member, from join to leave."""
+    """Member of a group with exclusive partitions, from join to leave."""
 
     offset_commit_version = 9
-    """Of OffsetCommit."""
+    """Version of OffsetCommit."""
     reads_with_member_epoch = True
     """True if offsets are fetched with member id and epoch."""
 
@@ -82,9 +81,9 @@ class AssignedMember(SimGroupMember):
         self.epoch = 0
         self._target: set[HistoryPartition] = set()
         self.positions: dict[HistoryPartition, int] = {}
-        """Of what it has; -1 where that is still to be asked for."""
+        """Next offset of each owned partition; -1 if not fetched yet."""
         self._kept: dict[HistoryPartition, int] = {}
-        """What it has committed."""
+        """Last committed offset of each partition."""
         self._revokes_at: float | None = None
 
     def on_process_end(self) -> None:
@@ -92,7 +91,7 @@ class AssignedMember(SimGroupMember):
         self._book.on_member_removed(self.id)
 
     async def run(self) -> None:
-        """Be a member until it has left."""
+        """Join, consume and commit until the member has left."""
         while True:
             try:
                 if self.epoch and self.simulation.rng.random() < READ_AHEAD_SHARE:
@@ -140,7 +139,7 @@ class AssignedMember(SimGroupMember):
         self.last_heartbeat_s = self.simulation.now_s()
 
     def _on_target(self, target: Collection[HistoryPartition], began: int, cuts: int) -> None:
-        """Record a new target."""
+        """Record a new target assignment."""
         self._target = set(target)
         self._book.on_assigned(self.id, self._identity, self.epoch, sorted(target), began, cuts)
         self.simulation.trace_event(f"{self.id} epoch {self.epoch}: {sorted(target)}")
@@ -156,7 +155,7 @@ class AssignedMember(SimGroupMember):
         self._reset_reported_state()
 
     async def _reconcile(self) -> None:
-        """Give up what is to go; once that is done take what is new. Raises: RetriableError, MemberEnded."""
+        """Revoke partitions outside the target, then start the new ones. Raises RetriableError, MemberEnded."""
         going = [place for place in self.positions if place not in self._target]
         if going:
             if self._revokes_at is None:
@@ -180,10 +179,10 @@ class AssignedMember(SimGroupMember):
         if self.epoch and not self._is_state_reported():
             await self._beat()
 
-    # ------------------------------------------------------------------ records and positions
+    # ------------------------------------------------------------------ records and offsets
 
     async def _consume(self) -> None:
-        """Read some of what it has, and mostly commit it. Raises: RetriableError, MemberEnded."""
+        """Read some owned partitions, and mostly commit their offsets. Raises RetriableError, MemberEnded."""
         places = sorted(self.positions)
         for place in self.simulation.rng.sample(places, min(2, len(places))):
             if self.positions[place] < 0:
@@ -252,7 +251,7 @@ class AssignedMember(SimGroupMember):
         ledger.record_commit(place, offset, cuts)
 
     async def _send_commit(self, place: HistoryPartition, offset: int) -> int:
-        """Commit; gives the code of the answer. Raises: RetriableError."""
+        """Send an OffsetCommit and return the error code of the response. Raises RetriableError."""
         self.simulation.ledger.record_commit_attempt(place, offset)
         row = oc.OffsetCommitRequestPartition(place[1], offset, self.leader_epoch(*place))
         topic = oc.OffsetCommitRequestTopic(place[0], partitions=[row])

@@ -1,6 +1,6 @@
-"""Members with the classic protocol in a consumer group: the group is converted when one joins, and back again.
+"""Members with the classic protocol in a consumer group, which is converted when such a member joins, and back again.
 
-They revoke all partitions before they rejoin. The leader of a generation assigns its partitions.
+These members revoke all partitions before they rejoin. The leader of a generation assigns its partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _decode(cls: type[M], raw: Buffer) -> M:
 
 
 class SimClassicMember(AssignedMember):
-    """Member, from join to leave."""
+    """Member with the classic protocol in a consumer group, from join to leave."""
 
     offset_commit_version = 8
     reads_with_member_epoch = False
@@ -54,13 +54,13 @@ class SimClassicMember(AssignedMember):
         shared: AssignedGroupState,
         choice: tuple[Subscription, ...],
     ) -> None:
-        """``choice``: what it may want, by name."""
-        super().__init__(simulation, name, service._replace(timeout_s=TIMEOUT_S), shared)  # joining takes its time
+        """Create the member; ``choice`` has the possible subscriptions, of which those by name are used."""
+        super().__init__(simulation, name, service._replace(timeout_s=TIMEOUT_S), shared)  # JoinGroup waits
         self._choice = tuple(x for x in choice if x.regex is None)
         self.subscription = simulation.rng.choice(self._choice)
         self._joins = True
         self._is_member = False
-        """Whether its id is the coordinator's."""
+        """True if the coordinator has assigned the member's id."""
 
     def change_subscription(self) -> None:
         """Change the subscription, which needs another generation."""
@@ -97,7 +97,7 @@ class SimClassicMember(AssignedMember):
             raise RetriableError(ErrorCode(code).name)
 
     async def _join(self) -> None:
-        """Give up what there is, and become a member of the next generation. Raises: RetriableError, MemberEnded."""
+        """Revoke all partitions, and join the next generation. Raises RetriableError, MemberEnded."""
         for place in list(self.positions):
             await self._commit(place)
         self._abandon()
@@ -148,7 +148,7 @@ class SimClassicMember(AssignedMember):
         return out
 
     async def _leave_group(self, *, for_good: bool) -> None:
-        """Leave. Raises: MemberEnded."""
+        """Send LeaveGroup. Raises MemberEnded."""
         self._book.on_member_removed(self.id)
         cuts = self.simulation.ledger.power_cuts
         with suppress(RetriableError):

@@ -1,4 +1,4 @@
-"""The consumer group of a run: its topics, its members, and what must have come of it."""
+"""Consumer group of a run: topics, members, and verification."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Members of a consumer group of the new protocol (KIP-848), as Kafka's own client is one.
+"""Members of a consumer group with the new protocol (KIP-848).
 
-They subscribe by name or by a regular expression, and may go for a while and return under their instance id.
+They subscribe by name or by regular expression; static members may leave temporarily and return.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ASSIGNORS = (None, None, "uniform", "range")
 
 
 class Subscription(NamedTuple):
-    """Subscription of a member."""
+    """Subscription of a member: topic names, regular expression, and all topics that match."""
 
     names: tuple[str, ...]
     regex: str | None
@@ -33,7 +33,7 @@ class Subscription(NamedTuple):
 
 
 class SimConsumerMember(AssignedMember):
-    """Member, from join to leave."""
+    """Member with the consumer protocol, from join to leave."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class SimConsumerMember(AssignedMember):
         choice: tuple[Subscription, ...],
         instance_id: str | None = None,
     ) -> None:
-        """``choice``: what it may want."""
+        """Create the member; ``choice`` has the possible subscriptions."""
         super().__init__(simulation, name, service, shared, instance_id)
         self._choice = choice
         self.subscription = simulation.rng.choice(choice)
         self._assignor = simulation.rng.choice(ASSIGNORS)
         self._reported_state: tuple[Subscription, list[HistoryPartition]] | None = None
-        """What the coordinator has heard; None: it is told all."""
+        """Subscription and partitions last reported to the coordinator; None if the full state must be sent."""
 
     def change_subscription(self) -> None:
         """Change the subscription."""

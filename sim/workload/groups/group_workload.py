@@ -1,4 +1,4 @@
-"""Group of a run, of any type: topics, members, and its stability."""
+"""Workload of a group of any type: topics, members, and verification of its stability."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATEST = -1
 
 
 class GroupWorkload(ABC):
-    """Group of a run."""
+    """Workload of one group in a run."""
 
     group: str
     topics: tuple[str, ...]
@@ -51,11 +51,11 @@ class GroupWorkload(ABC):
 
     @abstractmethod
     async def _find_instability(self, asker: SimClient, members: Sequence[SimGroupMember]) -> str:
-        """Return the same. Raises: RetriableError."""
+        """Return the reason why the group is not stable; empty if it is. Raises RetriableError."""
 
     @abstractmethod
     async def verify(self, asker: SimClient) -> None:
-        """Verify the results."""
+        """Verify the results of the group."""
 
     async def _coordinator(self, asker: SimClient) -> Address:
         found = (await asker.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
@@ -74,15 +74,15 @@ class GroupWorkload(ABC):
 
 
 class AssignedGroupWorkload(GroupWorkload):
-    """A group in which each partition is read by one member alone."""
+    """Workload of a group in which each partition is read by exactly one member."""
 
     def __init__(self, simulation: Simulation, service: ClusterService, ids: Mapping[bytes, str]) -> None:
         super().__init__(simulation, service, ids)
         self._read: dict[HistoryPartition, set[int]] = {}
-        """Offsets that a member has read."""
+        """Offsets that a member has read, by partition."""
 
     async def prepare(self, asker: SimClient) -> None:
-        """Do nothing."""
+        """Do nothing: these groups need no preparation."""
 
     async def _find_unread(
         self, asker: SimClient, at: Address, wanted: Collection[HistoryPartition], members: Sequence[AssignedMember]

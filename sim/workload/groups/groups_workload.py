@@ -1,7 +1,7 @@
-"""Groups of Kafka 4 in a simulated run: topics, producers, members, and verification.
+"""Consumer, share and streams groups of a run: topics, producers, members, and verification.
 
-After the faults each group is stable within `STABLE_TIMEOUT_S`, with its members only, and has read all records: else
-it is ``group-unstable``. ``group-skip``: an offset went past a record that was not read.
+After the faults each group becomes stable within `STABLE_TIMEOUT_S` and has read all records, otherwise it is
+``group-unstable``. ``group-skip``: an offset was committed beyond a record that was not read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_PRODUCED_RECORDS = 4
 
 
 def node_settings(simulation: Simulation) -> dict[str, str]:
-    """Return settings of nodes with short intervals for groups."""
+    """Return broker settings with short intervals for groups."""
     interval = int(simulation.rng.random() * MAX_INTERVAL_MS)
     out: dict[str, str] = {}
     for kind in ("consumer", "share", "streams"):
@@ -60,7 +60,7 @@ def node_settings(simulation: Simulation) -> dict[str, str]:
 
 
 class GroupsWorkload:
-    """Workload of all groups."""
+    """Workload of all groups in a run."""
 
     def __init__(
         self, simulation: Simulation, service: ClusterService, counted: Counter[str], living: LiveNodesByHost
@@ -72,7 +72,7 @@ class GroupsWorkload:
         self._watch = GroupInvariants(simulation, living)
         self.member_slots: list[MemberSlot] = []
         self.is_quiescent = False
-        """Whether nothing goes wrong with members."""
+        """True once no faults of members are injected."""
         self.groups: list[GroupWorkload] = [
             ConsumerGroupWorkload(simulation, service, self._ids),
             ShareGroupWorkload(simulation, service, self._ids, living),
@@ -82,7 +82,7 @@ class GroupsWorkload:
 
     @property
     def names(self) -> list[str]:
-        """Of the groups."""
+        """Ids of the groups."""
         return [kind.group for kind in self.groups]
 
     async def run(self) -> None:
@@ -116,7 +116,7 @@ class GroupsWorkload:
         asker.close_connections()
 
     async def _produce(self) -> None:
-        """Write to the topics until it is enough."""
+        """Write records to the topics until the run drains, at most `MAX_PRODUCED_RECORDS` at a time."""
         simulation, service, rng = self._simulation, self._service, self._simulation.rng
         feeders = [
             SimProducer(simulation, f"feeder-{topic}", FIRST_VALUE, topic, service=service) for topic in self._topics
@@ -137,7 +137,7 @@ class GroupsWorkload:
                 nursery.start_soon(one, feeder, topic)
 
     async def _wait_until_stable(self, asker: SimClient, seats: list[MemberSlot]) -> None:
-        """Wait until every group is at rest, or has had its time."""
+        """Wait until every group is stable; report those that are not within `STABLE_TIMEOUT_S`."""
         simulation, since = self._simulation, self._simulation.now_s()
         for kind in self.groups:
             while True:
@@ -154,7 +154,7 @@ class GroupsWorkload:
             simulation.trace_event(f"{kind.group} is at rest")
 
     async def verify(self) -> None:
-        """Read all there is once more, and judge it."""
+        """Read all partitions once more, and verify them and the groups."""
         reader = SimClient(self._simulation, "group-reader", self._service)
         for topic in self._topics:
             for number in range(self._service.partitions):

@@ -1,4 +1,4 @@
-"""Seats in a group: at each sits one member after the other, and each comes to its own end."""
+"""Slots of a group: each runs one member after the other, which leave, are killed or paused."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ UNEXPECTED_ERRORS = frozenset(
 
 
 class MemberEnded(Exception):
-    """A life of a member is at its end: another begins."""
+    """Raised at the end of a member; its slot starts another one."""
 
 
 class SimGroupMember(SimClient, ABC):
-    """Member, from start to end: its process, its coordinator, and its subscription."""
+    """Member of a group, from start to end."""
 
     def __init__(self, simulation: Simulation, name: str, service: ClusterService, group: str) -> None:
         super().__init__(simulation, name, service)
         self.group = group
         self.id = f"{name}.{simulation.rng.randbytes(4).hex()}"
         self.leaving = False
-        """It is to say goodbye."""
+        """True if the member is to leave the group."""
         self.is_stable_phase = False
-        """It is to do nothing but its duty from now on."""
+        """True if the member no longer injects faults such as slow revocations."""
         self.last_heartbeat_s = -1.0
-        """When its coordinator last told it that all is well."""
+        """Time of the last successful response of the coordinator."""
         self._at: Address | None = None
 
     def invalidate_leaders(self) -> None:
@@ -60,7 +60,7 @@ class SimGroupMember(SimClient, ABC):
         self._at = None
 
     async def call_coordinator(self, request: Any, version: int) -> Any:
-        """Return the answer of the group's coordinator. Raises: RetriableError."""
+        """Send a request to the group's coordinator and return the response. Raises RetriableError."""
         if self._at is None:
             found = (await self.call(fc.FindCoordinatorRequest(coordinator_keys=[self.group]), 4)).coordinators[0]
             if found.error_code:
@@ -77,7 +77,7 @@ class SimGroupMember(SimClient, ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Be a member until it has left. Raises: MemberEnded."""
+        """Run the member until it has left. Raises MemberEnded."""
 
     @abstractmethod
     def change_subscription(self) -> None:
@@ -100,7 +100,7 @@ class MemberSlot:
         self._counted = counted
         self.is_stable_phase = False
         self.member: SimGroupMember | None = None
-        """Who sits there now."""
+        """Current member of the slot; None between two members."""
 
     def stop_faults(self) -> None:
         """Stop faults of its members."""
@@ -109,7 +109,7 @@ class MemberSlot:
             self.member.is_stable_phase = True
 
     async def run(self) -> None:
-        """Life after life, until cancelled."""
+        """Run one member after the other until cancelled."""
         rng = self._simulation.rng
         while True:
             await trio.sleep(rng.random() * MAX_DOWNTIME_S)

@@ -57,7 +57,7 @@ class ShareGroupWorkload(GroupWorkload):
             yield partial(SimShareMember, self._simulation, f"sharer-{number}", self._service, self._shared)
 
     async def prepare(self, asker: SimClient) -> None:
-        """Have the group begin at the beginning. Raises: RetriableError."""
+        """Set ``share.auto.offset.reset`` of the group to ``earliest``. Raises RetriableError."""
         config = ac.AlterableConfig("share.auto.offset.reset", 0, "earliest")
         resource = ac.AlterConfigsResource(RESOURCE_GROUP, GROUP, [config])
         answer = await asker.call(ac.IncrementalAlterConfigsRequest([resource]), 1)
@@ -87,7 +87,7 @@ class ShareGroupWorkload(GroupWorkload):
         return ""
 
     async def verify(self, asker: SimClient) -> None:
-        """Verify that no record was skipped, and none archived without need."""
+        """Verify that no record was skipped, and none archived without a reason."""
         ledger = self._simulation.ledger
         if not ledger.power_cuts:
             for place in [(topic, number) for topic in TOPICS for number in range(self._service.partitions)]:
@@ -102,9 +102,9 @@ class ShareGroupWorkload(GroupWorkload):
 
 
 def has_pending_records(start_offset: int, lag: int, begin: int, end: int) -> bool:
-    """Return True if a group with this lag has records left in a log from ``begin`` to ``end``.
+    """Return True if a group with this lag has records left in a log from offset ``begin`` to ``end``.
 
-    That records are gone from the log it writes down with its next word of others only
+    The lag is adjusted to records deleted from the log only with the next write of the share partition's state
     (``SharePartition.updateCacheAndOffsets``).
     """
     gone = max(begin - start_offset, 0)
@@ -114,7 +114,7 @@ def has_pending_records(start_offset: int, lag: int, begin: int, end: int) -> bo
 def find_unearned_states(
     records: Sequence[Record], ids: Mapping[bytes, str], locks: AcquisitionLocks, *, whole: bool = True
 ) -> Iterator[str]:
-    """Yield states in the state topic that no member caused: its records, oldest first.
+    """Yield delivery states in the state topic that no member caused; ``records`` are oldest first.
 
     ``whole``: True if no segment was lost in a power cut.
     """
@@ -146,7 +146,10 @@ def find_unearned_states(
 
 
 def _is_done(state: int | None, at: tuple[HistoryPartition, int], locks: AcquisitionLocks) -> bool:
-    """Return True if a record may be final. An expired lock whose write failed is in no record."""
+    """Return True if a record may be final: by its state, or by deliveries up to the limit.
+
+    An expired lock whose state could not be written is in no record of the state topic.
+    """
     if state is not None and RecordState(state).is_final:
         return True
     return locks.delivered.get(at, 0) + locks.uncertain_acknowledgements.get(at[0], 0) >= locks.limit

@@ -1,7 +1,7 @@
 """Members of a share group (KIP-932), which acquire and acknowledge records.
 
-They accept, release, reject and renew, one by one or many at once, with a request of its own or with their next fetch;
-some records they keep until their lock expires. A member has one session with each broker.
+They accept, release, reject and renew records, one by one or many at once, by ShareAcknowledge or with their next
+ShareFetch; some locks they let expire. A member has one session with each broker.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ HEARTBEAT_INTERVAL_S = 0.7
 POLL_INTERVAL_S = 0.25
 MAX_PROCESSING_S = 1.0
 LATE_SHARE, LATE_PROCESSING_S = 0.15, 5.0
-"""Of the records, and how long a member may take for them: longer than it has."""
+"""Share of records with slow processing, and its maximum duration in seconds, longer than the lock."""
 VERDICTS = ((ACCEPT, 0.68), (RELEASE, 0.12), (REJECT, 0.06), (RENEW, 0.09))
-"""With their shares; the rest is kept for too long."""
+"""Acknowledgement types with their shares; the other locks expire."""
 NO_VERDICT = 0
 NO_VERDICT_S = 4.0
-"""Longer than a lock lasts."""
+"""Time in seconds after which a lock has expired."""
 FENCED_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 SESSION_ERRORS = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
 
 
 class ShareGroupState(NamedTuple):
-    """Common state of a group's members."""
+    """State shared by the members of a group."""
 
     group: str
     locks: AcquisitionLocks
@@ -52,16 +52,16 @@ class ShareGroupState(NamedTuple):
 
 @dataclass(slots=True)
 class SimShareSession:
-    """With one broker."""
+    """Share session of a member with one broker."""
 
     epoch: int = 0
     places: set[HistoryPartition] = field(default_factory=set)
     ready: dict[HistoryPartition, dict[int, tuple[float, int]]] = field(default_factory=dict)
-    """Due time and acknowledgement type of each acquired record."""
+    """Due time and acknowledgement type of each acquired record, by partition and offset."""
 
 
 class SimShareMember(SimGroupMember):
-    """Member, from join to leave."""
+    """Member of a share group, from join to leave."""
 
     def __init__(self, simulation: Simulation, name: str, service: ClusterService, shared: ShareGroupState) -> None:
         super().__init__(simulation, name, service, shared.group)
@@ -86,13 +86,13 @@ class SimShareMember(SimGroupMember):
         self._locks.on_lost(self.id)
 
     def close_connections(self) -> None:
-        """With its connections its sessions end, and what it has there."""
+        """Close all connections, which ends the share sessions and releases the acquired records."""
         super().close_connections()
         self._sessions.clear()
         self._locks.on_lost(self.id)
 
     async def run(self) -> None:
-        """Be a member until it has left."""
+        """Join, acquire and acknowledge records until the member has left."""
         while True:
             if self.is_stable_phase:
                 self.subscribed_topics = self._shared.topics
@@ -176,7 +176,7 @@ class SimShareMember(SimGroupMember):
     def _on_acknowledging(
         self, session: SimShareSession, acknowledgements: Mapping[HistoryPartition, Mapping[int, int]]
     ) -> dict[HistoryPartition, dict[int, AcquiredRecord]]:
-        """Record the start of acknowledgements."""
+        """Record the start of acknowledgements; return the acquired records by partition and offset."""
         holds = {}
         for place, offsets in acknowledgements.items():
             holds[place] = self._locks.on_acknowledging(self.id, place, offsets)
@@ -235,7 +235,7 @@ class SimShareMember(SimGroupMember):
             self._locks.on_refused(self._key(place), place, offsets, holds)
 
     def _check_session(self, address: Address, session: SimShareSession, code: int) -> None:
-        """Count a session on, or forget it. Raises: RetriableError."""
+        """Increment the session epoch, or forget the session after an error. Raises RetriableError."""
         if code in SESSION_ERRORS:
             self._sessions.pop(address, None)
             self._locks.on_lost(self.id)
@@ -304,7 +304,7 @@ class SimShareMember(SimGroupMember):
     def _on_acquired(
         self, session: SimShareSession, place: HistoryPartition, part: Any, hold: AcquiredRecord, began_s: float
     ) -> None:
-        """Process one partition of a response."""
+        """Process the acquired records of one partition in a ShareFetch response."""
         self.check_expected_error(part.error_code, "fetch")
         if part.error_code:
             self.simulation.trace_event(f"{self.name}: {place}: {ErrorCode(part.error_code).name}")
@@ -330,7 +330,7 @@ class SimShareMember(SimGroupMember):
 
 
 def _batches(offsets: Mapping[int, int], kind: Any) -> list[Any]:
-    """Neighbours as one batch, with a type for each, or one for all where they are alike."""
+    """Return acknowledgement batches of adjacent offsets, with one type for all or one for each offset."""
     out = []
     for _, some in groupby(enumerate(sorted(offsets)), key=lambda x: x[1] - x[0]):
         run = [offset for _, offset in some]

@@ -1,4 +1,4 @@
-"""The streams group of a run: its application's topics, its threads, and what must have come of it."""
+"""Streams group of a run: topics of the application, its threads, and verification."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GROUP = "app"
 PROCESSES = ("p0", "p0", "p1")
-"""Of each thread."""
+"""Process id of each thread."""
 
 
 class StreamsGroupWorkload(AssignedGroupWorkload):

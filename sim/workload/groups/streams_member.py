@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 REBALANCE_MS = 4_000
 LEAVING = -1
 REPEATED_SHARE = 0.1
-"""Share of heartbeats that report the tasks without need, also during a revocation."""
+"""Share of heartbeats that report the tasks although they have not changed."""
 CHANGELOG = "app-store-changelog"
 SUBTOPOLOGIES = {"0": "w0", "1": "w1"}
-"""Of the application, each with the topic it reads."""
+"""Subtopologies of the application, each with its source topic."""
 TasksBySubtopology = dict[str, set[int]]
 TaskIdLists = list[hb.StreamsGroupHeartbeatResponseTaskIds] | None
 
@@ -41,7 +41,7 @@ def build_topology() -> hb.Topology:
 
 
 class SimStreamsMember(AssignedMember):
-    """Thread, from join to leave."""
+    """Thread of a streams application, from join to leave."""
 
     def __init__(
         self, simulation: Simulation, name: str, service: ClusterService, shared: AssignedGroupState, process: str
