@@ -1,1 +1,1 @@
-"""The deterministic simulator: the same node code in virtual time, from one seed."""
+"""Deterministic simulator: runs the code of real nodes in virtual time; the same seed gives the same run."""

@@ -1,4 +1,4 @@
-"""``python -m sim --seed 7``: replay one run. ``--seeds 300``: run many. Status 1 where a promise was broken."""
+"""``python -m sim --seed 7``: replay one run. ``--seeds 300``: run many. Exit status 1 if a run has a violation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sim.scenarios.single_node import SimulationResult, simulate_node
 
 
 def result_text(result: SimulationResult) -> str:
-    """``seed N digest HEX faults ... virtual_s ... ok|VIOLATION name``."""
+    """Return the output line of a run: seed, digest, faults, virtual seconds, and ``ok`` or the violations."""
     faults = ",".join(f"{name}={count}" for name, count in sorted(result.faults.items()))
     names = sorted({name for name, _ in result.violations})
     verdict = f"VIOLATION {','.join(names)}" if names else "ok"
@@ -23,7 +23,7 @@ def result_text(result: SimulationResult) -> str:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Parse the arguments."""
+    """Parse the command line of ``python -m sim``."""
     parser = argparse.ArgumentParser("sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds")
@@ -52,7 +52,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run what was asked for."""
+    """Run the simulations of the command line and return the exit status."""
     options = parse_arguments()
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, [sys.executable, "-m", "sim", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
