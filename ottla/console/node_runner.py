@@ -1,4 +1,4 @@
-"""Runs a node with its console where one is configured, without loading the console elsewhere."""
+"""Start of a node with its web console if one is configured; the console is not imported otherwise."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ logger = logging.getLogger("ottla.console")
 
 
 async def run_node(node: Node, config: NodeConfig, ready: Callable[[Node], None], stop: trio.Event) -> None:
-    """Run a node until ``stop`` is set; without its console where the libraries of the console are not installed.
+    """Run a node until ``stop`` is set, with its console if ``ottla.console.listener`` is set.
+
+    Without the libraries of the console a warning is logged, and the node runs without a console.
 
     Raises:
-        ConfigException: the setting of the console is invalid. Others as `Node.run`.
+        ConfigException: ``ottla.console.listener`` is invalid. Others as `Node.run`.
     """
     if not config.values.get(CONSOLE_LISTENER):
         await node.run(ready, stop)

@@ -1,4 +1,4 @@
-"""Offsets of partitions by time, from their leaders."""
+"""Lookup of offsets by timestamp at the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from ottla.wire.messages import list_offsets as lo
 
 LATEST, EARLIEST = -1, -2
 TopicPartitionName = tuple[str, int]
-"""Topic and number of a partition."""
+"""Topic name and partition number."""
 _VERSION_WITH_NAMES = 10
 
 
 async def list_offsets(
     client: SessionClient, partitions: Iterable[TopicPartitionName], timestamp: int
 ) -> dict[TopicPartitionName, int]:
-    """Return the offset of each partition by time; those without a leader or an answer are left out.
+    """Return the offset of each partition for a timestamp; -1 if no record is that recent.
 
-    The metadata of the topics must have been asked for.
+    ``timestamp`` is `EARLIEST`, `LATEST`, or milliseconds since 1970. Partitions without a leader or with an error are
+    left out. The client must have requested the metadata of the topics before.
     """
     by_leader: dict[int, tuple[Any, dict[str, list[int]]]] = {}
     for topic, number in partitions:
@@ -40,7 +41,7 @@ async def list_offsets(
         try:
             response = await channel.call(lo.ListOffsetsRequest(-1, 0, rows), version)
         except (OSError, WireError):
-            continue  # the leader is not reached: the page shows no number
+            continue  # leader not reachable: the page shows a dash
         for found in response.topics:
             out.update({(found.name, p.partition_index): p.offset for p in found.partitions if not p.error_code})
     return out

@@ -1,4 +1,4 @@
-"""Parts of long lists: a page shows `PAGE_ROWS` rows at a time."""
+"""Paging of long lists: a page shows `PAGE_ROWS` rows at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_FIRST = 10_000_000
 
 
 class Paging(NamedTuple):
-    """Part of a list that a page shows."""
+    """Range of a list's rows on a page: index of the first row, number of rows, number of all rows."""
 
     first: int
     shown: int
@@ -20,30 +20,30 @@ class Paging(NamedTuple):
 
     @property
     def has_previous(self) -> bool:
-        """True if there are rows before."""
+        """True if there are rows before this page."""
         return self.first > 0
 
     @property
     def has_next(self) -> bool:
-        """True if there are rows behind."""
+        """True if there are rows after this page."""
         return self.first + self.shown < self.total
 
     @property
     def previous(self) -> int:
-        """First row of the page before."""
+        """Index of the first row of the previous page."""
         return max(self.first - PAGE_ROWS, 0)
 
     @property
     def next(self) -> int:
-        """First row of the page behind."""
+        """Index of the first row of the next page."""
         return self.first + PAGE_ROWS
 
 
 def paginate(page: PageRequest, rows: Sequence[Any]) -> tuple[list[Any], Paging]:
-    """Return the rows that the query asks for.
+    """Return the rows of the page that the query's field ``first`` selects, and their range.
 
     Raises:
-        InvalidInput: not a number.
+        InvalidInput: ``first`` is not a number.
     """
     first = page.number("first", 0, 0, _MAX_FIRST)
     shown = list(rows[first : first + PAGE_ROWS])

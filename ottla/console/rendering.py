@@ -1,4 +1,4 @@
-"""HTML of the console: Jinja templates that escape each value, and the formats of numbers and times."""
+"""Rendering of the console's HTML: Jinja templates that escape all values, and formats of numbers and times."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ UNKNOWN = "–"  # noqa: RUF001 - an en dash stands for a missing number
 
 
 def format_count(value: float | None) -> str:
-    """Return a number with separators between thousands."""
+    """Return a number with thousands separators; a dash for None or a negative number."""
     return UNKNOWN if value is None or value < 0 else f"{value:,.0f}"
 
 
 def format_rate(value: float) -> str:
-    """Return a number in a second, with a decimal where it is small."""
+    """Return a rate per second, with one decimal place below 10."""
     return f"{value:.1f}" if 0 < value < 10 else format_count(value)
 
 
 def format_size(value: float | None) -> str:
-    """Return a number of bytes in the largest unit below it."""
+    """Return a number of bytes in the largest suitable unit, such as ``1.5 MiB``; a dash for None or below 0."""
     if value is None or value < 0:
         return UNKNOWN
     unit = 0
@@ -36,7 +36,7 @@ def format_size(value: float | None) -> str:
 
 
 def format_time(timestamp_ms: int | None) -> str:
-    """Return a time in UTC with milliseconds."""
+    """Return a timestamp in milliseconds since 1970 as UTC time; a dash for None or a negative one."""
     if timestamp_ms is None or timestamp_ms < 0:
         return UNKNOWN
     try:
@@ -47,12 +47,12 @@ def format_time(timestamp_ms: int | None) -> str:
 
 
 def url(path: str, /, **fields: object) -> str:
-    """Return the address of a page with a query."""
+    """Return the URL of a path with a query of the given fields."""
     return f"{path}?{urlencode({k: str(v) for k, v in fields.items()})}" if fields else path
 
 
 class Templates:
-    """Templates of the pages, loaded when they are first used."""
+    """Jinja templates of the pages, loaded at their first use."""
 
     def __init__(self) -> None:
         self._environment = Environment(
@@ -67,17 +67,17 @@ class Templates:
         self._environment.globals.update(url=url)
 
     def render(self, template: str, values: Mapping[str, Any]) -> bytes:
-        """Return a whole page."""
+        """Render a template and return the page's bytes in UTF-8."""
         return self._environment.get_template(template).render(values).encode("utf-8", "replace")
 
     def render_block(self, template: str, block: str, values: Mapping[str, Any]) -> str:
-        """Return one block of a page."""
+        """Render one block of a template, for live updates."""
         found = self._environment.get_template(template)
         return "".join(found.blocks[block](found.new_context(dict(values))))
 
 
 def load_static_files() -> dict[str, tuple[bytes, str]]:
-    """Return the static files with their media types, by path."""
+    """Return content and media type of each static file, by path."""
     folder = files("ottla.console").joinpath("static")
     return {
         f"/static/{file.name}": (file.read_bytes(), _STATIC_TYPES[file.name.rpartition(".")[2]])

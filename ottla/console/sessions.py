@@ -1,6 +1,6 @@
-"""Sessions of the console: a cookie, the principal of the session, and the token that each change needs.
+"""Sessions of the console: cookie, principal, and the CSRF token that each change requires.
 
-A session that is not logged in takes no memory: its token is computed from its id.
+A session that is not logged in uses no memory: its token is derived from its id.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ottla.broker.requests.peer import ANONYMOUS
 from ottla.env.env import Env
 
 _ID_CHARS = 64
-"""Two uuids in hexadecimal."""
+"""Length of a session id: two UUIDs in hexadecimal."""
 
 
 class Session(NamedTuple):
-    """Session of a browser."""
+    """Session of a browser: id in its cookie, CSRF token, principal."""
 
     id: str
     csrf_token: str
@@ -35,13 +35,13 @@ class _Login(NamedTuple):
 
 
 class SessionStore:
-    """Sessions of a node, which end with it."""
+    """Sessions of a node in memory; a restart of the node ends them."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
         self._key = env.uuid() + env.uuid()
         self._logins: dict[str, _Login] = {}
-        """By session id, the oldest first."""
+        """Logged-in sessions by id, the oldest first."""
 
     def _new_id(self) -> str:
         return (self._env.uuid() + self._env.uuid()).hex()
@@ -51,7 +51,7 @@ class SessionStore:
         return Session(session_id, token, ANONYMOUS if login is None else login.principal, login is not None)
 
     def find(self, session_id: str) -> Session:
-        """Return the session of a cookie; a new one where the cookie has no valid id."""
+        """Return the session with the id of a cookie; a new session if the id is malformed or expired."""
         if len(session_id) != _ID_CHARS or not session_id.isalnum() or not session_id.isascii():
             return self._session(self._new_id(), None)
         login = self._logins.get(session_id)
@@ -63,7 +63,7 @@ class SessionStore:
         return self._session(session_id, login)
 
     def log_in(self, principal: str, is_valid: Callable[[], bool]) -> Session:
-        """Return a new session of a user, with an id of its own."""
+        """Create and return a session for a logged-in user; the oldest one is removed if there are too many."""
         while len(self._logins) >= MAX_CONSOLE_SESSIONS:
             del self._logins[next(iter(self._logins))]
         session_id = self._new_id()
@@ -71,17 +71,17 @@ class SessionStore:
         return self._session(session_id, login)
 
     def log_out(self, session: Session) -> None:
-        """End a session."""
+        """Remove a logged-in session."""
         self._logins.pop(session.id, None)
 
 
 def is_valid_token(session: Session, token: str) -> bool:
-    """Return whether a form has the token of the session."""
+    """Return True if a form's CSRF token is that of the session; compared in constant time."""
     return hmac.compare_digest(session.csrf_token.encode(), token.encode("utf-8", "surrogatepass"))
 
 
 def read_cookie(header: str, name: str) -> str:
-    """Return the value of a cookie; empty if there is none."""
+    """Return the value of a cookie in the Cookie header; empty if it is absent."""
     for part in header.split(";"):
         key, separator, value = part.strip().partition("=")
         if separator and key == name:

@@ -1,4 +1,4 @@
-"""Traffic of this node now and over the last hour, and its charts."""
+"""Traffic of this node at present and over the last hour, and its charts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ottla.env.env import Env
 SAMPLE_S = 2.0
 SAMPLES_PER_POINT = 15
 POINTS = 120
-"""Points of 30 seconds: an hour."""
+"""Number of points in a chart, each of 30 seconds: one hour."""
 CHART_WIDTH, CHART_HEIGHT = 600, 80
 
 
 class Rates(NamedTuple):
-    """Traffic in a second."""
+    """Traffic per second: produced messages, bytes in and bytes out."""
 
     messages_in: float = 0.0
     bytes_in: float = 0.0
@@ -33,14 +33,14 @@ class _Totals(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Line of one series, in the coordinates of `CHART_WIDTH` and `CHART_HEIGHT`."""
+    """Polyline of one series, scaled to `CHART_WIDTH` and `CHART_HEIGHT`, and its maximum."""
 
     points: str
     maximum: float
 
 
 class TrafficHistory:
-    """Samples of the counters of a node."""
+    """Rates computed from periodic samples of the counters of a node's topics."""
 
     def __init__(self, env: Env, replicas: ReplicaManager) -> None:
         self._env = env
@@ -65,13 +65,13 @@ class TrafficHistory:
         return _Totals(self._env.monotonic_ms(), messages, bytes_in, bytes_out)
 
     async def run(self) -> None:
-        """Sample until cancelled."""
+        """Take a sample every `SAMPLE_S` seconds until cancelled."""
         while True:
             await self._env.sleep(SAMPLE_S)
             self.sample()
 
     def sample(self) -> None:
-        """Take a sample."""
+        """Compute the present rates, and add a point to the history after every `SAMPLES_PER_POINT` samples."""
         totals = self._totals()
         self.now = _rates(self._last, totals)
         self._last = totals
@@ -81,7 +81,7 @@ class TrafficHistory:
             self._point_start = totals
 
     def chart(self, series: Callable[[Rates], float]) -> Chart:
-        """Return the line of a series; the newest point at the right."""
+        """Return the chart of a series, such as ``lambda rates: rates.bytes_in``; the newest point is at the right."""
         values = [series(point) for point in self._points] + [series(self.now)]
         maximum = max(values)
         step = CHART_WIDTH / POINTS

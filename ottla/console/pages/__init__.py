@@ -1,1 +1,1 @@
-"""Pages of the console."""
+"""Pages of the web console."""

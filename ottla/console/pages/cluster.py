@@ -1,4 +1,4 @@
-"""Cluster: the metadata quorum, and a map of leaders and replicas in sync."""
+"""Page of the cluster: the metadata quorum, and a table of leaders and replicas by partition and broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.wire.messages.metadata import MetadataResponsePartition
 
 
 def describe_quorum(quorum: DescribeQuorumResponsePartitionData) -> list[dict[str, Any]]:
-    """Return a row for each voter and observer."""
+    """Return a row for each voter and observer of the quorum, with its lag in records behind the leader."""
     leader = next((each for each in quorum.current_voters if each.replica_id == quorum.leader_id), None)
     end = quorum.high_watermark if leader is None else leader.log_end_offset
     return [
@@ -31,7 +31,7 @@ def describe_quorum(quorum: DescribeQuorumResponsePartitionData) -> list[dict[st
 
 
 def replica_state(partition: MetadataResponsePartition, broker: int) -> str:
-    """Return the state of a partition on a broker; empty if it has no replica."""
+    """Return ``leader``, ``in sync``, ``behind`` or ``offline`` for a broker's replica; empty if it has none."""
     if broker not in partition.replica_nodes:
         return ""
     if broker in partition.offline_replicas:
@@ -42,7 +42,7 @@ def replica_state(partition: MetadataResponsePartition, broker: int) -> str:
 
 
 def has_problem(partition: MetadataResponsePartition) -> bool:
-    """Return whether a partition lacks a leader or a replica in sync."""
+    """Return True if a partition has no leader, or a replica that is not in sync."""
     return partition.leader_id < 0 or len(partition.isr_nodes) < len(partition.replica_nodes)
 
 
@@ -64,7 +64,7 @@ async def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str,
     """Return the map: a row for each partition, a column for each broker.
 
     Raises:
-        InvalidInput: the query has no number where one is expected.
+        InvalidInput: a number in the query is malformed.
     """
     only_problems = page.fields.get("problems") == "1"
     wanted = page.fields.get("q", "").strip().lower()
@@ -85,7 +85,7 @@ async def describe_replicas(page: PageRequest, state: ClusterState) -> dict[str,
 
 
 async def get_state(page: PageRequest) -> View:
-    """Return the quorum and the map."""
+    """Return the live block of the page: nodes, quorum and replica table."""
     state = await fetch_cluster_state(page)
     values = {
         "quorum": state.quorum,

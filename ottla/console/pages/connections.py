@@ -1,4 +1,4 @@
-"""Connections of clients to this node."""
+"""Page of the client connections of this node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEARCHED = ("host", "listener", "principal", "client_id", "software", "last_api
 
 
 async def get_connections(page: PageRequest) -> View:
-    """Return the connections, those with the most recent requests first."""
+    """Return the connections that match the query ``q``, sorted by host and client id."""
     values: dict[str, Any] = {"title": "Connections", "rows": None, "paging": None, "q": "", "shows_frames": False}
     if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return View("connections.html", values)

@@ -1,4 +1,4 @@
-"""Changes of groups: reset of offsets, deletion. The page that confirms a reset is its dry run."""
+"""Changes of groups: reset of offsets, deletion. The confirmation page of a reset shows the planned offsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_OFFSET = 2**63 - 1
 
 
 async def get_offset_reset(page: PageRequest) -> View:
-    """Return the form of a reset."""
+    """Return the form for a reset of a group's offsets."""
     group = await describe_group(page, page.text("id"))
     positions = await fetch_positions(group)
     topics = sorted({topic for topic, _ in positions})
@@ -40,7 +40,11 @@ async def get_offset_reset(page: PageRequest) -> View:
 async def _select_partitions(
     page: PageRequest, positions: Mapping[TopicPartitionName, int]
 ) -> list[TopicPartitionName]:
-    """Return the partitions of the form: all of a topic, or those with a position."""
+    """Return the partitions that the form selects: of a topic, or else all with a committed offset.
+
+    Raises:
+        InvalidInput: the topic has no such partition.
+    """
     topic = page.fields.get("topic", "").strip()
     if not topic:
         await load_leaders(page, positions)
@@ -56,10 +60,15 @@ async def _select_partitions(
 async def plan_reset(
     page: PageRequest, positions: Mapping[TopicPartitionName, int], partitions: list[TopicPartitionName]
 ) -> dict[TopicPartitionName, int]:
-    """Return the new offset of each partition, between its first and its end offset.
+    """Return the new offset of each partition, between its log start offset and its end offset.
+
+    Args:
+        page: request with the form's target: earliest, latest, offset, shift or time.
+        positions: present offsets of the group.
+        partitions: partitions to reset.
 
     Raises:
-        InvalidInput: the target is none.
+        InvalidInput: the target is missing or invalid.
     """
     target = page.text("target")
     first = await list_offsets(page.client, partitions, EARLIEST)
@@ -85,7 +94,11 @@ async def plan_reset(
 
 
 async def reset_offsets(page: PageRequest) -> View:
-    """Set the offsets of a group."""
+    """Set the offsets of a group as the form requests, after a confirmation.
+
+    Raises:
+        InvalidInput: the group has members, or no partition is selected.
+    """
     group = await describe_group(page, page.text("id"))
     if group.state not in EMPTY_STATES:
         raise InvalidInput(f"Group {group.id} is {group.state}: stop its members first, as they would commit again.")
@@ -157,7 +170,7 @@ async def _alter_share_offsets(group: DescribedGroup, planned: Mapping[TopicPart
 
 
 async def delete_group(page: PageRequest) -> View:
-    """Delete a group without members."""
+    """Delete a group without members, after a confirmation."""
     group = await describe_group(page, page.text("id"))
     positions = await fetch_positions(group)
 

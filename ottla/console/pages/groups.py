@@ -1,4 +1,4 @@
-"""Groups of all four types: members, assignments and lag.
+"""Pages of groups of all four types: list of groups, and members, assignments and lag of one group.
 
 Source: ``ConsumerGroupCommand.java``, ``ShareGroupCommand.java``, ``StreamsGroupCommand.java`` (apache/kafka 4.3.1).
 """
@@ -41,7 +41,7 @@ _DESCRIBERS: tuple[tuple[str, Any], ...] = (
 
 
 class DescribedGroup(NamedTuple):
-    """Group, as its coordinator describes it."""
+    """Group as described by its coordinator: ``coordinator`` is its node id, ``channel`` a connection to it."""
 
     id: str
     type: str
@@ -54,10 +54,10 @@ class DescribedGroup(NamedTuple):
 
 
 async def find_group_coordinator(page: PageRequest, group: str) -> tuple[int, Any]:
-    """Return the coordinator of a group and a channel to it.
+    """Return node id and channel of a group's coordinator.
 
     Raises:
-        ProtocolError: there is none.
+        ProtocolError: no coordinator is available, or the session is not authorized.
     """
     response = await page.client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]))
     row = response.coordinators[0]
@@ -67,7 +67,7 @@ async def find_group_coordinator(page: PageRequest, group: str) -> tuple[int, An
 
 
 async def list_groups(page: PageRequest) -> tuple[list[ListedGroup], list[int]]:
-    """Return the groups of all coordinators that the session may see, and the brokers that did not answer."""
+    """Return the groups of all brokers that the session may describe, and the ids of brokers without a response."""
     own = page.node.local.node_id
     response = await page.client.call(ListGroupsRequest(), _LIST_VERSION)
     found, silent = list(response.groups), []
@@ -90,7 +90,7 @@ async def list_groups(page: PageRequest) -> tuple[list[ListedGroup], list[int]]:
 
 
 async def get_groups(page: PageRequest) -> View:
-    """Return the list of groups."""
+    """Return the page with the list of groups whose id contains the query ``q``."""
     wanted = page.fields.get("q", "").strip().lower()
     every, silent = await list_groups(page)
     rows, paging = paginate(page, [group for group in every if wanted in group.group_id.lower()])
@@ -106,7 +106,7 @@ def _by_topic(assignment: Any) -> dict[str, list[int]]:
 
 
 def _classic_assignment(raw: Any) -> dict[str, list[int]]:
-    """Return the assignment of a member of the classic protocol; empty if it is not a consumer's."""
+    """Return the assignment of a member of a classic group; empty if it is not a consumer's."""
     if len(raw) < 2:
         return {}
     try:
@@ -139,10 +139,10 @@ def _member(kind: str, member: Any) -> dict[str, Any]:
 
 
 async def describe_group(page: PageRequest, group: str) -> DescribedGroup:
-    """Describe a group.
+    """Describe a group of any type.
 
     Raises:
-        ProtocolError: it does not exist, or the session may not see it.
+        ProtocolError: the group does not exist, or the session may not describe it.
     """
     coordinator, channel = await find_group_coordinator(page, group)
     for kind, request in _DESCRIBERS:
@@ -166,7 +166,7 @@ async def fetch_positions(group: DescribedGroup) -> dict[TopicPartitionName, int
     """Return the committed offsets of a group, or the start offsets of a share group.
 
     Raises:
-        ProtocolError: refused.
+        ProtocolError: the coordinator refused the request.
     """
     if group.type == SHARE:
         asked = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group.id, None)])
@@ -191,14 +191,14 @@ async def fetch_positions(group: DescribedGroup) -> dict[TopicPartitionName, int
 
 
 async def load_leaders(page: PageRequest, partitions: Iterable[TopicPartitionName]) -> None:
-    """Ask for the leaders of partitions."""
+    """Request the metadata of the partitions' topics, so that the client knows the leaders."""
     topics = sorted({topic for topic, _ in partitions})
     if topics:
         await page.client.metadata(topics)
 
 
 async def describe_lag(page: PageRequest, group: DescribedGroup) -> list[dict[str, Any]]:
-    """Return a row for each partition with a position or an owner."""
+    """Return a row for each partition with a committed offset or an owner, with its lag in records."""
     positions = await fetch_positions(group)
     owners = {
         (topic, number): member["client"] or member["id"]
@@ -228,7 +228,7 @@ async def describe_lag(page: PageRequest, group: DescribedGroup) -> list[dict[st
 
 
 async def get_group_state(page: PageRequest) -> View:
-    """Return the state, the members and the lag of a group."""
+    """Return the live block of the page: state, members and lag of a group."""
     group = await describe_group(page, page.text("id"))
     every = await describe_lag(page, group)
     rows, paging = paginate(page, every)

@@ -1,4 +1,4 @@
-"""Overview: nodes, roles, partitions with problems, traffic, and warnings with what to do."""
+"""Overview page: nodes, roles, partitions with problems, traffic, and warnings with their remedies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KAFKA_VERSION = "4.3.1"
 
 
 class TopicTotals(NamedTuple):
-    """Partitions of the topics that the session may see."""
+    """Numbers of topics and partitions that the session may describe, and of partitions with problems."""
 
     topics: int
     partitions: int
@@ -29,19 +29,19 @@ class TopicTotals(NamedTuple):
 
 
 class ClusterWarning(NamedTuple):
-    """Problem, and what an operator can do."""
+    """Problem of the cluster, and its remedy by the operator."""
 
     problem: str
     remedy: str
 
 
 class ClusterState(NamedTuple):
-    """State of the cluster as a session may see it."""
+    """State of the cluster, limited to what the session is authorized to describe."""
 
     cluster: dc.DescribeClusterResponse
     metadata: md.MetadataResponse
     quorum: dq.DescribeQuorumResponsePartitionData | None
-    """None where the session may not see it."""
+    """Quorum of the metadata log; None if the session may not describe it."""
 
 
 def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> Job[TopicTotals]:
@@ -56,10 +56,10 @@ def count_partitions(topics: Sequence[md.MetadataResponseTopic]) -> Job[TopicTot
 
 
 async def fetch_cluster_state(page: PageRequest) -> ClusterState:
-    """Ask for brokers, partitions and the quorum.
+    """Request brokers, partitions and quorum of the cluster.
 
     Raises:
-        OSError, WireError: no answer.
+        OSError, WireError: no response.
     """
     channel = await page.client.bootstrap_channel()
     cluster = await channel.call(dc.DescribeClusterRequest(include_fenced_brokers=True))
@@ -105,7 +105,7 @@ def describe_nodes(state: ClusterState) -> Job[list[dict[str, Any]]]:
 
 
 def find_warnings(page: PageRequest, state: ClusterState, counts: TopicTotals) -> Iterator[ClusterWarning]:
-    """Yield the problems of the cluster."""
+    """Yield a warning for each problem: offline and under-replicated partitions, fenced brokers and others."""
     if counts.offline:
         yield ClusterWarning(
             f"{counts.offline} partitions have no leader.",
@@ -130,7 +130,7 @@ def find_warnings(page: PageRequest, state: ClusterState, counts: TopicTotals) -
 
 
 async def get_traffic(page: PageRequest) -> View:
-    """Return the traffic of this node."""
+    """Return the live block of the page: traffic of this node, None if the session may not describe the cluster."""
     if not page.client.may(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         return View("overview.html", {"traffic": None})
     history, components = page.node.traffic, page.node.components
@@ -147,7 +147,7 @@ async def get_traffic(page: PageRequest) -> View:
 
 
 async def get_overview(page: PageRequest) -> View:
-    """Return the overview."""
+    """Return the overview page."""
     state = await fetch_cluster_state(page)
     topics = [topic for topic in state.metadata.topics if topic.error_code == ErrorCode.NONE]
     env = page.node.local.env

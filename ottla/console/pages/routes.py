@@ -1,4 +1,4 @@
-"""Pages and changes of the console by path."""
+"""Handlers of the console's pages and changes, by path."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ottla.console.pages import (
 )
 
 RECORDS_LIVE_S = 0.1
-"""Time between two looks at the newest records."""
+"""Interval in seconds for checking for new records."""
 FRAMES_LIVE_S = 0.5
-"""Time between two looks at the frames of a connection."""
+"""Interval in seconds for checking for new frames of a connection."""
 PAGES: dict[str, Route] = {
     "/": Route(overview.get_overview, overview.get_traffic),
     "/cluster": Route(cluster.get_cluster, cluster.get_state),

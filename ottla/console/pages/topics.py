@@ -1,4 +1,4 @@
-"""Topics: the list, and one topic with its partitions and settings."""
+"""Pages of topics: list of topics, and partitions and configuration of one topic."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SOURCES = {
     5: "default",
     6: "broker logger",
 }
-"""Sources of a setting, as ``DescribeConfigsResponse.ConfigSource`` numbers them."""
+"""Display name of each source of a configuration (``DescribeConfigsResponse.ConfigSource``)."""
 
 
 async def find_topic(page: PageRequest, name: str) -> MetadataResponseTopic:
-    """Return the metadata of a topic.
+    """Return the metadata of a topic, its partitions sorted by number.
 
     Raises:
-        ProtocolError: it does not exist, or the session may not see it.
+        ProtocolError: the topic does not exist, or the session may not describe it.
     """
     topic = (await page.client.metadata([name])).topics[0]
     check(topic.error_code, f"topic {name} does not exist" if topic.error_code == 3 else None, f"topic {name}")
@@ -38,7 +38,7 @@ async def find_topic(page: PageRequest, name: str) -> MetadataResponseTopic:
 
 
 async def fetch_log_sizes(page: PageRequest, partitions: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], int]:
-    """Return the sizes of replicas on this node; empty where the session may not see them."""
+    """Return the size in bytes of each replica on this node; empty if the session may not describe them."""
     asked = [dld.DescribableLogDirTopic(topic, list(numbers)) for topic, numbers in partitions.items()]
     channel = await page.client.bootstrap_channel()
     response = await channel.call(dld.DescribeLogDirsRequest(asked))
@@ -52,13 +52,16 @@ async def fetch_log_sizes(page: PageRequest, partitions: Mapping[str, Sequence[i
 
 
 async def fetch_offsets(page: PageRequest, topic: str, numbers: Sequence[int], timestamp: int) -> dict[int, int]:
-    """Return an offset of each partition by time; those without an answer are left out."""
+    """Return the offset of each partition for a timestamp; partitions without a response are left out.
+
+    ``timestamp`` is `EARLIEST`, `LATEST`, or milliseconds since 1970.
+    """
     found = await list_offsets(page.client, [(topic, number) for number in numbers], timestamp)
     return {number: offset for (_, number), offset in found.items()}
 
 
 async def get_topics(page: PageRequest) -> View:
-    """Return the list of topics."""
+    """Return the page with the list of topics whose name contains the query ``q``."""
     wanted = page.fields.get("q", "").strip().lower()
     shows_internal = page.fields.get("internal") == "1"
     every = [topic for topic in (await page.client.metadata(None)).topics if topic.error_code == ErrorCode.NONE]
@@ -90,7 +93,7 @@ def _sum_sizes(sizes: Mapping[tuple[str, int], int], topic: MetadataResponseTopi
 
 
 async def get_topic_partitions(page: PageRequest) -> View:
-    """Return the partitions of a topic."""
+    """Return the live block of the page: partitions of a topic with leader, ISR, offsets and size."""
     name = page.text("name")
     topic = await find_topic(page, name)
     shown, paging = paginate(page, topic.partitions)
@@ -119,7 +122,7 @@ def _difference(start: int | None, end: int | None) -> int | None:
 
 
 async def fetch_settings(page: PageRequest, topic: str) -> tuple[list[dict[str, Any]], str]:
-    """Return the settings of a topic, and why there are none."""
+    """Return the configuration of a topic, and an error message that explains an empty one."""
     resource = dcf.DescribeConfigsResource(RESOURCE_TOPIC, topic, None)
     request = dcf.DescribeConfigsRequest([resource], include_synonyms=True, include_documentation=True)
     response = await (await page.client.bootstrap_channel()).call(request)
@@ -140,7 +143,7 @@ async def fetch_settings(page: PageRequest, topic: str) -> tuple[list[dict[str, 
 
 
 async def get_topic(page: PageRequest) -> View:
-    """Return one topic."""
+    """Return the page of a topic."""
     partitions = await get_topic_partitions(page)
     name = page.text("name")
     settings, problem = await fetch_settings(page, name)
