@@ -1,4 +1,4 @@
-"""Routes of the console: sessions, login, checks of each request, and error pages."""
+"""HTTP application of the console: routes, sessions, login, checks of each request, and error pages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError, WireError
 
 HTML = "text/html; charset=utf-8"
 KEEP_ALIVE_S = 10.0
-"""Time after which an event stream without events has a comment, so that the loss of the connection is found."""
+"""Interval of comments in an idle event stream, by which a lost connection is detected."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -58,7 +58,7 @@ NO_TLS_LOGIN = (
 
 
 class Console:
-    """Console of a running node."""
+    """Web console of a running node."""
 
     def __init__(self, env: Env, components: BrokerComponents, port: int, *, tls: TlsConfig | None) -> None:
         config = components.services.config
@@ -76,12 +76,12 @@ class Console:
         self.stream_count = 0
         self._is_secure = tls is not None
         self._cookie = f"ottla-console-{port}"
-        """Cookies are shared by the ports of a host."""
+        """Name of the session cookie; it contains the port, since the ports of a host share their cookies."""
         self._templates = Templates()
         self._static = load_static_files()
 
     def find_handler(self, request: HttpRequest) -> HttpHandler | HttpResponse:
-        """Return the handler of a request, or the response that refuses it."""
+        """Return the handler of a request, or the error response if the path or method is unknown."""
         path, method = request.path, request.method
         if method == "POST":
             if path not in ACTIONS and path not in ("/login", "/logout"):
@@ -103,7 +103,7 @@ class Console:
     # ------------------------------------------------------------------ sessions
 
     def session_of(self, request: HttpRequest) -> Session:
-        """Return the session of a request."""
+        """Return the session of a request's cookie."""
         return self.sessions.find(read_cookie(request.headers.get("cookie", ""), self._cookie))
 
     def _cookie_field(self, session: Session) -> tuple[str, str]:
@@ -135,7 +135,7 @@ class Console:
         return await self._answer(route, page)
 
     async def _answer(self, route: Route, page: PageRequest) -> HttpResponse:
-        """Return the response of a handler; an error becomes a page."""
+        """Call the handler of a page and return its response; an exception becomes an error page."""
         try:
             view = await route.handler(page)
         except Exception as error:
@@ -162,7 +162,7 @@ class Console:
         return self.session_of(request).is_logged_in == session.is_logged_in
 
     def respond(self, session: Session, view: View, target: str = "") -> HttpResponse:
-        """Return a page as a response."""
+        """Render a page and return it as response, with the cookie of the session."""
         values = self._values(session, view, target)
         body = self._templates.render(view.template, values)
         return HttpResponse(view.status, body, HTML, (*HEADERS, self._cookie_field(session)))
@@ -305,7 +305,7 @@ class _CountedStream:
 
 
 def _do_nothing() -> None:
-    """Do nothing: the page keeps nothing that ends."""
+    """Do nothing: the page has no resources to close."""
 
 
 def _event(name: str, value: str) -> bytes:
@@ -329,7 +329,7 @@ def _error_view(status: HTTPStatus, text: str) -> View:
 
 
 def _view_of_error(error: Exception) -> View:
-    """Return the page of an error."""
+    """Return the error page of an exception, with the HTTP status of its Kafka error code."""
     if isinstance(error, ProtocolError):
         status = _STATUS_BY_CODE.get(error.code, HTTPStatus.BAD_REQUEST)
         if error.code.name.endswith("AUTHORIZATION_FAILED"):

@@ -1,4 +1,4 @@
-"""Listener of the console, beside a running node."""
+"""HTTP listener of the console in the process of a running node."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ LIMITS = HttpLimits(MAX_CONSOLE_CONNECTIONS, MAX_CONSOLE_BODY_BYTES, CONSOLE_TIM
 
 
 class ConsoleListener:
-    """Bound listener of the console."""
+    """Listener of the console: parsed setting, and the socket once it is bound."""
 
     def __init__(self, config: NodeConfig) -> None:
-        """Read the setting.
+        """Parse ``ottla.console.listener``.
 
         Raises:
-            ConfigException: it is no address.
+            ConfigException: the setting is not an address.
         """
         text = config.values[CONSOLE_LISTENER]
         scheme, self.host, self.port = parse_listener(text)
@@ -50,7 +50,7 @@ class ConsoleListener:
 
     @property
     def address(self) -> str:
-        """Address for browsers."""
+        """URL of the console for browsers."""
         port = self.port if self.listener is None else self.listener.port
         return f"{'https' if self.is_secure else 'http'}://{format_address(self.host or 'localhost', port)}/"
 
@@ -70,10 +70,10 @@ class ConsoleListener:
 async def run_with_console(
     node: Node, config: NodeConfig, ready: Callable[[Node], None] | None = None, stop: trio.Event | None = None
 ) -> None:
-    """Run a node as `Node.run` does, with its console from the moment it is ready until it is stopped.
+    """Run a node as `Node.run` does, and serve its console from its start to its stop.
 
     Raises:
-        ConfigException: the setting of the console is invalid. Others as `Node.run`.
+        ConfigException: ``ottla.console.listener`` is invalid. Others as `Node.run`.
     """
     console_listener, node_stop = ConsoleListener(config), trio.Event()
     await console_listener.bind(node)
@@ -98,7 +98,7 @@ async def run_with_console(
                 ready(running)
 
         async def stop_console_first() -> None:
-            """Stop the node once no request of the console is under way."""
+            """Stop the console, wait for its pending requests, then stop the node."""
             assert stop is not None
             await stop.wait()
             serving.cancel()
@@ -116,7 +116,7 @@ async def run_with_console(
 
 
 async def _serve(node: Node, console_listener: ConsoleListener) -> None:
-    """Serve the console of a node that is ready, until cancelled."""
+    """Serve the console of a started node until cancelled."""
     listener, components, env = console_listener.listener, node.components, node.env
     assert listener is not None
     assert components is not None

@@ -1,6 +1,6 @@
-"""Frames of one connection: its newest requests with their responses, as fields with their explanations.
+"""Capture of the frames of one connection: its newest requests and responses, shown as explained fields.
 
-Observing costs the connection nothing but while a page shows it. Secrets are left out, as in ``ottla trace``.
+A connection is observed only while a page shows it. Secrets are left out, as in ``ottla trace``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DECODED_BYTES = 64 * 1024 * 1024
 
 
 class CapturedExchange:
-    """A request and its response, where there is one."""
+    """Captured request, and its response if there is one."""
 
     def __init__(self, number: int, request: RequestFrame, raw: bytes | None, at_ms: float) -> None:
         self.number = number
@@ -53,7 +53,7 @@ class CapturedExchange:
 
     @property
     def name(self) -> str:
-        """``Fetch v17``."""
+        """API and version, such as ``Fetch v17``."""
         return f"{self.key.api_name} v{self.version}"
 
     def format(self) -> Job[None]:
@@ -91,7 +91,7 @@ def _format(message_class: type[Message], version: int, raw: bytes, position: in
 
 
 class FrameCapture:
-    """Observer of a connection that keeps its newest exchanges."""
+    """Observer of a connection that stores its newest requests and responses."""
 
     def __init__(self, env: Env, connection: Connection) -> None:
         self._env = env
@@ -100,7 +100,7 @@ class FrameCapture:
         self._unseen = 0
         self.exchanges: deque[CapturedExchange] = deque(maxlen=MAX_CONSOLE_FRAMES)
         self.is_changed = True
-        """True if there was a frame since `read_exchanges`."""
+        """True if a frame was captured since `read_exchanges`."""
         self.close = connection.observe(self)
 
     def read_exchanges(self) -> Job[list[CapturedExchange]]:
@@ -112,7 +112,7 @@ class FrameCapture:
         return exchanges
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """Keep a request; where more come than a page shows, those beyond are counted only."""
+        """Store a request, unless `MAX_CONSOLE_FRAMES` requests were captured since the last `read_exchanges`."""
         self._number += 1
         self._pending = None
         if self._unseen >= MAX_CONSOLE_FRAMES:
@@ -124,10 +124,10 @@ class FrameCapture:
         self.is_changed = True
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Do nothing: the response is kept as it is sent."""
+        """Do nothing: the response is stored when it is sent."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Any], size_bytes: int) -> None:
-        """Keep the response of the request under way."""
+        """Store the encoded response of the captured request."""
         exchange = self._pending
         if exchange is None or exchange.correlation_id != request.correlation_id:
             return
@@ -140,14 +140,17 @@ class FrameCapture:
 
 
 class ConnectionNumbers:
-    """Numbers by which pages name connections."""
+    """Numbers that identify connections in the pages' URLs."""
 
     def __init__(self) -> None:
         self._numbers: dict[Connection, int] = {}
         self._last = 0
 
     def assign(self, connections: Sequence[Connection]) -> list[int]:
-        """Return the number of each of all connections; those that are gone are forgotten."""
+        """Return the number of each connection, new ones for new connections; closed connections are dropped.
+
+        ``connections`` must contain all connections of the node.
+        """
         known = self._numbers
         self._numbers = {}
         for connection in connections:
@@ -159,5 +162,5 @@ class ConnectionNumbers:
         return list(self._numbers.values())
 
     def find(self, number: int) -> Connection | None:
-        """Return the connection with a number; None if it is gone."""
+        """Return the connection with a number; None if it is closed."""
         return next((each for each, its in self._numbers.items() if its == number and not each.is_closed), None)

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 CLIENT_ID = "ottla-console"
 REMOTE_TIMEOUT_S = 10.0
 _DECODED_BYTES = 64 * 1024 * 1024
-"""Memory for the elements of a response of this node."""
+"""Maximum memory for the decoded elements of a response of this node."""
 _ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR})
-"""Errors of requests that another broker answers."""
+"""Errors that indicate that another broker must answer the request."""
 
 
 class Principal:
-    """Principal and address of a session, as requests have them."""
+    """Principal and client address of a session, for authorization."""
 
     def __init__(self, name: str, host: str) -> None:
         self.name = name
@@ -55,10 +55,10 @@ class Principal:
 
 
 class LocalNode:
-    """The node that the console belongs to."""
+    """Access to the node of the console and, through it, to other brokers."""
 
     def __init__(self, services: BrokerServices, port: int) -> None:
-        """Create a dispatcher for the first client listener; ``port``: the one that it is bound to."""
+        """Create a dispatcher for the first client listener; ``port`` is the bound port of that listener."""
         config = services.config
         self.services = services
         host = config.client_listeners[0].host
@@ -74,7 +74,7 @@ class LocalNode:
 
     @property
     def env(self) -> Env:
-        """Clock of the node."""
+        """Environment (clock, network) of the node."""
         return self.services.env
 
     @property
@@ -83,7 +83,7 @@ class LocalNode:
         return self.services.config.node_id
 
     def create_peer(self, principal: Principal) -> Peer:
-        """Return the client of one request."""
+        """Return a peer with the session's principal, for one request to the dispatcher."""
         peer = Peer(principal.host, self._address, self.dispatcher.listener)
         peer.principal = principal.name
         peer.prepares_requests = False
@@ -92,7 +92,7 @@ class LocalNode:
     def may(
         self, principal: Principal, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME
     ) -> bool:
-        """Return whether a principal is authorized; for what no request returns."""
+        """Return True if a principal is authorized; used where no request of Kafka checks the permission."""
         peer, env = self.create_peer(principal), self.env
         apis = self.dispatcher.apis
         context = RequestContext(self.services, peer, ApiKey.DESCRIBE_CLUSTER, 0, CLIENT_ID, env.now_ms(), apis)
@@ -102,7 +102,8 @@ class LocalNode:
         """Answer a request here; where the user is above a quota, after the delay that a client has.
 
         Raises:
-            WireError: the request cannot be encoded. Disconnected: it was cancelled while it waited.
+            WireError: the request cannot be encoded.
+            Disconnected: the call was cancelled while the request waited.
         """
         key = ApiKey(request.SPEC.key)  # type: ignore[attr-defined]
         frame = memoryview(bytearray(encode_request(key, version, 0, CLIENT_ID, request)))[4:]
@@ -120,7 +121,7 @@ class LocalNode:
         return (await TimeSlice(self.env, BACKGROUND_SLICE_MS).run(job))[0]
 
     async def _run_uncancelled(self, peer: Peer, frame: memoryview, key: ApiKey, version: int) -> list[Any]:
-        """Run a handler to its end: a cancellation ends only its waits, as the disconnection of a client does."""
+        """Run a request's handler to its end; a cancellation acts like a disconnection of the client."""
         chunks: list[Any] = []
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
@@ -151,7 +152,9 @@ class LocalNode:
         return encoded if isinstance(encoded, list) else await time_slice.run(encoded)
 
     async def call_at(self, node: int, principal: Principal, request: Message, version: int) -> Any:
-        """Answer a request here, or at the broker that is responsible once it is authorized here.
+        """Send a request to this node; if the node answers that another broker is responsible, send it to ``node``.
+
+        The node has authorized the request then; the second one is sent with the credentials of the node.
 
         Raises:
             OSError, WireError: as `call`, or the other broker cannot be reached.
@@ -166,10 +169,10 @@ class LocalNode:
         return response
 
     async def call_remote(self, node: int, request: Message, version: int) -> Any:
-        """Ask another broker, with the credentials of this node: the caller authorizes the rows of the response.
+        """Send a request to another broker with the credentials of this node; the caller must authorize the response.
 
         Raises:
-            OSError, WireError: it cannot be reached.
+            OSError, WireError: the broker cannot be reached.
         """
         return await self._connections.call(node, request, version)
 
@@ -179,7 +182,7 @@ class LocalNode:
 
 
 def _is_elsewhere(response: Message) -> bool:
-    """Return whether each error of a response is that another broker is responsible."""
+    """Return True if all errors of a response indicate that another broker must answer the request."""
     codes = {code for code in _error_codes(response) if code}
     return bool(codes) and codes <= _ELSEWHERE
 
@@ -198,7 +201,7 @@ def _error_codes(response: Any) -> set[int]:
 
 
 class SessionChannel(Channel):
-    """Requests of a session to one broker."""
+    """Channel of a session to one broker, by `LocalNode.call_at`."""
 
     def __init__(self, local: LocalNode, principal: Principal, node: int) -> None:
         self._local = local
@@ -208,7 +211,7 @@ class SessionChannel(Channel):
         self.versions = {key: (spec.min_version, spec.max_version) for key, spec in local.dispatcher.apis.items()}
 
     async def call(self, request: Message, version: int | None = None) -> Any:
-        """Answer a request with the principal of the session.
+        """Send a request with the principal of the session and return the response.
 
         Raises:
             OSError, WireError: as `LocalNode.call_at`.
@@ -222,7 +225,7 @@ class SessionChannel(Channel):
 
 
 class SessionClient(ClusterClient):
-    """Client of the cluster with the principal of a session."""
+    """Client of the cluster whose requests have the principal of a session."""
 
     def __init__(self, local: LocalNode, principal: Principal) -> None:
         super().__init__(local.env, "", CLIENT_ID)
@@ -230,23 +233,23 @@ class SessionClient(ClusterClient):
         self._principal = principal
 
     async def bootstrap_channel(self) -> Channel:
-        """Return the channel of this node."""
+        """Return the channel to this node."""
         return SessionChannel(self._local, self._principal, self._local.node_id)
 
     async def brokers(self) -> list[int]:
-        """Return the ids of the brokers that are alive, after a look at the metadata."""
+        """Request the metadata and return the ids of the live brokers, sorted."""
         await self.metadata([])
         return sorted(self._brokers)
 
     def find_leader_id(self, topic: str, partition: int) -> int:
-        """Return the leader that the metadata named; -1 if there is none."""
+        """Return the leader of a partition in the last metadata response; -1 without one."""
         return self._leaders.get((topic, partition), -1)
 
     async def leader(self, topic: str, partition: int) -> Channel:
-        """Return a channel of the leader of a partition.
+        """Return a channel to the leader of a partition.
 
         Raises:
-            ProtocolError: there is none.
+            ProtocolError: the partition has no leader.
         """
         if (topic, partition) not in self._leaders:
             await self.metadata([topic])
@@ -256,7 +259,7 @@ class SessionClient(ClusterClient):
         return SessionChannel(self._local, self._principal, node)
 
     async def broker(self, node_id: int) -> Channel:
-        """Return a channel of a broker that the metadata named.
+        """Return a channel to a broker of the last metadata response.
 
         Raises:
             ProtocolError: no such broker.
@@ -266,5 +269,5 @@ class SessionClient(ClusterClient):
         return SessionChannel(self._local, self._principal, node_id)
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the session is authorized; for what no request returns."""
+        """Return True if the session is authorized; used where no request of Kafka checks the permission."""
         return self._local.may(self._principal, operation, resource, name)

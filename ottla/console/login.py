@@ -1,6 +1,6 @@
 """Login to the console with user and password, by the SASL mechanisms of the node's listeners.
 
-The password goes through the node's own PLAIN or SCRAM server; nothing else compares it.
+The node's own PLAIN or SCRAM server verifies the password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_PASSWORD_CHARS = 4096
 
 
 class AuthenticatedUser(NamedTuple):
-    """Result of a successful login."""
+    """Result of a successful login: principal and SASL mechanism."""
 
     principal: str
     mechanism: str
@@ -32,7 +32,7 @@ class AuthenticatedUser(NamedTuple):
 
 
 class PasswordLogin:
-    """Verifier of passwords, at most `MAX_CONSOLE_LOGINS` at a time."""
+    """Verifier of user names and passwords, at most `MAX_CONSOLE_LOGINS` at a time."""
 
     def __init__(
         self, env: Env, listeners: Sequence[ListenerSecurity | None], *, requires_certificate: bool = False
@@ -53,12 +53,12 @@ class PasswordLogin:
 
     @property
     def mechanisms(self) -> list[str]:
-        """Mechanisms that verify a password."""
+        """Enabled SASL mechanisms that verify a password: PLAIN and SCRAM."""
         names = {name for each in self._listeners for name in each.enabled_mechanisms}
         return sorted(names & {PLAIN, *MECHANISM_TYPES})
 
     async def verify(self, user: str, password: str) -> AuthenticatedUser | None:
-        """Return the authenticated user; None after the delay of failed logins."""
+        """Verify a password; return the authenticated user, or None after the delay of failed authentications."""
         if 0 < len(user) <= MAX_NAME_CHARS and 0 < len(password) <= MAX_PASSWORD_CHARS:
             async with self._limiter:
                 for listener in self._listeners:
@@ -94,10 +94,10 @@ class PasswordLogin:
 
 
 def _exchange_scram(server: SaslServer, client: ScramClient) -> None:
-    """Run a SCRAM exchange to its end. It computes in C, which releases the interpreter lock.
+    """Run a SCRAM exchange between ``client`` and ``server`` to its end; called in a thread, as hashing takes long.
 
     Raises:
-        SaslAuthenticationException, ScramError: it failed.
+        SaslAuthenticationException, ScramError: the authentication failed.
     """
     message: bytes | None = client.first_message()
     while message is not None:

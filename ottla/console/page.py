@@ -1,4 +1,4 @@
-"""Request for a page of the console, with its session, and the parts that a page is made of."""
+"""Request for a page of the console, result of a handler, and confirmed changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_AUDIT_CHARS = 300
 
 
 class ConsoleNode(NamedTuple):
-    """Node that the console shows."""
+    """Node of the console: access to its dispatcher, its components, traffic history and connection numbers."""
 
     local: LocalNode
     components: BrokerComponents
@@ -31,7 +31,7 @@ class ConsoleNode(NamedTuple):
 
 
 class View(NamedTuple):
-    """Template with its values."""
+    """Page to render: template, its values, and HTTP status."""
 
     template: str
     values: Mapping[str, Any]
@@ -39,26 +39,26 @@ class View(NamedTuple):
 
 
 class InvalidInput(Exception):
-    """A form or an address with a value that is not allowed; the message is for the user."""
+    """Raised for an invalid value in a form or query; the message is for the user."""
 
 
 class PageRequest(NamedTuple):
-    """Request of a session."""
+    """HTTP request for a page or a change, with its session and a Kafka client of the session's principal."""
 
     node: ConsoleNode
     request: HttpRequest
     session: Session
     client: SessionClient
     fields: Mapping[str, str]
-    """Fields of the form of a change, or of the query of a page."""
+    """Fields of the posted form, or of the query of a page."""
     memory: dict[str, Any]
-    """Values that the handler of a live part keeps between two updates; ``close`` is called at the end."""
+    """State that the handler of a live block keeps between updates; its entry ``close`` is called at the end."""
 
     def text(self, name: str) -> str:
-        """Return a field that must be there.
+        """Return a required field.
 
         Raises:
-            InvalidInput: it is not.
+            InvalidInput: the field is missing or empty.
         """
         value = self.fields.get(name, "")
         if not value:
@@ -66,10 +66,10 @@ class PageRequest(NamedTuple):
         return value
 
     def number(self, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
-        """Return a number; the default where it is empty.
+        """Return a field as a number from ``least`` to ``most``; ``default`` if the field is empty.
 
         Raises:
-            InvalidInput: it is no number, or out of range.
+            InvalidInput: the field is not a number, or out of range.
         """
         text = self.fields.get(name, "").strip()
         if not text:
@@ -87,13 +87,13 @@ PageHandler = Callable[[PageRequest], Awaitable[View | HttpResponse]]
 
 
 class Route(NamedTuple):
-    """Page, and the handler of its part that is kept up to date."""
+    """Handler of a page, and handler of its live block."""
 
     handler: PageHandler
     live: PageHandler | None = None
-    """Returns the values of the block ``live`` of the template; None: the page has none."""
+    """Handler that returns the values of the template's block ``live``; None if the page has no live block."""
     live_s: float = 2.0
-    """Time between two updates of this part."""
+    """Interval between two updates of the live block in seconds."""
 
 
 def split_lines(text: str, most: int, name: str) -> list[str]:
@@ -124,17 +124,17 @@ def check(code: int, message: str | None, subject: str) -> None:
 
 
 class Change(NamedTuple):
-    """Change of the cluster that a user confirms first."""
+    """Change of the cluster that the user must confirm."""
 
     title: str
-    """``Delete topic orders``."""
+    """Title, such as ``Delete topic orders``."""
     consequences: list[str]
-    """What is lost or changed, a sentence each."""
+    """Consequences of the change, one sentence each."""
     button: str
     execute: Callable[[], Awaitable[str]]
-    """Makes the change and returns what was done. Raises ProtocolError, OSError, WireError."""
+    """Executes the change and returns a sentence about the result. Raises ProtocolError, OSError, WireError."""
     back: str
-    """Address of the page to go back to."""
+    """URL of the page to return to."""
     is_destructive: bool = False
 
 
@@ -161,7 +161,7 @@ async def confirm_and_execute(page: PageRequest, change: Change) -> View:
 
 
 def audit(page: PageRequest, action: str, result: str) -> None:
-    """Log a change with its principal and its result."""
+    """Log a change with its principal, client address and result."""
     logger.info(
         "Change by console: Principal = %s from host = %s: %s: %s",
         page.session.principal,

@@ -1,7 +1,7 @@
-"""Scan of a topic for records that match, in steps and with limits.
+"""Scan of a topic for matching records, in steps and with limits.
 
-A scan reads each partition from a start to where it ended when the scan began. It stops at a number of matches, or when
-it has read or computed enough for one request; its position then says where to go on.
+A scan reads each partition from a start offset to the end offset at the start of the scan. It pauses at a number of
+matches, or at the limit of bytes or time for one request; its ranges then have the offsets at which to continue.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAX_JSON_BYTES = 96 * 1024
 
 
 class RecordCriteria(NamedTuple):
-    """Texts that a record must contain; an empty one matches each record."""
+    """Texts that a record must contain in its key, value, header or JSON value; empty ones match all records."""
 
     key: bytes = b""
     value: bytes = b""
@@ -49,7 +49,7 @@ class RecordCriteria(NamedTuple):
     path_value: str = ""
 
     def matches(self, record: Record) -> bool:
-        """Return whether a record matches."""
+        """Return True if a record contains all texts."""
         if self.key and self.key not in (record.key or b""):
             return False
         if self.value and self.value not in (record.value or b""):
@@ -79,7 +79,7 @@ class RecordCriteria(NamedTuple):
 
 
 class MatchingRecord(NamedTuple):
-    """Record that matches."""
+    """Matching record, its partition, and whether it is part of a transaction."""
 
     partition: int
     record: Record
@@ -87,7 +87,7 @@ class MatchingRecord(NamedTuple):
 
 
 class ScanRange(NamedTuple):
-    """Partition with the offset to go on at, and the offset at which the scan ends."""
+    """Rest of a scan in one partition: next offset to read, and end offset."""
 
     partition: int
     position: int
@@ -105,18 +105,20 @@ class RecordScan:
         self._topic = topic
         self._criteria = criteria
         self.ranges = [each for each in ranges if each.position < each.end]
-        """The rest; empty at the end."""
+        """Ranges that are not scanned yet; empty at the end of the scan."""
         self.scanned = 0
-        """Records that were looked at."""
+        """Number of records scanned so far."""
         self._found_bytes = 0
         self.problems: list[str] = []
-        """Batches that could not be read."""
+        """Messages about batches that could not be decoded."""
 
     async def find(self, limit: int) -> list[MatchingRecord]:
-        """Return the next matches: at most ``limit``, within the limits of a request.
+        """Continue the scan; return at most ``limit`` matching records, within limits of bytes read and time.
+
+        Fewer records do not mean the end of the scan: it has ended when `ranges` is empty.
 
         Raises:
-            ProtocolError: refused; OSError, WireError: the leader cannot be reached.
+            ProtocolError: a request was refused. OSError, WireError: the leader cannot be reached.
         """
         found: list[MatchingRecord] = []
         started_ms, read_bytes, self._found_bytes = self._env.monotonic_ms(), 0, 0
@@ -149,7 +151,7 @@ class RecordScan:
         return answer.records or b""
 
     def _scan(self, raw: Any, part: ScanRange, found: list[MatchingRecord], limit: int) -> Job[ScanRange]:
-        """Add the matches of fetched batches; return the rest of the range."""
+        """Append the matches in fetched batches to ``found``; return the rest of the range. Yields for other tasks."""
         position = part.position
         for at, header in legacy_records.iterate_any_batches(raw):
             records = () if header.is_control else self._records(raw, at, header, part.partition)
@@ -165,7 +167,7 @@ class RecordScan:
             position = max(position, header.next_offset)
             yield None
         if position == part.position:
-            return part._replace(position=part.end)  # nothing left: the log ends before, or was truncated
+            return part._replace(position=part.end)  # no records up to the end: the log was truncated
         return part._replace(position=position)
 
     def _is_full(self, found: list[MatchingRecord], limit: int) -> bool:

@@ -1,11 +1,11 @@
-"""Keys, values and headers of records as text for a page."""
+"""Text forms of keys, values and headers of records."""
 
 from __future__ import annotations
 
 import json
 
 SHORT_CHARS = 500
-"""Text of a value in a list of records."""
+"""Maximum number of characters of a value in a list of records."""
 LONG_CHARS = 65_536
 """Text of a value on a page of its own."""
 _JSON_BYTES = 65_536
@@ -15,12 +15,12 @@ _HEX_BYTES_PER_LINE = 16
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return a text of at most ``limit`` characters."""
+    """Return a text cut to ``limit`` characters, with its length appended if it was cut."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
 def format_bytes(raw: bytes | None, limit: int = SHORT_CHARS) -> str:
-    """Return bytes as text; as hexadecimal digits where they are not UTF-8."""
+    """Return bytes as text of up to ``limit`` characters, or as hex digits if they are not UTF-8; ``null`` for None."""
     if raw is None:
         return "null"
     part = raw[: limit * 4]
@@ -55,7 +55,7 @@ def format_json(raw: bytes | None) -> str | None:
 
 
 def format_hex(raw: bytes | None, limit: int = 4096) -> str:
-    """Return a dump of bytes: position, hexadecimal digits, characters."""
+    """Return a hex dump of at most ``limit`` bytes: position, hexadecimal digits and characters in each line."""
     lines = []
     for at in range(0, min(len(raw or b""), limit), _HEX_BYTES_PER_LINE):
         row = (raw or b"")[at : at + _HEX_BYTES_PER_LINE]

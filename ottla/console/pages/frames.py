@@ -1,4 +1,4 @@
-"""Protocol: the frames of one connection while a page is open."""
+"""Page of the frames of one connection, captured while the page is open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def may_capture(page: PageRequest) -> bool:
-    """Return whether a session may see the requests of others: it may change ACLs, and so read everything anyway."""
+    """Return True if the session may see others' requests: with ALTER on the cluster it could grant that itself."""
     return page.client.may(AclOperation.ALTER, ResourceType.CLUSTER)
 
 
@@ -22,7 +22,11 @@ def _check_permission(page: PageRequest) -> None:
 
 
 async def get_frames(page: PageRequest) -> View:
-    """Return the page, without frames: they are kept while it is open."""
+    """Return the page of a connection, without frames: they are captured while the page is open.
+
+    Raises:
+        ProtocolError: the session is not authorized. InvalidInput: the connection is closed.
+    """
     _check_permission(page)
     number = page.number("connection", 0, 1)
     connection = page.node.connection_numbers.find(number)
@@ -34,7 +38,11 @@ async def get_frames(page: PageRequest) -> View:
 
 
 async def get_new_frames(page: PageRequest) -> View:
-    """Return the frames since the page was opened."""
+    """Return the live block of the page: the newest captured frames; the first call starts the capture.
+
+    Raises:
+        ProtocolError: the session is not authorized. InvalidInput: the connection is closed.
+    """
     _check_permission(page)
     memory, number = page.memory, page.number("connection", 0, 1)
     connection = page.node.connection_numbers.find(number)

@@ -1,4 +1,4 @@
-"""Form that appends one record to a topic."""
+"""Page with a form that appends one record to a topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_HEADERS = 50
 
 
 async def get_produce(page: PageRequest) -> View:
-    """Return the form."""
+    """Return the page with the form for a new record of a topic."""
     topic = await find_topic(page, page.text("name"))
     values = {"title": f"New record in {topic.name}", "topic": topic.name, "count": len(topic.partitions)}
     return View("produce.html", values)
@@ -23,7 +23,7 @@ def _parse_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
     """Return headers from lines of ``NAME=VALUE``; without an equals sign the value is null.
 
     Raises:
-        InvalidInput: there are too many.
+        InvalidInput: more than `MAX_HEADERS` headers.
     """
     out = []
     lines = split_lines(text, MAX_HEADERS, "headers")
@@ -39,7 +39,7 @@ def _field(page: PageRequest, name: str) -> bytes | None:
 
 
 async def produce_record(page: PageRequest) -> View:
-    """Append one record."""
+    """Append the record of the form to its partition, after a confirmation."""
     topic = await find_topic(page, page.text("name"))
     name, numbers = topic.name or "", [p.partition_index for p in topic.partitions]
     key, value = _field(page, "key"), _field(page, "value")

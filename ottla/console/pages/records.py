@@ -1,4 +1,4 @@
-"""Records of a topic: read from an offset, a time or the end, filter, look at one, export, follow."""
+"""Pages of a topic's records: search from an offset, a time or the end; a single record; export; live updates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.wire.errors import ProtocolError, WireError
 MAX_SHOWN = 200
 DEFAULT_SHOWN = 50
 MAX_NEWEST = 2000
-"""Records of all partitions that are read for the newest ones."""
+"""Maximum number of newest records to read from all partitions together."""
 STARTS = ("newest", "start", "offset", "time")
 _CRITERIA_FIELDS = ("key", "contains", "header", "path", "equals")
 _MAX_HEADERS = 20
@@ -31,7 +31,7 @@ _EXPORT_STEP = 200
 
 
 def parse_criteria(page: PageRequest) -> RecordCriteria:
-    """Return the filter of the query: texts, ``NAME`` or ``NAME=TEXT`` of a header, a path in JSON."""
+    """Return the filter of the query: key, value, ``NAME`` or ``NAME=TEXT`` of a header, path in a JSON value."""
     name, _, header_value = page.fields.get("header", "").strip().partition("=")
     path = page.fields.get("path", "").strip().lstrip("$").strip(".")
     return RecordCriteria(
@@ -45,10 +45,10 @@ def parse_criteria(page: PageRequest) -> RecordCriteria:
 
 
 async def _ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
-    """Return where the scan of the query begins and ends in each partition.
+    """Return the offsets between which the query scans each partition.
 
     Raises:
-        InvalidInput: there is no such partition or start.
+        InvalidInput: the partition or the start is invalid.
     """
     numbers = [row.partition_index for row in (await find_topic(page, topic)).partitions]
     chosen = page.number("partition", -1, 0, 2**31 - 1)
@@ -78,10 +78,10 @@ async def _ranges(page: PageRequest, topic: str, limit: int) -> list[ScanRange]:
 
 
 def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRange]:
-    """Return the rest of a scan behind the position that the page before ended at.
+    """Return the ranges from the query's ``next_partition`` and ``next_offset`` on, where the previous page ended.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: one of them is not a number.
     """
     number, position = page.number("next_partition", -1, 0, 2**31 - 1), page.number("next_offset", 0)
     if number < 0:
@@ -93,7 +93,7 @@ def _skip_to_cursor(page: PageRequest, ranges: list[ScanRange]) -> list[ScanRang
 
 
 def describe_record(topic: str, found: MatchingRecord) -> dict[str, Any]:
-    """Return a row of the list."""
+    """Return a record's row in a list of records: position, timestamp, and shortened texts of its fields."""
     record = found.record
     headers = [f"{name}: {format_bytes(value, 100)}" for name, value in record.headers[:_MAX_HEADERS]]
     if len(record.headers) > _MAX_HEADERS:
@@ -130,7 +130,7 @@ async def _scan(page: PageRequest, topic: str, limit: int) -> tuple[RecordScan, 
 
 
 async def get_record_list(page: PageRequest) -> View:
-    """Return the records that match the query."""
+    """Return the live block of the page: records that match the query, and a link to the next ones."""
     topic, limit = page.text("name"), page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN)
     scan, rows = await _scan(page, topic, limit)
     following = ""
@@ -143,7 +143,11 @@ async def get_record_list(page: PageRequest) -> View:
 
 
 async def get_newest_records(page: PageRequest) -> View:
-    """Return the list for its page that is kept up to date: only a list of the newest records changes."""
+    """Return the live block with the newest records; they are read again only if an end offset has changed.
+
+    Raises:
+        InvalidInput: the query does not start at the newest records.
+    """
     if page.fields.get("from", "newest") != "newest":
         raise InvalidInput("only the newest records are updated")
     topic, memory = page.text("name"), page.memory
@@ -159,7 +163,7 @@ async def get_newest_records(page: PageRequest) -> View:
 
 
 async def get_records(page: PageRequest) -> View:
-    """Return the page with the form of the query and its records."""
+    """Return the page with the form of the query, and the matching records."""
     view = await get_record_list(page)
     fields = {name: page.fields.get(name, "") for name in ("partition", "from", "at", *_CRITERIA_FIELDS)}
     fields["from"] = fields["from"] or "newest"
@@ -172,7 +176,7 @@ async def get_records(page: PageRequest) -> View:
 
 
 async def get_record(page: PageRequest) -> View:
-    """Return one record in all formats."""
+    """Return the page of a single record with its value in all formats."""
     topic, number, offset = page.text("name"), page.number("partition", 0), page.number("offset", 0)
     await find_topic(page, topic)
     part = ScanRange(number, offset, offset + 1)
@@ -203,7 +207,7 @@ def _long_text(raw: bytes | None) -> str:
 
 
 async def export_records(page: PageRequest) -> HttpResponse:
-    """Return the records that match the query as lines of JSON, while they are read."""
+    """Return the matching records as a streamed file of JSON lines."""
     topic = page.text("name")
     ranges = await _ranges(page, topic, page.number("limit", DEFAULT_SHOWN, 1, MAX_SHOWN))
     scan = RecordScan(page.node.local.env, page.client, topic, ranges, parse_criteria(page))

@@ -1,6 +1,6 @@
-"""Changes of topics: create, add partitions, alter a setting, delete records, delete.
+"""Changes of topics: create, add partitions, alter a configuration, delete records, delete.
 
-Each is confirmed on a page that names what is lost, and made by the request that Kafka's own tools send.
+The user confirms each change on a page with its consequences; the request is that of Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def _plural(count: int, noun: str) -> str:
 
 
 async def get_new_topic(_: PageRequest) -> View:
-    """Return the form of a new topic."""
+    """Return the page with the form of a new topic."""
     return View("new_topic.html", {"title": "New topic"})
 
 
 def _parse_settings(text: str) -> dict[str, str]:
-    """Return settings from lines of ``KEY=VALUE``.
+    """Return the configurations of lines ``KEY=VALUE``.
 
     Raises:
         InvalidInput: a line has another form, or there are too many.
@@ -55,7 +55,7 @@ def _parse_settings(text: str) -> dict[str, str]:
 
 
 async def create_topic(page: PageRequest) -> View:
-    """Create a topic."""
+    """Create the topic of the form, after a confirmation."""
     name, partitions = page.text("name"), page.number("partitions", -1, 1, 2**31 - 1)
     replication = page.number("replication", -1, 1, 2**15 - 1)
     settings = _parse_settings(page.fields.get("settings", ""))
@@ -78,10 +78,10 @@ async def create_topic(page: PageRequest) -> View:
 
 
 async def _validate(page: PageRequest, request: ct.CreateTopicsRequest, name: str) -> None:
-    """Have the controller check a new topic before it is confirmed.
+    """Let the controller validate a new topic (``validate_only``) before the user confirms it.
 
     Raises:
-        ProtocolError: it is refused.
+        ProtocolError: the topic is invalid.
     """
     if page.fields.get("confirmed") != "yes":
         row = (await page.client.call(request)).topics[0]
@@ -92,14 +92,14 @@ async def _validate(page: PageRequest, request: ct.CreateTopicsRequest, name: st
 
 
 async def get_new_partitions(page: PageRequest) -> View:
-    """Return the form of new partitions."""
+    """Return the page with the form of new partitions."""
     topic = await find_topic(page, page.text("name"))
     values = {"title": f"Add partitions to {topic.name}", "topic": topic.name, "current": len(topic.partitions)}
     return View("new_partitions.html", values)
 
 
 async def add_partitions(page: PageRequest) -> View:
-    """Add partitions to a topic."""
+    """Increase the number of partitions of a topic, after a confirmation."""
     topic = await find_topic(page, page.text("name"))
     name, current = topic.name or "", len(topic.partitions)
     total = page.number("total", 0, 1, 2**31 - 1)
@@ -125,7 +125,7 @@ async def add_partitions(page: PageRequest) -> View:
 
 
 async def get_setting(page: PageRequest) -> View:
-    """Return the form of a setting."""
+    """Return the page with the form of one configuration of a topic."""
     name, key = page.text("name"), page.text("key")
     settings, problem = await fetch_settings(page, name)
     found = next((row for row in settings if row["name"] == key), None)
@@ -135,7 +135,7 @@ async def get_setting(page: PageRequest) -> View:
 
 
 async def alter_setting(page: PageRequest) -> View:
-    """Set a setting of a topic, or remove it."""
+    """Set or delete a configuration of a topic, after a confirmation."""
     name, key, value = page.text("name"), page.text("key"), page.fields.get("value", "")
     removes = page.fields.get("remove") == "yes"
     settings, problem = await fetch_settings(page, name)
@@ -163,13 +163,13 @@ async def alter_setting(page: PageRequest) -> View:
 
 
 async def _count_records(page: PageRequest, topic: MetadataResponseTopic) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the first and the end offset of each partition."""
+    """Return the log start offset and the end offset of each partition."""
     name, numbers = topic.name or "", [p.partition_index for p in topic.partitions]
     return await fetch_offsets(page, name, numbers, EARLIEST), await fetch_offsets(page, name, numbers, LATEST)
 
 
 async def delete_topic(page: PageRequest) -> View:
-    """Delete a topic."""
+    """Delete a topic, after a confirmation."""
     topic = await find_topic(page, page.text("name"))
     name = topic.name or ""
     starts, ends = await _count_records(page, topic)
@@ -192,7 +192,7 @@ async def delete_topic(page: PageRequest) -> View:
 
 
 async def get_records_to_delete(page: PageRequest) -> View:
-    """Return the form of a deletion of records."""
+    """Return the page with the form for deletion of a partition's records."""
     topic = await find_topic(page, page.text("name"))
     number = page.number("partition", 0, 0, 2**31 - 1)
     starts, ends = await _count_records(page, topic)
@@ -203,7 +203,7 @@ async def get_records_to_delete(page: PageRequest) -> View:
 
 
 async def delete_records(page: PageRequest) -> View:
-    """Delete the records of a partition before an offset."""
+    """Delete the records of a partition before an offset (DeleteRecords), after a confirmation."""
     topic = await find_topic(page, page.text("name"))
     name, number = topic.name or "", page.number("partition", 0, 0, 2**31 - 1)
     starts, ends = await _count_records(page, topic)
