@@ -85,9 +85,7 @@ def _build_site(tree: Path, archive: Path, epoch: int) -> None:
     site, raw = tree.parent / "site", tree.parent / "site.tar"
     command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-d", str(tree.parent / "doctrees"), "docs"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
-    done = subprocess.run(
-        [*command, str(site)], cwd=tree, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*command, str(site)], cwd=tree, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"the documentation cannot be built:\n{done.stderr[-4000:]}")
     with tarfile.open(raw, "w") as packed:
