@@ -1,1 +1,1 @@
-"""Handlers of topics, configurations, log directories, the cluster, client quotas and client metrics."""
+"""API handlers for topics, configurations, log directories, cluster metadata, client quotas and client metrics."""

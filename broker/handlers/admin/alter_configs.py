@@ -1,10 +1,11 @@
-"""AlterConfigs (33), v0-2: settings are checked as far as this broker knows them, then forwarded.
+"""AlterConfigs (33), v0-2: preliminary validation on the broker, then forwarding to the controller.
 
-Also those of IncrementalAlterConfigs (44), v0-1.
+Also the preliminary validation of IncrementalAlterConfigs (44), v0-1.
 
-Behaviour: settings of brokers are held against this broker's own configuration, and are refused for another broker: a
-client has to send them to that one. The resources that are left go to the controller, which checks topics, groups and
-client metrics. Deviation: rows that were refused here stand behind those of the controller.
+Behaviour: BROKER resources are validated against this broker's own configuration and refused if they name another
+broker: a client has to send them to that broker. The remaining resources are forwarded to the controller, which
+validates topics, groups and client metrics. Deviation: results of resources refused here follow those of the
+controller in the response.
 
 Source: ``ConfigAdminManager.scala``, ``KafkaApis.handleIncrementalAlterConfigsRequest`` (apache/kafka 4.3.1); KIP-339,
 KIP-226.
@@ -36,11 +37,11 @@ from ottla.wire.framing import encode_request_job, parse_request
 
 _NAMES_SHOWN = 20
 _SIZE_BYTES = 4
-"""Before a frame."""
+"""Bytes of the length prefix of a request frame."""
 
 
 def handle(context: RequestContext, request: Any) -> ResponseJob:
-    """Refuse what this broker refuses, and forward the rest."""
+    """Validate each resource; forward the valid ones to the controller and append the errors of the others."""
     row_class = sys.modules[type(request).__module__].AlterConfigsResourceResponse
     twice = yield from find_duplicates_job(map(resource_key, request.resources))
     refused, refused_places = [], set()
@@ -64,12 +65,12 @@ def handle(context: RequestContext, request: Any) -> ResponseJob:
 
 
 def select_resources(context: RequestContext, request: Any, left_out: set[int]) -> Job[tuple[RequestContext, Any]]:
-    """Return the context and the request without some resources: what is sent to another node in an envelope.
+    """Return the context and the request without some resources, to be forwarded to another node in an Envelope.
 
     Args:
-        context: of the request.
+        context: Context of the complete request.
         request: AlterConfigs or IncrementalAlterConfigs.
-        left_out: places of resources, from 0.
+        left_out: Indices of the resources to leave out, from 0.
     """
     left = Remainder(request.resources, left_out)
     part = replace_struct(request, resources=left)
@@ -81,7 +82,7 @@ def select_resources(context: RequestContext, request: Any, left_out: set[int]) 
 
 
 def check_no_duplicates(changes: Any) -> Job[None]:
-    """Check that no setting is named twice, and that none but one that is deleted has a null value.
+    """Check that no setting occurs twice, and that only a DELETE operation has a null value.
 
     Raises:
         ProtocolError: INVALID_REQUEST.
@@ -101,10 +102,10 @@ def check_no_duplicates(changes: Any) -> Job[None]:
 
 
 def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
-    """Check one resource.
+    """Validate the changes of one resource, as far as the broker does this before forwarding.
 
     Raises:
-        ProtocolError: it is not to be forwarded.
+        ProtocolError: The resource must not be forwarded to the controller.
     """
     changes = resource.configs
     yield from check_no_duplicates(changes)
@@ -132,7 +133,11 @@ def _operation(change: Any) -> int:
 
 
 def _check_is_here(name: str, node_id: int) -> None:
-    """``validateResourceNameIsCurrentNodeId``."""
+    """Check that a BROKER resource names this node (``validateResourceNameIsCurrentNodeId``).
+
+    Raises:
+        ProtocolError: INVALID_REQUEST for another node id or a name that is no integer.
+    """
     try:
         number = parse_integer(name, 32)
     except ValueError:
@@ -143,7 +148,7 @@ def _check_is_here(name: str, node_id: int) -> None:
 
 
 def _apply(stored: dict[str, str], change: Any) -> None:
-    """Apply one change to the settings that are stored (``prepareIncrementalConfigs``)."""
+    """Apply one change to ``stored``, the dynamic settings of the broker by name (``prepareIncrementalConfigs``)."""
     operation, name = _operation(change), change.name
     if operation not in tuple(AlterConfigOp):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")

@@ -1,12 +1,12 @@
-"""AlterReplicaLogDirs (34), v1-2: move replicas of this node to other directories of it.
+"""AlterReplicaLogDirs (34), v1-2: move replicas of this broker to other log directories of the same broker.
 
-Behaviour: a row is answered once there is an empty copy in the other directory; it is filled in the background, and
-takes the replica's place when it has everything. A repeated request has no effect; another directory cancels the first
-move, and the replica's current directory cancels any. A replica that does not exist yet will be created in the
-requested directory, and the response is REPLICA_NOT_AVAILABLE. For a duplicate partition the last directory counts.
+Behaviour: a partition's result is returned once an empty future log exists in the target directory. The future log is
+filled in the background and replaces the current log when it has caught up. A repeated request has no effect; another
+target directory cancels the first move, and the replica's current directory cancels any move. A replica that does not
+exist yet will be created in the requested directory, and its error is REPLICA_NOT_AVAILABLE. For a duplicate partition
+the last directory applies.
 
 Source: ``KafkaApis.handleAlterReplicaLogDirsRequest``, ``ReplicaManager.alterReplicaLogDirs`` (apache/kafka 4.3.1).
-
 From KIP-113; cordoned directories: KIP-1066.
 """
 
@@ -22,7 +22,7 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> ResponseJob:
-    """Begin, or give up, one move after the other."""
+    """Start or cancel the move of each replica, one after the other; return an error code for each partition."""
     paths: dict[tuple[str, int], str] = {}
     for directory in request.dirs:
         for topic in directory.topics:

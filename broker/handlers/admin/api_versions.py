@@ -1,11 +1,11 @@
-"""ApiVersions (18), v0-4: what is in the dispatch table, and the feature levels.
+"""ApiVersions (18), v0-4: supported version ranges of the APIs in the dispatch table, and feature levels.
 
-Behaviour: an unknown version is answered in the form of v0 with error 35 and only ApiVersions' own range, so that a
-newer client can come down. The response header is always v0. Below v4 supported features whose minimum is 0 are left
-out, since older clients refuse them. From v3 a bad software name or version is INVALID_REQUEST.
+Behaviour: the response to an unknown version is encoded as v0 with UNSUPPORTED_VERSION (35) and only the version range
+of ApiVersions itself, so that a newer client can retry with a supported version. The response header is always v0.
+Below v4 supported features with minimum level 0 are left out, since older clients reject them. From v3 an invalid
+client software name or version is INVALID_REQUEST.
 
 Source: ``ApiVersionsRequest.java``, ``ApiVersionsResponse.java``, ``KafkaApis.scala`` (apache/kafka 4.3.1).
-
 From KIP-35; client name and version: KIP-511; feature levels: KIP-584.
 """
 
@@ -30,7 +30,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
-    """Return the supported versions and features."""
+    """Return the supported API versions and the supported and finalized features."""
     if context.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(len(name) <= MAX_SOFTWARE_CHARS and _SOFTWARE.fullmatch(name) for name in names):

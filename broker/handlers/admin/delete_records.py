@@ -1,11 +1,11 @@
-"""DeleteRecords (21), v0-2: move the log start forward; segments that lie wholly below it are removed.
+"""DeleteRecords (21), v0-2: advance the log start offset of partitions and delete the segments that lie below it.
 
-Behaviour: -1 means the high watermark; above it OFFSET_OUT_OF_RANGE. A topic whose cleanup policy is ``compact`` alone
-is refused (POLICY_VIOLATION), an internal topic too (INVALID_TOPIC_EXCEPTION). The answer carries the new log start,
-and -1 with an error. It waits until all live replicas start there too: then the records are deleted everywhere.
+Behaviour: offset -1 means the high watermark; a higher offset is OFFSET_OUT_OF_RANGE. A topic whose cleanup policy is
+only ``compact`` is refused (POLICY_VIOLATION), an internal topic too (INVALID_TOPIC_EXCEPTION). The response carries
+the low watermark of the partition, -1 with an error. It is sent when all live replicas have reached the new log start
+offset, so that the records are deleted everywhere, or with REQUEST_TIMED_OUT after ``timeout_ms``.
 
 Source: ``ReplicaManager.deleteRecords``, ``DelayedDeleteRecords.java`` (apache/kafka 4.3.1).
-
 From KIP-107.
 """
 
@@ -34,18 +34,18 @@ HIGH_WATERMARK = -1
 
 
 class PendingDeletion(NamedTuple):
-    """Pending result of one partition."""
+    """Partition whose log start offset was advanced on the leader, and its response row, which is still incomplete."""
 
     result: DeleteRecordsPartitionResult
     replica: HostedPartition
     is_raised: bool
-    """True if the log start moved."""
+    """True if the request advanced the log start offset; False if it was there already."""
     target_offset: int
-    """New log start of every replica."""
+    """Log start offset that every live replica has to reach."""
 
 
 DeletionResult = PendingDeletion | ErrorCode
-"""Compact result: there may be very many, and an error needs only its code."""
+"""Pending deletion of a partition, or only its error code, which saves memory for very many partitions."""
 
 
 def _raise_log_start(context: RequestContext, topic: str, partition: int, offset: int) -> PendingDeletion:
@@ -65,7 +65,7 @@ def _raise_log_start(context: RequestContext, topic: str, partition: int, offset
 
 
 def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Job[None]:
-    """Checkpoint the new log starts, each directory's at once; then delete segments and set the results."""
+    """Checkpoint the new log start offsets, once per directory; then delete segments and set the low watermarks."""
     storage = context.services.log_dirs
     by_directory: dict[LogDirectory, list[PartitionLog]] = {}
     for row in rows:
@@ -95,7 +95,7 @@ def _delete_segments(context: RequestContext, rows: list[PendingDeletion]) -> Jo
 
 
 class _LowWatermarkWait:
-    """Wait for remote replicas with a lower log start."""
+    """Delayed DeleteRecords operation: waits until the log start offsets of all live replicas reach their targets."""
 
     def __init__(self, context: RequestContext, rows: list[PendingDeletion], timeout_ms: int) -> None:
         self._context = context
@@ -124,7 +124,7 @@ class _LowWatermarkWait:
         return not self._pending
 
     def wait(self) -> Job[None]:
-        """Wait for them; those not in time get an error."""
+        """Wait for the replicas; set REQUEST_TIMED_OUT for partitions that are not complete after ``timeout_ms``."""
         context = self._context
         yield wait_while_connected(
             context.peer,
@@ -147,7 +147,7 @@ def _try_raise_log_start(context: RequestContext, topic: str, part: DeleteRecord
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
-    """Answer each partition on its own; the checkpoint of log starts is written once, before any segment goes."""
+    """Delete the records of each partition; write the checkpoint of log start offsets before segments are deleted."""
     response, told, raised = (
         DeleteRecordsResponse(topics=context.response_array()),
         [],

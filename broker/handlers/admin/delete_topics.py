@@ -1,7 +1,8 @@
-"""DeleteTopics (20), v1-6: by name, from v6 also by id. The files are renamed at once and removed a minute later.
+"""DeleteTopics (20), v1-6, by name, from v6 also by topic id, on a broker: forwarded to the controller.
+
+The log directories of the partitions are renamed at once and removed a minute later.
 
 Source: ``ReplicationControlManager.deleteTopics``, ``ControllerApis.deleteTopics`` (apache/kafka 4.3.1).
-
 From KIP-4; by id: KIP-516.
 """
 
@@ -15,12 +16,12 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """Ask the controller, unless ``delete.topic.enable`` forbids it."""
+    """Forward the request to the controller, unless ``delete.topic.enable`` is false."""
     return topic_deletion_disabled(context, request) or forward_to_controller.handle(context, request)
 
 
 def topic_deletion_disabled(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """Return the error for ``delete.topic.enable=false``."""
+    """Return the error response if ``delete.topic.enable`` is false; None otherwise."""
     if context.services.config.flag("delete.topic.enable"):
         return None
     code = ErrorCode.INVALID_REQUEST if context.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED

@@ -1,9 +1,9 @@
-"""DescribeClientQuotas (48), v0-1: quotas of the entities a filter means.
+"""DescribeClientQuotas (48), v0-1: client quotas of the entities that match a filter.
 
-Behaviour: components match a name, the default, or any name of a kind; strict leaves out entities of more kinds.
+Behaviour: a component of the filter matches an exact name, the default entity, or any name of an entity type; strict
+excludes entities with further entity types.
 
 Source: ``KafkaApis.handleDescribeClientQuotasRequest``, ``ClientQuotasImage.describe`` (apache/kafka 4.3.1).
-
 From KIP-546.
 """
 
@@ -23,7 +23,7 @@ from ottla.wire.messages.describe_client_quotas import (
 
 
 def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> ResponseJob:
-    """Look through all quotas."""
+    """Return the matching quotas of the metadata image, sorted by entity."""
     try:
         quotas = yield from matching_quotas(context.image, filter_from_request(request))
     except ProtocolError as error:

@@ -1,12 +1,11 @@
 """DescribeConfigs (32), v1-4: effective settings with their source, synonyms and type.
 
-Behaviour: null or empty keys mean all. A topic's setting falls back on the broker's, then on Kafka's default. All of
-Kafka's broker keys are answered; those Ottla does not honour are read-only defaults. Sensitive values are null. Values
-are returned normalized; cluster-wide broker defaults as they were sent. Deviation: a resource asked for twice is
-answered once, with the keys that were named first.
+Behaviour: null or empty keys mean all. A topic setting defaults to the broker's setting, then to Kafka's default. All
+broker settings of Kafka are returned; those that Ottla does not use are read-only with their default. Sensitive values
+are null. Values are normalized, except cluster-wide dynamic broker defaults, which are returned as they were sent.
+Deviation: a resource that occurs twice in the request is described once, with the keys of its first occurrence.
 
 Source: ``ConfigHelper.scala`` (apache/kafka 4.3.1).
-
 From KIP-133; synonyms: KIP-226; types and documentation: KIP-569.
 """
 
@@ -60,7 +59,7 @@ CONFIG_TYPES = {
 }
 TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, BROKER_LOGGER, CLIENT_METRICS, GROUP = range(1, 9)
 RESOURCE_TYPES = (2, 4, 8, 16, 32)
-"""Kinds of resources there are in Kafka; a request that names another is refused as a whole."""
+"""Types of resources with settings in Kafka; any other type in a request makes every resource INVALID_REQUEST."""
 
 
 def _row(
@@ -73,7 +72,7 @@ def _row(
     read_only: bool,
 ) -> DescribeConfigsResourceResult:
     source = synonyms[0].source if synonyms else DEFAULT
-    sensitive = key.type in ("PASSWORD", "UNKNOWN")  # what may be a secret is taken for one
+    sensitive = key.type in ("PASSWORD", "UNKNOWN")  # a setting of unknown type may be a secret
     if sensitive:
         synonyms = [DescribeConfigsSynonym(x.name, None, x.source) for x in synonyms]
     return DescribeConfigsResourceResult(
@@ -89,7 +88,7 @@ def _row(
 
 
 def _broker_synonyms(context: RequestContext, key_name: str) -> list[DescribeConfigsSynonym]:
-    """Return the synonyms of a broker setting, by precedence."""
+    """Return the synonyms of a broker setting that have a value, highest precedence first."""
     services = context.services
     names = list(dict.fromkeys((*(name for name, _ in synonyms_of(key_name)), base_name(key_name))))
     sources: list[tuple[Mapping[str, str | None], int]] = [
@@ -153,7 +152,7 @@ def _broker(
 
 
 def _undocumented_settings(context: RequestContext) -> dict[str, str]:
-    """Return settings that are not in Kafka's public definitions: of single listeners, of plug-ins, internal ones."""
+    """Return settings outside Kafka's public definitions: listener-prefixed, of plug-ins, and internal ones."""
     config = context.services.config
     own, everyone = config.dynamic_values(context.image)
     return {name: value for name, value in {**config.values, **everyone, **own}.items() if name not in BROKER_KEYS}
@@ -162,8 +161,13 @@ def _undocumented_settings(context: RequestContext) -> dict[str, str]:
 def _check_broker_id(context: RequestContext, name: str, or_what: str) -> None:
     """Check that a resource names this node.
 
+    Args:
+        context: Context of the request.
+        name: Resource name.
+        or_what: Text for the error message: other names that are allowed.
+
     Raises:
-        ProtocolError: it names another node, or is no number.
+        ProtocolError: INVALID_REQUEST for another node id or a name that is no integer.
     """
     node_id = context.services.config.node_id
     try:
@@ -227,7 +231,7 @@ assert RESOURCE_BROKER_LOGGER == 8
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> ResponseJob:
-    """Answer each resource on its own."""
+    """Describe each distinct resource; an error concerns only its resource."""
     response = DescribeConfigsResponse(results=context.response_array())
     asked: dict[int, set[str]] = {}
     refused = False

@@ -1,12 +1,12 @@
-"""DescribeLogDirs (35), v1-5: each data directory, its partitions with their sizes, and the room that is left.
+"""DescribeLogDirs (35), v1-5: log directories with the sizes of their partitions, total and usable bytes.
 
-Behaviour: null topics mean all; a partition that does not lie here is left out. A copy on its way to another directory
-is a row of its own there, with how far it is behind. A failed directory has only KAFKA_STORAGE_ERROR. Below
-metadata.version 4.3-IV0 none is called cordoned.
+Behaviour: null topics mean all; a partition without a log on this broker is left out. A future log
+(AlterReplicaLogDirs)
+is an entry of its own in its target directory, with its lag. A failed directory has only KAFKA_STORAGE_ERROR. Below
+metadata.version 4.3-IV0 no directory is reported as cordoned.
 
 Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
-
-From KIP-113; room of a directory: KIP-827; whether it is cordoned: KIP-1066.
+From KIP-113; total and usable bytes: KIP-827; cordoned directories: KIP-1066.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def _row(
 
 
 def _lag(context: RequestContext, future: PartitionLog) -> int:
-    """Return the lag in offsets of a future log; -1 without a current log."""
+    """Return the lag of a future log behind the current log, in offsets; -1 without a current log."""
     replica = context.services.replica_manager.get(future.topic, future.partition)
     return -1 if replica is None else replica.log.log_end_offset - future.log_end_offset
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> ResponseJob:
-    """Describe every directory."""
+    """Describe every log directory of this broker."""
     directories = context.services.log_dirs.directories
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:

@@ -1,10 +1,10 @@
-"""DescribeTopicPartitions (75), v0: topics in name order, in pages of partitions.
+"""DescribeTopicPartitions (75), v0: topics in order of their names, a page of partitions per response.
 
-Behaviour: no topics means all. A page holds at most ``response_partition_limit`` partitions (2,000 at most); if more
-follow, ``next_cursor`` is the next position. A topic before the cursor is left out.
+Behaviour: no topics means all. A page holds at most ``response_partition_limit`` partitions (2,000 at most);
+``next_cursor`` is the position of the next page, null after the last one. Topics before the request's cursor are left
+out.
 
 Source: ``DescribeTopicPartitionsRequestHandler.java`` (apache/kafka 4.3.1).
-
 From KIP-966.
 """
 
@@ -51,7 +51,7 @@ def _partitions(
 
 
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> ResponseJob:
-    """Fill one page."""
+    """Return one page of partitions, from the cursor of the request on."""
     image = context.image
     cursor = request.cursor
     asked: set[str] = set()
@@ -74,7 +74,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     for name in names:
         yield None
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
-            if asked:  # without being asked for, it is left out
+            if asked:  # an unauthorized topic is reported only if the request names it
                 denied.append(DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
             continue
         topic, operations = image.topics.get(name), context.authorized_operations(ResourceType.TOPIC, name)

@@ -1,10 +1,10 @@
-"""Requests the controller decides, handed on as they are: which ones they are stands in the dispatcher's table.
+"""Forwarding of requests to the active controller, unchanged; the dispatch table lists the APIs.
 
 CreateTopics (19), CreatePartitions (37), UpdateFeatures (57), ElectLeaders (43), AlterPartitionReassignments (45),
-ListPartitionReassignments (46), UnregisterBroker (64), and what the leader of the quorum answers: DescribeQuorum (55),
-AddRaftVoter (80), RemoveRaftVoter (81). It leaves once what it
-changed is committed and, where the controller is here, this node has applied it: new settings hold, and the partitions
-of a topic are led here, unless there are many.
+ListPartitionReassignments (46), UnregisterBroker (64), and those for the leader of the quorum: DescribeQuorum (55),
+AddRaftVoter (80), RemoveRaftVoter (81). The response is returned once the changes are committed. If the controller runs
+in this node, the broker has also applied them, so that new settings are in effect and the partitions of a new topic are
+led here, unless there are many.
 
 Source: ``ForwardingManager.scala``, ``ControllerApis.scala`` (apache/kafka 4.3.1).
 """
@@ -16,5 +16,5 @@ from ottla.wire.codec.schema import Message
 
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Ask the controller."""
+    """Forward the request to the active controller and return its response."""
     return (yield context.services.controller_forwarder.forward(context, request))  # type: ignore[no-any-return]

@@ -1,12 +1,11 @@
-"""GetTelemetrySubscriptions (71), v0: the metrics that a client pushes, and the interval.
+"""GetTelemetrySubscriptions (71), v0: metrics that a client has to push, and the push interval.
 
-Behaviour: a client without an id is given one. Asking again before its interval is over is THROTTLING_QUOTA_EXCEEDED,
-unless the subscriptions have changed or its push was refused for them. It needs no authorization.
-
-Deviation: ``client_source_port`` in a subscription's patterns matches no client.
+Behaviour: a client without a client instance id is assigned one. A request before the push interval has passed is
+THROTTLING_QUOTA_EXCEEDED, unless the subscriptions have changed or the last push was refused with
+UNKNOWN_SUBSCRIPTION_ID. No authorization is required.
+Deviation: ``client_source_port`` in a subscription's match patterns matches no client.
 
 Source: ``ClientMetricsManager.processGetTelemetrySubscriptionRequest`` (apache/kafka 4.3.1).
-
 From KIP-714.
 """
 
@@ -21,12 +20,12 @@ from ottla.wire.messages.get_telemetry_subscriptions import (
 from ottla.wire.record_batch.compression import CompressionType
 
 ACCEPTED_COMPRESSION = [CompressionType.ZSTD, CompressionType.LZ4, CompressionType.GZIP, CompressionType.SNAPPY]
-"""As Kafka prefers them."""
+"""Compression types for pushed metrics, in Kafka's order of preference."""
 _MAX_CHARS = 255
 
 
 def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -> HandlerResult:
-    """Return the response with the client's subscription."""
+    """Return the client's instance id, subscription id, requested metrics and push interval."""
     try:
         instance = context.services.client_metrics.get_subscription(
             request.client_instance_id, client_attributes(context), context.peer
@@ -45,7 +44,7 @@ def handle(context: RequestContext, request: GetTelemetrySubscriptionsRequest) -
 
 
 def client_attributes(context: RequestContext) -> dict[str, str | None]:
-    """Return a client's attributes for the patterns of subscriptions; kept as long as the client is known."""
+    """Return the client attributes that subscriptions match; values are cut at 255 characters."""
     peer = context.peer
     return {
         "client_id": context.client_id[:_MAX_CHARS],

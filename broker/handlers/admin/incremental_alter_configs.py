@@ -1,11 +1,10 @@
-"""IncrementalAlterConfigs (44), v0-1, of a broker: it changes the levels of its loggers, and checks its settings.
+"""IncrementalAlterConfigs (44), v0-1, on a broker: changes of log levels, and validation of settings.
 
-Behaviour: a resource of type BROKER_LOGGER must name this node; its changes are applied together or not at all, and are
-not stored. Its row of the answer comes after those of the controller. A controller asks for CLUSTER_ACTION, a broker
-for ALTER_CONFIGS on the cluster.
+Behaviour: a resource of type BROKER_LOGGER must name this node; all of its changes are applied, or none; they are not
+stored. Its result follows those of the controller in the response. Log levels of a controller require CLUSTER_ACTION on
+the cluster, those of a broker ALTER_CONFIGS.
 
 Source: ``ConfigAdminManager.preprocess``, ``ControllerApis.handleIncrementalAlterConfigs`` (apache/kafka 4.3.1).
-
 From KIP-339; loggers: KIP-412.
 """
 
@@ -32,20 +31,20 @@ ForwardHandler = Callable[[RequestContext, Any], ResponseJob]
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> ResponseJob:
-    """Change levels of loggers here; ask the controller for all else."""
+    """Change the log levels of this broker; validate and forward the other resources to the controller."""
     return alter_loggers_and_forward(context, request, alter_configs.handle, AclOperation.ALTER_CONFIGS)
 
 
 def alter_loggers_and_forward(
     context: RequestContext, request: IncrementalAlterConfigsRequest, forward: ForwardHandler, operation: AclOperation
 ) -> ResponseJob:
-    """Apply changes of loggers and hand on the rest of the request.
+    """Change the log levels of BROKER_LOGGER resources; return the response with those of the other resources added.
 
     Args:
-        context: of the request.
-        request: with resources of any type.
-        forward: answers what is not about loggers.
-        operation: what a client must be allowed to do to the cluster in order to change loggers.
+        context: Context of the request.
+        request: Request with resources of any type.
+        forward: Handler for the resources of the other types.
+        operation: Operation on the cluster that a client must be authorized for to change log levels.
     """
     counts: dict[str, int] = {}
     own_places = set()
@@ -83,7 +82,15 @@ def _alter_loggers(
     is_twice: bool,
     validate_only: bool,
 ) -> Job[tuple[ErrorCode, str | None]]:
-    """Change the loggers of one resource; return its error and message."""
+    """Change the log levels of one resource; return its error code and message.
+
+    Args:
+        context: Context of the request.
+        resource: Resource of type BROKER_LOGGER.
+        operation: Operation on the cluster that the client must be authorized for.
+        is_twice: The request has the resource more than once: INVALID_REQUEST.
+        validate_only: Check the changes without applying them.
+    """
     changes = resource.configs
     try:
         if is_twice:

@@ -1,10 +1,10 @@
-"""ListConfigResources (74), v0-1: resources with settings.
+"""ListConfigResources (74), v0-1: names of the resources that can have settings, by resource type.
 
-Behaviour: v0 lists client metrics only; v1 the kinds asked for, or all. An unknown type is UNSUPPORTED_VERSION.
+Behaviour: v0 lists only client metrics subscriptions; v1 the requested resource types, or all. An unknown type is
+UNSUPPORTED_VERSION.
 
 Source: ``KafkaApis.handleListConfigResources`` (apache/kafka 4.3.1).
-
-From KIP-714 made it for client metrics, KIP-1142 for all resources.
+Client metrics: KIP-714; all resource types: KIP-1142.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _names(image: MetadataImage, kind: int) -> Job[list[str]]:
 
 
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> HandlerResult:
-    """List names, kind by kind."""
+    """Return the names of the resources of each requested type."""
     kinds = request.resource_types or (RESOURCE_TYPES if context.version >= 1 else [RESOURCE_CLIENT_METRICS])
     if any(kind not in RESOURCE_TYPES for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

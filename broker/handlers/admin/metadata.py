@@ -1,12 +1,11 @@
-"""Metadata (3), v0-13: brokers, and leaders of partitions.
+"""Metadata (3), v0-13: live brokers, and topics with leaders, replicas and ISR of their partitions.
 
-Behaviour: v0 an empty list means all topics; from v1 null does and an empty list means none. From v12 topics may be
-asked for by id: then names are ignored; v10 and v11 have room for ids and refuse them. A missing topic is created when
-both the client and ``auto.create.topics.enable`` allow it; this answer still says UNKNOWN_TOPIC_OR_PARTITION. A topic
-that is asked for twice is answered once. The controller id is that of a live broker (KRaft).
+Behaviour: in v0 an empty list means all topics; from v1 null means all and an empty list none. From v12 topics can be
+requested by topic id: then names are ignored; v10 and v11 have the field but reject ids. A missing topic is created if
+both the client and ``auto.create.topics.enable`` allow it; this response still has UNKNOWN_TOPIC_OR_PARTITION. A topic
+that the request names twice is returned once. The controller id is that of a random live broker (KRaft).
 
 Source: ``KafkaApis.handleTopicMetadataRequest``, ``KRaftMetadataCache.java`` (apache/kafka 4.3.1).
-
 Topic ids: KIP-516; authorized operations: KIP-430; leader epochs: KIP-320.
 """
 
@@ -38,7 +37,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 def cluster_authorized_operations(context: RequestContext) -> int:
-    """Return the client's authorized operations on the cluster, as bits; none without DESCRIBE."""
+    """Return the client's authorized operations on the cluster as a bit field; 0 without DESCRIBE."""
     return (
         context.authorized_operations(ResourceType.CLUSTER)
         if context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
@@ -72,14 +71,14 @@ def _topic_response(
 
 
 def _unauthorized_topic(name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
-    """Return the row of a topic that the client may not describe or create, which does not reveal its existence."""
+    """Return the row of a topic that the client may not describe or create, without revealing whether it exists."""
     return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
 
 
 def _unknown_topic(
     context: RequestContext, name: str, request: MetadataRequest, *, create: bool
 ) -> MetadataResponseTopic:
-    """Return the row of a topic that is not there, which may begin to exist because of it."""
+    """Return the row of a topic that does not exist; with ``create`` start its creation if the client may create it."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -108,12 +107,12 @@ def _topic_by_id(
 
 
 def _has_no_ids_yet(context: RequestContext, wanted: MetadataRequestTopic) -> bool:
-    """Return True if a topic is requested by id, or without a name, in a version before topic ids."""
+    """Return True if a request before v12 has a topic id or a null name, which makes it invalid."""
     return context.version < TOPIC_ID_SINCE and (wanted.name is None or wanted.topic_id != ZERO_UUID)
 
 
 def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
-    """Return a response with the error in each topic, and without brokers."""
+    """Return a response with INVALID_REQUEST for each topic, and without brokers."""
     refused = MetadataResponse(error_code=ErrorCode.INVALID_REQUEST, topics=context.response_array())
     for wanted in request.topics or ():
         refused.topics.append(MetadataResponseTopic(ErrorCode.INVALID_REQUEST, wanted.name or "", wanted.topic_id))
@@ -122,7 +121,7 @@ def _reject_request(context: RequestContext, request: MetadataRequest) -> Job[Me
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> ResponseJob:
-    """Answer from the metadata image."""
+    """Return the requested topics and the live brokers from the metadata image."""
     services = context.services
     image = context.image
     response = MetadataResponse(cluster_id=services.metadata.cluster_id, topics=context.response_array())

@@ -1,11 +1,11 @@
-"""PushTelemetry (72), v0: a client's metrics.
+"""PushTelemetry (72), v0: metrics that a client pushes according to its subscription.
 
-Behaviour: the subscription must be the one it was told, the push interval over, the codec known and the size no more
-than ``telemetry.max.bytes``, packed and unpacked; what cannot be unpacked or read is INVALID_RECORD. It needs no
-authorization. Where the node has a metrics page they are shown there.
+Behaviour: the request must have the current subscription id and a known compression type, must not come before the push
+interval has passed, and must not exceed ``telemetry.max.bytes``, compressed or decompressed. Metrics that cannot be
+decompressed or decoded are INVALID_RECORD. No authorization is required. If the node has a metrics endpoint, the
+metrics are exported there.
 
 Source: ``ClientMetricsManager.processPushTelemetryRequest`` (apache/kafka 4.3.1).
-
 From KIP-714.
 """
 
@@ -18,7 +18,7 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemet
 
 
 def handle(context: RequestContext, request: PushTelemetryRequest) -> ResponseJob:
-    """Take them."""
+    """Validate and record the pushed metrics; return the error code."""
     services, who = context.services, client_attributes(context)
     try:
         yield from services.client_metrics.push(
