@@ -1,10 +1,9 @@
-"""BrokerHeartbeat (63), v0-2: a broker keeps its session.
+"""BrokerHeartbeat (63), v0-2: a broker extends its session with the controller.
 
 Behaviour: the session is extended when the request arrives, before it is queued.
 
 Source: ``QuorumController.processBrokerHeartbeat`` (apache/kafka 4.3.1).
-
-From KIP-631; directories that failed: KIP-858.
+From KIP-631; failed log directories: KIP-858.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
 def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> HandlerResult:
-    """Note the contact, and ask the controller in this process."""
+    """Record the time of the heartbeat and submit the request to the controller in this process."""
     services, broker_id, epoch = context.services, request.broker_id, request.broker_epoch
     services.controller.record_heartbeat(broker_id, epoch)
     services.liveness_probe().on_heartbeat(context.peer, broker_id, epoch)

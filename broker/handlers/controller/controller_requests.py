@@ -1,7 +1,7 @@
-"""Requests decided by the active controller, as listed in the controller listener's table.
+"""Requests that the active controller handles, as listed in the API table of the controller listener.
 
-The answer leaves once what it changed is committed. An inactive controller returns NOT_CONTROLLER in the API's error
-fields, with the active one.
+The response is sent once the changes are committed. An inactive controller returns NOT_CONTROLLER in the API's error
+fields, with the id of the active controller in the message.
 
 Source: ``ControllerApis.scala``, ``QuorumController.java`` (apache/kafka 4.3.1).
 """
@@ -17,12 +17,18 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Ask the controller in this process."""
+    """Submit the request to the controller in this process and return its response."""
     return submit_to_controller(context, request, request)
 
 
 def submit_to_controller(context: RequestContext, request: Message, event: Any) -> ResponseJob:
-    """Hand in what stands for a request."""
+    """Submit an event to the controller in this process; return its result, or the API's error response.
+
+    Args:
+        context: Context of the request.
+        request: Request of the client, from which an error response is built.
+        event: The request, or an object with the request and further values such as the principal.
+    """
     controller, changes = context.services.controller, context.mutation_quota()
     try:
         if changes is None:
@@ -39,7 +45,7 @@ def submit_to_controller(context: RequestContext, request: Message, event: Any) 
 
 
 def not_controller_message(leader_id: int) -> str:
-    """Return the message of NOT_CONTROLLER (``ControllerExceptions.java``)."""
+    """Return Kafka's message for NOT_CONTROLLER; ``leader_id`` is -1 if unknown (``ControllerExceptions.java``)."""
     if leader_id < 0:
         return "No controller appears to be active."
     return f"The active controller appears to be node {leader_id}."

@@ -1,7 +1,7 @@
-"""CreateDelegationToken (38), RenewDelegationToken (39), ExpireDelegationToken (40), as a controller answers them.
+"""CreateDelegationToken (38), RenewDelegationToken (39), ExpireDelegationToken (40), on the controller listener.
 
-`ottla.broker.handlers.security.delegation_tokens` is the broker's side. What a broker passes on may come in plain text:
-the client's own connection was looked at there.
+`ottla.broker.handlers.security.delegation_tokens` handles these APIs on a broker. A request that a broker forwards may
+arrive over PLAINTEXT: the broker has checked the security protocol of the client's own connection.
 
 Source: ``ControllerApis.handleCreateDelegationTokenRequest`` and its neighbours (apache/kafka 4.3.1).
 """

@@ -1,6 +1,6 @@
-"""DeleteTopics (20), v1-6, as a controller answers it.
+"""DeleteTopics (20), v1-6, on the controller listener.
 
-`ottla.broker.handlers.admin.delete_topics` is the broker's side.
+`ottla.broker.handlers.admin.delete_topics` handles it on a broker.
 
 Source: ``ControllerApis.deleteTopics`` (apache/kafka 4.3.1).
 """
@@ -14,5 +14,5 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
-    """Ask the controller in this process, unless its ``delete.topic.enable`` forbids it."""
+    """Submit the request to the controller in this process, unless ``delete.topic.enable`` is false."""
     return topic_deletion_disabled(context, request) or controller_requests.handle(context, request)

@@ -1,11 +1,10 @@
-"""DescribeCluster (60), v0-2, at a controller: its nodes are the controllers, its controller the quorum's leader.
+"""DescribeCluster (60), v0-2, on the controller listener: the controllers and the leader of the quorum.
 
-Behaviour: the endpoint type must be controllers (MISMATCHED_ENDPOINT_TYPE), for v0 INVALID_REQUEST either way. A
-controller is named once it is registered and has an endpoint under the listener the request came in on; the controller
-id is -1 for a leader without one.
+Behaviour: the endpoint type must be CONTROLLER (MISMATCHED_ENDPOINT_TYPE); in v0 the error is always INVALID_REQUEST.
+A controller is listed if it is registered and has an endpoint for the listener of the connection; the controller id is
+-1 if the leader has none.
 
 Source: ``ControllerApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse`` (apache/kafka 4.3.1).
-
 From KIP-919.
 """
 
@@ -25,7 +24,7 @@ _WRONG_TYPE = "The request was sent to an endpoint of type CONTROLLER, but we wa
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
-    """Answer from the metadata image."""
+    """Return the registered controllers from the metadata image, and the id of the active one."""
     if request.endpoint_type != CONTROLLER_ENDPOINT:
         known = request.endpoint_type == BROKER_ENDPOINT
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE

@@ -1,12 +1,12 @@
 """Envelope (58), v0: a client's request forwarded by a broker, with the client's principal and address.
 
-Behaviour: an API that is not forwardable, and an invalid address, is INVALID_REQUEST; a principal that does not parse
-PRINCIPAL_DESERIALIZATION_FAILURE; an unsupported version of the request UNSUPPORTED_VERSION, for which the broker
-closes the client's connection. The inner answer travels with its own header. Its NOT_CONTROLLER is returned by the
-envelope instead, and the broker retries at another; for DescribeQuorum that is NOT_LEADER_OR_FOLLOWER.
+Behaviour: an API that is not forwardable or an invalid client address is INVALID_REQUEST; an invalid principal is
+PRINCIPAL_DESERIALIZATION_FAILURE; an unsupported version of the inner request is UNSUPPORTED_VERSION, for which the
+broker closes the client's connection. The inner response is embedded with its own header. If it has NOT_CONTROLLER, the
+envelope returns that error instead, and the broker retries at another controller; for DescribeQuorum the error is
+NOT_LEADER_OR_FOLLOWER.
 
 Source: ``EnvelopeUtils.scala``, ``RequestChannel.buildResponseSend`` (apache/kafka 4.3.1).
-
 From KIP-590.
 """
 
@@ -39,7 +39,7 @@ _SIZE_BYTES = 4
 
 
 def handle(context: RequestContext, request: EnvelopeRequest) -> ResponseJob:
-    """Open it, answer what is inside, and seal the answer."""
+    """Decode the inner request, handle it, and return its encoded response in an EnvelopeResponse."""
     try:
         return (yield from _handle_inner_request(context, request))
     except ProtocolError as error:
@@ -47,7 +47,11 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> ResponseJob:
 
 
 def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) -> Job[EnvelopeResponse]:
-    """Handle the inner request. Raises ProtocolError for an invalid envelope."""
+    """Decode, authorize and handle the inner request with the client's principal; return the envelope's response.
+
+    Raises:
+        ProtocolError: The error code of the envelope.
+    """
     peer = _peer(context, envelope)
     request, route, forwarding = _parse_inner_request(context, envelope.request_data)
     inner = replace(
@@ -70,7 +74,11 @@ def _handle_inner_request(context: RequestContext, envelope: EnvelopeRequest) ->
 
 
 def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
-    """Return the peer of the forwarded request: the client's principal and address."""
+    """Return a peer with the principal and the address of the client whose request is forwarded.
+
+    Raises:
+        ProtocolError: PRINCIPAL_DESERIALIZATION_FAILURE; INVALID_REQUEST for an invalid address.
+    """
     raw = envelope.request_principal or b""
     try:
         if raw[:2] != _PRINCIPAL_VERSION:
@@ -88,7 +96,11 @@ def _peer(context: RequestContext, envelope: EnvelopeRequest) -> Peer:
 
 
 def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestFrame, ApiSpec, Forwarding]:
-    """Return the inner request with its API."""
+    """Return the frame of the inner request with its API and forwarding rules.
+
+    Raises:
+        ProtocolError: UNSUPPORTED_VERSION; INVALID_REQUEST for an API that is not forwardable.
+    """
     try:
         request = parse_request(memoryview(data))
     except WireError as error:
@@ -104,7 +116,11 @@ def _parse_inner_request(context: RequestContext, data: bytes) -> tuple[RequestF
 
 
 def _decode_inner_body(spec: ApiSpec, request: RequestFrame) -> Job[Any]:
-    """Decode the request's body, within a memory budget, in steps if it is large."""
+    """Decode the body of the inner request, within a memory budget, in time slices if it is large.
+
+    Raises:
+        ProtocolError: UNSUPPORTED_VERSION for a body that cannot be decoded.
+    """
     try:
         return (yield from decode_request_job(spec, request))
     except WireError as error:

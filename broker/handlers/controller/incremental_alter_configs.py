@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44), v0-1, of a controller: it changes the levels of its own loggers, and decides all else.
+"""IncrementalAlterConfigs (44), v0-1, on the controller listener: log levels of this node, and settings.
 
 Source: ``ControllerApis.handleIncrementalAlterConfigs`` (apache/kafka 4.3.1).
 """
@@ -14,7 +14,7 @@ from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfig
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> ResponseJob:
-    """Change levels of loggers of this node; submit the rest to the controller in this process."""
+    """Change the log levels of this node; submit the other resources to the controller in this process."""
     return alter_loggers_and_forward(context, request, _submit, AclOperation.CLUSTER_ACTION)
 
 

@@ -1,4 +1,4 @@
-"""Requests of the quorum itself.
+"""Requests of the KRaft quorum, on the controller listener.
 
 Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1), FetchSnapshot (59), DescribeQuorum (55), AddRaftVoter
 (80), RemoveRaftVoter (81), UpdateRaftVoter (82).
@@ -15,7 +15,7 @@ from ottla.wire.errors import ProtocolError
 
 
 def handle(context: RequestContext, request: Message) -> ResponseJob:
-    """Ask this node's raft."""
+    """Submit the request to the Raft node of this process and return its response."""
     asked = context.services.controller.handle_raft_request(request, context.version, context.peer.listener)
     try:
         # a Fetch waits for records until its maximum wait time
