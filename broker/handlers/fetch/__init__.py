@@ -1,1 +1,1 @@
-"""The Fetch handler: reads, delayed fetches and what the reader may see."""
+"""The Fetch handler: fetch parameters, reads, delayed fetches and prepared fetches."""

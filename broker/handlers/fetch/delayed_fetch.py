@@ -1,4 +1,4 @@
-"""Number of bytes that a waiting Fetch would return: only the partition that changed is looked at again.
+"""Delayed Fetch: number of bytes that it would return, updated only for the partition that has changed.
 
 Source: ``DelayedFetch.scala`` (apache/kafka 4.3.1).
 """
@@ -17,11 +17,14 @@ from ottla.jobs.job import Job
 from ottla.wire.errors import ProtocolError
 
 PARTITIONS_PER_STEP = 16
-"""Partitions looked at between two yields."""
+"""Partitions processed between two yields to the event loop."""
 
 
 class UnreadablePartitions:
-    """Positions of partitions in a request, from 1 on; a byte for each up to the last."""
+    """Set of 1-based positions of a request's partitions that were answered with an error instead of being read.
+
+    One byte for each position up to the last one of the set.
+    """
 
     __slots__ = ("_flags", "count")
 
@@ -30,7 +33,7 @@ class UnreadablePartitions:
         self.count = 0
 
     def add(self, number: int) -> None:
-        """Add a position behind those that were added."""
+        """Add a position, which must be greater than all positions of the set."""
         self._flags.extend(bytes(number - 1 - len(self._flags)))
         self._flags.append(1)
         self.count += 1
@@ -40,7 +43,14 @@ class UnreadablePartitions:
 
 
 class AvailableBytes:
-    """Number of bytes a read would return; a change only updates the affected partition."""
+    """Number of bytes that a delayed Fetch would return; the callback of its `DelayedOperation`.
+
+    Args:
+        context: Context of the request.
+        reader: Fetch parameters of the consumer or follower.
+        enough: Minimum number of bytes that completes the fetch.
+        besides: Purgatory key of the fetch session's other partitions; None without such partitions.
+    """
 
     def __init__(self, context: RequestContext, reader: FetchParams, enough: int, besides: Hashable) -> None:
         self._context = context
@@ -48,7 +58,7 @@ class AvailableBytes:
         self._min_bytes = enough
         self._partition_by_key: dict[Hashable, CachedPartition] = {}
         self._other_partitions_key = besides
-        """Woken, there is something in a partition that is not among these."""
+        """Purgatory key: its completion means records in a partition of the session that the request does not read."""
         self._follower_key = None if reader.replica_id < 0 else follower_fetch_key(reader.replica_id)
         self._bytes: dict[Hashable, int] = {}
         self._total = 0
@@ -60,9 +70,9 @@ class AvailableBytes:
         wanted: Iterable[CachedPartition | None],
         unreadable: UnreadablePartitions,
     ) -> Job[bool]:
-        """Count the bytes of all but the ``unreadable`` partitions, in steps; return True if they suffice.
+        """Count the bytes of all but the ``unreadable`` partitions; return True if the fetch can be completed now.
 
-        Each is watched before it is counted, as it may change meanwhile.
+        Each partition is registered in the purgatory before it is counted, as it may change during a yield.
         """
         enough, what = False, "fetch" if self._params.replica_id < 0 else "end"
         for key in (self._other_partitions_key, self._follower_key):
@@ -80,7 +90,7 @@ class AvailableBytes:
         return enough or parked.event.is_set()
 
     def is_enough_after(self, key: Hashable) -> bool:
-        """Look at one partition again."""
+        """Update the count for the changed key; return True if the fetch can be completed."""
         if key in (self._other_partitions_key, self._follower_key):
             return True
         found = self._partition_bytes(self._partition_by_key[key])
@@ -91,7 +101,7 @@ class AvailableBytes:
         return self._total >= self._min_bytes
 
     def _partition_bytes(self, want: CachedPartition) -> int | None:
-        """Bytes of one partition, at most its limit; None where the fetch is to be answered at once."""
+        """Return the readable bytes of one partition, at most its limit; None if the fetch can be completed."""
         assert want.topic is not None
         params, replica = self._params, self._context.services.replica_manager.get(want.topic, want.partition)
         if replica is None or (params.leader_only and not replica.is_leader):
@@ -107,7 +117,7 @@ class AvailableBytes:
         return None if available is None else min(available, want.max_bytes)
 
     def _has_diverged(self, replica: HostedPartition, want: CachedPartition) -> bool:
-        """Of a consumer only: the log of a leader, which followers read, is not truncated."""
+        """Return whether a consumer's position diverges from the log; False for followers, which read from a leader."""
         if self._params.replica_id >= 0 or want.last_fetched_epoch < 0:
             return False
         try:

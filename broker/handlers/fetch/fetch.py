@@ -1,20 +1,20 @@
-"""Fetch (1), v4-18: ranges of segment files, straight from the page cache to the socket.
+"""Fetch (1), v4-18: ranges of segment files, sent from the page cache to the socket.
 
 Behaviour: partitions are read in request order. The first batch of the first partition with records is returned whole
-even above the limits; after it limits are hard: a partition whose first batch does not fit gets no records, a later
-batch may be cut off. The answer waits until ``min_bytes`` are there (at most what the limits allow), an error turns up,
-or ``max_wait_ms`` is over; a partition that is unknown or not authorized ends the wait only where there is no other.
-Consumers see records below the high watermark, or below the last stable offset with read_committed.
+even if it exceeds the limits. For the following partitions the limits are hard: a partition whose first batch does not
+fit returns no records, a later batch may be cut off. The response is delayed until ``min_bytes`` are available (at most
+as many as the limits allow), a partition has an error, or ``max_wait_ms`` has passed. A partition that is unknown or
+not authorized completes the fetch only if there is no other partition. Consumers read records below the high watermark,
+or below the last stable offset with read_committed.
 
-A request with a replica id is a follower's: it reads up to the log end, and its offsets report its progress. They count
-once, on arrival, and not when a delayed request is read again.
+A request with a replica id comes from a follower: it reads up to the log end offset, and its fetch offsets update the
+follower's state on the leader, once, when the request arrives, and not when a delayed request is read again.
 
 Version notes: v7 sessions; v9 leader epochs; v11 any replica serves consumers; v12 diverging epochs; v13 topic ids; v16
 leader endpoints.
 
 Source: ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``Partition.fetchRecords``,
 ``DelayedFetch.scala`` (apache/kafka 4.3.1).
-
 Limits in bytes: KIP-74; sessions: KIP-227; epochs: KIP-320; any replica: KIP-392; topic ids: KIP-516; a follower's
 broker epoch: KIP-903.
 """
@@ -63,13 +63,13 @@ if TYPE_CHECKING:
     from ottla.broker.quotas.replication_quota import ReplicationQuota
 
 PARTITION_OVERHEAD_BYTES = 60
-"""Approximate bytes of a partition's row besides its records."""
+"""Approximate size in bytes of a partition in the response without its records, for the quota."""
 _UNREADABLE = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
-"""Errors of partitions that are not read at all (``erroneous`` in ``KafkaApis.handleFetchRequest``)."""
+"""Errors of partitions that are rejected before they are read (``erroneous`` in ``KafkaApis.handleFetchRequest``)."""
 STORAGE_ERROR_SINCE, TOPIC_IDS_SINCE = 6, 13
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -92,7 +92,12 @@ def _partition_to_read(context: RequestContext, want: CachedPartition, follower:
 def _read_partition(
     context: RequestContext, want: CachedPartition, max_bytes: int, reader: FetchParams, *, first: bool, arrives: bool
 ) -> PartitionData:
-    """Read one partition; an error becomes its error code."""
+    """Read one partition and return its row of the response; an error becomes its error code.
+
+    ``first``: no records are in the response yet, so that the first batch may exceed ``max_bytes``. ``arrives``: first
+    read
+    of the request, so that the fetch offset updates the follower's state.
+    """
     try:
         follower = reader.replica_id
         replica = _partition_to_read(context, want, follower)
@@ -147,7 +152,7 @@ def _read_partition(
 
 
 def _error_partition(context: RequestContext, want: CachedPartition, code: ErrorCode) -> PartitionData:
-    """Return the row of a partition that is not read. Before v6 readers do not know KAFKA_STORAGE_ERROR."""
+    """Return the row of a partition with an error; before v6 KAFKA_STORAGE_ERROR becomes NOT_LEADER_OR_FOLLOWER."""
     replicas = context.services.replica_manager
     replica = None if want.topic is None else replicas.get(want.topic, want.partition)
     traffic = replicas.unknown_traffic if replica is None else replica.traffic
@@ -163,7 +168,7 @@ def _error_partition(context: RequestContext, want: CachedPartition, code: Error
 def _redirect_to_preferred_replica(
     context: RequestContext, replica: HostedPartition, want: CachedPartition, reader: FetchParams, row: PartitionData
 ) -> bool:
-    """Redirect a consumer to a replica in its own rack, if there is one; it gets no records here."""
+    """Set the preferred read replica in the consumer's rack and return True; return False if the leader serves it."""
     state, elsewhere = replica.state, READ_FROM_LEADER
     if type(state) is LeaderState:
         elsewhere = select_replica(state, reader.broker_racks, reader.client_rack, want.fetch_offset, context.now_ms)
@@ -182,7 +187,7 @@ def _update_follower(
     *,
     arrives: bool,
 ) -> None:
-    """Update the follower's state on arrival of its fetch; it may get no records for now all the same."""
+    """Update the follower's fetch state when its request arrives; discard the records if the follower is throttled."""
     if arrives:
         end = replica.log.log_end_offset
         replica.update_follower_fetch_state(
@@ -193,7 +198,7 @@ def _update_follower(
 
 
 class _ReadAttempt:
-    """Result of one read of all partitions of a fetch."""
+    """Result of one read of all partitions of a fetch; ``limit`` is the maximum of bytes."""
 
     def __init__(self, limit: int, rows: FetchRowBuffer, takes: CachedQuota | None) -> None:
         self.max_bytes = self.remaining_bytes = limit
@@ -201,15 +206,15 @@ class _ReadAttempt:
         self.count = 0
         self.urgent = False
         self.unreadable = UnreadablePartitions()
-        """The partitions that are answered with one of the errors in `_UNREADABLE`."""
+        """Positions of the partitions with one of the errors in `_UNREADABLE`."""
         self.partition_responses = rows
         self.allowance = takes
-        """What the reader may take; None where nobody counts that."""
+        """Cached fetch quota of the client; None without quotas and for followers."""
         self.leaders: set[int] = set()
-        """Whom the answer sends the reader to."""
+        """Broker ids of current leaders of partitions not led here, whose endpoints the response lists (v16)."""
 
     def add_current_leader(self, context: RequestContext, want: CachedPartition, row: PartitionData) -> None:
-        """Set the current leader of a partition that is not led here, if known."""
+        """Set the current leader in the row of a partition that is not led here, if the metadata image knows it."""
         topic = context.image.topics.get(want.topic) if want.topic is not None else None
         partition = topic.partitions.get(want.partition) if topic is not None else None
         if partition is not None:
@@ -226,7 +231,7 @@ def _read_all(
     *,
     arrives: bool,
 ) -> Job[_ReadAttempt]:
-    """Read all partitions within the limits, in steps."""
+    """Read all partitions but None in ``wanted``, within the byte limits of request, broker and quota."""
     most = min(request.max_bytes, context.services.fetch_max_bytes)
     quotas, takes = context.services.quota_holder.quotas, None
     if quotas is not None and reader.replica_id < 0:
@@ -259,7 +264,7 @@ def _read_all(
 
 
 def _uncount_bytes(context: RequestContext, attempt: _ReadAttempt, *, is_follower: bool) -> None:
-    """Take the bytes of an attempt out of the traffic: too few for ``min_bytes``, they are read again."""
+    """Subtract the bytes of a read with less than ``min_bytes`` from the traffic metrics: they will be read again."""
     if not isinstance(attempt.partition_responses, list):
         return
     for want, row in attempt.partition_responses:
@@ -271,7 +276,7 @@ def _uncount_bytes(context: RequestContext, attempt: _ReadAttempt, *, is_followe
 
 
 def _reject_request(context: RequestContext, request: FetchRequest) -> Job[FetchResponse]:
-    """Refuse a whole request. Source: ``FetchRequest.getErrorResponse``."""
+    """Return a response with UNKNOWN_SERVER_ERROR for the whole request. Source: ``FetchRequest.getErrorResponse``."""
     response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, session_id=request.session_id)
     response.responses = context.response_array()
     for topic in request.topics if context.version < TOPIC_IDS_SINCE else ():
@@ -285,7 +290,7 @@ def _reject_request(context: RequestContext, request: FetchRequest) -> Job[Fetch
 
 
 def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
-    """Read now if that is enough, else wait for more."""
+    """Read the partitions; delay the response if there are less than ``min_bytes`` and no errors."""
     session = yield from context.services.fetch_sessions.new_context(
         context.image.topic_names, context.version, request, context
     )
@@ -312,7 +317,7 @@ def handle(context: RequestContext, request: FetchRequest) -> ResponseJob:
 
 
 def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota, rows: Any) -> Job[None]:
-    """Record the bytes for followers of throttled partitions."""
+    """Record the bytes that a follower fetches from throttled partitions against the leader replication quota."""
     now = context.services.env.monotonic_ms()
     for number, (want, row) in enumerate(rows, 1):
         if number % PARTITIONS_PER_STEP == 0:
@@ -324,7 +329,7 @@ def _record_throttled_bytes(context: RequestContext, throttle: ReplicationQuota,
 def _register_listener(
     context: RequestContext, broker: int, want: CachedPartition, row: PartitionData, line: PartitionChangeListener
 ) -> bool:
-    """Register a follower's session for the next change of a partition whose data was returned completely."""
+    """Register a follower's session for the next change of a partition whose records were all returned."""
     replica = context.services.replica_manager.get(want.topic, want.partition) if want.topic is not None else None
     if replica is None:
         return False
@@ -334,7 +339,7 @@ def _register_listener(
 def _update_follower_session(
     context: RequestContext, reader: FetchParams, session: FetchContext, attempt: _ReadAttempt
 ) -> Job[None]:
-    """Charge a follower's quota, and update its session."""
+    """Exempt a follower's request from the request quota, record its replication bytes, and update its session."""
     if context.peer.request_timer is not None:
         context.peer.request_timer.is_exempt = True
     # very large requests have no session
@@ -380,7 +385,7 @@ def _wait_for_bytes(
     wanted: Iterable[CachedPartition | None],
     unreadable: UnreadablePartitions,
 ) -> Job[FetchResponse]:
-    """Park until enough bytes are there or the time is over, then read again."""
+    """Delay the fetch until ``min_bytes`` are available or ``max_wait_ms`` has passed, then read all again."""
     purgatory, parked = context.services.purgatory, DelayedOperation(available.is_enough_after)
     try:
         if not (yield from available.count_available(purgatory, parked, wanted, unreadable)):

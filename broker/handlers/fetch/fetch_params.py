@@ -1,4 +1,4 @@
-"""Parameters of a Fetch request: which replica or consumer reads, and how far.
+"""Parameters of a Fetch request: replica id, isolation level and upper limit of the readable offsets.
 
 Source: ``FetchParams.java``, ``FetchIsolation.java`` (apache/kafka 4.3.1).
 """
@@ -20,12 +20,12 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 SELECTOR_KEY = "replica.selector.class"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ANY_REPLICA_SINCE = 11
-"""Consumers of this version on may read from followers."""
+"""First Fetch version in which consumers may read from followers."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchParams:
-    """Replica id and isolation of a fetch. Slots: each partition of each fetch looks at it."""
+    """Replica id and isolation of a fetch. With slots, as it is read for each partition of each fetch."""
 
     read_committed: bool
     leader_only: bool
@@ -35,19 +35,19 @@ class FetchParams:
     client_rack: str = ""
     """Rack of the consumer, for fetching from the closest replica."""
     broker_racks: Mapping[int, str | None] = field(default_factory=dict)
-    """Of the brokers it can reach."""
+    """Racks by id of the brokers with an endpoint on the consumer's listener; a rack is None if not configured."""
     quota: Any = None
-    """A `ReplicationQuota`, where followers that are behind may be held back."""
+    """Leader replication quota (`ReplicationQuota`) for throttled followers; None for consumers and without a limit."""
 
     def last_fetchable_offset(self, replica: HostedPartition) -> int:
-        """Return the offset after the last one that the reader may fetch."""
+        """Return the exclusive upper limit of offsets: log end offset, high watermark or last stable offset."""
         log = replica.log
         if self.replica_id >= 0:
             return log.log_end_offset
         return log.last_stable_offset if self.read_committed else log.high_watermark
 
     def is_throttled(self, context: RequestContext, replica: HostedPartition) -> bool:
-        """Return whether a follower gets no records of a partition for now (R-341)."""
+        """Return whether the replication quota withholds a partition's records from an out-of-sync follower (R-341)."""
         throttle, state, image = self.quota, replica.state, context.image
         return (
             throttle is not None
@@ -68,7 +68,7 @@ CONSUMER_FETCH_PARAMS = {
 def resolve_fetch_params(
     context: RequestContext, request: FetchRequest, session: FetchContext, plain: FetchParams
 ) -> FetchParams:
-    """Return the parameters of a follower, or of a consumer with a rack; ``plain``: those of other consumers."""
+    """Return the parameters of a follower or of a consumer with a rack; ``plain`` are those of other consumers."""
     if session.is_follower:
         state, throttle = request.replica_state, context.services.replica_manager.leader_quota
         held = None if throttle.bytes_per_second(context.image) is None else throttle
@@ -81,7 +81,11 @@ def resolve_fetch_params(
 
 
 def diverging_epoch(replica: HostedPartition, want: CachedPartition) -> EpochEndOffset | None:
-    """Return the end offset of the last fetched epoch, if the reader's log diverges."""
+    """Return epoch and end offset at which the reader's log diverges from the log (KIP-595); None if it does not.
+
+    Raises:
+        ProtocolError: OFFSET_OUT_OF_RANGE.
+    """
     log = replica.log
     epoch, end = log.epochs.end_offset_for(want.last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end < 0 or want.fetch_offset < log.log_start_offset:

@@ -1,6 +1,7 @@
-"""Prepared Fetch: a consumer's request that repeats but for its correlation id, session epoch and offsets.
+"""Prepared Fetch: repeated requests of a consumer that differ only in correlation id, session epoch and offsets.
 
-Left to the handler: a partition without records, an error, a quota, an aborted transaction, another session.
+The handler serves the request instead if a partition has no records, an error or aborted transactions, if there are
+quotas, or if the fetch session is another one.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from ottla.wire.framing import encode_response
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
 MAX_PARTITIONS = 16
-"""Partitions of a prepared request: so many are read without a pause."""
+"""Maximum number of partitions of a prepared request, as all are read without a yield."""
 FLEXIBLE_SINCE = 12
 LOG_START_SINCE = 5
 _EPOCH_MARK = 0x2C4F_81D3
-"""Stands for the session epoch in a request that is encoded to see where it lies."""
+"""Value of the session epoch in an encoded sample request, by which its position in the bytes is found."""
 _LENGTH = struct.Struct(">i").pack
 _HEADER = struct.Struct(">ii").pack
 
@@ -45,7 +46,10 @@ _HEADER = struct.Struct(">ii").pack
 def _request_layout(
     context: RequestContext, request: FetchRequest, session: FetchSession | None
 ) -> tuple[struct.Struct, tuple[bytes, ...]]:
-    """Return where in a request's frame its correlation id, session epoch and offsets lie, and the bytes between."""
+    """Return the layout of a request's frame: the struct with its variable fields, and the constant bytes between them.
+
+    The variable fields are correlation id, session epoch (with a session) and the fetch offsets of the partitions.
+    """
     header = header_behind_id(context, request)
     number, topics = 0, []
     for topic in request.topics:
@@ -68,7 +72,7 @@ def _request_layout(
 
 
 class _Mark:
-    """Stands for the records of a partition in a response that is encoded to see where they lie."""
+    """Placeholder for a partition's records in an encoded sample response, by which their position is found."""
 
     def __len__(self) -> int:
         return 1
@@ -80,8 +84,8 @@ def _response_layout(
     """Return the constant parts of an encoded response.
 
     Returns:
-        Header behind the correlation id; for each row the part before the length of its records, as a struct and the
-        bytes around the three offsets; bytes behind the last records.
+        Header bytes after the correlation id; for each partition the part before the length of its records, as a struct
+        and the bytes before and after its offsets; bytes after the last records.
     """
     marked = replace(
         response,
@@ -118,7 +122,7 @@ def _response_layout(
 
 
 class PreparedFetch(RepeatedRequest):
-    """Layout of a repeated request and of its response, and the service of requests of that layout."""
+    """Byte layouts of a repeated Fetch request and of its response; serves further requests with the same layout."""
 
     def __init__(
         self,
@@ -152,7 +156,7 @@ class PreparedFetch(RepeatedRequest):
         return self._authorization_cache.readable_topics
 
     def respond(self, view: memoryview, begin: int, end: int) -> list[Chunk] | None:
-        """Serve a request: its response as `framing.encode_response` gives it, or None where the handler must."""
+        """Serve the request in ``view[begin:end]``; return the encoded response, None if the handler must serve it."""
         if end - begin != self._frame_bytes:
             return None
         values = self._unpack(view, begin)
@@ -170,7 +174,7 @@ class PreparedFetch(RepeatedRequest):
         return chunks
 
     def _read(self, correlation_id: int, offsets: Sequence[int]) -> list[Chunk] | None:
-        """Read all partitions; None where one of them has not just records, or where all have too few."""
+        """Read all partitions; return None if a partition has no plain records or all have less than ``min_bytes``."""
         services, committed, size_bytes, total = self._services, self._read_committed, self._response_bytes, 0
         most = left = min(self._max_bytes, services.fetch_max_bytes)
         out: list[Chunk] = []
@@ -206,7 +210,7 @@ class PreparedFetch(RepeatedRequest):
                     part,
                 )
                 told.append((replica.traffic, size, offset, upper, start))
-        except (ProtocolError, OSError):  # the handler meets it again, and says so
+        except (ProtocolError, OSError):  # the handler will meet the same error and report it
             return None
         if total < self._min_bytes and total < most:
             return None
@@ -220,7 +224,10 @@ class PreparedFetch(RepeatedRequest):
         return out
 
     def _remember(self, positions: list[list[int]]) -> None:
-        """Remember the request and its response in the session. All partitions have records, so their order stays."""
+        """Store the offsets of request and response in the fetch session.
+
+        All partitions have records, so the order of the session's partitions does not change.
+        """
         for want, row, (offset, high_watermark, start) in zip(self._wanted, self._rows, positions, strict=True):
             row.fetch_offset = offset
             want.update_request_params(row)
@@ -234,7 +241,7 @@ def prepare(
     wanted: Iterable[CachedPartition | None],
     response: FetchResponse,
 ) -> None:
-    """See a consumer's request that the handler served without a wait; prepare for more of them where they repeat."""
+    """Prepare further requests if the consumer's last ones were alike; called after a Fetch without a delay."""
     frame_bytes = len(context.frame)
     if is_repeated(context, frame_bytes) and frame_bytes <= MAX_REQUEST_BYTES:
         partitions = [want for want in wanted if want is not None]
@@ -246,10 +253,10 @@ def prepare(
 def _is_preparable(
     request: FetchRequest, session: FetchSession | None, wanted: Sequence[CachedPartition], response: FetchResponse
 ) -> bool:
-    """Return whether a request reads on in partitions, and its response has records of all of them and nothing else."""
+    """Return whether a request only continues to read its partitions, and all of them return plain records."""
     named = [(topic, row) for topic in request.topics for row in topic.partitions]
     rows = [row for topic in response.responses for row in topic.partitions]
-    if session is None:  # a request for a session is not repeatable: there may be room for one later
+    if session is None:  # a request for a new session is not repeatable: the session cache may have room later
         is_repeatable = request.session_epoch == FINAL_EPOCH and not request.session_id
     else:
         is_repeatable = request.session_epoch > 0 and not session.is_privileged
