@@ -1,1 +1,1 @@
-"""Handlers of APIs: `handle(context, request)` answers a request; `dispatch.api_registry` names the modules."""
+"""API handlers: `handle(context, request)` returns the response of a request; `dispatch.api_registry` lists them."""

@@ -1,4 +1,4 @@
-"""Results of a request with many items: a response row or an error for each, in time slices."""
+"""Results of a request with many items: a response row or an error for each item, computed in time slices."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 PendingResults = list[tuple[PendingBrokerRequest, Callable[[Any], None]]]
-"""Pending requests of a response, with the functions that apply their results."""
+"""Pending requests to coordinators of a response's rows, with the functions that apply their results to the rows."""
 MAX_PENDING_RESULTS = 250
-"""So many rows are made before what coordinators say about them is waited for: they must not have been written yet."""
+"""Maximum number of rows with pending results; they are awaited before more rows are added, which encodes the rows."""
 assert MAX_PENDING_RESULTS <= PENDING_ROWS
 
 
 def collect_results(
     rows: list[R], parts: Iterable[P], answer: Callable[[P], R], refused: Callable[[P, ProtocolError], R]
 ) -> Job[list[R]]:
-    """Append a row for every part: the result of ``answer``, or of ``refused`` for the error it raised."""
+    """Append a row for each item of ``parts``: the result of ``answer``, or of ``refused`` for the error it raised."""
     for part in parts:
         try:
             row = answer(part)
@@ -35,7 +35,7 @@ def collect_results(
 
 
 def distinct(names: Iterable[str]) -> Iterator[str | None]:
-    """Yield each name when it occurs first, None when it is repeated: many repetitions take steps too."""
+    """Yield each name at its first occurrence, and None for each repetition, so that callers can yield there."""
     seen: set[bytes] = set()  # a quarter smaller than the text
     for name in names:
         raw = name.encode()
@@ -44,16 +44,16 @@ def distinct(names: Iterable[str]) -> Iterator[str | None]:
 
 
 def wait_before_encoding(rows: Sized, waits: PendingResults) -> Job[None]:
-    """Wait for the pending results of the last rows, if the next row would be the first of another block.
+    """Wait for the pending results if the next row begins a new block of `MAX_PENDING_RESULTS` rows.
 
-    Call it before each row: a `ResponseArray` encodes rows by their number, also where they wait for nothing.
+    Call it before each row is added: a `ResponseArray` encodes its rows in blocks of a fixed number of rows.
     """
     if len(rows) % MAX_PENDING_RESULTS == 0:
         yield from wait_for_results(waits)
 
 
 def wait_for_results(waits: PendingResults) -> Job[None]:
-    """Wait for all results and apply them."""
+    """Wait for all pending results, apply them to their rows and clear the list."""
     for ticket, take in waits:
         yield from wait_for_result(ticket)
         take(ticket.answer)
@@ -61,6 +61,6 @@ def wait_for_results(waits: PendingResults) -> Job[None]:
 
 
 def wait_for_result(ticket: PendingBrokerRequest) -> Job[Any]:
-    """Return the result of a pending request, when it is there."""
+    """Wait for the result of a pending request and return it."""
     yield ticket.wait() if ticket.answer is None else None
     return ticket.answer

@@ -1,10 +1,10 @@
-"""Prepared request: one that repeats but for a few values, and is served without being decoded.
+"""Prepared request: a repeated Fetch or Produce request that is served without being decoded.
 
-A client that reads on or writes on sends the same request again and again. Once a few in a row were alike, the bytes
-that do not change are compared, and the values of the response are put into one that was encoded before. Whatever is
-not as it was then is left to the handler, which has decided nothing yet.
+A client that continues to read or write sends nearly the same request again and again. After a few similar requests,
+the constant bytes of the next ones are compared, and variable values are written into a response encoded before. If
+anything differs, the handler serves the request; until then nothing was changed.
 
-The handler is the oracle: the bytes of a prepared response are those of its response.
+The bytes of a prepared response equal those of the handler's response.
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ from ottla.wire.codec import compiler
 from ottla.wire.codec.schema import ZERO_UUID, Message
 
 MAX_REQUEST_BYTES = 1024
-"""Bytes of a prepared request, records left out."""
+"""Maximum size in bytes of a prepared request without its records."""
 REPETITIONS = 3
-"""Requests alike in a row, after which the next ones are prepared for."""
+"""Number of consecutive similar requests after which the next ones are prepared."""
 REPETITIONS_UNTIL_RETRY = 16
-"""Requests alike in a row, after which they count anew: preparing costs as much as to handle a request, and is in vain
-where the node counts each request, or where no two requests are alike.
+"""Number of consecutive similar requests after which the count starts again.
+
+Preparing costs as much as handling a request, and has no use with request quotas or where requests differ.
 """
 MARK = 0x6B1D_A35E_97F4_0000
-"""Numbers from this one on stand for int64 values in a message that is encoded to see where they lie."""
+"""First of the int64 placeholders in an encoded sample message, by which the positions of its values are found."""
 
 
 class NotPreparable(Exception):
-    """A request or a response has values that cannot be found in its bytes."""
+    """Raised when the position of a variable value in the bytes of a request or response cannot be found."""
 
 
 def split_at_marks(raw: bytes, marks: Sequence[bytes]) -> list[bytes]:
-    """Return the bytes before, between and behind the marks, which must stand in this order, each of them once."""
+    """Return the bytes before, between and after the placeholders, each of which must occur once and in this order.
+
+    Raises:
+        NotPreparable: A placeholder is missing or occurs twice.
+    """
     out = []
     for mark in marks:
         before, found, raw = raw.partition(mark)
@@ -44,28 +49,32 @@ def split_at_marks(raw: bytes, marks: Sequence[bytes]) -> list[bytes]:
 
 
 def offset_mark(number: int) -> int:
-    """Return the number that stands for a value."""
+    """Return the int64 placeholder for the variable value with this number."""
     return MARK + number
 
 
 def pack_mark(number: int) -> bytes:
-    """Return the bytes of `offset_mark` in a message."""
+    """Return the 8 bytes of `offset_mark` as encoded in a message."""
     return offset_mark(number).to_bytes(8, "big")
 
 
 def header_behind_id(context: RequestContext, request: Message) -> bytes:
-    """Return the bytes of a frame between the correlation id and the body."""
+    """Return the bytes of a request frame between the correlation id and the body.
+
+    Raises:
+        NotPreparable: The client encodes the body differently, or with unknown tagged fields.
+    """
     frame = context.frame
     body = compiler.encode(request, context.version)
-    if not bytes(frame[8:]).endswith(body):  # encoded in another way, or with fields that are not known here
+    if not bytes(frame[8:]).endswith(body):  # the client encodes differently, or with unknown tagged fields
         raise NotPreparable
     return bytes(frame[8 : len(frame) - len(body)])
 
 
 def is_repeated(context: RequestContext, likeness: Hashable) -> bool:
-    """Count a request that the handler has served; return whether to prepare for the next ones.
+    """Count a request that the handler has served; return True if the next ones are to be prepared.
 
-    ``likeness`` is what a prepared request has in common with the next ones.
+    ``likeness`` is the value in which similar requests are equal, such as the size of the frame.
     """
     peer = context.peer
     if not peer.prepares_requests or context.services.quota_holder.quotas is not None:
@@ -80,21 +89,21 @@ def is_repeated(context: RequestContext, likeness: Hashable) -> bool:
 
 
 class RepeatedRequest:
-    """Guards that prepared requests have in common: nothing is counted, and the topics are the same and authorized."""
+    """Base class of prepared requests: checks that topics and authorization are unchanged and no quotas exist."""
 
     def __init__(self, context: RequestContext, topics: Sequence[tuple[str, bytes]]) -> None:
-        """``topics``: names, and the ids that the request names them by, zero where it does not."""
+        """``topics`` has the names with the topic ids of the request; the id is zero where the request has none."""
         self._services = context.services
         self._authorization_cache = context.peer.authorization_cache
         self._image: MetadataImage | None = None
         self._topics = topics
 
     def _authorized_topics(self) -> Set[str]:
-        """Return the topics that the client is known to be authorized for."""
+        """Return the topics that the client is authorized for according to the connection's cache."""
         raise NotImplementedError
 
     def _is_current(self) -> bool:
-        """Return whether a request may be served without the handler."""
+        """Return whether requests may still be served without the handler."""
         services = self._services
         if services.quota_holder.quotas is not None or services.log_creator:
             return False
@@ -106,7 +115,7 @@ class RepeatedRequest:
         return image is self._image or self._has_same_topics(image)
 
     def _has_same_topics(self, image: MetadataImage) -> bool:
-        """Return whether the topic ids of the request still are those of its topics."""
+        """Return whether the topic ids of the request are still those of its topics in the metadata image."""
         for topic, topic_id in self._topics:
             if topic_id != ZERO_UUID:
                 known = image.topics.get(topic)
