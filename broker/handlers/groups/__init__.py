@@ -1,1 +1,1 @@
-"""Handlers of classic, consumer and streams groups."""
+"""API handlers for classic, consumer and streams groups."""

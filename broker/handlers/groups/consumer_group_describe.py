@@ -1,12 +1,11 @@
-"""ConsumerGroupDescribe (69), v0-1: state, epochs and members of groups of the new protocol.
+"""ConsumerGroupDescribe (69), v0-1: state, epochs and members of consumer groups (KIP-848).
 
-Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. A member has its current partitions,
-including those to revoke, and its target. If any of those topics may not be described, the group has only
-TOPIC_AUTHORIZATION_FAILED. Deviation: a group asked for twice is answered once.
+Behaviour: an unknown group or one of another type is GROUP_ID_NOT_FOUND with a message. A member is returned with its
+current assignment, including partitions to revoke, and its target assignment. If the client may not describe one of the
+topics, the group has only TOPIC_AUTHORIZATION_FAILED. Deviation: a group that occurs twice is described once.
 
 Source: ``KafkaApis.handleConsumerGroupDescribe``, ``ConsumerGroup.asDescribedGroup`` (apache/kafka 4.3.1).
-
-From KIP-848; kinds of members: KIP-1099.
+From KIP-848; member types: KIP-1099.
 """
 
 from __future__ import annotations
@@ -74,5 +73,5 @@ KIND = GroupDescriber(
 
 
 def handle(context: RequestContext, request: consumer_group_describe.ConsumerGroupDescribeRequest) -> HandlerResult:
-    """Answer each group on its own."""
+    """Describe each group of the request; an error concerns only its group."""
     return describe_groups(context, KIND, request)

@@ -1,12 +1,11 @@
-"""ConsumerGroupHeartbeat (68), v0-1: be in a group of the new protocol; the one request that joins, goes on, leaves.
+"""ConsumerGroupHeartbeat (68), v0-1: join a consumer group (KIP-848), stay in it, or leave it.
 
-Behaviour: v0 may leave the member's id to the coordinator; v1 may subscribe by a regular expression. Where the new
-protocol is switched off (``group.coordinator.rebalance.protocols``, the feature group.version) it is
-UNSUPPORTED_VERSION. The rules are in `broker.groups.consumer`.
+Behaviour: in v0 the coordinator may generate the member id; from v1 a member may subscribe by a regular expression. If
+the consumer protocol is disabled (``group.coordinator.rebalance.protocols``, the feature group.version) the error is
+UNSUPPORTED_VERSION. `broker.groups.consumer` has the state machine.
 
 Source: ``KafkaApis.handleConsumerGroupHeartbeat``, ``GroupCoordinatorService``, ``GroupMetadataManager`` (apache/kafka
 4.3.1).
-
 From KIP-848.
 """
 
@@ -23,13 +22,13 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 MANY_TOPICS = 1_000
-"""More names than this are taken in step by step."""
+"""Number of subscribed topic names above which the subscription is processed in time slices."""
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 
 
 def is_served(context: RequestContext) -> bool:
-    """Return whether groups of the new protocol may be used here."""
+    """Return whether the consumer group protocol (KIP-848) is enabled by configuration and group.version."""
     protocols = context.services.config.text("group.coordinator.rebalance.protocols")
     return "consumer" in protocols.split(",") and context.image.features.get("group.version", 0) >= 1
 
@@ -71,7 +70,7 @@ def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tu
 
 
 def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
-    """Ask the group's machine."""
+    """Authorize and validate the heartbeat and submit it to the group coordinator."""
     if not is_served(context):
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):

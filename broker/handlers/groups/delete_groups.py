@@ -1,10 +1,10 @@
-"""DeleteGroups (42), v0-2: forget groups without members, and their positions.
+"""DeleteGroups (42), v0-2: delete groups without members, with their committed offsets.
 
 Behaviour: a group with members is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND. The share state of a share group
-is deleted first; if that fails, the group stays, with the state left to delete. The empty id is a group like any other.
+is deleted first; if that fails, the group remains, with the partitions whose state is still to be deleted. The empty
+group id is valid.
 
 Source: ``GroupCoordinatorShard.deleteGroups``, ``sharePartitionDeleteRequests`` (apache/kafka 4.3.1).
-
 From KIP-229.
 """
 
@@ -27,7 +27,7 @@ def _apply_result(row: DeletableGroupResult, answer: Any) -> None:
 
 
 def _delete_share_state(context: RequestContext, group_id: str) -> Job[ProtocolError | None]:
-    """Delete the state of the partitions that an empty share group shares, before the group; return the failure."""
+    """Delete the share state of an empty share group before the group; return the error, None on success."""
     # lazy: 9.2 ms, 397 kB
     from ottla.broker.groups.share.offset_changes import ShareOffsetsToDelete, start_group_deletion
 
@@ -44,12 +44,12 @@ def _delete_share_state(context: RequestContext, group_id: str) -> Job[ProtocolE
         topics = {topic: sorted(numbers) for topic, numbers in answer.partitions.items()}
         failure: ProtocolError | None = yield services.share_partition_manager.delete_state(group_id, topics)
         return failure
-    # where the group is gone meanwhile, its deletion reports that
+    # if the group was deleted meanwhile, DeleteGroup reports it
     return None if answer.code is ErrorCode.GROUP_ID_NOT_FOUND else cast("ProtocolError", answer)
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> ResponseJob:
-    """Answer each group on its own."""
+    """Delete each distinct group of the request; an error concerns only its group."""
     response, waits = (
         DeleteGroupsResponse(results=context.response_array()),
         PendingResults(),

@@ -1,11 +1,10 @@
 """DescribeGroups (15), v0-6: state and members of classic groups.
 
-Behaviour: an unknown group is "Dead" without an error up to v5, GROUP_ID_NOT_FOUND with a message from v6. Member
-metadata and assignments are shown for a stable group only, metadata empty otherwise. Deviation: a group asked for twice
-is answered once.
+Behaviour: an unknown group is "Dead" without an error up to v5, GROUP_ID_NOT_FOUND with a message from v6. The metadata
+of members is returned only for a stable group, and is empty otherwise. Deviation: a group that occurs twice is
+described once.
 
 Source: ``GroupMetadataManager.describeGroups``, ``ClassicGroup.describe`` (apache/kafka 4.3.1).
-
 Static members: KIP-345; authorized operations: KIP-430; GROUP_ID_NOT_FOUND from v6: KIP-1043.
 """
 
@@ -44,7 +43,7 @@ def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
 
 
 def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str, *, other: bool) -> DescribedGroup:
-    """Describe a group; ``other``: there is one of another type."""
+    """Return the row of a classic group, None if unknown; ``other``: a group of another type has this id."""
     if group is not None:
         stable = group.state is ClassicGroupState.STABLE
         protocol = (group.protocol or "") if stable else ""
@@ -58,7 +57,7 @@ def _describe(context: RequestContext, group: ClassicGroup | None, group_id: str
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJob:
-    """Answer each group on its own."""
+    """Describe each distinct group of the request; an error concerns only its group."""
     out, waits = (
         DescribeGroupsResponse(groups=context.response_array()),
         PendingResults(),
@@ -91,7 +90,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> ResponseJ
 
 
 def _apply_result(row: DescribedGroup, answer: Any) -> None:
-    """Clear the row if the described state was not committed."""
+    """Replace the row by an error if the described state was not committed to the log."""
     if isinstance(answer, ProtocolError):
         row.error_code, row.error_message, row.group_state = answer.code, None, ""
         row.protocol_type = row.protocol_data = ""

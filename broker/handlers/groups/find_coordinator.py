@@ -1,11 +1,10 @@
-"""FindCoordinator (10), v0-6: which broker leads the partition a group, a transactional id, or a share partition is in.
+"""FindCoordinator (10), v0-6: the broker that coordinates a group, a transactional id or a share partition.
 
-Behaviour: the first look-up of a group makes `__consumer_offsets`, that of a transactional id `__transaction_state`;
-that answer is COORDINATOR_NOT_AVAILABLE and the client asks again. v4 asks for several keys at once.
-Version notes: v6 finds the coordinators of share partitions, for brokers.
+Behaviour: the first look-up of a group creates `__consumer_offsets`, that of a transactional id `__transaction_state`;
+the error is then COORDINATOR_NOT_AVAILABLE, and the client retries. From v4 a request may have several keys.
+Version notes: from v6 brokers can find the coordinators of share partitions.
 
 Source: ``KafkaApis.getCoordinator``, ``DefaultAutoTopicCreationManager`` (apache/kafka 4.3.1).
-
 Several keys in one request: KIP-699.
 """
 
@@ -33,7 +32,7 @@ def _error_coordinator(key: str, code: ErrorCode, message: str) -> Coordinator:
 
 
 def _share_key_error(context: RequestContext, key: str) -> ErrorCode | None:
-    """Only brokers ask for a share partition's coordinator, as ``group:topicId:partition``."""
+    """Return the error of a share partition's key ``group:topicId:partition``, or None; only brokers may use it."""
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     parts = key.rsplit(":", 2)
@@ -65,7 +64,7 @@ def _find(context: RequestContext, key: str, kind: int) -> Coordinator:
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
-    """Answer each key on its own."""
+    """Return the coordinator of each key; an error concerns only its key."""
     if context.version >= 4:
         return _find_all(context, request)
     row = _find(context, request.key, request.key_type)

@@ -1,4 +1,4 @@
-"""Common parts of describing modern groups: one row per group, with hidden topics.
+"""Description of consumer, share and streams groups: common part of their Describe handlers.
 
 Source: ``KafkaApis.scala``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1).
 """
@@ -20,26 +20,26 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class GroupDescriber(NamedTuple):
-    """A kind of groups: the module of its messages, the class of the answer, and its own rules."""
+    """Type-specific part of describing groups: message module, response class, and functions for groups and members."""
 
     messages: Any
     response: type[Any]
     is_served: Callable[[RequestContext], bool]
     group: Callable[[GroupStateMachine, str], Any]
-    """A group, or Raises: ProtocolError."""
+    """Return the group with this id. Raises ProtocolError if it is unknown or of another type."""
     group_fields: Callable[[RequestContext, GroupStateMachine, Any], Job[Mapping[str, Any]]]
-    """Return the type-specific fields of a group's row, or raise Hidden."""
+    """Return the type-specific fields of a group's row. Raises `TopicsHidden`."""
     member: Callable[[RequestContext, Any, Any], Any]
-    """The row of a group's member, or Raises: Hidden."""
+    """Return the row of a group's member. Raises `TopicsHidden`."""
     hidden_message: str = "The group has described topic(s) that the client is not authorized to describe."
 
 
 class TopicsHidden(Exception):
-    """Group has a topic that the client may not describe."""
+    """Raised when a group uses a topic that the client may not describe."""
 
 
 def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callable[..., Job[Mapping[str, Any]]]:
-    """Return the head of a row that names the group's assignor."""
+    """Return a `GroupDescriber.group_fields` function that sets only the name of the group's assignor."""
 
     def head(context: RequestContext, machine: GroupStateMachine, group: Any) -> Job[Mapping[str, Any]]:
         yield from ()
@@ -49,7 +49,11 @@ def assignor_fields(assignor: Callable[[GroupStateMachine, Any], str]) -> Callab
 
 
 def named_assignment(context: RequestContext, messages: Any, held: Mapping[bytes, Iterable[int]]) -> Any:
-    """Return an assignment with topic names, as messages of the type; deleted topics are left out."""
+    """Return an assignment by topic id as messages with topic names; deleted topics are left out.
+
+    Raises:
+        TopicsHidden: The client may not describe one of the topics.
+    """
     rows = []
     for topic, numbers in held.items():
         name = context.image.topic_names.get(topic)
@@ -80,7 +84,7 @@ def _describe(context: RequestContext, kind: GroupDescriber, machine: GroupState
 
 
 def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str, waits: PendingResults) -> Job[Any]:
-    """Describe a group."""
+    """Return the row of a group; if its state is not committed yet, add a pending result to ``waits``."""
     if not group_id:
         return kind.messages.DescribedGroup(ErrorCode.INVALID_GROUP_ID, group_id=group_id)
     try:
@@ -97,7 +101,7 @@ def _describe_group(context: RequestContext, kind: GroupDescriber, group_id: str
 
 
 def _apply_result(row: Any, answer: Any) -> None:
-    """Clear the row if the described state was not committed."""
+    """Replace the row by an error if the described state was not committed to the log."""
     if isinstance(answer, ProtocolError):
         empty = type(row)(answer.code, None, row.group_id)
         for name in row.__struct_fields__:
@@ -127,5 +131,5 @@ def _describe_all(context: RequestContext, kind: GroupDescriber, request: Any) -
 
 
 def describe_groups(context: RequestContext, kind: GroupDescriber, request: Any) -> HandlerResult:
-    """Answer each group on its own."""
+    """Describe each distinct group of the request with the functions of its type."""
     return _describe_all(context, kind, request)

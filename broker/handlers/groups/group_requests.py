@@ -1,4 +1,4 @@
-"""Submission of requests to the group coordinator."""
+"""Submission of membership requests to the group coordinator."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ErrorResponse = Callable[[ErrorCode], Message]
 
 
 def java_uuid(raw: bytes) -> str:
-    """8-4-4-4-12 hex digits, as ``java.util.UUID`` prints itself."""
+    """Format 16 bytes as ``java.util.UUID`` does: 8-4-4-4-12 hexadecimal digits."""
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def kafka_uuid(raw: bytes) -> str:
-    """22 letters of base64, as Kafka's own ``Uuid`` prints itself."""
+    """Format 16 bytes as Kafka's ``Uuid`` does: 22 characters of URL-safe base64."""
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
@@ -35,9 +35,14 @@ def submit_group_request(
     text_of: Callable[[bytes], str] = java_uuid,
     sees: Callable[[str], bool] | None = None,
 ) -> HandlerResult:
-    """Submit a membership request.
+    """Submit a membership request to the group coordinator; return the response, or a job that waits for it.
 
-    ``text_of`` formats a new member id, ``sees`` is the predicate of describable topics.
+    Args:
+        context: Context of the request.
+        request: Request with a group id.
+        refuse: Returns the API's response for an error code.
+        text_of: Formats the random UUID of a new member id.
+        sees: Returns whether the client may describe a topic; None if there is no authorizer.
     """
     if not request.group_id:
         return refuse(ErrorCode.INVALID_GROUP_ID)
@@ -62,7 +67,7 @@ def _response(answer: Any, refuse: ErrorResponse) -> Message:
 def _wait_for_response(
     context: RequestContext, group_id: str, ticket: PendingBrokerRequest, refuse: ErrorResponse
 ) -> ResponseJob:
-    """Wait for the response; the group is notified if the client disconnects before."""
+    """Wait for the response; notify the group coordinator if the client disconnects before."""
     forget = context.peer.on_close(partial(context.services.groups.on_disconnect, group_id, ticket))
     try:
         return _response((yield wait_while_connected(context.peer, ticket.wait())), refuse)

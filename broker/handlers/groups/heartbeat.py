@@ -1,7 +1,7 @@
-"""Heartbeat (12), v0-4: stay in a group, learn of a rebalance.
+"""Heartbeat (12), v0-4: extend the session of a classic group's member, and report a rebalance to it.
 
-Behaviour: REBALANCE_IN_PROGRESS while members are to rejoin; no error while the group is still being read.
-The rules are in `broker.groups.classic`.
+Behaviour: REBALANCE_IN_PROGRESS while members have to rejoin; no error while the coordinator still loads the group.
+`broker.groups.classic` has the state machine.
 
 Source: ``GroupMetadataManager.java``, ``GroupCoordinatorService.heartbeat`` (apache/kafka 4.3.1).
 """
@@ -16,7 +16,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
-    """Ask the group's machine."""
+    """Submit the heartbeat to the group coordinator."""
 
     def refuse(code: ErrorCode) -> Message:
         return HeartbeatResponse(error_code=0 if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)

@@ -1,10 +1,9 @@
-"""JoinGroup (11), v0-9: enter a group, wait for its next generation.
+"""JoinGroup (11), v0-9: join a classic group and wait for its next generation.
 
-Behaviour: from v4 a member without id is given one first (MEMBER_ID_REQUIRED); the answer is held until
-the join phase ends. The rules are in `broker.groups.classic`.
+Behaviour: from v4 a member without a member id is assigned one first (MEMBER_ID_REQUIRED); the response is sent when
+the join phase completes. `broker.groups.classic` has the state machine.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
-
 A member id first: KIP-394; static members: KIP-345; protocol type: KIP-559; reasons: KIP-800.
 """
 
@@ -20,7 +19,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest
 
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
-    """Ask the group's machine."""
+    """Submit the request to the group coordinator."""
 
     def refuse(code: ErrorCode) -> Message:
         return join_error(code, request.member_id, context.version)

@@ -1,7 +1,7 @@
-"""Subscriptions of members with very many topics: processed in steps before the group gets them.
+"""Subscriptions of consumer group members with very many topics, processed in time slices before they are submitted.
 
-A member's subscription is one record. Names that do not fit into it are rejected before they are sorted, with the error
-of the failed write.
+A member's subscription is one record. Names that do not fit into a record are rejected before they are sorted, with the
+error of the write that would fail.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _CHECKS_PER_STEP = 100
 
 
 def check_subscription(context: RequestContext, group_id: str, names: list[str]) -> Generator[None, None, list[str]]:
-    """Return the distinct names as a `JavaSortedStrings`, if the member may describe all of them.
+    """Return the sorted distinct names as a `JavaSortedStrings`, if the member may describe all topics.
 
     Raises:
-        ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR: they are too much for a record.
+        ProtocolError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR if the names exceed the size of a record.
     """
     if context.has_authorizer:
         yield from _check_authorized(context, names)
@@ -41,9 +41,9 @@ def _check_authorized(context: RequestContext, names: list[str]) -> Generator[No
 
 
 def _max_record_bytes(context: RequestContext, group_id: str) -> int:
-    """Return the size of the largest record of a group here.
+    """Return the maximum size in bytes of a record in the group's ``__consumer_offsets`` partition.
 
     Raises:
-        ProtocolError: the group is not served here.
+        ProtocolError: This broker is not the group's coordinator, or is loading.
     """
     return context.services.groups.shard_for(group_id).replica.log.config.max_message_bytes

@@ -1,10 +1,8 @@
-"""LeaveGroup (13), v0-5: leave a group, from v3 several members at once.
+"""LeaveGroup (13), v0-5: remove a member from a classic group, from v3 several members.
 
-Behaviour: static members may be named by instance id alone.
-The rules are in `broker.groups.classic`.
+Behaviour: static members may be identified by instance id alone. `broker.groups.classic` has the state machine.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
-
 Several members: KIP-345; reasons: KIP-800.
 """
 
@@ -18,7 +16,7 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> HandlerResult:
-    """Ask the group's machine."""
+    """Submit the request to the group coordinator."""
 
     def refuse(code: ErrorCode) -> Message:
         return LeaveGroupResponse(error_code=code)

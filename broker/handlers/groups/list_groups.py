@@ -1,10 +1,9 @@
-"""ListGroups (16), v0-5: the groups this node coordinates.
+"""ListGroups (16), v0-5: the groups that this broker coordinates.
 
-Behaviour: v4 filters by state, v5 by type, both without regard to case; an unknown name matches no group. While a shard
-is loading the response is COORDINATOR_LOAD_IN_PROGRESS.
+Behaviour: v4 filters by state, v5 by group type, both case-insensitively; an unknown name matches no group. While a
+coordinator partition is loading the response is COORDINATOR_LOAD_IN_PROGRESS.
 
 Source: ``GroupCoordinatorService.listGroups`` (apache/kafka 4.3.1).
-
 By state: KIP-518; by type: KIP-848.
 """
 
@@ -25,7 +24,7 @@ from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, List
 
 CLASSIC, SHARE, STREAMS = "classic", "share", "streams"
 _STATE_SPELLINGS = {"NotReady": "not_ready"}
-"""States that are filtered by another text than they are shown with."""
+"""Group states that a filter spells in another way than the response does, by their spelling in the response."""
 _STATES = frozenset(
     {
         "unknown",
@@ -39,12 +38,12 @@ _STATES = frozenset(
         "not_ready",
     }
 )
-"""``GroupState.java``, in lower case."""
+"""Names of group states that a filter may have, in lower case (``GroupState.java``)."""
 _TYPES = frozenset({CLASSIC, CONSUMER_PROTOCOL_TYPE, SHARE, STREAMS})
 
 
 def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[str]]:
-    """Return the names of a filter that a group can have; others are dropped, to bound the memory."""
+    """Return the known names of a filter in lower case; unknown names are dropped, which bounds the memory."""
     found: set[str] = set()
     for name in names:
         lower = name.lower()
@@ -55,7 +54,7 @@ def _recognized_names(names: Iterable[str], known: frozenset[str]) -> Job[set[st
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ResponseJob:
-    """List every group that passes the filters."""
+    """Return the groups that match the filters and that the client may describe."""
     out, waits = ListGroupsResponse(groups=context.response_array()), PendingResults()
     may_all = context.may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
     states = yield from _recognized_names(request.states_filter, _STATES)

@@ -1,11 +1,10 @@
 """StreamsGroupDescribe (89), v0: state, topology, epochs and members of streams groups.
 
-Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. The topology shows how large internal
-topics are once that is known. If any of its topics may not be described, the group has only TOPIC_AUTHORIZATION_FAILED.
-Deviation: a group asked for twice is answered once.
+Behaviour: an unknown group or one of another type is GROUP_ID_NOT_FOUND with a message. The topology has the partition
+counts of internal topics once these are determined. If the client may not describe one of its topics, the group has
+only TOPIC_AUTHORIZATION_FAILED. Deviation: a group that occurs twice is described once.
 
 Source: ``KafkaApis.handleStreamsGroupDescribe``, ``StreamsGroup.asDescribedGroup`` (apache/kafka 4.3.1).
-
 From KIP-1071.
 """
 
@@ -86,7 +85,7 @@ def _reported_subtopology(name: str, row: kept.Subtopology) -> streams_group_des
 
 
 def _topology(group: StreamsGroup) -> streams_group_describe.Topology | None:
-    """Return the configured topology; while it is not ready, the topology of the first member."""
+    """Return the configured topology; while it is not ready, the one sent by a member; None without any."""
     known = group.configured
     if known is not None and known.is_ready:
         return streams_group_describe.Topology(
@@ -108,7 +107,11 @@ def _topics(topology: streams_group_describe.Topology) -> Iterator[str]:
 
 
 def _group_fields(context: RequestContext, machine: GroupStateMachine, group: StreamsGroup) -> Job[Mapping[str, Any]]:
-    """Return the topology, if the client may describe each of its topics."""
+    """Return the topology as a field of the group's row.
+
+    Raises:
+        TopicsHidden: The client may not describe one of its topics.
+    """
     topology = _topology(group)
     for name in () if topology is None else _topics(topology):
         if not context.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
@@ -134,5 +137,5 @@ KIND = GroupDescriber(
 
 
 def handle(context: RequestContext, request: streams_group_describe.StreamsGroupDescribeRequest) -> HandlerResult:
-    """Answer each group on its own."""
+    """Describe each group of the request; an error concerns only its group."""
     return describe_groups(context, KIND, request)

@@ -1,14 +1,13 @@
-"""StreamsGroupHeartbeat (88), v0: membership of a streams group: join, stay, leave.
+"""StreamsGroupHeartbeat (88), v0: join a streams group, stay in it, or leave it.
 
 Behaviour: the first member sends the topology; internal topics are created in the background if the client is
-authorized, and the response's status reports it. Static members, warm-up tasks, offsets of tasks and sources by regular
-expression are INVALID_REQUEST, as in Kafka 4.3.1. Where streams groups are switched off
-(``group.coordinator.rebalance.protocols``, the feature streams.version) it is UNSUPPORTED_VERSION. The rules are in
-`broker.groups.streams`.
+authorized, and the status of the response reports it. Static members, warm-up tasks, task offsets and source topics by
+regular expression are INVALID_REQUEST, as in Kafka 4.3.1. If streams groups are disabled
+(``group.coordinator.rebalance.protocols``, the feature streams.version) the error is UNSUPPORTED_VERSION.
+`broker.groups.streams` has the state machine.
 
 Source: ``KafkaApis.handleStreamsGroupHeartbeat``, ``GroupCoordinatorService.streamsGroupHeartbeat`` (apache/kafka
 4.3.1).
-
 From KIP-1071.
 """
 
@@ -41,12 +40,12 @@ from ottla.wire.messages.streams_group_heartbeat import (
 
 STATIC_LEAVE_EPOCH = -2
 MAX_TOPICS_IN_MESSAGE = 3
-"""So many topics are named that could not be made."""
+"""Number of topics whose failed creation the status of a response reports by name."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def is_served(context: RequestContext) -> bool:
-    """Return whether streams groups may be used here."""
+    """Return whether streams groups are enabled by configuration and streams.version."""
     protocols = context.services.config.text("group.coordinator.rebalance.protocols")
     return "streams" in protocols.split(",") and context.image.features.get("streams.version", 0) >= 1
 
@@ -93,7 +92,7 @@ def validate(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def validate_changelogs(topology: Topology) -> None:
-    """Check that the numbers of changelog partitions are left to the coordinator.
+    """Check that the partition counts of changelog topics are 0: the coordinator determines them.
 
     Raises:
         ProtocolError: STREAMS_INVALID_TOPOLOGY.
@@ -108,10 +107,10 @@ def validate_changelogs(topology: Topology) -> None:
 
 
 def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
-    """Check that a request is small enough for one step.
+    """Check that tasks, client tags and topology are small enough to be processed without a yield.
 
     Raises:
-        ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+        ProtocolError: INVALID_REQUEST for tasks or tags, STREAMS_INVALID_TOPOLOGY for the topology.
     """
     rows = chain(request.active_tasks or (), request.standby_tasks or (), request.warmup_tasks or ())
     weight = len(request.client_tags or ())
@@ -135,7 +134,11 @@ def _check_size(request: StreamsGroupHeartbeatRequest) -> Job[None]:
 
 
 def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
-    """Check the names of the application's topics, and the client's authorization to describe them."""
+    """Check the names of the topology's topics, and that the client may describe them.
+
+    Raises:
+        ProtocolError: STREAMS_INVALID_TOPOLOGY, TOPIC_AUTHORIZATION_FAILED.
+    """
     names = list(dict.fromkeys(topic_names_in(topology)))
     yield None
     prohibited = [name for name in names if name in INTERNAL_TOPICS]
@@ -157,7 +160,7 @@ def _check_topics(context: RequestContext, topology: Topology) -> Job[None]:
 
 
 def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> HandlerResult:
-    """Ask the group's machine; then see to the topics that are to be made."""
+    """Submit the heartbeat to the group coordinator; start the creation of missing internal topics."""
     if not is_served(context):
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
@@ -187,7 +190,7 @@ def _heartbeat(context: RequestContext, request: StreamsGroupHeartbeatRequest) -
 def _create(
     context: RequestContext, response: StreamsGroupHeartbeatResponse, topics: Mapping[str, ConfiguredInternalTopic]
 ) -> None:
-    """Start the creation of internal topics that the client may create, and report the others (C-241)."""
+    """Start the creation of internal topics if the client may create all; add failures to the status (C-241)."""
     denied = []
     if not context.may(AclOperation.CREATE, ResourceType.CLUSTER):
         denied = [name for name in topics if not context.may(AclOperation.CREATE, ResourceType.TOPIC, name)]

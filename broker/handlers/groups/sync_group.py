@@ -1,10 +1,9 @@
-"""SyncGroup (14), v0-5: the leader hands out the assignment, the others wait for it.
+"""SyncGroup (14), v0-5: the leader of a classic group sends the assignment, the other members wait for theirs.
 
-Behaviour: answered when the assignment is committed to the log.
-The rules are in `broker.groups.classic`.
+Behaviour: the response is sent when the assignment is committed to the log. `broker.groups.classic` has the state
+machine.
 
 Source: ``GroupMetadataManager.java`` (apache/kafka 4.3.1).
-
 Static members: KIP-345; protocol type and name: KIP-559.
 """
 
@@ -19,7 +18,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
-    """Ask the group's machine."""
+    """Submit the request to the group coordinator."""
 
     def refuse(code: ErrorCode) -> Message:
         return SyncGroupResponse(error_code=code)
