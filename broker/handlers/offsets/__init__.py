@@ -1,1 +1,1 @@
-"""Handlers of offsets: listed by time or leader epoch, and committed, fetched and deleted for groups."""
+"""API handlers for offsets: listed by time or leader epoch; committed, fetched and deleted for groups."""

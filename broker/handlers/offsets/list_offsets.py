@@ -1,16 +1,16 @@
-"""ListOffsets (2), v1-11: offsets by time.
+"""ListOffsets (2), v1-11: offsets of partitions by timestamp.
 
-Behaviour: -1 latest (high watermark, or last stable offset with read_committed), -2 earliest, -3 the record with the
-largest timestamp (v7), -4 earliest local (v8; the same as -2 without tiered storage), -5 latest tiered (v9) and -6
-earliest pending upload (v11), both -1 here. A timestamp finds the first record, in offset order, as late as it.
-A special value before its version is UNSUPPORTED_VERSION; a partition named twice is INVALID_REQUEST. A consumer finds
-no record at or above the high watermark, or the last stable offset with read_committed: neither by time nor by the
-largest timestamp. Any replica id but -1 is answered up to the log end, and -2 also by a follower. While the high
-watermark of a new leader lags, a consumer gets OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5) instead of the
-latest offset and of what it does not find below the high watermark.
+Behaviour: -1 is the latest offset (high watermark, or last stable offset with read_committed), -2 the earliest, -3 the
+record with the largest timestamp (v7), -4 the earliest local offset (v8; the same as -2 without tiered storage), -5 the
+latest tiered offset (v9) and -6 the earliest pending upload (v11), both -1 here. For another timestamp the first
+record, in offset order, with that or a later timestamp is returned.
+A special value before its version is UNSUPPORTED_VERSION; a partition that occurs twice is INVALID_REQUEST. A consumer
+gets no record at or above the high watermark, or the last stable offset with read_committed, neither by timestamp nor
+by the largest timestamp. For any replica id but -1 the limit is the log end offset; for -2 a follower responds too.
+While the high watermark of a new leader lags, a consumer gets OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5)
+instead of the latest offset, and instead of "not found" by timestamp.
 
 Source: ``ListOffsetsRequest.java``, ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
-
 By time: KIP-79; epochs: KIP-320; the largest timestamp: KIP-734; local and tiered ends: KIP-405, KIP-1005.
 """
 
@@ -44,7 +44,11 @@ NOT_AVAILABLE_SINCE = 5
 def _find(
     replica: HostedPartition, part: ListOffsetsPartition, upper: int, unpackings: DecompressionLimiter, *, unknown: bool
 ) -> Job[tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch); -1 for what is not there. ``unknown``: what lies behind ``upper`` may count.
+    """Return timestamp, offset and leader epoch for a requested timestamp; -1 for values without a record.
+
+    ``upper`` is the first offset that is not readable. ``unknown``: records from ``upper`` on may be committed already,
+    as
+    the high watermark of a new leader lags.
 
     Raises:
         ProtocolError: OFFSET_NOT_AVAILABLE.
@@ -71,7 +75,7 @@ def _find(
 
 
 def _last_fetchable_offset(replica: HostedPartition, request: ListOffsetsRequest) -> int:
-    """Return the first offset that is not readable (``lastFetchableOffset``)."""
+    """Return the first offset that the requester may not read (``lastFetchableOffset``)."""
     log = replica.log
     if request.replica_id != CONSUMER_REPLICA_ID:
         return log.log_end_offset
@@ -79,7 +83,7 @@ def _last_fetchable_offset(replica: HostedPartition, request: ListOffsetsRequest
 
 
 def _is_high_watermark_unknown(replica: HostedPartition, request: ListOffsetsRequest) -> bool:
-    """Return whether a new leader does not know yet how much of what it found is committed (``Partition.scala``)."""
+    """Return whether a new leader's high watermark still lags behind records that may be committed."""
     state = replica.state
     if request.replica_id != CONSUMER_REPLICA_ID or type(state) is not LeaderState:
         return False
@@ -89,13 +93,13 @@ def _is_high_watermark_unknown(replica: HostedPartition, request: ListOffsetsReq
 def _list_partition(
     context: RequestContext, topic: str, twice: set[int], request: ListOffsetsRequest, part: ListOffsetsPartition
 ) -> Job[ListOffsetsPartitionResponse]:
-    """Return one partition's result.
+    """Return one partition's row; ``twice``: partitions of the topic that occur more than once in the request.
 
     Raises:
-        ProtocolError: its error.
+        ProtocolError: The error code of the partition.
     """
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka has no word for it
+        raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka does for an IllegalArgumentException
     if part.partition_index in twice:
         raise ProtocolError(ErrorCode.INVALID_REQUEST)
     if part.timestamp < EARLIEST_PENDING or context.version < _SINCE.get(part.timestamp, 0):
@@ -122,7 +126,7 @@ def _list_partition(
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ResponseJob:
-    """Answer each partition on its own."""
+    """Return the offset of each partition; an error concerns only its partition."""
     response = ListOffsetsResponse(topics=context.response_array())
     seen: defaultdict[str, set[int]] = defaultdict(set)
     twice: defaultdict[str, set[int]] = defaultdict(set)

@@ -1,11 +1,11 @@
-"""OffsetCommit (8), v2-10: store a group's positions; answered once they are committed to the log.
+"""OffsetCommit (8), v2-10: commit offsets of a group; the response is sent once they are committed to the log.
 
-Behaviour: the empty group id is a group like any other. An unknown topic or partition fails on its own (3, v10:
-unknown id 100); the group's verdict holds for all the rest, and where it is good, metadata that is too long is 12.
-Each topic is answered once, what is unknown first. v2-4 may carry a retention time.
+Behaviour: the empty group id is valid. An unknown topic or partition has its own error (3, from v10 UNKNOWN_TOPIC_ID
+for an unknown id); the group's error code applies to all other partitions; without one, too long metadata is
+OFFSET_METADATA_TOO_LARGE (12). The response has one row for each topic; unknown partitions come first. v2-4 may have a
+retention time.
 
 Source: ``KafkaApis.handleOffsetCommitRequest``, ``OffsetMetadataManager.commitOffset`` (apache/kafka 4.3.1).
-
 Leader epochs: KIP-320; static members: KIP-345; topic ids: KIP-848.
 """
 
@@ -31,7 +31,7 @@ from ottla.wire.messages.offset_commit import (
 
 
 class _OffsetCommit:
-    """Processing of one request."""
+    """Processing of one OffsetCommit request: valid partitions and response."""
 
     def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
         self._context = context
@@ -43,7 +43,7 @@ class _OffsetCommit:
         self.response = OffsetCommitResponse(topics=changeable_array())
 
     def _row(self, name: str, topic_id: bytes) -> OffsetCommitResponseTopic:
-        """Return a topic's answer: one, by name up to v9, by id from v10."""
+        """Return the topic's row of the response, by name up to v9, by topic id from v10; create it if needed."""
         key = name if self._context.version < 10 else topic_id
         row = self._topic_responses.get(key)
         if row is None:
@@ -52,7 +52,7 @@ class _OffsetCommit:
         return row
 
     def validate(self) -> Job[None]:
-        """Answer for what is not there, keep the rest."""
+        """Add an error row for each unknown partition; collect the others in ``valid_partitions``."""
         by_id = self._context.version >= 10
         for wanted in self._request.topics:
             name = self._image.topic_names.get(wanted.topic_id) if by_id else wanted.name
@@ -71,7 +71,7 @@ class _OffsetCommit:
             yield None
 
     def submit(self) -> PendingBrokerRequest:
-        """Hand the positions to the group's machine."""
+        """Submit the valid offsets to the group coordinator."""
         request = self._request
         return self._context.services.groups.submit(
             request.group_id,
@@ -88,7 +88,7 @@ class _OffsetCommit:
         )
 
     def apply_result(self, answer: Any) -> Job[None]:
-        """Give every position that was handed in the group's verdict."""
+        """Add a row with the group's error code for each valid partition; ``answer``: ErrorCode or ProtocolError."""
         verdict = answer.code if isinstance(answer, ProtocolError) else answer
         for name, topic_id, partitions in self.valid_partitions:
             row = self._row(name, topic_id)
@@ -101,7 +101,7 @@ class _OffsetCommit:
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
-    """Check each position, hand the good ones to the group's machine."""
+    """Validate the partitions and submit the valid offsets to the group coordinator."""
     return _commit(_OffsetCommit(context, request))
 
 

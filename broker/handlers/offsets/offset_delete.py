@@ -1,10 +1,9 @@
 """OffsetDelete (47), v0: delete committed offsets of a group.
 
-Behaviour: a topic that members are subscribed to is GROUP_SUBSCRIBED_TO_TOPIC; a group that uses another protocol type
-must be empty; an unknown group is GROUP_ID_NOT_FOUND. Deleting a missing offset succeeds.
+Behaviour: a topic that members are subscribed to is GROUP_SUBSCRIBED_TO_TOPIC; a group with another protocol type than
+consumer must be empty; an unknown group is GROUP_ID_NOT_FOUND. Deleting an offset that does not exist succeeds.
 
 Source: ``OffsetMetadataManager.deleteOffsets`` (apache/kafka 4.3.1).
-
 From KIP-496.
 """
 
@@ -23,7 +22,7 @@ from ottla.wire.messages.offset_delete import (
 
 
 def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJob:
-    """Hand in the positions that can be there, then answer for each."""
+    """Submit the deletion for the existing partitions to the group coordinator; return a row for each partition."""
     image, out = context.image, OffsetDeleteResponse()
     wanted: list[tuple[str, int]] = []
     for topic in request.topics:
@@ -53,7 +52,7 @@ def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJo
 
 
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
-    """Check the partitions, hand the good ones to the group's machine."""
+    """Validate the group id and delete the offsets."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     return _delete(context, request)

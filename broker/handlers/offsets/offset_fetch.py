@@ -1,14 +1,13 @@
-"""OffsetFetch (9), v1-10: read a group's positions.
+"""OffsetFetch (9), v1-10: committed offsets of groups.
 
-Behaviour: an offset never committed is -1 with empty metadata and no error, also for an unknown group. Null topics mean
-all positions of the group (v2). v8 asks for several groups at once, v10 names topics by id; unknown ids are last in the
-response. The response waits until the offsets in it are committed to the log. A request for stable offsets (v7) gets
-UNSTABLE_OFFSET_COMMIT where an open transaction may change one. Deviation: a group whose every position is asked for
-twice is answered once.
+Behaviour: an offset that was never committed is -1 with empty metadata and no error, also for an unknown group. Null
+topics mean all offsets of the group (v2). From v8 a request may have several groups, from v10 topics are identified by
+id; unknown ids are last in the response. The response is delayed until the offsets in it are committed to the log. If
+stable offsets are required (v7), an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT. Deviation: a
+group that occurs twice with null topics is returned once.
 
 Source: ``OffsetMetadataManager.fetchOffsets``, ``KafkaApis.handleOffsetFetchRequest`` (apache/kafka 4.3.1).
-
-Several groups: KIP-709; only stable positions: KIP-447.
+Several groups: KIP-709; only stable offsets: KIP-447.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ PartitionResponse = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 
 
 class _OffsetReader:
-    """Rows of one response, in the form of its version."""
+    """Builder of topic and partition rows for one OffsetFetch response, with the message classes of its version."""
 
     def __init__(self, context: RequestContext, *, stable: bool) -> None:
         self.context = context
@@ -53,11 +52,11 @@ class _OffsetReader:
         self.pending_reads = PendingResults()
 
     def unstable_partitions(self, offsets: CommittedOffsets, group_id: str, topic: str) -> Container[int]:
-        """Partitions that must not be shown, as a transaction is open there."""
+        """Return the partitions with offsets of an open transaction; empty unless stable offsets are required."""
         return offsets.pending.producers_by_partition(group_id, topic) if self._stable else ()
 
     def new_topic(self, name: str, topic_id: bytes = ZERO_UUID) -> Any:
-        """Return a topic's row without partitions. It goes into the response when they are complete."""
+        """Return a topic's row without partitions; the caller adds it to the response when it is complete."""
         rows = self.context.response_array()
         if self.context.version < 8:
             return OffsetFetchResponseTopic(name, rows)
@@ -71,7 +70,15 @@ class _OffsetReader:
         topic_id: bytes,
         unstable: Container[int],
     ) -> Job[None]:
-        """Append a topic's offsets; those of an earlier topic of the same name are none."""
+        """Append the rows of a topic's partitions to ``out``.
+
+        Args:
+            out: Rows of the topic.
+            partitions: Partitions to append.
+            stored: Encoded committed offsets by partition.
+            topic_id: Id of the topic; offsets committed for a deleted topic of the same name are returned as -1.
+            unstable: Partitions whose error is UNSTABLE_OFFSET_COMMIT.
+        """
         row = self.response_class
         for number in partitions:
             if unstable and number in unstable:
@@ -87,7 +94,7 @@ class _OffsetReader:
             yield None
 
     def add_errors(self, out: list[Any], partitions: Iterable[int], code: int) -> Job[None]:
-        """Append a topic's partitions, each with an error."""
+        """Append the rows of a topic's partitions to ``out``, each with the error code."""
         for number in partitions:
             out.append(self.response_class(number, INVALID_OFFSET, -1, "", code))
             yield None
@@ -148,7 +155,11 @@ def _set_error(out: OffsetFetchResponseGroup, answer: Any) -> None:
 
 
 def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) -> None:
-    """Check that the client may read a group's offsets now."""
+    """Check member id and member epoch of a request to a consumer or streams group.
+
+    Raises:
+        ProtocolError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+    """
     group = machine.find_consumer_group(wanted.group_id) or machine.find_streams_group(wanted.group_id)
     if group is not None:
         # lazy: 6.1 ms, 238 kB
@@ -158,7 +169,7 @@ def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) ->
 
 
 def _read_group(reader: _OffsetReader, wanted: OffsetFetchRequestGroup, out: OffsetFetchResponseGroup) -> Job[None]:
-    """Read the offsets of one group, in the form of v8 and later."""
+    """Fill the row of one group, in the form of v8 and later; add a pending result if its state is not committed."""
     if not reader.context.may(AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         out.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return
@@ -199,7 +210,7 @@ def _read_groups(reader: _OffsetReader, request: OffsetFetchRequest, response: O
 
 
 def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response: OffsetFetchResponse) -> Job[None]:
-    """Fill the response up to v7: one group, topics by name."""
+    """Fill a response up to v7, which has one group and topics by name."""
     asked, topics = request.topics, None
     if asked is not None:
         topics = (OffsetFetchRequestTopics(topic.name, ZERO_UUID, topic.partition_indexes) for topic in asked)
@@ -208,7 +219,7 @@ def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response
     yield from _read_group(reader, wanted, out)
     yield from wait_for_results(reader.pending_reads)
     rows: Any = out.topics
-    if out.error_code and reader.context.version < 2:  # v1 has no error at the top: each partition carries it
+    if out.error_code and reader.context.version < 2:  # v1 has no error code of the response, only of partitions
         rows = reader.context.response_array()
         for topic in asked or ():
             row = reader.new_topic(topic.name)
@@ -219,7 +230,7 @@ def _read_before_v8(reader: _OffsetReader, request: OffsetFetchRequest, response
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> ResponseJob:
-    """Read positions straight from the shard's state, and wait until what was read is committed."""
+    """Read committed offsets from the coordinator's state; wait until that state is committed to the log."""
     response = OffsetFetchResponse(groups=context.response_array())
     reader = _OffsetReader(context, stable=request.require_stable)
     yield from (_read_before_v8 if context.version < 8 else _read_groups)(reader, request, response)

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (23), v2-4: where a leader epoch ended.
+"""OffsetForLeaderEpoch (23), v2-4: end offsets of leader epochs.
 
-Behaviour: the largest epoch not above the one asked for, and its end; an epoch above the current one gives -1/-1
-without an error. Consumers use it to see whether the log was cut behind them (KIP-320).
+Behaviour: the result is the largest epoch not above the requested one, and its end offset; an epoch above the current
+one returns -1/-1 without an error. Consumers use it to detect log truncation (KIP-320).
 
 Source: ``ReplicaManager.lastOffsetForLeaderEpoch``, ``LeaderEpochFileCache.java`` (apache/kafka 4.3.1).
 """
@@ -35,7 +35,7 @@ def _error_result(part: OffsetForLeaderPartition, error: ProtocolError) -> Epoch
 
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> ResponseJob:
-    """Answer each partition on its own."""
+    """Return epoch and end offset for each partition; an error concerns only its partition."""
     response = OffsetForLeaderEpochResponse(topics=context.response_array())
     for topic in request.topics:
         rows = yield from collect_results(

@@ -1,4 +1,4 @@
-"""Positions handed in for a group, by OffsetCommit or within a transaction: which of them go to the group's machine.
+"""Valid offsets of OffsetCommit and TxnOffsetCommit requests, which are submitted to the group coordinator.
 
 Source: ``OffsetMetadataManager.isMetadataInvalid`` (apache/kafka 4.3.1).
 """
@@ -12,7 +12,7 @@ from ottla.broker.groups.committed_offsets import OffsetToCommit
 
 
 class ValidPartitions(NamedTuple):
-    """Partitions of a topic that exist, as a request names them."""
+    """Existing partitions of a topic, with the offsets of a request to commit."""
 
     name: str
     topic_id: bytes
@@ -20,17 +20,17 @@ class ValidPartitions(NamedTuple):
 
 
 def utf16_length(text: str) -> int:
-    """``String.length``: UTF-16 code units."""
+    """Return the length of a text in UTF-16 code units, as Java's ``String.length`` does."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def is_metadata_too_long(part: Any, limit: int) -> bool:
-    """Return True if the metadata exceeds ``offset.metadata.max.bytes``, which Kafka counts in UTF-16 units."""
+    """Return True if a partition's metadata exceeds ``limit`` (``offset.metadata.max.bytes``) in UTF-16 code units."""
     return utf16_length(part.committed_metadata or "") > limit
 
 
 def new_offsets(good: Iterable[ValidPartitions], limit: int) -> Iterator[OffsetToCommit]:
-    """Yield the offsets to store: all with valid metadata."""
+    """Yield the offsets to commit: those whose metadata is not longer than ``limit``."""
     for name, topic_id, partitions in good:
         for part in partitions:
             if not is_metadata_too_long(part, limit):
