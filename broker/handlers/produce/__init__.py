@@ -1,1 +1,1 @@
-"""The Produce handler: batch checks, transaction verification and acknowledgements."""
+"""The Produce handler: batch validation, transaction verification and acknowledgements."""

@@ -1,4 +1,4 @@
-"""Precheck of the batches of a Produce request by their first bytes, before any is validated.
+"""Check of all batch headers of a Produce request, before any batch is validated or appended.
 
 Source: ``RequestUtils.hasTransactionalRecords`` (apache/kafka 4.3.1).
 """
@@ -17,15 +17,15 @@ from ottla.wire.record_batch.batch_header import HEADER_BYTES, LOG_OVERHEAD_BYTE
 _LENGTH = struct.Struct(">i").unpack_from
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _ATTRIBUTES = 22
-"""Offset of the attributes, which show whether a batch is transactional."""
+"""Position in a batch of the low byte of its attributes, which has the transactional bit."""
 ADMIN_CLIENT_ID = "__admin_client"
-"""Only client id whose records go to internal topics: coordinators trust them (``AdminUtils``)."""
+"""The only client id that may produce to internal topics, whose records coordinators trust (``AdminUtils``)."""
 TRANSACTIONAL = ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-"""Stands for a request that must go another way: it has a batch of a transaction."""
+"""Result of `find_batch_problem` for a request with a transactional batch, which has to be verified first."""
 
 
 def find_batch_problem(parts: Iterable[PartitionProduceData]) -> ProtocolError | None:
-    """Return `TRANSACTIONAL`, or the error of the first invalid batch header, which fails the whole request."""
+    """Return `TRANSACTIONAL`, the error of the first invalid header, which fails the whole request, or None."""
     for part in parts:
         data = part.records
         if data is None:
@@ -42,7 +42,7 @@ def find_batch_problem(parts: Iterable[PartitionProduceData]) -> ProtocolError |
 
 
 def topic_name(context: RequestContext, topic: TopicProduceData) -> str | None:
-    """Return a topic's name; None for an unknown id."""
+    """Return a topic's name, from v13 by its topic id; None for an unknown id."""
     if context.version < 13:
         return topic.name
     return context.image.topic_names.get(topic.topic_id)

@@ -1,4 +1,4 @@
-"""Append of one partition's batch of a Produce request."""
+"""Append of one partition's batch of a Produce request to the log, and the partition's row of the response."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WITHOUT_LOG_START = (
 def partition_error(
     part: PartitionProduceData, error: ProtocolError, log_start_offset: int = -1
 ) -> PartitionProduceResponse:
-    """Return the row of a batch that is refused."""
+    """Return the row of a partition whose batch was rejected, with record errors if there are any."""
     out = PartitionProduceResponse(part.index, error.code, -1, log_start_offset=log_start_offset)
     if isinstance(error, RecordValidationError) and error.record_errors:
         out.error_message = error.message
@@ -41,7 +41,7 @@ def partition_error(
 def partition_rejection(
     part: PartitionProduceData, error: ProtocolError, replica: HostedPartition
 ) -> PartitionProduceResponse:
-    """Return the error row for a rejection by the log."""
+    """Return the row of a batch that the log rejected; the error code decides whether it has the log start offset."""
     return partition_error(part, error, -1 if error.code in _WITHOUT_LOG_START else replica.log.log_start_offset)
 
 
@@ -52,10 +52,11 @@ def _append(
     checked: ValidatedBatch | None,
     txn: TxnAppendContext,
 ) -> PartitionProduceResponse:
-    """Append one partition's batch.
+    """Append one partition's batch to the log of its leader and return the row of the response.
 
     Raises:
-        ProtocolError: it was refused; ValidationPending: it has many records that must be looked at.
+        ProtocolError: The batch is rejected.
+        ValidationPending: The batch has many records, which have to be validated in time slices first.
     """
     data = part.records
     if data is None or len(data) == 0:
@@ -87,7 +88,7 @@ def _append(
 
 
 def count_rejection(traffic: TopicTraffic, code: ErrorCode, size_bytes: int) -> None:
-    """Count a batch that was not appended; ``size_bytes`` where the log rejected it."""
+    """Count a rejected batch in the topic's metrics; ``size_bytes`` is 0 if it was rejected before the log."""
     traffic.produces += 1
     traffic.failed_produces += 1
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
@@ -102,10 +103,12 @@ def append_batch(
     checked: ValidatedBatch | None = None,
     txn: TxnAppendContext = NO_TXN_CONTEXT,
 ) -> tuple[PartitionProduceResponse, HostedPartition | None]:
-    """Return the row of one partition's batch, and the partition where it is led from here.
+    """Authorize and append one partition's batch; return its row, and the partition if this broker leads it, else None.
+
+    ``checked`` is the result of a validation in time slices, ``txn`` the result of a transaction verification.
 
     Raises:
-        ValidationPending: it has many records that must be looked at.
+        ValidationPending: The batch has many records, which have to be validated in time slices first.
     """
     replica = None
     try:

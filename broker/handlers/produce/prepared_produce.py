@@ -1,8 +1,8 @@
-"""Prepared Produce: a producer's request to one partition that repeats but for its correlation id and its batch.
+"""Prepared Produce: repeated requests of a producer to one partition that differ only in correlation id and batch.
 
-The batch is checked and appended as any other. Left to the handler, before anything is appended: a batch that the log
-refuses, transactions, append times, a quota, a partition that is not led from here, and what waits for followers or for
-the disk.
+The batch is validated and appended as any other. The handler serves the request instead, before anything is appended,
+if the log rejects the batch, for transactional batches, log append times, quotas, a partition that this broker does not
+lead, and acknowledgements that wait for followers or for a flush.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CLIENT = AppendOrigin.CLIENT
 
 
 def _request_layout(context: RequestContext, request: ProduceRequest) -> tuple[bytes, bytes]:
-    """Return the bytes between a request's correlation id and the length of its records, and those behind them."""
+    """Return the bytes of a request between correlation id and length of the records, and those after the records."""
     header = header_behind_id(context, request)
     (topic,) = request.topic_data
     (part,) = topic.partition_data
@@ -65,7 +65,7 @@ def _request_layout(context: RequestContext, request: ProduceRequest) -> tuple[b
 
 
 def _response_layout(context: RequestContext, name: str, topic_id: bytes, index: int) -> tuple[int, bytes, bytes]:
-    """Return the number of offsets and times of a response, and the bytes before and behind them."""
+    """Return the number of int64 fields of a response (offsets, append time), and the bytes before and after them."""
     row = PartitionProduceResponse(index, 0, offset_mark(0), offset_mark(1), offset_mark(2))
     marked = ProduceResponse([TopicProduceResponse(name, topic_id, [row])])
     raw = b"".join(bytes(chunk) for chunk in encode_response(ApiKey.PRODUCE, context.version, 0, marked))
@@ -75,7 +75,7 @@ def _response_layout(context: RequestContext, name: str, topic_id: bytes, index:
 
 
 class PreparedProduce(RepeatedRequest):
-    """Layout of a repeated request and of its response, and the service of requests of that layout."""
+    """Byte layouts of a repeated Produce request and of its response; serves further requests with the same layout."""
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         (topic,) = request.topic_data
@@ -86,7 +86,7 @@ class PreparedProduce(RepeatedRequest):
         self._partition = topic.partition_data[0].index
         self._waits_for_isr = request.acks == -1
         self._max_attributes = CompressionType.ZSTD - (context.version < MIN_ZSTD_VERSION)
-        """Of a batch with a codec and nothing else."""
+        """Highest attributes of a batch without other flags than its compression type."""
         self._is_flexible = context.version >= FLEXIBLE_SINCE
         self._key = bytes(context.frame[:4])
         self._head, self._tail = _request_layout(context, request)
@@ -106,7 +106,7 @@ class PreparedProduce(RepeatedRequest):
         return self._authorization_cache.writable_topics
 
     def _fits(self, frame_bytes: int) -> bool:
-        """Find where the records of a frame of another size lie; return whether they have room for a batch."""
+        """Compute the position of the records in a frame of another size; return False if it is too short."""
         left = frame_bytes - 8 - len(self._head) - len(self._tail)
         for length_bytes in range(1, 6) if self._is_flexible else (4,):
             size_bytes = left - length_bytes
@@ -121,7 +121,7 @@ class PreparedProduce(RepeatedRequest):
         return False
 
     def respond(self, view: memoryview, begin: int, end: int) -> list[Chunk] | None:
-        """Serve a request: its response as `framing.encode_response` gives it, or None where the handler must."""
+        """Serve the request in ``view[begin:end]``; return the encoded response, None if the handler must serve it."""
         buffer: Any = view.obj
         if (
             (end - begin != self._frame_bytes and not self._fits(end - begin))
@@ -147,7 +147,7 @@ class PreparedProduce(RepeatedRequest):
             if not 0 <= header.attributes <= self._max_attributes:
                 return None
             done = replica.append(batch, services.env.now_ms(), _CLIENT, header, at_once=False)
-        except ProtocolError:  # the handler meets it again, and says so
+        except ProtocolError:  # the handler will meet the same error and report it
             return None
         except ValidationPending:  # the handler reads the records, here a second time
             self._validating_config = config
@@ -174,7 +174,7 @@ class PreparedProduce(RepeatedRequest):
 
 
 def prepare(context: RequestContext, request: ProduceRequest) -> None:
-    """See a request that the handler served without a wait; prepare for more of them where they repeat."""
+    """Prepare further requests if the producer's last ones were alike; called after a Produce without a delay."""
     if len(request.topic_data) != 1 or len(context.frame) > MAX_FRAME_BYTES:
         return
     (topic,) = request.topic_data

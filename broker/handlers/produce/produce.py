@@ -1,16 +1,14 @@
 """Produce (0), v3-13 (advertised from 0, as Kafka does).
 
-Behaviour: one batch of format 2 for each partition. Its header is checked, base offset and leader epoch are stamped
-where it lies in the receive buffer, and it goes to the page cache: records are validated only if a topic's settings
-require it, in time slices for a large batch. Internal topics take records from coordinators, and from clients only
-under an admin tool's client id. acks=0 gets no answer, and an error then closes the connection; acks=-1 waits for the
-high watermark. Where a batch belongs to a transaction, `transactional` goes before.
-
-Version notes: v8 names the records at fault; v10 returns the current leader; v12 adds its partitions to the
-transaction; v13 has topic ids (unknown: 100).
+Behaviour: one batch of format 2 for each partition. Its header is validated, base offset and leader epoch are written
+into the receive buffer, from which the batch is appended to the page cache. Records are validated only if a topic's
+settings require it, in time slices for a large batch. Internal topics accept records from coordinators, and from
+clients only with the client id of the admin tools. With acks=0 there is no response, and an error closes the
+connection; with acks=-1 the response waits for the high watermark. Transactional batches are verified first.
+Version notes: v8 returns record errors; v10 the current leader; v12 adds the partitions to the transaction; v13 has
+topic ids (unknown: UNKNOWN_TOPIC_ID).
 
 Source: ``KafkaApis.handleProduceRequest``, ``ReplicaManager.appendRecords`` (apache/kafka 4.3.1).
-
 Idempotent producers: KIP-98; errors by record: KIP-467; topic ids: KIP-516.
 """
 
@@ -49,7 +47,7 @@ _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 class _DeferredAppend(NamedTuple):
-    """Partition whose records must be validated first, and the position of its row."""
+    """Batch whose records have to be validated before its append, and the position of its row in the response."""
 
     name: str
     part: PartitionProduceData
@@ -60,7 +58,7 @@ class _DeferredAppend(NamedTuple):
 
 
 class _ProduceResult:
-    """Results of a request so far."""
+    """Results of a Produce request: response rows, deferred appends, and batches that wait for acknowledgements."""
 
     __slots__ = (
         "_context",
@@ -81,9 +79,9 @@ class _ProduceResult:
         self._delayed: list[DelayedProduce] = []
         self._leaders: set[int] = set()
         self._record_error_count = 0
-        """Records at fault that are named."""
+        """Record errors in the response so far."""
         self.deferred: list[_DeferredAppend] = []
-        """What must be looked at first."""
+        """Batches whose records have to be validated in time slices before their append."""
 
     def append_partition(
         self,
@@ -92,7 +90,7 @@ class _ProduceResult:
         rows: list[PartitionProduceResponse],
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> None:
-        """Append one partition's batch, and give it its row."""
+        """Append one partition's batch and add its row to ``rows``, or defer it until its records are validated."""
         try:
             row, replica = append_batch(self._context, name, part, self._request.acks, None, txn)
         except ValidationPending as first:
@@ -104,13 +102,13 @@ class _ProduceResult:
         rows.append(row)
 
     def add_error(self, part: PartitionProduceData, error: ProtocolError, rows: list[PartitionProduceResponse]) -> None:
-        """Add an error row for a partition whose batch is not processed."""
+        """Add an error row to ``rows`` for a partition whose batch is not appended."""
         (row := partition_error(part, error)).error_message = error.message
         self.record_result(None, row, None)
         rows.append(row)
 
     def record_result(self, name: str | None, row: PartitionProduceResponse, replica: HostedPartition | None) -> None:
-        """Take a partition's row into account."""
+        """Record a partition's row: failures, current leader, and whether the response waits for acknowledgements."""
         if row.error_code:
             self._has_failed = True
             self._context.peer.add_request_error(row.error_code)
@@ -125,7 +123,11 @@ class _ProduceResult:
                 self._delayed.append(DelayedProduce.for_log_end(replica, row))
 
     def response_or_wait(self) -> HandlerResult:
-        """Return the response, or a wait until every partition has its row."""
+        """Return the response, None for acks=0, or a job that waits for acknowledgements; record the produce quota.
+
+        Raises:
+            CloseConnection: A batch was rejected with acks=0.
+        """
         context, quotas = self._context, self._context.services.quota_holder.quotas
         if quotas is not None:
             peer, client_id, size_bytes, now_ms = context.peer, context.client_id, len(context.frame), context.now_ms
@@ -149,7 +151,7 @@ class _ProduceResult:
 
 
 class _VerifiedProduceResult(_ProduceResult):
-    """Result of a request with transactional partitions that coordinators rejected or verified."""
+    """Results of a Produce request with transactional batches that were verified or rejected by their coordinator."""
 
     __slots__ = ("_confirmation",)
 
@@ -164,7 +166,7 @@ class _VerifiedProduceResult(_ProduceResult):
         rows: list[PartitionProduceResponse],
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> None:
-        """Append one partition's batch where it may be, and give it its row."""
+        """Append one partition's batch with its transaction verification, or add the error row of a rejected one."""
         at = name or "", part.index
         error = self._confirmation.refused.get(at)
         if error is None:
@@ -178,7 +180,7 @@ class _VerifiedProduceResult(_ProduceResult):
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult:
-    """Append every partition's batch; each has its own outcome."""
+    """Append the batch of each partition; an error concerns only its partition."""
     outcome = _ProduceResult(context, request)
     topics = request.topic_data
     if len(topics) > _MANY_PARTITIONS:
@@ -203,7 +205,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> HandlerResult:
 
 
 def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
-    """Look at the records of what waits for it, a piece at a time, and append it then."""
+    """Validate the records of deferred batches in time slices, append them, and return the response."""
     for one in outcome.deferred:
         row, replica = yield from _validate_and_append(context, request, one)
         outcome.record_result(one.name, row, replica)
@@ -212,7 +214,7 @@ def _validate_deferred(context: RequestContext, request: ProduceRequest, outcome
 
 
 def _produce_many(context: RequestContext, request: ProduceRequest, outcome: _ProduceResult) -> ResponseJob:
-    """Handle a request of many partitions, one per step."""
+    """Process a request with many partitions, yielding after each partition."""
     corrupt = yield from _find_corrupt_batch(request)
     if corrupt is TRANSACTIONAL:
         return (yield from _transactional(context, request))
@@ -229,7 +231,7 @@ def _reject_all(
 
 
 def _transactional(context: RequestContext, request: ProduceRequest) -> ResponseJob:
-    """Process a request with transactional batches, after the verification by their coordinator."""
+    """Process a request with transactional batches after the verification by the transaction coordinator."""
     # lazy: 10.5 ms, 301 kB
     from ottla.broker.handlers.produce.txn_verification import verify_transaction
 
@@ -272,7 +274,7 @@ def _add_all_errors(
 
 
 CompactResult = PartitionProduceResponse | ErrorCode
-"""Compact result: a row, or its error code, as there may be very many."""
+"""Row of a partition, or only its error code, which saves memory for very many partitions."""
 
 
 def _append_compactly(
@@ -314,7 +316,7 @@ def _validate_and_append(
     while True:
         try:
             checked = yield from context.services.decompression_limiter.as_job(steps)
-            # Meanwhile the leadership may have gone, and the settings may be others.
+            # Leadership and configuration may have changed meanwhile.
             return append_batch(context, one.name, one.part, request.acks, checked, one.txn)
         except ValidationPending as again:
             steps = again.steps

@@ -1,9 +1,9 @@
-"""Acknowledgement of produced batches: below the high watermark of the leader that appended them.
+"""Acknowledgement of produced batches: they must be below the high watermark of the leader that appended them.
 
 Deviation: if the leadership moves to a live broker, Kafka returns NOT_LEADER_OR_FOLLOWER at once, though the batch is
-usually on the new leader already: a producer without idempotence writes it twice then, and so does librdkafka with it
-if it has raised its epoch meanwhile. Here the response waits briefly for the new leader: its high watermark above a
-batch that is still in this log is above the same batch there.
+usually replicated to the new leader: a producer without idempotence then writes it twice, and so does librdkafka with
+idempotence if it has bumped its epoch meanwhile. Here the response waits briefly for the new leader: if a batch is
+still in the local log below the new leader's high watermark, it is the same batch and committed.
 
 Source: ``DelayedProduce.java``, ``Partition.checkEnoughReplicasReachOffset`` (apache/kafka 4.3.1).
 """
@@ -20,7 +20,7 @@ from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 
 
 def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCode:
-    """Return the error for a replica that stopped leading while its batch waited."""
+    """Return the error code for a partition that lost its leadership while its batch waited for acknowledgement."""
     try:
         context.services.replica_manager.leader(replica.topic, replica.partition)
     except ProtocolError as error:
@@ -31,7 +31,10 @@ def _failure_code(context: RequestContext, replica: HostedPartition) -> ErrorCod
 def wait_for_acks(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[DelayedProduce]
 ) -> Job[ProduceResponse]:
-    """Wait until every batch is below its high watermark; those not in time get an error, but stay in the log."""
+    """Wait until all batches are acknowledged and return the response.
+
+    A batch that is not acknowledged within the request's timeout remains in the log and has REQUEST_TIMED_OUT.
+    """
     yield wait_while_connected(
         context.peer, wait_for_completion(context.services.purgatory, waiting, request.timeout_ms)
     )

@@ -1,12 +1,11 @@
-"""Verification of a transactional Produce request: its coordinator confirms each partition.
+"""Verification of a transactional Produce request by the transaction coordinator.
 
-Up to v11 it verifies that a partition was added to the transaction; from v12 on it adds the partition. Partitions in
-which the transaction is open already need no request. While the coordinator ends the previous transaction the request
-is repeated every 20 ms, for at most 100 ms.
+Up to v11 the coordinator verifies that the partitions were added to the transaction; from v12 it adds them. No request
+is sent for partitions in which the transaction is ongoing already. While the coordinator completes the previous
+transaction, the request is retried every 20 ms, for at most 100 ms.
 
 Source: ``ReplicaManager.handleProduceAppend``, ``ReplicaManager.maybeSendPartitionsToTransactionCoordinator``
 (apache/kafka 4.3.1).
-
 From KIP-890.
 """
 
@@ -39,14 +38,14 @@ _RETRIABLE_ERRORS = frozenset(
 
 
 class TransactionVerification(NamedTuple):
-    """Result of each partition: rejected, or with the proof for its append."""
+    """Result of a verification: errors of rejected partitions, append contexts of the others."""
 
     refused: Mapping[TopicPartition, ProtocolError]
     txns: Mapping[TopicPartition, TxnAppendContext]
 
 
 class _TransactionalBatches(NamedTuple):
-    """Producer of a transaction, and the first sequence of each partition's batch."""
+    """Producer id and epoch (-1 without a producer), and the first sequence of each partition's batch."""
 
     producer_id: int
     epoch: int
@@ -54,16 +53,16 @@ class _TransactionalBatches(NamedTuple):
 
 
 def _may_write(context: RequestContext, name: str) -> bool:
-    """Return True if the client may write to a topic: otherwise no marker of its transaction must be written either."""
+    """Return True if the client may write to a topic; no transaction marker is written to other topics either."""
     is_open = name not in INTERNAL_TOPICS or context.client_id == ADMIN_CLIENT_ID
     return is_open and context.may(acl.AclOperation.WRITE, acl.ResourceType.TOPIC, name)
 
 
 def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_TransactionalBatches]:
-    """Collect the transactional batches of existing and authorized partitions; others fail at the append.
+    """Return the transactional batches for existing and authorized partitions; the append rejects the others.
 
     Raises:
-        ProtocolError: INVALID_PRODUCER_ID_MAPPING: the request has more than one producer.
+        ProtocolError: INVALID_PRODUCER_ID_MAPPING if the batches have more than one producer.
     """
     producers: set[tuple[int, int]] = set()
     sequences: dict[TopicPartition, int] = {}
@@ -89,21 +88,21 @@ def _collect_batches(context: RequestContext, request: ProduceRequest) -> Job[_T
 
 
 def _to_produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ProtocolError:
-    """Return the producer's error for the coordinator's error."""
+    """Return the error that the producer gets for the coordinator's error code."""
     if code in _RETRIABLE_ERRORS or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is not TransactionSupportedOperation.ADD
     ):
-        return ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)  # old producers try again then, without new metadata
+        return ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)  # older producers retry on it without a metadata update
     if code is ErrorCode.INVALID_TXN_STATE:
         return ProtocolError(code, "Partition was not added to the transaction")
     return ProtocolError(code)
 
 
 def verify_transaction(context: RequestContext, request: ProduceRequest) -> Job[TransactionVerification]:
-    """Have the coordinator verify the partitions of a request.
+    """Return the coordinator's verification of the transactional partitions of a request.
 
     Raises:
-        ProtocolError: no batch of the request is appended.
+        ProtocolError: The whole request is rejected; no batch is appended.
     """
     transactional_id, version = request.transactional_id, context.version
     may = context.may(acl.AclOperation.WRITE, acl.ResourceType.TRANSACTIONAL_ID, transactional_id or "")
