@@ -1,1 +1,1 @@
-"""Handlers of SASL, ACLs, SCRAM credentials and delegation tokens."""
+"""API handlers for SASL, ACLs, SCRAM credentials and delegation tokens."""

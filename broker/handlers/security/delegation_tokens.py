@@ -1,15 +1,13 @@
-"""CreateDelegationToken (38), v1-3; RenewDelegationToken (39), v1-2; ExpireDelegationToken (40), v1-2.
+"""CreateDelegationToken (38), v1-3; RenewDelegationToken (39), v1-2; ExpireDelegationToken (40), v1-2, on a broker.
 
-Behaviour (S-333, S-334): a client authenticated by a token, by PLAINTEXT or by TLS without a certificate is rejected; a
-token for another owner needs CREATE_TOKENS on that user; renewers are users. The controller checks again and does the
-rest. Deviation: a token has `MAX_RENEWERS` at most, with `MAX_RENEWER_CHARS` in all their names; in Kafka it must fit
-into a batch.
-
-Version notes: from v3 on a token may have another owner, and the response has its requester.
+Behaviour (S-333, S-334): a client authenticated by a delegation token, over PLAINTEXT or over TLS without a certificate
+is rejected; a token for another owner requires CREATE_TOKENS on that user; renewers must have the principal type User.
+Valid requests are forwarded to the controller, which checks them again. Deviation: a token has at most `MAX_RENEWERS`
+renewers, with `MAX_RENEWER_CHARS` characters in all their names; in Kafka its record must fit into a batch.
+Version notes: from v3 a token may have another owner, and the response has its requester.
 
 Source: ``handleCreateTokenRequest`` and its neighbours, ``allowTokenRequests`` in ``KafkaApis.scala`` (apache/kafka
 4.3.1).
-
 From KIP-48, KIP-373.
 """
 
@@ -33,7 +31,7 @@ NO_TIME_MS = -1
 
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
-    """Look whether it may be, and ask the controller."""
+    """Return an error response, or forward the request to the controller."""
     refused = error_response(context, request)
     if refused is not None:
         return refused
@@ -43,7 +41,7 @@ def handle(context: RequestContext, request: Message) -> HandlerResult:
 
 
 def may_use_tokens(context: RequestContext) -> bool:
-    """Return whether tokens may be asked for on this connection."""
+    """Return whether the connection's authentication allows requests about delegation tokens."""
     peer = context.peer
     if peer.token_authenticated:
         return False
@@ -53,7 +51,7 @@ def may_use_tokens(context: RequestContext) -> bool:
 
 
 def error_response(context: RequestContext, request: Any) -> Message | None:
-    """Return the error response of a request, at a broker or a controller; None if it is allowed."""
+    """Return the error response of a request, on a broker or a controller; None if the request is allowed."""
     if not isinstance(request, CreateDelegationTokenRequest):
         if may_use_tokens(context):
             return None

@@ -1,11 +1,10 @@
-"""DescribeAcls (29), v1-3: ACLs that match a filter, by resource.
+"""DescribeAcls (29), v1-3: ACLs that match a filter, grouped by resource pattern.
 
-Behaviour: without an authorizer SECURITY_DISABLED. A filter's pattern MATCH means every rule that covers the name, ANY
-every kind of pattern by its own name. A filter with UNKNOWN (0) closes the connection; one with an unknown code matches
-no ACL.
+Behaviour: without an authorizer SECURITY_DISABLED. Pattern type MATCH in the filter matches every ACL that applies to
+the resource name, ANY every pattern type with exactly that name. A filter with UNKNOWN (0) closes the connection; one
+with an undefined code matches no ACL.
 
 Source: ``AclApis.handleDescribeAcls``, ``DescribeAclsResponse.aclsResources`` (apache/kafka 4.3.1).
-
 From KIP-140; prefixes: KIP-290.
 """
 
@@ -25,7 +24,7 @@ from ottla.wire.messages.describe_acls import (
 
 
 def handle(context: RequestContext, request: DescribeAclsRequest) -> HandlerResult:
-    """Look through all rules."""
+    """Return the ACLs that match the filter, sorted by resource pattern."""
     if 0 in (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type):
         raise WireError(f"DescribeAcls with a filter that says UNKNOWN: {request}")
     if not context.has_authorizer:

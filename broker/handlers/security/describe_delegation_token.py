@@ -1,13 +1,12 @@
-"""DescribeDelegationToken (41), v1-3: tokens that the client may see, with their hmacs.
+"""DescribeDelegationToken (41), v1-3: delegation tokens that the client may describe, with their HMACs.
 
-Behaviour (S-333, S-334): no list means all tokens, an empty one none; others those with a listed owner, requester or
-renewer. A client sees its own in the same sense, and others by DESCRIBE on the token or DESCRIBE_TOKENS on its owner.
-Expired tokens are returned until they are removed.
-
-Version notes: from v3 on it has the requester of a token.
+Behaviour (S-333, S-334): a null list of owners means all tokens, an empty one none; otherwise a token matches if one of
+the listed principals is its owner, requester or renewer. A client may describe a token of which it is owner, requester
+or renewer, and others with DESCRIBE on the token or DESCRIBE_TOKENS on its owner. Expired tokens are returned until
+they are removed.
+Version notes: from v3 the response has the requester of a token.
 
 Source: ``KafkaApis.handleDescribeTokensRequest``, ``DelegationTokenManager.filterToken`` (apache/kafka 4.3.1).
-
 From KIP-48, KIP-373.
 """
 
@@ -31,7 +30,7 @@ from ottla.wire.messages.metadata_records import DelegationTokenRecord
 
 
 def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> HandlerResult:
-    """Return the tokens."""
+    """Return the tokens of the requested owners that the client may describe."""
     if not may_use_tokens(context):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     secret = context.services.config.values.get(SECRET, "")

@@ -28,7 +28,7 @@ _UNKNOWN_USER = "Attempt to describe a user credential that does not exist: "
 
 
 def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> HandlerResult:
-    """Answer each user."""
+    """Return the SCRAM mechanisms and iterations of each requested user; an error concerns only its user."""
     return _describe_all(context.image, request)
 
 

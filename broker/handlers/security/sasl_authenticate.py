@@ -1,9 +1,8 @@
-"""SaslAuthenticate (36), v0-2, where no login is under way.
+"""SaslAuthenticate (36), v0-2, on a connection that is already authenticated or needs no SASL authentication.
 
-Behaviour: ILLEGAL_SASL_STATE. Where a login is wanted the gate (`broker.auth.gate`) takes it.
+Behaviour: ILLEGAL_SASL_STATE. During authentication `broker.security.authn.sasl_authenticator` handles the request.
 
 Source: ``KafkaApis.handleSaslAuthenticateRequest`` (apache/kafka 4.3.1).
-
 From KIP-152.
 """
 
@@ -17,5 +16,5 @@ _TEXT = "SaslAuthenticate request received after successful authentication"
 
 
 def handle(context: RequestContext, request: SaslAuthenticateRequest) -> HandlerResult:
-    """Not here, not now."""
+    """Return ILLEGAL_SASL_STATE."""
     return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _TEXT)

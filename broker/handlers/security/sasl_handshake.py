@@ -1,9 +1,9 @@
-"""SaslHandshake (17), v0-1, where no login is under way: on a listener that wants none, or too soon after the last one.
+"""SaslHandshake (17), v0-1, on a listener without SASL, or too soon for re-authentication (KIP-368).
 
-Behaviour: ILLEGAL_SASL_STATE, without mechanisms. Where a login is wanted the gate (`broker.auth.gate`) takes it.
+Behaviour: ILLEGAL_SASL_STATE, without mechanisms. During authentication `broker.security.authn.sasl_authenticator`
+handles the request.
 
 Source: ``KafkaApis.handleSaslHandshakeRequest`` (apache/kafka 4.3.1).
-
 From KIP-43.
 """
 
@@ -15,5 +15,5 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsha
 
 
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> HandlerResult:
-    """Not here, not now."""
+    """Return ILLEGAL_SASL_STATE without mechanisms."""
     return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)
