@@ -1,1 +1,1 @@
-"""Handlers of share groups: heartbeats, share fetches, acknowledgements, offsets and persisted state."""
+"""API handlers for share groups: heartbeats, share fetches, acknowledgements, offsets and persisted state (KIP-932)."""

@@ -1,7 +1,7 @@
-"""AlterShareGroupOffsets (91), v0: where an empty share group goes on reading.
+"""AlterShareGroupOffsets (91), v0: set the start offsets of an empty share group.
 
-Behaviour: the group is made where it is not there; what it knew of the partitions is forgotten. A group with members is
-NON_EMPTY_GROUP, one of another kind GROUP_ID_NOT_FOUND, each for the whole request.
+Behaviour: a missing group is created; the previous share state of the partitions is discarded. A group with members is
+NON_EMPTY_GROUP, one of another type GROUP_ID_NOT_FOUND, each for the whole request.
 
 Source: ``KafkaApis.handleAlterShareGroupOffsetsRequest``, ``GroupCoordinatorService.alterShareGroupOffsets``
 (apache/kafka 4.3.1), KIP-932.
@@ -39,7 +39,7 @@ def _refuse(code: ErrorCode, message: str | None = None) -> Message:
 
 
 def handle(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> HandlerResult:
-    """Ask the group, then have the persister begin anew."""
+    """Validate the request with the group coordinator, then initialize the share state with the new start offsets."""
     if not is_served(context):
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
@@ -50,7 +50,7 @@ def handle(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> H
 
 
 class _PartitionReset(NamedTuple):
-    """A partition that is to begin elsewhere, and its row in the answer."""
+    """Partition with its new start offset and its row of the response."""
 
     topic: TopicResponse
     row: PartitionResponse
@@ -60,7 +60,7 @@ class _PartitionReset(NamedTuple):
 def _topic_response(
     context: RequestContext, topic: AlterShareGroupOffsetsRequestTopic, begun: list[_PartitionReset]
 ) -> Job[TopicResponse]:
-    """Return a topic's rows; ``begun`` takes those of partitions that exist."""
+    """Return a topic's row; append its existing, authorized partitions to ``begun``."""
     known, refusal = context.image.topics.get(topic.topic_name), ErrorCode.NONE
     if not context.may(AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
         refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -91,7 +91,7 @@ def _alter(context: RequestContext, request: AlterShareGroupOffsetsRequest) -> R
     )
     for of, row, start_offset in begun:
         key = SharePartitionKey(request.group_id, of.topic_id, row.partition_index)
-        starts[key] = start_offset  # of one named twice, the last
+        starts[key] = start_offset  # for a duplicate partition the last offset applies
         rows.setdefault(key, []).append(row)
         good.setdefault(of.topic_name, set()).add(row.partition_index)
         yield None

@@ -1,8 +1,8 @@
-"""DeleteShareGroupOffsets (92), v0: delete topics of an empty share group.
+"""DeleteShareGroupOffsets (92), v0: delete the offsets and the share state of topics of an empty share group.
 
 Behaviour: the persister's state is deleted first; an unknown topic is UNKNOWN_TOPIC_OR_PARTITION. A group with members
-is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND, each for the whole request. Deviation: a topic asked for twice is
-answered once.
+is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND, each for the whole request. Deviation: a topic that occurs twice
+in the request is returned once.
 
 Source: ``KafkaApis.handleDeleteShareGroupOffsetsRequest``, ``GroupCoordinatorService.deleteShareGroupOffsets``
 (apache/kafka 4.3.1), KIP-932.
@@ -35,7 +35,7 @@ def _error_response(code: ErrorCode, message: str | None = None) -> Message:
 
 
 def handle(context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> HandlerResult:
-    """Get the state to delete from the group, delete it in the persister, and complete the deletion in the group."""
+    """Delete the share state of the topics in the persister, then their offsets in the group coordinator."""
     if not is_served(context):
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.DELETE, ResourceType.GROUP, request.group_id):

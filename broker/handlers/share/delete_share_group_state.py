@@ -1,6 +1,6 @@
-"""DeleteShareGroupState (86), v0: delete the state of a share partition.
+"""DeleteShareGroupState (86), v0: delete the persisted state of share partitions, on the share coordinator.
 
-Behaviour: deleting an unknown state succeeds.
+Behaviour: deleting a state that does not exist succeeds.
 
 Source: ``ShareCoordinatorService.deleteState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -20,7 +20,7 @@ def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.Part
 
 
 def handle(context: RequestContext, request: wire.DeleteShareGroupStateRequest) -> HandlerResult:
-    """Answer each partition on its own."""
+    """Submit the deletion of each partition's state to the share coordinator; an error concerns only its partition."""
     kinds = wire.DeleteShareGroupStateResponse, wire.DeleteStateResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(
         context, request, kinds, _event, share_state_requests.write_no_result, "delete"

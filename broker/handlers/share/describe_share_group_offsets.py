@@ -1,8 +1,7 @@
-"""DescribeShareGroupOffsets (90), v0-1: start offsets and lag of share groups.
+"""DescribeShareGroupOffsets (90), v0-1: share-partition start offsets and lag of share groups.
 
-Behaviour: -1 where a partition was never shared. Without topics all partitions of the group are returned. The lag is
-the high watermark less the start offset and the records behind it that are done; -1 where that is not known.
-
+Behaviour: the start offset is -1 for a partition without share state. Null topics mean all partitions of the group. The
+lag is the high watermark minus the start offset and minus the number of completed records after it; -1 if unknown.
 Version notes: v1 has the lag (KIP-1226).
 
 Source: ``KafkaApis.handleDescribeShareGroupOffsetsRequest``, ``GroupCoordinatorService.java`` (apache/kafka 4.3.1),
@@ -35,7 +34,7 @@ PartitionResponse = DescribeShareGroupOffsetsResponsePartition
 
 
 def handle(context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> ResponseJob:
-    """Answer each group on its own."""
+    """Return the offsets of each group; an error concerns only its group."""
     response = DescribeShareGroupOffsetsResponse()
     for group in request.groups:
         response.groups.append((yield from _group(context, group)))
@@ -81,9 +80,10 @@ def _group(
 
 
 def _all_partitions(context: RequestContext, group_id: str) -> Job[Mapping[bytes, list[int]]]:
-    """Return all partitions of a group, current and former.
+    """Return all initialized partitions of a group by topic id, once that state is committed to the log.
 
-    Raises ProtocolError if the coordinator is not available.
+    Raises:
+        ProtocolError: The coordinator is not available.
     """
     shard = context.services.groups.shard_for(group_id)
     group = state_machine_of(shard).find_share_group(group_id)
@@ -110,7 +110,7 @@ async def _topic(
 
 async def _partition(context: RequestContext, name: str, key: SharePartitionKey) -> PartitionResponse:
     topic, shares = context.image.topics.get(name), context.services.share_partition_manager
-    if topic is None or key.partition not in topic.partitions:  # Kafka asks for its state for half a minute before
+    if topic is None or key.partition not in topic.partitions:  # Kafka retries to read its state for 30 s before
         return PartitionResponse(key.partition, UNINITIALIZED, 0, -1)
     try:
         start, finished, leader_epoch = await shares.persister.read_summary(key)

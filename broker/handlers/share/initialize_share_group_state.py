@@ -1,7 +1,7 @@
-"""InitializeShareGroupState (83), v0: initialize the state of a share partition.
+"""InitializeShareGroupState (83), v0: create the persisted state of share partitions, on the share coordinator.
 
 Behaviour: an older state epoch is FENCED_STATE_EPOCH, an unknown partition UNKNOWN_TOPIC_OR_PARTITION. An existing
-state is replaced. Start offset -1 leaves it to the first reader.
+state is replaced. With start offset -1 the leader of the share partition determines it at its first fetch.
 
 Source: ``ShareCoordinatorService.initializeState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -21,7 +21,7 @@ def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.Part
 
 
 def handle(context: RequestContext, request: wire.InitializeShareGroupStateRequest) -> HandlerResult:
-    """Answer each partition on its own."""
+    """Submit the initialization of each partition to the share coordinator; an error concerns only its partition."""
     kinds = wire.InitializeShareGroupStateResponse, wire.InitializeStateResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(
         context, request, kinds, _event, share_state_requests.write_no_result, "initialize"

@@ -1,6 +1,7 @@
-"""ReadShareGroupState (84), v0: what is remembered of a share partition, for its new leader.
+"""ReadShareGroupState (84), v0: persisted state of share partitions, read by their new leader.
 
-Behaviour: older leaders are fenced from then on; what was never begun is INVALID_REQUEST.
+Behaviour: requests with an older leader epoch are fenced afterwards; a state that was not initialized is
+INVALID_REQUEST.
 
 Source: ``ShareCoordinatorService.readState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -29,6 +30,6 @@ def _fill(row: Any, state: ShareGroupOffset) -> None:
 
 
 def handle(context: RequestContext, request: wire.ReadShareGroupStateRequest) -> HandlerResult:
-    """Answer each partition on its own."""
+    """Read the state of each partition from the share coordinator; an error concerns only its partition."""
     kinds = wire.ReadShareGroupStateResponse, wire.ReadStateResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(context, request, kinds, _event, _fill, "read")

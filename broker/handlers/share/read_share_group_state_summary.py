@@ -1,8 +1,7 @@
-"""ReadShareGroupStateSummary (87), v0-1: start offset of a group in a partition.
+"""ReadShareGroupStateSummary (87), v0-1: start offsets of a share group's partitions, from the share coordinator.
 
-Behaviour: start offset -1 without a state.
-
-Version notes: v1 counts the records behind the start offset that are final.
+Behaviour: the start offset is -1 without a state.
+Version notes: v1 has the number of records after the start offset whose delivery is complete.
 
 Source: ``ShareCoordinatorService.readStateSummary``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -29,6 +28,6 @@ def _fill(row: Any, state: ShareGroupOffset) -> None:
 
 
 def handle(context: RequestContext, request: wire.ReadShareGroupStateSummaryRequest) -> HandlerResult:
-    """Answer each partition on its own."""
+    """Read the summary of each partition's state; an error concerns only its partition."""
     kinds = wire.ReadShareGroupStateSummaryResponse, wire.ReadStateSummaryResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(context, request, kinds, _event, _fill, "read")

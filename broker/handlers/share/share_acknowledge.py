@@ -1,10 +1,9 @@
-"""ShareAcknowledge (79), v1-2: acknowledgements of the records a share group member has acquired.
+"""ShareAcknowledge (79), v1-2: acknowledgements of the records that a share group member has acquired.
 
-Behaviour: needs a share session opened by ShareFetch, and increments its epoch; -1 ends the session and releases the
-member's records. Each partition has its own result, returned once it is written: one invalid batch rejects all of the
-partition's.
-
-Version notes: v2 renews locks, and returns their duration (KIP-1222).
+Behaviour: requires a share session opened by ShareFetch, and increments its epoch; epoch -1 closes the session and
+releases the member's records. Each partition has its own result, returned once its new state is persisted: one invalid
+batch rejects all batches of the partition.
+Version notes: v2 can renew acquisition locks, and returns their duration (KIP-1222).
 
 Source: ``KafkaApis.handleShareAcknowledgeRequest`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -21,7 +20,7 @@ from ottla.wire.messages import share_acknowledge as wire
 
 
 def handle(context: RequestContext, request: wire.ShareAcknowledgeRequest) -> HandlerResult:
-    """Submit all acknowledgements at once, then wait until they are written."""
+    """Continue the share session, submit all acknowledgements, and wait until they are persisted."""
     refused = acks.request_error(context, request.group_id, request.member_id)
     if refused is not None:
         return wire.ShareAcknowledgeResponse(error_code=refused)

@@ -1,4 +1,4 @@
-"""Acknowledgements in ShareFetch and ShareAcknowledge: checked, handed to their share partitions, answered.
+"""Acknowledgements in ShareFetch and ShareAcknowledge requests: validation and submission to their share partitions.
 
 Source: ``KafkaApis.handleAcknowledgements``, ``KafkaApis.validateAcknowledgementBatches`` (apache/kafka 4.3.1).
 """
@@ -19,17 +19,17 @@ from ottla.jobs.sequences import collect_job
 from ottla.wire.errors import ErrorCode, ProtocolError
 
 RENEW_SINCE = 2
-"""The version that can renew locks (KIP-1222)."""
+"""First version of ShareFetch and ShareAcknowledge that can renew acquisition locks (KIP-1222)."""
 LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def is_served(context: RequestContext) -> bool:
-    """Return True if share groups are enabled by the level of share.version."""
+    """Return True if share groups are enabled by the feature share.version."""
     return context.image.features.get("share.version", 0) >= 1
 
 
 def request_error(context: RequestContext, group_id: str | None, member_id: str | None) -> ErrorCode | None:
-    """Return the error of a whole request; None if it is valid."""
+    """Return the error code of the whole request for its group and member id; None if they are valid."""
     if not is_served(context):
         return ErrorCode.UNSUPPORTED_VERSION
     if group_id is None:
@@ -45,7 +45,10 @@ _TYPES_PER_STEP = 4096
 
 
 def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Job[bool]:
-    """Return True if a partition's acknowledgement batches are invalid (C-219)."""
+    """Return True if a partition's acknowledgement batches are invalid (C-219).
+
+    ``renews``: the version has the type RENEW. ``is_renewal``: the request's flag allows it.
+    """
     previous = -1
     most = RENEW if renews else RENEW - 1
     for batch in batches:
@@ -101,7 +104,7 @@ def submit_acknowledgements(
 
 
 def leader_of(context: RequestContext, place: TopicIdPartition) -> tuple[int, int]:
-    """Return leader and leader epoch of a partition; -1 each if unknown."""
+    """Return leader id and leader epoch of a partition; -1 each if unknown."""
     name = context.services.share_partition_manager.topic_name(place)
     topic = None if name is None else context.image.topics.get(name)
     partition = None if topic is None else topic.partitions.get(place.partition)

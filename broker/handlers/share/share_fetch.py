@@ -1,13 +1,13 @@
-"""ShareFetch (78), v1-2: records of share partitions, a member's for as long as its locks last.
+"""ShareFetch (78), v1-2: acquire records of share partitions for a member until its acquisition locks expire.
 
-Behaviour: epoch 0 opens a share session on this connection, -1 ends it, others continue it. Acknowledgements in the
-request are processed first. The answer waits until ``min_bytes`` can be handed out, an error turns up, or
-``max_wait_ms`` is over; whole record batches are handed out. Each partition with acquirable records has the same share
-of ``max_bytes``: of the first that has records a batch goes out whatever its size, of the others what fits. A member
-sees what its *group* may see, up to the high watermark or the last stable offset.
-
-Version notes: v2 can take no more than ``max_records`` strictly (KIP-1206), and renew locks, and then fetches nothing
-(KIP-1222).
+Behaviour: epoch 0 opens a share session on this connection, -1 closes it, others continue it. Acknowledgements in the
+request are processed first. The response is delayed until ``min_bytes`` can be acquired, a partition has an error, or
+``max_wait_ms`` has passed; whole record batches are acquired. ``max_bytes`` is divided equally among the partitions
+with acquirable records: the first batch of the first partition is returned whatever its size, further batches only if
+they fit. The isolation level is a configuration of the *group*: records are readable up to the high watermark or the
+last stable offset.
+Version notes: v2 can limit the acquired records strictly to ``max_records`` (KIP-1206), and can renew acquisition
+locks, in which case it fetches nothing (KIP-1222).
 
 Source: ``KafkaApis.handleShareFetchRequest``, ``SharePartitionManager.java``, ``DelayedShareFetch.java`` (apache/kafka
 4.3.1), KIP-932.
@@ -44,7 +44,7 @@ def _last_fetchable_offset(replica: HostedPartition, *, committed: bool) -> int:
 
 
 class _ShareFetch:
-    """Processing of one request over its share partitions."""
+    """Processing of one ShareFetch request: loads, awaits and reads its share partitions."""
 
     def __init__(self, context: RequestContext, request: wire.ShareFetchRequest, session: ShareSession | None) -> None:
         self._context = context
@@ -57,18 +57,18 @@ class _ShareFetch:
         if quotas is not None:
             self._max_bytes = quotas.max_fetch_bytes(context.peer, context.client_id, self._max_bytes)
         self.partition_responses: dict[TopicIdPartition, wire.PartitionData] = {}
-        """What is known of a partition: errors first, then what was read."""
+        """Rows of partitions: those with an error, and those that were read."""
         self._shared: dict[TopicIdPartition, SharePartitionLeader] = {}
         self._by_key: dict[tuple[Hashable, ...], TopicIdPartition] = {}
-        """What a change is told under: of each the log first, then the share partition itself."""
+        """Purgatory keys of each partition: that of its log and that of its share partition."""
         self._open: dict[TopicIdPartition, int] = {}
-        """What may be handed out of a partition now, in bytes."""
+        """Number of bytes that can be acquired from each partition now."""
         self._total = 0
         self._left_bytes = self._max_bytes
-        """What may still be read."""
+        """Number of bytes that may still be read for the response."""
 
     def load_partitions(self) -> Job[None]:
-        """Have every share partition of the session at hand; what cannot be had has its row."""
+        """Load the share partitions of the session that are not loaded yet; add an error row for each failure."""
         places = list(self._session.partitions) if self._session is not None else []
         turn = self._request.share_session_epoch
         at = turn % len(places) if places and turn > 0 else 0
@@ -105,9 +105,9 @@ class _ShareFetch:
     # ------------------------------------------------------------------ waiting
 
     def wait_for_records(self) -> Job[None]:
-        """Wait until enough records can be acquired, a partition has an error, or the timeout.
+        """Wait until enough bytes can be acquired, a partition has an error, or ``max_wait_ms`` has passed.
 
-        Each is watched before it is read, as it may change meanwhile.
+        Each partition is registered in the purgatory before it is read, as it may change during a yield.
         """
         purgatory = self._context.services.purgatory
         parked, enough = DelayedOperation(self.is_enough_after), not self._shared
@@ -124,7 +124,7 @@ class _ShareFetch:
             yield from purgatory.release(parked)
 
     def is_enough_after(self, key: Hashable) -> bool:
-        """Check the partition of a changed key again."""
+        """Update the acquirable bytes for the changed key; return True if the fetch can be completed."""
         return self._update_acquirable(self._by_key[key])  # type: ignore[index]  # of what was watched
 
     def _update_acquirable(self, place: TopicIdPartition) -> bool:
@@ -136,7 +136,7 @@ class _ShareFetch:
             self._add_error(place, shared.load_error)
             return not self._shared
         if shared.is_closed:
-            return True  # it may be led elsewhere now
+            return True  # its leader may have changed
         offset = shared.next_fetch_offset()
         if offset is None:
             return False
@@ -154,7 +154,7 @@ class _ShareFetch:
     # ------------------------------------------------------------------ reading
 
     def read(self) -> Job[None]:
-        """Hand out what there is, in order, as many records as were asked for."""
+        """Acquire records from the partitions in order, at most ``max_records``, and fill their rows."""
         most, left = self._max_bytes // max(1, len(self._open)), self._request.max_records
         for place, shared in list(self._shared.items()):
             if self._context.peer.is_disconnected:
@@ -209,7 +209,7 @@ class _ShareFetch:
 
 
 def handle(context: RequestContext, request: wire.ShareFetchRequest) -> ResponseJob:
-    """Take acknowledgements, read now if that is enough, else wait for more."""
+    """Process acknowledgements, then acquire records, delaying the response if there are less than ``min_bytes``."""
     refused = acks.request_error(context, request.group_id, request.member_id)
     if refused is None and context.version >= acks.RENEW_SINCE and request.is_renew_ack:
         limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
@@ -250,7 +250,7 @@ def _session(
     acknowledgements: dict[TopicIdPartition, list[Any]],
     forgotten: set[TopicIdPartition],
 ) -> ShareSession | None:
-    """Return the session of a request; None if the request closes it."""
+    """Return the share session of a request, opened or updated; None if the request closes it."""
     sessions, epoch = context.services.share_partition_manager.sessions, request.share_session_epoch
     group_id, member_id = request.group_id or "", request.member_id or ""
     if epoch == INITIAL_EPOCH:
@@ -295,7 +295,7 @@ def _fetch_and_respond(
 def _changed_partitions(
     request: wire.ShareFetchRequest, rows: dict[TopicIdPartition, wire.PartitionData], session: ShareSession | None
 ) -> Job[dict[TopicIdPartition, wire.PartitionData]]:
-    """Return the rows that the response must contain."""
+    """Return the rows that the response must contain: in an incremental session only changes, records and errors."""
     out = {}
     for place, row in rows.items():
         if (

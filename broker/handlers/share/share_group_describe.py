@@ -1,10 +1,10 @@
 """ShareGroupDescribe (77), v1: state, epochs and members of share groups.
 
-Behaviour: a group of another kind, or none, is GROUP_ID_NOT_FOUND with a message. If any topic of a member may not be
-described, the group has only TOPIC_AUTHORIZATION_FAILED. Deviation: a group asked for twice is answered once.
+Behaviour: an unknown group or one of another type is GROUP_ID_NOT_FOUND with a message. If the client may not describe
+one of the members' topics, the group has only TOPIC_AUTHORIZATION_FAILED. Deviation: a group that occurs twice is
+described once.
 
 Source: ``KafkaApis.handleShareGroupDescribe``, ``ShareGroup.asDescribedGroup`` (apache/kafka 4.3.1).
-
 From KIP-932.
 """
 
@@ -52,5 +52,5 @@ KIND = GroupDescriber(
 
 
 def handle(context: RequestContext, request: share_group_describe.ShareGroupDescribeRequest) -> HandlerResult:
-    """Answer each group on its own."""
+    """Describe each group of the request; an error concerns only its group."""
     return describe_groups(context, KIND, request)

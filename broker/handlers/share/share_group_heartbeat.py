@@ -1,11 +1,10 @@
-"""ShareGroupHeartbeat (76), v1: be in a share group; the one request that joins, goes on, leaves.
+"""ShareGroupHeartbeat (76), v1: join a share group, stay in it, or leave it.
 
-Behaviour: the member makes its id itself. Partitions of topics that the group has not shared yet get their state first,
-in the background: they are assigned by a later heartbeat. Where the feature share.version is 0 it is
-UNSUPPORTED_VERSION. The rules are in `broker.groups.share`.
+Behaviour: the member generates its own member id. The share state of topics that are new to the group is initialized in
+the background first: their partitions are assigned by a later heartbeat. If the feature share.version is 0, the error
+is UNSUPPORTED_VERSION. `broker.groups.share` has the state machine.
 
 Source: ``KafkaApis.handleShareGroupHeartbeat``, ``GroupCoordinatorService.shareGroupHeartbeat`` (apache/kafka 4.3.1).
-
 From KIP-932.
 """
 
@@ -30,7 +29,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 MANY_TOPICS = 1_000
-"""More names than this are taken in step by step."""
+"""Number of subscribed topic names above which the subscription is processed in time slices."""
 LEAVE_EPOCH = -1
 
 
@@ -60,7 +59,7 @@ def validate(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> HandlerResult:
-    """Ask the group's machine; then see to the partitions it has to get ready."""
+    """Submit the heartbeat to the group coordinator; start the initialization of new partitions' share state."""
     if not is_served(context):
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):
@@ -112,7 +111,10 @@ def _heartbeat(context: RequestContext, request: ShareGroupHeartbeatRequest) -> 
 async def initialize_share_state(
     context: RequestContext, group_id: str, epoch: int, places: TopicIdPartitions, start_offset: int = -1
 ) -> None:
-    """Initialize a group's partitions in the persister, and report the common result to the group."""
+    """Initialize the share state of a group's partitions; report success or failure to the group coordinator.
+
+    ``start_offset`` -1 leaves the start offset to the partitions' leaders.
+    """
     shares, done = context.services.share_partition_manager, True
     try:
         await shares.initialize(group_id, epoch, places, start_offset)
@@ -124,7 +126,7 @@ async def initialize_share_state(
 async def report_initialization(
     context: RequestContext, group_id: str, places: TopicIdPartitions, *, done: bool
 ) -> None:
-    """Report the result of an initialization to the group."""
+    """Report to the group coordinator that the share state of partitions was initialized, or that this failed."""
     rule = partial(_initialized, group_id=group_id, places=places, done=done)
     await context.services.groups.submit(group_id, lambda own: ShareGroupCommand(own, rule)).wait()
 

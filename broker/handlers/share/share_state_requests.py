@@ -1,4 +1,4 @@
-"""Common parts of the five requests to a share coordinator: one event and one row per share partition.
+"""Common part of the five APIs of a share coordinator: one event and one row of the response per share partition.
 
 Source: ``ShareCoordinatorService.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -21,7 +21,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 EventFactory = Callable[[PendingBrokerRequest, SharePartitionKey, Any], Any]
 ResultWriter = Callable[[Any, Any], None]
 ResponseClasses = tuple[type[Any], type[Any], type[Any]]
-"""The classes of the response, of a topic in it, and of a row."""
+"""Message classes of the response, of its topics and of its partitions."""
 
 
 def _apply_result(row: Any, fill: ResultWriter, doing: str, answer: Any) -> None:
@@ -88,12 +88,19 @@ def submit_state_requests(
     doing: str,
     prepared: Callable[[Any], Job[None]] | None = None,
 ) -> HandlerResult:
-    """Submit an event for every partition and build its row from the result or error.
+    """Submit an event to the share coordinator for each partition; return the response with their results.
 
-    ``prepared``: changes a partition of the request, in steps, before its event is made of it.
+    Args:
+        context: Context of the request.
+        request: Request of a share coordinator API.
+        kinds: Message classes of the response.
+        event_of: Creates the event of a partition.
+        fill: Sets the fields of a partition's row from a successful result.
+        doing: Verb for error messages, such as "read".
+        prepared: Converts a partition of the request, in time slices, before its event is created.
     """
     return _submit_all(context, request, kinds, event_of, fill, doing, prepared)
 
 
 def write_no_result(row: Any, answer: Any) -> None:
-    """Write no further fields of a successful row."""
+    """Set no fields of a successful row: the API returns only errors."""

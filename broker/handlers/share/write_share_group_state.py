@@ -1,9 +1,8 @@
-"""WriteShareGroupState (85), v0-1: keep what became of records.
+"""WriteShareGroupState (85), v0-1: persist the delivery state of a share partition's records.
 
-Behaviour: an older leader epoch is FENCED_LEADER_EPOCH, an older state epoch FENCED_STATE_EPOCH; what was never begun
-is INVALID_REQUEST. Start offset -1 keeps the one that is known.
-
-Version notes: v1 counts the records behind the start offset that are final.
+Behaviour: an older leader epoch is FENCED_LEADER_EPOCH, an older state epoch FENCED_STATE_EPOCH; a state that was not
+initialized is INVALID_REQUEST. Start offset -1 keeps the persisted one.
+Version notes: v1 has the number of records after the start offset whose delivery is complete.
 
 Source: ``ShareCoordinatorService.writeState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """
@@ -26,7 +25,7 @@ from ottla.wire.messages import write_share_group_state as wire
 
 
 def _limit_batches(part: wire.PartitionData) -> Job[None]:
-    """Make the batches of a partition what its coordinator takes; one more than the most is refused there."""
+    """Convert the state batches of a partition for the share coordinator; keep one above its limit to be rejected."""
     some = islice(part.state_batches, MAX_WRITTEN_SHARE_BATCHES + 1)
     made: list[Any] = yield from collect_job(
         PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in some
@@ -48,7 +47,7 @@ def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.Part
 
 
 def handle(context: RequestContext, request: wire.WriteShareGroupStateRequest) -> HandlerResult:
-    """Answer each partition on its own."""
+    """Submit the state batches of each partition to the share coordinator; an error concerns only its partition."""
     kinds = wire.WriteShareGroupStateResponse, wire.WriteStateResult, wire.PartitionResult
     return share_state_requests.submit_state_requests(
         context, request, kinds, _event, share_state_requests.write_no_result, "write", _limit_batches
