@@ -1,1 +1,1 @@
-"""Handlers of transactions and producer ids."""
+"""API handlers for transactions and producer ids."""

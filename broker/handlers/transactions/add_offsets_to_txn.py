@@ -1,10 +1,9 @@
-"""AddOffsetsToTxn (25), v0-4: enlist the partition of `__consumer_offsets` that holds a group's positions.
+"""AddOffsetsToTxn (25), v0-4: add a group's `__consumer_offsets` partition to a transaction.
 
-Behaviour: the rules, and the errors, are those of a partition that is added (`broker.txn.enlisting`). Up to v1 a fenced
-producer gets INVALID_PRODUCER_EPOCH. Producers with an epoch per transaction do not send it.
+Behaviour: the errors are those of AddPartitionsToTxn. Up to v1 a fenced producer gets INVALID_PRODUCER_EPOCH. Producers
+with an epoch per transaction (KIP-890) do not send it.
 
 Source: ``KafkaApis.handleAddOffsetsToTxnRequest`` (apache/kafka 4.3.1).
-
 From KIP-98.
 """
 
@@ -24,7 +23,7 @@ E = ErrorCode
 
 
 def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerResult:
-    """Ask the id's coordinator."""
+    """Submit the partition to the transaction coordinator."""
     transactional_id = request.transactional_id
     if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return AddOffsetsToTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

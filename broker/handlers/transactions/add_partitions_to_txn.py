@@ -1,12 +1,10 @@
 """AddPartitionsToTxn (24), v0-5: add partitions to a transaction before records are written to them.
 
-Behaviour: up to v3 it is sent by a producer, for one transaction; from v4 on by a broker, for many, possibly for
-verification only: TRANSACTION_ABORTABLE for those that are not. If one partition is rejected none is added, and the
-others get OPERATION_NOT_ATTEMPTED; producers cannot add internal topics. Up to v1 a fenced producer gets
-INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.enlisting`.
+Behaviour: up to v3 a producer sends it for one transaction; from v4 a broker for several, possibly only to verify:
+TRANSACTION_ABORTABLE for partitions that were not added. If one partition is rejected none is added, and the others get
+OPERATION_NOT_ATTEMPTED; producers cannot add internal topics. Up to v1 a fenced producer gets INVALID_PRODUCER_EPOCH.
 
 Source: ``KafkaApis.handleAddPartitionsToTxnRequest`` (apache/kafka 4.3.1).
-
 Transactions: KIP-98; from brokers: KIP-890.
 """
 
@@ -33,7 +31,7 @@ E = ErrorCode
 
 
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> HandlerResult:
-    """Answer each partition of each transaction."""
+    """Add or verify the partitions of each transaction; return an error code for each partition."""
     if context.version < FIRST_BATCHED_VERSION:
         return _add_for_producer(context, request)
     if not context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):

@@ -1,8 +1,7 @@
-"""AddPartitionsToTxn without a connection: many transactions at once, asked in this process or over the wire.
+"""Processing of AddPartitionsToTxn for several transactions, from brokers over the network or in this process.
 
 Source: ``KafkaApis.handleAddPartitionsToTxnRequest`` (apache/kafka 4.3.1).
-
-Asked by brokers, for many transactions: KIP-890.
+Requests of brokers for several transactions: KIP-890.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 
 FIRST_BATCHED_VERSION = 4
-"""First version sent by brokers only, for producers with an epoch per transaction."""
+"""First version that only brokers send, for producers with an epoch per transaction (KIP-890)."""
 FIRST_PRODUCER_FENCED_VERSION = 2
-"""The version from which on a producer understands PRODUCER_FENCED."""
+"""First version in which a producer knows the error PRODUCER_FENCED."""
 E = ErrorCode
 TopicCheck = Callable[[str], ErrorCode]
-"""Function that returns the error of a topic; NONE if it may be added."""
+"""Function that returns the error code of a topic; NONE if its partitions may be added."""
 PartitionErrors = Callable[[TopicPartition], ErrorCode]
 
 
 async def add_partitions(
     services: BrokerServices, request: AddPartitionsToTxnRequest, version: int
 ) -> AddPartitionsToTxnResponse:
-    """Process the transactions of a broker's request (v4-5), without authorization."""
+    """Add or verify the partitions of a broker's request (v4-5), without authorization."""
     rows: list[AddPartitionsToTxnResult] = await TimeSlice(services.env).run(
         add_or_verify_partitions(services, request.transactions, version, lambda topic: E.NONE)
     )
@@ -52,7 +51,7 @@ async def add_partitions(
 def add_or_verify_partitions(
     services: BrokerServices, transactions: Iterable[AddPartitionsToTxnTransaction], version: int, refuse: TopicCheck
 ) -> Job[list[AddPartitionsToTxnResult]]:
-    """Add, or verify, the partitions of each transaction; one row for each."""
+    """Add or verify the partitions of each transaction in its coordinator; return a row for each transaction."""
     asked: list[tuple[AddPartitionsToTxnTransaction, PendingBrokerRequest]] = []
     rows: list[AddPartitionsToTxnResult] = changeable_array()
     for txn in transactions:
@@ -73,9 +72,9 @@ def add_or_verify_partitions(
 def _partition_errors(
     services: BrokerServices, txn: AddPartitionsToTxnTransaction, refuse: TopicCheck, partitions: set[TopicPartition]
 ) -> Job[dict[TopicPartition, ErrorCode]]:
-    """Return the partitions that cannot be added: where there is one, none is.
+    """Return the errors of partitions that cannot be added; a single one prevents that any is added.
 
-    Those that can go into ``partitions``.
+    The partitions that can be added are added to ``partitions``.
     """
     out: dict[TopicPartition, ErrorCode] = {}
     for topic in txn.topics:
@@ -124,14 +123,14 @@ def _to_partition_error(answer: Any, version: int, at: TopicPartition) -> ErrorC
 
 
 def error_for_version(code: ErrorCode, version: int) -> ErrorCode:
-    """Return the code for this version: an old producer does not know PRODUCER_FENCED."""
+    """Return INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED for old versions, other codes unchanged."""
     return E.INVALID_PRODUCER_EPOCH if code is E.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED_VERSION else code
 
 
 def build_transaction_result(
     txn: AddPartitionsToTxnTransaction, code_of: PartitionErrors
 ) -> Job[AddPartitionsToTxnResult]:
-    """Build a transaction's row: an error code for every partition."""
+    """Build a transaction's row of the response, with the error code from ``code_of`` for each partition."""
     out = AddPartitionsToTxnResult(txn.transactional_id, changeable_array())
     for topic in txn.topics:
         parts = AddPartitionsToTxnTopicResult(topic.name, changeable_array())

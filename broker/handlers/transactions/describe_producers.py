@@ -1,13 +1,11 @@
-"""DescribeProducers (61), v0: idempotent and transactional producers a partition remembers.
+"""DescribeProducers (61), v0: producer state of partitions, for idempotent and transactional producers.
 
-Behaviour: the leader answers, with the first offset of each transaction that is open (-1 for none) and the epoch of the
-coordinator that ended the last one (-1 where none has): what tools find hanging transactions by. Each partition has its
-own error; a name that no topic can have is 17.
-
-Deviation: a partition asked for twice is answered once.
+Behaviour: only the leader returns it, with the first offset of each ongoing transaction (-1 for none) and the epoch of
+the coordinator that completed the last one (-1 for none), by which tools find hanging transactions. Each partition has
+its own error; an invalid topic name is INVALID_TOPIC_EXCEPTION (17).
+Deviation: a partition that occurs twice in the request is returned once.
 
 Source: ``ReplicaManager.activeProducerState`` (apache/kafka 4.3.1).
-
 From KIP-664.
 """
 
@@ -33,7 +31,7 @@ def _active(context: RequestContext, topic: str, number: int) -> Job[list[Produc
     known = context.services.replica_manager.leader(topic, number).log.producers.producers
     for pid in list(known):
         p = known.get(pid)
-        if p is not None:  # else it was forgotten meanwhile
+        if p is not None:  # None: it has expired meanwhile
             active.append(
                 ProducerState(pid, p.epoch, p.last_sequence, p.timestamp_ms, p.coordinator_epoch, p.txn_first_offset)
             )
@@ -42,7 +40,7 @@ def _active(context: RequestContext, topic: str, number: int) -> Job[list[Produc
 
 
 def handle(context: RequestContext, request: DescribeProducersRequest) -> ResponseJob:
-    """Answer each partition on its own."""
+    """Return the producers of each partition; an error concerns only its partition."""
     response = DescribeProducersResponse(topics=context.response_array())
     asked: defaultdict[str, set[int]] = defaultdict(set)
     for topic in request.topics:

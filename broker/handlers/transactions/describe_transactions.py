@@ -1,13 +1,11 @@
 """DescribeTransactions (65), v0: state of transactional ids.
 
-Behaviour: an unknown id is TRANSACTIONAL_ID_NOT_FOUND; while a transaction ends, the partitions without a marker so far
-are returned. Topics that the client may not describe are left out.
-
-Deviation: an id asked for twice is answered once: it may have very many partitions.
+Behaviour: an unknown id is TRANSACTIONAL_ID_NOT_FOUND; while a transaction is completing, the partitions without a
+marker so far are returned. Topics that the client may not describe are left out.
+Deviation: an id that occurs twice in the request is returned once, as it may have very many partitions.
 
 Source: ``KafkaApis.handleDescribeTransactionsRequest``, ``TransactionCoordinator.handleDescribeTransactions``
 (apache/kafka 4.3.1).
-
 From KIP-664.
 """
 
@@ -35,7 +33,7 @@ E = ErrorCode
 
 
 def handle(context: RequestContext, request: DescribeTransactionsRequest) -> ResponseJob:
-    """Answer each id on its own."""
+    """Describe each distinct transactional id; an error concerns only its id."""
     rows = context.response_array()
     for transactional_id in distinct(request.transactional_ids):
         yield None

@@ -1,11 +1,10 @@
 """EndTxn (26), v0-5: commit or abort a transaction.
 
-Behaviour: the response is sent when the decision is committed, before markers are written. From v5 on it has the
-producer's id and epoch for the next transaction, and aborting without a transaction succeeds. Up to v1 a fenced
-producer gets INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.deciding`.
+Behaviour: the response is sent when PrepareCommit or PrepareAbort is committed to the log, before markers are written.
+From v5 it has the producer id and epoch for the next transaction, and aborting without a transaction succeeds. Up to v1
+a fenced producer gets INVALID_PRODUCER_EPOCH.
 
 Source: ``KafkaApis.handleEndTxnRequest``, ``TransactionCoordinator.handleEndTransaction`` (apache/kafka 4.3.1).
-
 An epoch for every transaction: KIP-890.
 """
 
@@ -25,7 +24,7 @@ E = ErrorCode
 
 
 def handle(context: RequestContext, request: EndTxnRequest) -> HandlerResult:
-    """Ask the id's coordinator."""
+    """Submit the end of the transaction to the transaction coordinator."""
     transactional_id = request.transactional_id
     if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return EndTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -1,9 +1,9 @@
-"""InitProducerId (22), v0-5: a producer id and epoch, for an idempotent producer or a transactional one.
+"""InitProducerId (22), v0-5: assign a producer id and epoch to an idempotent or transactional producer.
 
-Behaviour: without a transactional id every request gets a fresh id, epoch 0, ignoring the id it names (KIP-360 raises
-epochs only for transactional producers); ids come from the controller in blocks of 1,000. With one, its previous
-producer is fenced: its open transaction is aborted, and CONCURRENT_TRANSACTIONS is returned until that is done. Up to
-v3 a fenced producer gets INVALID_PRODUCER_EPOCH. The rules are in `broker.txn.initialising`.
+Behaviour: without a transactional id each request gets a new producer id with epoch 0, whatever producer id it has
+(KIP-360 bumps epochs only of transactional producers); the controller allocates ids in blocks of 1,000. With a
+transactional id its previous producer is fenced: an ongoing transaction is aborted, and CONCURRENT_TRANSACTIONS is
+returned until that is complete. Up to v3 a fenced producer gets INVALID_PRODUCER_EPOCH.
 
 Source: ``KafkaApis.handleInitProducerIdRequest``, ``TransactionCoordinator.handleInitProducerId`` (apache/kafka 4.3.1).
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinator.pending_request import PendingBrokerRequest
 
 _FENCED_ERROR_SINCE = 4
-"""The version from which on a producer understands PRODUCER_FENCED."""
+"""First version in which a producer knows the error PRODUCER_FENCED."""
 E = ErrorCode
 
 
@@ -32,7 +32,7 @@ def _error_response(code: ErrorCode) -> Message:
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> HandlerResult:
-    """Hand out the next producer id, or the next epoch of a transactional id's."""
+    """Return a new producer id, or producer id and epoch of a transactional id from its coordinator."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):

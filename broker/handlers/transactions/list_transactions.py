@@ -1,13 +1,12 @@
-"""ListTransactions (66), v0-2: the transactional ids this node coordinates.
+"""ListTransactions (66), v0-2: the transactional ids that this broker coordinates.
 
-Behaviour: filters by state, producer id, from v1 on by how long a transaction has been open, from v2 on by a pattern
-for the whole id; an id must pass all of them. Unknown states are returned and match no id. An id without a transaction
-so far has the start time -1, so it counts as open for very long, as in Kafka. While a shard is loading the response is
-only COORDINATOR_LOAD_IN_PROGRESS.
+Behaviour: filters by state and producer id, from v1 by how long a transaction has been ongoing (ms), from v2 by a
+pattern for the whole id; an id must match all of them. Unknown states are returned and match no id. An id that has had
+no transaction has the start time -1, so it counts as ongoing for very long, as in Kafka. While a coordinator partition
+is loading the response is only COORDINATOR_LOAD_IN_PROGRESS.
 
 Source: ``KafkaApis.handleListTransactionsRequest``, ``TransactionStateManager.listTransactionStates`` (apache/kafka
 4.3.1).
-
 From KIP-664; by duration: KIP-994; by pattern: KIP-1152.
 """
 
@@ -30,7 +29,7 @@ from ottla.wire.messages.list_transactions import (
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ResponseJob:
-    """List every id that passes the filters."""
+    """Return the transactional ids that match the filters and that the client may describe."""
     states = yield from collect_distinct_job(request.state_filters)
     unknown = yield from collect_job(name for name in states if name not in STATES_BY_NAME)
     out = ListTransactionsResponse(unknown_state_filters=unknown)
@@ -58,7 +57,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> Respons
 
 
 class _TransactionFilter:
-    """Filters of a request; ``states``: its known states."""
+    """Predicate for the filters by state, producer id and duration; ``states`` are the known states of the request."""
 
     def __init__(self, request: ListTransactionsRequest, states: frozenset[str], now_ms: int) -> None:
         self._producers = frozenset(request.producer_id_filters)
@@ -76,7 +75,7 @@ class _TransactionFilter:
 
 
 def _pattern(text: str | None) -> Any:
-    """Return a pattern for ids, as RE2 compiles it; none for an empty one.
+    """Return the RE2 pattern for transactional ids; None for an empty or null pattern.
 
     Raises:
         ProtocolError: INVALID_REGULAR_EXPRESSION.

@@ -1,11 +1,11 @@
-"""Markers of ended transactions, written to the partitions this node leads.
+"""Writer of transaction markers to the partitions that this broker leads.
 
-Each partition's marker is a control batch of its own, and done once it is committed. Those of `__consumer_offsets` go
-through the group coordinator, which must know what became of positions.
+Each marker is a control batch of its own in its partition and complete once it is committed. Markers of
+`__consumer_offsets` partitions are written by the group coordinator, which applies or discards the transaction's
+offsets.
 
 Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1).
-
-From KIP-98; the protocol's version: KIP-1228.
+From KIP-98; transaction version: KIP-1228.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _NOT_COORDINATOR = frozenset(
 
 
 class _OffsetsMarker(NamedTuple):
-    """A marker the group coordinator was handed."""
+    """Marker submitted to the group coordinator, and its row of the response."""
 
     pending_request: PendingBrokerRequest
     row: MarkerPartitionResult
 
 
 class _MarkerWrites:
-    """Marker writes of one request, and what they wait for: followers, and the group coordinator."""
+    """Marker writes of one request, which wait for replication and for the group coordinator."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
@@ -58,7 +58,7 @@ class _MarkerWrites:
         self.offsets_markers: list[_OffsetsMarker] = []
 
     def append_all(self, request: WriteTxnMarkersRequest, response: WriteTxnMarkersResponse) -> Job[None]:
-        """Append every marker, and give each its row; of one producer there is one result."""
+        """Append or submit every marker and add its row to the response, which has one result per producer id."""
         by_producer: dict[int, WritableTxnMarkerResult] = {}
         by_topic: dict[tuple[int, str], list[MarkerPartitionResult]] = {}
         for marker in request.markers:
@@ -96,7 +96,7 @@ class _MarkerWrites:
         """Submit a marker to the group coordinator, which completes the transaction's offsets.
 
         Raises:
-            ProtocolError: the partition is not hosted here.
+            ProtocolError: UNKNOWN_TOPIC_OR_PARTITION if this broker does not host the partition.
         """
         services = self._services
         if services.replica_manager.get(OFFSETS_TOPIC, row.partition_index) is None:
@@ -108,10 +108,10 @@ class _MarkerWrites:
         self.offsets_markers.append(_OffsetsMarker(ticket, row))
 
     def _append(self, marker: WritableTxnMarker, topic: str, row: MarkerPartitionResult) -> None:
-        """Append a marker to a partition of data.
+        """Append a marker to the log of a partition outside `__consumer_offsets`.
 
         Raises:
-            ProtocolError: it is not hosted here, not led, has too few in sync, or the log refuses it.
+            ProtocolError: This broker does not host or lead the partition, the ISR is too small, or the log rejects it.
         """
         services, number = self._services, row.partition_index
         replica = services.replica_manager.get(topic, number)
@@ -138,7 +138,7 @@ class _MarkerWrites:
             self.delayed_appends.append(DelayedProduce.for_log_end(replica, row))
 
     def await_committed(self, timeout_ms: float) -> Job[None]:
-        """Wait until every marker is committed, or will not be."""
+        """Wait until every marker is committed or has failed; set the error codes of failed ones."""
         yield wait_for_completion(self._services.purgatory, self.delayed_appends, timeout_ms)
         for one in self.delayed_appends:
             if one.is_failed:
@@ -163,7 +163,7 @@ def _txn_end(marker: WritableTxnMarker) -> EndTransactionMarker:
 
 
 def write_markers(services: BrokerServices, request: WriteTxnMarkersRequest) -> Job[WriteTxnMarkersResponse]:
-    """Write markers to the partitions this node leads; answered once each is committed, refused or out of time."""
+    """Write the markers to the partitions that this broker leads; return when each is committed or has an error."""
     response, work = WriteTxnMarkersResponse(changeable_array()), _MarkerWrites(services)
     yield from work.append_all(request, response)
     yield from work.await_committed(services.config.number("request.timeout.ms"))

@@ -1,15 +1,14 @@
-"""TxnOffsetCommit (28), v0-5: store a group's positions once a transaction commits.
+"""TxnOffsetCommit (28), v0-5: commit offsets of a group as part of a transaction.
 
-Behaviour: the transaction's coordinator must know of the group's partition of `__consumer_offsets`; v5 adds it. Offsets
-become visible when the transaction commits. An unknown topic or partition fails on its own (3), too long metadata is
-12; the group's error applies to all others: a stale generation is 22 for every type of group.
-
-Version notes: v0-1 never return 14 for a loading coordinator, but 15; v3 has the member; v4 returns
+Behaviour: the group's `__consumer_offsets` partition must have been added to the transaction; v5 adds it. The offsets
+become visible when the transaction commits. An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION, too long
+metadata OFFSET_METADATA_TOO_LARGE; the group's error applies to all other partitions: a stale generation is
+ILLEGAL_GENERATION for every type of group.
+Version notes: v0-1 return COORDINATOR_NOT_AVAILABLE for a loading coordinator; v3 has the member; v4 returns
 TRANSACTION_ABORTABLE.
 
 Source: ``KafkaApis.handleTxnOffsetCommitRequest``, ``GroupCoordinatorService.commitTransactionalOffsets``,
 ``OffsetMetadataManager.commitTransactionalOffset`` (apache/kafka 4.3.1).
-
 From KIP-98; fencing by the group: KIP-447; adding and verifying: KIP-890.
 """
 
@@ -41,7 +40,7 @@ _LOADING_SINCE = 2
 
 
 class _TxnOffsetCommit:
-    """Processing of one request."""
+    """Processing of one TxnOffsetCommit request: valid partitions and response."""
 
     def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
         self._context = context
@@ -60,7 +59,7 @@ class _TxnOffsetCommit:
         row.partitions.append(TxnOffsetCommitResponsePartition(part.partition_index, code))
 
     def validate(self) -> Job[None]:
-        """Answer for what is not there, or not the caller's, and keep the rest."""
+        """Add an error row for each unknown or unauthorized partition; collect the others in ``valid_partitions``."""
         context, request = self._context, self._request
         unauthorized = self._unauthorized()
         for wanted in request.topics:
@@ -89,7 +88,7 @@ class _TxnOffsetCommit:
         return ErrorCode.NONE
 
     def commit(self) -> Job[ErrorCode]:
-        """Return the group's error for all valid offsets, once they are committed to the log."""
+        """Commit the valid offsets to the group coordinator's log; return the error code that applies to all."""
         request, groups = self._request, self._context.services.groups
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -117,10 +116,10 @@ class _TxnOffsetCommit:
         return code
 
     def _verify_transaction(self, at: tuple[str, int]) -> Job[TransactionContext]:
-        """Have the transaction's coordinator confirm the group's partition.
+        """Verify or add the group's `__consumer_offsets` partition in the transaction coordinator.
 
         Raises:
-            ProtocolError: it does not, or cannot be asked.
+            ProtocolError: The coordinator rejects it or is not available.
         """
         request, version = self._request, self._context.version
         operation = TransactionSupportedOperation.VERIFY
@@ -140,7 +139,7 @@ class _TxnOffsetCommit:
         return TransactionContext(*whose, None if confirmed is None else confirmed.guard)
 
     def apply_result(self, verdict: ErrorCode) -> Job[None]:
-        """Give every position that was handed in the group's verdict."""
+        """Add a row with the group's error code ``verdict`` for each valid partition."""
         if verdict is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._context.version < _LOADING_SINCE:
             verdict = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for name, _, partitions in self.valid_partitions:
@@ -152,7 +151,7 @@ class _TxnOffsetCommit:
 
 
 def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> ResponseJob:
-    """Check each position, have the transaction confirmed, and hand the good ones to the group's machine."""
+    """Validate the partitions, verify the transaction, and commit the valid offsets."""
     work = _TxnOffsetCommit(context, request)
     yield from work.validate()
     if work.valid_partitions:

@@ -1,12 +1,11 @@
-"""WriteTxnMarkers (27), v1-2: a coordinator ends transactions in the partitions this node leads.
+"""WriteTxnMarkers (27), v1-2: write markers of completed transactions to partitions that this broker leads.
 
-Behaviour: each partition has its own result, returned once its marker is committed: 3 where it is not hosted here, 6
-where it is not led here or its group coordinator is not loaded, 47 and 52 for a late marker.
-
-Version notes: v2 has the transaction version, which distinguishes late markers.
+Behaviour: each partition has its own result, returned once its marker is committed: UNKNOWN_TOPIC_OR_PARTITION if this
+broker does not host it, NOT_LEADER_OR_FOLLOWER if it does not lead it or its group coordinator is not loaded,
+INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for a late marker.
+Version notes: v2 has the transaction version, by which late markers are recognized.
 
 Source: ``KafkaApis.handleWriteTxnMarkersRequest`` (apache/kafka 4.3.1).
-
 From KIP-98; versions: KIP-1228.
 """
 
@@ -42,7 +41,7 @@ def _reject_request(context: RequestContext, request: WriteTxnMarkersRequest, co
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
-    """Write each marker."""
+    """Authorize the request and write each marker."""
     if not (
         context.may(AclOperation.ALTER, ResourceType.CLUSTER)
         or context.may(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
