@@ -1,1 +1,1 @@
-"""From a frame to its handler: the APIs a listener serves, the context of a request, missing partitions."""
+"""Dispatch of request frames to handlers: APIs of a listener, context of a request, logs still being created."""

@@ -1,4 +1,4 @@
-"""Registry of the APIs that this node serves: one row for each API of Apache Kafka.
+"""Registry of the APIs that this node serves: one `ApiSpec` for each API of Apache Kafka.
 
 Source: ``ApiKeys.java``, the schemas' ``listeners``, ``KafkaApis.scala``, ``ControllerApis.scala``,
 ``AuthHelper.scala``, the ``getErrorResponse`` of each request class in ``clients`` (apache/kafka 4.3.1).
@@ -48,7 +48,7 @@ GROUP_AND_TOPICS = Permission(DESCRIBE, GROUP), Permission(DESCRIBE, TOPIC)
 READ_GROUP_AND_TOPICS = Permission(READ, GROUP), Permission(READ, TOPIC)
 
 FORWARD = Endpoint("admin.forward_to_controller")
-"""A broker's part in a request that only the controller authorizes and decides."""
+"""Broker endpoint of an API that the broker only forwards and the controller authorizes and handles."""
 FORWARDED = Forwarding()
 FORWARDED_TO_QUORUM = Forwarding(ForwardingTarget.QUORUM)
 FORWARDED_WITH_REQUESTER = Forwarding(ForwardingTarget.CONTROLLER_WITH_REQUESTER)
@@ -81,17 +81,17 @@ ERROR_TEXT = ErrorResponse(message=ErrorMessage.ERROR_TEXT)
 
 
 def _results(results: ErrorResults) -> ErrorResponse:
-    """Return the layout of a response that has its errors in one list of rows."""
+    """Return the layout of an error response whose error codes are in a single list of rows."""
     return ErrorResponse((results,))
 
 
 def _controller(*rules: AuthorizationRule) -> Endpoint:
-    """Return the endpoint of a request that the active controller decides."""
+    """Return the controller endpoint of an API that the active controller handles, with its authorization rules."""
     return Endpoint("controller.controller_requests", rules)
 
 
 def _raft(*rules: AuthorizationRule) -> Endpoint:
-    """Return the endpoint of a request that this node's Raft replica answers."""
+    """Return the controller endpoint of an API that this node's Raft client handles, with its authorization rules."""
     return Endpoint("controller.raft_requests", rules)
 
 
@@ -727,7 +727,7 @@ API_SPECS: tuple[ApiSpec, ...] = (
 )
 
 BROKER_APIS: dict[ApiKey, ApiSpec] = {spec.key: spec for spec in API_SPECS if spec.broker is not None}
-"""APIs of listeners for clients and brokers; ApiVersions is computed from them."""
+"""APIs of broker listeners by key; the response of ApiVersions is computed from them."""
 
 CONTROLLER_APIS: dict[ApiKey, ApiSpec] = {spec.key: spec for spec in API_SPECS if spec.controller is not None}
-"""APIs of controller listeners: requests of nodes to the quorum and the active controller, and forwarded requests."""
+"""APIs of controller listeners by key: requests to the KRaft quorum, to the active controller, and forwarded ones."""

@@ -1,9 +1,9 @@
-"""Dispatch of requests to their handlers.
+"""Dispatcher: decodes requests of a listener and calls their handlers.
 
-A handler is ``handle(context, request)``: it returns the response, None for a request without response (Produce with
-acks=0), or a job that returns one of them, where it has many rows or must wait. Handler modules load when their API is
-first used, so that a node starts quickly. ApiVersions is computed from the listener's table, so that only implemented
-APIs are advertised.
+A handler is ``handle(context, request)``. It returns the response, None for a request without response (Produce with
+acks=0), or, if it has many rows or must wait, a job that returns one of them. Handler modules are imported when their
+API is first used, so that a node starts quickly. ApiVersions is computed from the listener's API table, so that only
+implemented APIs are advertised.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LOG_CREATION_TIMEOUT_S = 5.0
 _API_VERSIONS = ApiKey.API_VERSIONS
-"""An enumeration's member by its name costs a fifth of a microsecond; so elsewhere on each request's way."""
+"""Alias of the enumeration member: reading it by attribute costs 0.2 us per request."""
 
 ResponseJob = Job[Message | None]
 HandlerResult = Message | None | ResponseJob
@@ -46,7 +46,7 @@ Handler = Callable[["RequestContext", Any], HandlerResult]
 
 @dataclass(slots=True)
 class RequestContext:
-    """Context of a request for its handler."""
+    """Context of a request for its handler: services, client, API, version and arrival time (wall clock, ms)."""
 
     services: BrokerServices
     peer: Peer
@@ -55,27 +55,27 @@ class RequestContext:
     client_id: str
     now_ms: int
     apis: Mapping[ApiKey, ApiSpec]
-    """APIs of this listener."""
+    """APIs of the listener by key."""
     frame: Buffer = b""
-    """The whole request with its header, as it came: it lies in the receive buffer until the answer is given."""
+    """Request frame with its header, without its length; it remains in the receive buffer until the response."""
 
     @property
     def spec(self) -> ApiSpec:
-        """The API of the request."""
+        """Registry entry of the request's API."""
         return self.apis[self.key]
 
     @property
     def image(self) -> MetadataImage:
-        """The newest committed metadata."""
+        """Newest committed metadata image."""
         return self.services.metadata.image
 
     def response_array(self) -> Any:
-        """Return an array for a list of the response; its rows are encoded as they are appended."""
+        """Return an array for a top-level list of the response, whose rows are encoded in blocks when appended."""
         return compiler.response_array(response_class(self.key), self.version)
 
     @property
     def has_authorizer(self) -> bool:
-        """True if there is an authorizer to be asked."""
+        """True if this node has an authorizer."""
         return self.services.authorizer is not None
 
     def may(
@@ -83,7 +83,7 @@ class RequestContext:
     ) -> bool:
         """Return True if the client is authorized for an operation on a resource; always True without an authorizer.
 
-        ``is_look``: the request does not name the resource, and a denial only omits it.
+        ``is_look``: the request does not name the resource, and a denial only omits it from the response.
         """
         services, peer = self.services, self.peer
         authorizer, audit = services.authorizer, services.audit
@@ -104,14 +104,14 @@ class RequestContext:
         return authorizer is None or authorizer.may_any(self.peer, operation, resource)
 
     def mutation_quota(self) -> ControllerMutationQuota | None:
-        """Quota for the partitions that this request creates or deletes; None without quotas."""
+        """Return the quota for partitions that this request creates or deletes; None without quotas."""
         quotas = self.services.quota_holder.quotas
         if quotas is None:
             return None
         return quotas.new_mutation_quota(self.peer, self.client_id, self.spec.quota, self.version)
 
     def authorized_operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Return all operations the client is authorized for, as bits of ``authorized_operations``."""
+        """Return the client's authorized operations on a resource as the bit field ``authorized_operations``."""
         authorizer = self.services.authorizer
         return (
             supported_operation_bits(resource)
@@ -121,10 +121,10 @@ class RequestContext:
 
 
 def decode_request_job(spec: ApiSpec, request: RequestFrame) -> Job[Message]:
-    """Decode the body of a request: in steps and within a budget where it may have many elements.
+    """Decode the body of a request; a large one in time slices and within a memory budget.
 
     Raises:
-        WireError: it does not parse, or would take too much memory.
+        WireError: The body is malformed or would exceed the budget.
     """
     cls, size_bytes = request_class(request.key), len(request.frame)
     if size_bytes < spec.large_bytes:
@@ -136,7 +136,7 @@ def decode_request_job(spec: ApiSpec, request: RequestFrame) -> Job[Message]:
 
 @cache
 def load_handler(module: str) -> Handler:
-    """Return the handler of an API; its module is loaded on first use."""
+    """Return the ``handle`` function of a handler module, which is imported on first use."""
     # lazy: 112.0 ms, 5180 kB: all of them; the first request of an API imports one
     handler: Handler = import_module(f"ottla.broker.handlers.{module}").handle
     return handler
@@ -144,7 +144,7 @@ def load_handler(module: str) -> Handler:
 
 @cache
 def with_authorization(handler: Handler, spec: ApiSpec, *, at_controller: bool) -> Handler:
-    """Return the handler of an API behind the rules of its endpoint."""
+    """Return a handler that applies the authorization rules of the API's endpoint first."""
     # lazy: 2.3 ms, 79 kB
     from ottla.broker.security.authz.request_authorization import authorize_and_handle, is_authorized_by_handler
 
@@ -154,7 +154,7 @@ def with_authorization(handler: Handler, spec: ApiSpec, *, at_controller: bool) 
 
 
 class Dispatcher:
-    """Dispatcher of one listener."""
+    """Dispatcher of one listener: API table, handlers used so far, and rate-limited log."""
 
     def __init__(
         self,
@@ -169,26 +169,26 @@ class Dispatcher:
         self.listener = listener
         self._env = services.env
         self._handlers: dict[ApiKey, Handler] = {}
-        """Those that were used, with what stands before them."""
+        """Handlers that were used so far, including authorization."""
 
     @property
     def serves_controllers(self) -> bool:
-        """True if it is the way at a listener where controllers are asked."""
+        """True for a controller listener."""
         return ApiKey.ENVELOPE in self.apis
 
     @cached_property
     def connection_log(self) -> RateLimitedLog:
-        """Rate-limited log of this listener's connections."""
+        """Rate-limited log of this listener's connections, created on first use."""
         # lazy: 0.5 ms, 7 kB: most connections log nothing
         from ottla.broker.dispatch.rate_limited_log import RateLimitedLog
 
         return RateLimitedLog(self._env, self.listener)
 
     def handle_request(self, peer: Peer, request: RequestFrame) -> HandlerResult:
-        """Decode a request's body and hand it to its handler.
+        """Decode a request's body and call its handler.
 
         Raises:
-            WireError: an API or version that is not spoken, or a body that does not parse: the connection must end.
+            WireError: An unsupported API or version, or a malformed body: the connection must be closed.
         """
         key, version = request.key, request.version
         route = self.apis.get(key)
@@ -216,7 +216,7 @@ class Dispatcher:
         return handler(context, body)
 
     def _handler(self, key: ApiKey, route: ApiSpec) -> Handler:
-        """Return an API's handler, loaded on first use; a node's authorizer is fixed at startup."""
+        """Return the handler of an API with its authorization rules; stored, as the authorizer is fixed at startup."""
         handler = load_handler(route.endpoint(at_controller=self.serves_controllers).handler_module)
         if self.services.authorizer is not None:
             handler = with_authorization(handler, route, at_controller=self.serves_controllers)
@@ -224,18 +224,18 @@ class Dispatcher:
         return handler
 
     def _call_handler(self, context: RequestContext, handler: Handler, body: Any) -> HandlerResult:
-        # a topic of many partitions was made a moment ago
+        # logs of a new topic with many partitions are still being created
         if self.services.log_creator and context.spec.partitions is not None:
             return self._handle_after_creation(context, handler, body)
         return handler(context, body)
 
     def _decode_large(self, context: RequestContext, request: RequestFrame, handler: Handler) -> ResponseJob:
-        """Decode a request that may have many elements, and handle it."""
+        """Decode a large request in time slices and call its handler."""
         body = yield from decode_request_job(context.spec, request)
         return (yield from as_job(self._call_handler(context, handler, body)))
 
     def _handle_after_creation(self, context: RequestContext, handler: Handler, body: Any) -> ResponseJob:
-        """Create the logs of the partitions asked for first; one that is not in time is answered as one not led."""
+        """Wait until the logs of the request's partitions are created or the time-out, then call the handler."""
         asked = yield from partitions_to_create(context.spec, body, self.services)
         if asked:
             yield self.services.log_creator.wait_created(asked, LOG_CREATION_TIMEOUT_S)
@@ -243,7 +243,7 @@ class Dispatcher:
         return (yield from as_job(handler(context, body)))
 
     def _unsupported_api_versions(self) -> Message:
-        """Return the response to ApiVersions in an unknown version: the versions of ApiVersions itself (KIP-35)."""
+        """Return UNSUPPORTED_VERSION with the version range of ApiVersions itself (KIP-35)."""
         # lazy: 0.7 ms, 18 kB
         from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 

@@ -1,4 +1,4 @@
-"""Rate-limited log of protocol violations by connections: a number of lines per minute, then a count.
+"""Rate-limited log of protocol violations by connections: a limited number of lines per minute, then a count.
 
 Clients may repeat violations quickly: a line for each would fill the disk and hide important lines.
 """
@@ -14,7 +14,7 @@ _MINUTE_MS = 60_000.0
 
 
 class RateLimitedLog:
-    """A listener's."""
+    """Rate-limited log of one listener."""
 
     def __init__(self, env: Env, listener: str) -> None:
         self._env = env
@@ -24,7 +24,10 @@ class RateLimitedLog:
         self._suppressed = 0
 
     def log(self, logger: logging.Logger, level: int, text: str, *values: object, traceback: bool = False) -> None:
-        """Write a line, unless there were too many lately; ``traceback``: of the exception that is handled just now."""
+        """Write a log line, or count it as suppressed if the limit of this minute is reached.
+
+        ``traceback``: append the traceback of the exception being handled.
+        """
         now_ms = self._env.monotonic_ms()
         if now_ms - self._since_ms >= _MINUTE_MS:
             if self._suppressed:

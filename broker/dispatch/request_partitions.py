@@ -1,6 +1,7 @@
-"""Partitions of a request whose logs are still being created, which the handler must wait for.
+"""Partitions of a request whose logs are still being created; the dispatcher waits for them before it calls the
+handler.
 
-Evaluated only while logs are being created, so that speed does not matter.
+Only evaluated while logs are being created, so that its speed does not matter.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PartitionNames = Iterator[tuple[str | None, int]]
 
 
 def _named_partitions(fields: NamedPartitions, body: Any, image: MetadataImage) -> PartitionNames:
-    """Yield the partitions of each topic, and a step after each topic: it may have none."""
+    """Yield topic name and number of each partition, and ``(None, -1)`` after each topic as a step for a yield."""
     for topic in getattr(body, fields.topics):
         topic_id = ZERO_UUID if fields.topic_id is None else getattr(topic, fields.topic_id)
         name = getattr(topic, fields.name) if topic_id == ZERO_UUID else image.topic_names.get(topic_id)
@@ -38,7 +39,7 @@ def _coordinator_partitions(body: Any, image: MetadataImage) -> PartitionNames:
 
 
 def partitions_to_create(spec: ApiSpec, body: Any, services: BrokerServices) -> Job[list[tuple[str, int]]]:
-    """Return the partitions of a request whose logs are still to be created."""
+    """Return the partitions of a request whose logs are still being created on this broker."""
     image, fields = services.replica_manager.image, spec.partitions
     if fields is None:
         return []
