@@ -1,1 +1,1 @@
-"""Common parts of requests: peers, delayed operations, error responses, the decompression limit."""
+"""Common parts of requests: clients (peers), delayed operations, error responses, and the decompression limit."""

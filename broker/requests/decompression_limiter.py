@@ -1,8 +1,8 @@
-"""Limiter of memory-heavy decompression: a few at a time on a node, others wait.
+"""Limiter of decompressions with much memory: a few at a time on a node, others wait.
 
-A batch of a few kilobytes may expand to very much. Its validation keeps no records, but between two pieces the codec
-keeps its state: zstd a window of up to 128 MiB, snappy a whole block. A hundred connections at once would keep a
-hundred times that.
+A batch of a few kilobytes may decompress to very many bytes. Its validation keeps no records, but between two time
+slices the codec keeps its state: zstd a window of up to 128 MiB, snappy a whole block. A hundred connections would keep
+a hundred times that.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from ottla.jobs.job import Job
 
 T = TypeVar("T")
 DecompressionJob = Generator[bool | None, None, T]
-"""Job that yields True once it holds much memory, or will with the next step (`compression.StreamDecompressor`): then
-it waits for the limiter. Others never wait.
+"""Job that yields True if it holds much memory, or will after the next step, None otherwise.
+
+Before such a step it waits for the limiter (`compression.StreamDecompressor`).
 """
 
 
 class DecompressionLimiter:
-    """Limiter of a node."""
+    """Limiter for the decompressions of a node: `MAX_CONCURRENT_DECOMPRESSIONS` may hold much memory at a time."""
 
     def __init__(self) -> None:
         self._limiter = trio.CapacityLimiter(MAX_CONCURRENT_DECOMPRESSIONS)
 
     @property
     def active_count(self) -> int:
-        """Number of memory-heavy decompressions."""
+        """Number of decompressions that hold much memory now."""
         return self._limiter.borrowed_tokens
 
     def as_job(self, work: DecompressionJob[T]) -> Job[T]:
-        """Make a job of ``work`` that waits before it keeps much memory until it may."""
+        """Run ``work`` as a job that acquires the limiter before it holds much memory, and releases it at the end."""
         borrower, has_slot = object(), False
         try:
             while True:

@@ -1,6 +1,6 @@
-"""Error responses: the response that answers a whole request with one error, and rows with an error.
+"""Error responses of whole requests with one error code, and response rows with an error code.
 
-Their layout is `ottla.broker.api_spec.ErrorResponse`; classes and versions of their fields are those of the messages.
+Their layout is `ottla.broker.api_spec.ErrorResponse`; classes and versions of the fields are those of the messages.
 
 Source: the ``getErrorResponse`` of each request class in ``clients``, ``ApiError.java`` (apache/kafka 4.3.1).
 """
@@ -19,22 +19,22 @@ from ottla.wire.errors import ErrorCode
 
 
 class RespondableRequest(Protocol):
-    """A request being handled: the dispatcher's `RequestContext`."""
+    """Interface of a request for which an error response can be built; implemented by `RequestContext`."""
 
     version: int
 
     @property
     def spec(self) -> ApiSpec:
-        """The API of the request."""
+        """Registry entry of the request's API."""
 
 
 class ErrorResultBuilder:
-    """Builder of the rows of a response that answer elements of a request with one error."""
+    """Builder of response rows with an error code for elements of a request, such as topics."""
 
     def __init__(
         self, response: type[Message], layout: ErrorResults, version: int, code: ErrorCode, message: str | None
     ) -> None:
-        """``response``: the class that has the list of rows."""
+        """Select the row class from ``response``, the class with the list of rows, and the fields of its version."""
         row_class = next(field.struct for field in fields_of(response) if field.name == layout.response_list)
         assert row_class is not None, f"{response.__name__}.{layout.response_list} has no rows"
         self._row_class = row_class
@@ -45,7 +45,7 @@ class ErrorResultBuilder:
         self._nested = None if nested is None else ErrorResultBuilder(row_class, nested, version, code, message)
 
     def build(self, element: Any) -> Job[Any]:
-        """Return the row of an element, with a step for each row in it and one for itself."""
+        """Return the row for an element of the request, with the rows of its nested elements; yields once per row."""
         row = self._row_class()
         for name, source in self._copied:
             setattr(row, name, getattr(element, source) if isinstance(element, Message) else element)
@@ -63,7 +63,7 @@ class ErrorResultBuilder:
 def build_error_response(
     asking: RespondableRequest, request: Any, code: ErrorCode, message: str | None = None
 ) -> Job[Message]:
-    """Return the response that answers all of a request with an error."""
+    """Return the response to a whole request with one error code, in all fields and rows that can have it."""
     layout, version = asking.spec.error_response, asking.version
     if layout.message is not ErrorMessage.REASON:
         message = code.text if layout.message is ErrorMessage.ERROR_TEXT else None
@@ -91,7 +91,7 @@ def build_error_response(
 def _fields_in_version(
     cls: type[Message], version: int, code: ErrorCode, message: str | None, values: Iterable[tuple[str, Any]]
 ) -> list[tuple[str, Any]]:
-    """Return the fields to set: those that the class has in this version, null ones where they are nullable in it."""
+    """Return names and values of the fields to set that exist in this version; None only where nullable in it."""
     every = {"error_code": code, "partition_error_code": code, "error_message": message, **dict(values)}
     return [
         (field.name, every[field.name])
@@ -103,7 +103,7 @@ def _fields_in_version(
 
 
 def contains_error(answer: Message, code: ErrorCode) -> Job[bool]:
-    """Return whether a response has an error anywhere, at the top or in a row."""
+    """Return whether a response has an error code at the top level or in any row."""
     for name in answer.__struct_fields__:
         value = getattr(answer, name)
         if name in ("error_code", "partition_error_code"):

@@ -13,7 +13,7 @@ from ottla.wire.codec.primitives import Buffer
 
 
 class ForwardableRequest(Protocol):
-    """A client's request to forward: the dispatcher's `RequestContext`."""
+    """Interface of a client's request to forward in an Envelope; implemented by the dispatcher's `RequestContext`."""
 
     version: int
     peer: Peer
@@ -21,7 +21,7 @@ class ForwardableRequest(Protocol):
 
     @property
     def spec(self) -> ApiSpec:
-        """The API of the request."""
+        """Registry entry of the request's API."""
 
     @property
     def has_authorizer(self) -> bool:
@@ -29,10 +29,10 @@ class ForwardableRequest(Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """The newest committed metadata."""
+        """Newest committed metadata image."""
 
     def may(self, operation: AclOperation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the principal of the request is allowed an operation."""
+        """Return whether the client's principal is authorized for an operation on a resource."""
 
     def mutation_quota(self) -> ControllerMutationQuota | None:
-        """Return the quota that counts created and deleted partitions; None: no quota is configured."""
+        """Return the quota for partitions that the request creates or deletes; None without quotas."""

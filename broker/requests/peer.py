@@ -1,4 +1,4 @@
-"""The client of a connection: its identity, its quota bindings, its authorization cache, and its disconnection."""
+"""Client of a connection: its identity, cached quotas, authorization cache, and disconnection."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class CachedQuota(Protocol):
-    """Quota of a client: `ottla.broker.quotas.quota_table.QuotaBinding`."""
+    """Interface of a client's cached byte-rate quota; implemented by `ottla.broker.quotas.quota_table.QuotaBinding`."""
 
     client_id: str | None
-    """Client id of the binding."""
+    """Client id for which the quota was looked up; None before the first look-up."""
     max_in_window: int
-    """In bytes: more at once would be over it."""
+    """Bytes of a quota window: a single fetch with more would exceed the quota."""
 
     def try_record(self, value: float, about_ms: float) -> bool:
-        """Record a value within the limit; return False if it was not recorded."""
+        """Record a value if it stays within the quota; return False if it was not recorded."""
 
 
 class _UnknownQuota:
-    """Binding that is not looked up yet."""
+    """Placeholder of a connection's cached quota before the first look-up; records nothing."""
 
     client_id: str | None = None
     max_in_window = 0
@@ -37,13 +37,13 @@ class _UnknownQuota:
 
 
 class PreparedRequest(Protocol):
-    """A request that is expected to repeat (`ottla.broker.handlers.prepared_request`)."""
+    """Interface of a request that is expected to repeat (`ottla.broker.handlers.prepared_request`)."""
 
     def respond(self, view: memoryview, begin: int, end: int) -> list[Any] | None:
-        """Serve the request that lies between two positions of a view of the receive buffer.
+        """Serve the request in ``view[begin:end]`` of the receive buffer.
 
         Returns:
-            The chunks of the response, or None where the request must be handled as any other.
+            The encoded response in chunks, or None if the request must be decoded and handled as any other.
         """
 
 
@@ -51,9 +51,10 @@ UNKNOWN_QUOTA: CachedQuota = _UnknownQuota()
 
 
 class QuotaBindings:
-    """Bindings of a client to its byte-rate quotas, checked before the quota tables.
+    """Cached byte-rate quotas of a connection's client, checked before the quota tables.
 
-    Life time: a binding is of the principal and of the client id of the request that looked it up last. It is replaced
+    Lifetime: a cached quota belongs to the principal and client id of the request that looked it up last. It is
+    replaced
     when a request has another client id, and invalid once the quotas change.
     """
 
@@ -65,10 +66,12 @@ class QuotaBindings:
 
 
 class AuthorizationCache:
-    """Topics that a client is known to be allowed to read and to write, looked at before the authorizer.
+    """Topics that the client is known to be authorized to read and to write, checked before the authorizer.
 
-    Life time: the sets are the authorizer's, which adds names to them and empties them when the ACLs change. They are
-    of one principal and host: the connection's, which authentication sets once. Empty while each decision is audited.
+    Lifetime: the sets belong to the authorizer, which adds names to them and clears them when the ACLs change. They are
+    for
+    one principal and host: those of the connection, which authentication sets once. Empty while each decision is
+    audited.
     """
 
     __slots__ = ("readable_topics", "writable_topics")
@@ -79,10 +82,11 @@ class AuthorizationCache:
 
 
 class Peer:
-    """Client of a connection: the listener and address it came from, its principal, and whether it is connected.
+    """Client of a connection: its listener, address, principal and software, and whether it is connected.
 
-    Life time: the connection, or the request where a broker forwards it (`is_forwarded`). What is kept for a client (a
-    delayed request, a share session) ends by a callback (`on_close`).
+    Lifetime: the connection, or the request if a broker forwards it (`is_forwarded`). State that depends on the
+    connection
+    (a delayed request, a share session) is released by a callback (`on_close`).
     """
 
     __slots__ = (
@@ -114,49 +118,52 @@ class Peer:
         self.listener = listener
         self.principal = ANONYMOUS
         self.token_authenticated = False
-        """True if it logged in with a delegation token."""
+        """True if the client authenticated with a delegation token."""
         self.is_forwarded = False
-        """True if a broker passes its requests on: it came in there, in a way that is not known here."""
+        """True if a broker forwards the client's requests: the security protocol of its own connection is unknown."""
         self.authorization_cache = AuthorizationCache()
         self.quota_bindings = QuotaBindings()
         self.prepared_request: PreparedRequest | None = None
-        """The Fetch or Produce that it repeats, where it does; looked at before a request is decoded."""
+        """Prepared Fetch or Produce request, tried before a request is decoded; None if requests do not repeat."""
         self.prepares_requests = True
-        """False where each request must be handled: it is counted, or the session may expire before it."""
+        """False if each request must be handled: requests are counted, or the SASL session may expire."""
         self.request_repetitions: tuple[Hashable, int] = (None, 0)
-        """What its last Fetch or Produce that was handled has in common with the next, and how many came in a row."""
+        """Common value of the last similar Fetch or Produce requests, and how many of them came in a row."""
         self.host = host
-        """Its address, for logs and group descriptions."""
+        """IP address of the client, for logs, ACLs and group descriptions."""
         self.local = local
-        """Our own address as it dialled it."""
+        """Local address and port of the connection."""
         self.software_name = "unknown"
         self.software_version = "unknown"
         self.request_timer: RequestTimer | None = None
-        """Measures the request under way; None without request quotas."""
+        """Timer of the request in progress for the request quota; None without request quotas."""
         self.request_started_ms = 0.0
-        """When the request under way was received, or the one before it had waited (`RequestMetrics`)."""
+        """Time of receipt of the request in progress, or the end of the previous one's wait (`RequestMetrics`)."""
         self.request_waited_ms = 0.0
-        """How long it has waited for followers, records or another node."""
+        """Time in ms that the request in progress has waited for followers, records or another node."""
         self.request_errors: list[int] | None = None
-        """Error codes of its rows, where its handler reports them; None: there is none."""
+        """Error codes of response rows that the handler has reported; None for none."""
         self.throttle_ms = 0
-        """How long its connection is not read after the response to the request under way, which exceeded a quota."""
+        """Time in ms for which the connection is muted after the response, as the request exceeded a quota."""
         self.is_disconnected = False
-        """True if it has left: nothing that is answered from now on reaches it."""
+        """True if the client has disconnected: no response will reach it."""
         self.watch_disconnect: Callable[[Callable[[], None]], None] | None = None
-        """Has the stream report when the other side disconnects; None where that is done already, or cannot be."""
+        """Function that makes the stream report a disconnection; None if it does so already, or cannot."""
         self.callback_failure: AssertionError | None = None
-        """The broken invariant that a callback met when the peer left: the task of its connection raises it."""
+        """Assertion error of a disconnect callback, to be raised by the connection's task."""
         self._callbacks: dict[object, Callable[[], None]] = {}
 
     def add_request_error(self, code: int) -> None:
-        """Report an error code of a row of the response to the request under way."""
+        """Report the error code of a response row of the request in progress."""
         if self.request_errors is None:
             self.request_errors = []
         self.request_errors.append(code)
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have ``callback`` called once when the peer leaves, or now if it has; gives the way to take it back."""
+        """Register a callback for the client's disconnection; return a function that cancels it.
+
+        The callback is called once; if the client has disconnected already, at once.
+        """
         if self.is_disconnected:
             callback()
             return _no_cancellation
@@ -169,14 +176,14 @@ class Peer:
         return cancel
 
     def mark_disconnected(self) -> None:
-        """Mark as disconnected; later calls have no effect."""
+        """Mark the client as disconnected and call its callbacks; further calls have no effect."""
         if not self.is_disconnected:
             self.is_disconnected = True
             while self._callbacks:
                 self._run_callback(self._callbacks.pop(next(iter(self._callbacks))))
 
     def _run_callback(self, callback: Callable[[], None]) -> None:
-        """Call back; where that fails the others are called all the same."""
+        """Run a disconnect callback; log its exception, so that the remaining callbacks are called too."""
         try:
             callback()
         except AssertionError as error:
@@ -185,14 +192,14 @@ class Peer:
             logger.exception("Disconnect callback failed: connection from %s", self.host)
 
     def raise_callback_failure(self) -> None:
-        """Raise the broken invariant that a callback met, if any.
+        """Raise the assertion error of a disconnect callback, if any.
 
         Raises:
-            AssertionError: it ends the node, as it does everywhere.
+            AssertionError: A broken invariant, which stops the node.
         """
         if self.callback_failure is not None:
             raise self.callback_failure
 
 
 def _no_cancellation() -> None:
-    """Do nothing, since the callback was called at once."""
+    """Do nothing: the callback was called at once and cannot be cancelled."""

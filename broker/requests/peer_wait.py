@@ -1,4 +1,4 @@
-"""Waits of a request that end when its client disconnects."""
+"""Waits of a request that are cancelled when its client disconnects."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class PeerDisconnectedError(Exception):
-    """Client disconnected while its request waited: no response is needed."""
+    """Raised when the client disconnected while its request waited: no response is needed."""
 
 
 async def wait_while_connected(peer: Peer, awaitable: Awaitable[T]) -> T:
     """Wait for ``awaitable`` and return its result, unless the client disconnects first.
 
-    The connection never cancels a handler: a handler ends only in the waits that it wraps in this function.
+    The connection never cancels a handler: a handler is only interrupted in waits wrapped in this function.
 
     Raises:
-        PeerDisconnectedError: the client has disconnected. The wait is cancelled.
+        PeerDisconnectedError: The client has disconnected; the wait was cancelled.
     """
     watch, peer.watch_disconnect = peer.watch_disconnect, None
     if watch is not None:

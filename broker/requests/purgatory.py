@@ -1,7 +1,7 @@
-"""Purgatory: one table of delayed operations, completed by changes or by their deadline.
+"""Purgatory: a table of delayed operations, which are completed by changes or by their timeout.
 
-A delayed operation has keys (a partition, a group). A change under a key calls `Purgatory.check_and_complete`, and each
-operation with that key checks whether it can complete.
+A delayed operation watches keys (a partition, a group). A change of a key calls `Purgatory.check_and_complete`, which
+checks whether each operation that watches the key can complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEYS_PER_STEP = 1000
 
 
 class DelayedOperation:
-    """Delayed operation."""
+    """Delayed operation: its keys, the predicate that is called with a changed key, and the event set on completion."""
 
     __slots__ = ("event", "is_ready_after", "keys")
 
@@ -28,7 +28,7 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """The table: key -> entries parked there, in the order they came."""
+    """Table of delayed operations by key, in order of their arrival."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -38,7 +38,7 @@ class Purgatory:
         return len({id(p) for parked in self._operations_by_key.values() for p in parked})
 
     async def wait(self, keys: Iterable[Hashable], is_ready: Callable[[], bool], timeout_ms: float) -> bool:
-        """Wait until ``is_ready`` or the timeout; return True if ready. ``is_ready`` is called at each wake-up."""
+        """Wait until ``is_ready`` returns True after a change of a key, or the timeout; return True if ready."""
         return is_ready() or await self.wait_for_change(keys, lambda _: is_ready(), timeout_ms)
 
     async def wait_for_change(
@@ -58,18 +58,18 @@ class Purgatory:
             self.forget(parked)
 
     def watch(self, parked: DelayedOperation, key: Hashable) -> None:
-        """Add a key to an operation from now on: callers with many keys watch each before they read it."""
+        """Add a key to an operation; callers with many keys watch each key before they read its state."""
         parked.keys.append(key)
         self._operations_by_key.setdefault(key, {})[parked] = None
 
     async def wait_for(self, parked: DelayedOperation, timeout_ms: float) -> bool:
-        """Wait until an operation completes, or the timeout; return True if completed."""
+        """Wait until an operation completes, or the timeout; return True if it completed."""
         with self._env.timeout(timeout_ms / 1000):
             await parked.event.wait()
         return parked.event.is_set()
 
     def release(self, parked: DelayedOperation) -> Job[None]:
-        """Forget an entry that may wait on very many keys; all of them at once where the job is cancelled."""
+        """Remove an operation with possibly very many keys, in time slices; at once if the job is cancelled."""
         try:
             while len(parked.keys) > _KEYS_PER_STEP:
                 some = parked.keys[-_KEYS_PER_STEP:]
@@ -80,7 +80,7 @@ class Purgatory:
             self.forget(parked)
 
     def forget(self, parked: DelayedOperation) -> None:
-        """Remove an operation."""
+        """Remove an operation from all of its keys."""
         self._remove(parked, parked.keys)
 
     def _remove(self, parked: DelayedOperation, keys: Iterable[Hashable]) -> None:
@@ -92,11 +92,11 @@ class Purgatory:
                     del self._operations_by_key[key]
 
     def check_and_complete(self, key: Hashable) -> None:
-        """Check the operations waiting for ``key``, which has changed."""
+        """Complete the operations that watch ``key``, which has changed, if their predicate returns True."""
         entries = self._operations_by_key.get(key)
         if entries:
             for parked in list(entries):
                 if not parked.event.is_set() and parked.is_ready_after(key):
                     parked.event.set()
                     if len(parked.keys) <= _KEYS_PER_STEP:
-                        self.forget(parked)  # else the request that waits does it, part by part
+                        self.forget(parked)  # otherwise the waiting request removes it in time slices (`release`)
