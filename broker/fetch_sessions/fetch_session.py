@@ -1,4 +1,4 @@
-"""Fetch session (KIP-227): its partitions with their last returned state, and its incremental responses.
+"""Fetch session (KIP-227): its partitions with the state last returned to the client, and incremental responses.
 
 Source: ``FetchSession.java`` (apache/kafka 4.3.1).
 """
@@ -12,18 +12,18 @@ from ottla.jobs.job import Job
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
 
 PARTITIONS_PER_STEP = 64
-"""Partitions looked at between two yields."""
+"""Partitions processed between two yields to the event loop."""
 PartitionKey = tuple[str | None, bytes, int]
-"""Key of a partition in a session: topic id in versions with ids, else topic name."""
+"""Key of a partition in a session: topic name (None in versions with topic ids), topic id, partition."""
 
 
 def partition_key(name: str | None, topic_id: bytes, partition: int, *, uses_ids: bool) -> PartitionKey:
-    """Return the key of a partition; with ids without the name, as the name of an id may change."""
+    """Return the key of a partition; with topic ids without the name, as the name of an id may become known later."""
     return (None, topic_id, partition) if uses_ids else (name, topic_id, partition)
 
 
 class CachedPartition:
-    """Partition of a session, with its last returned state."""
+    """Partition of a fetch session: fetch parameters of the last request, and offsets of the last response."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -47,7 +47,7 @@ class CachedPartition:
         self.update_request_params(part)
 
     def update_request_params(self, part: FetchPartition) -> None:
-        """Update offset and limits by the request."""
+        """Set fetch offset, limit and epochs from the partition of a request."""
         self.fetch_offset = part.fetch_offset
         self.max_bytes = part.partition_max_bytes
         epoch = part.current_leader_epoch
@@ -56,7 +56,7 @@ class CachedPartition:
         self.start_offset = part.log_start_offset
 
     def maybe_update_response_data(self, row: PartitionData) -> bool:
-        """Return True if an incremental response must contain this row, and store its state."""
+        """Return True if an incremental response must contain this row, and store the returned offsets."""
         news = (
             len(row.records) > 0
             or row.error_code != 0
@@ -69,52 +69,52 @@ class CachedPartition:
         return news
 
     def remember_response(self, high_watermark: int, log_start_offset: int) -> None:
-        """Remember the offsets that the reader is told."""
+        """Store the high watermark and log start offset that a response returns."""
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
 
 
 class FetchRowBuffer(Protocol):
-    """Buffer for rows that were read, in order."""
+    """Interface of a buffer for the rows of partitions that were read, in order."""
 
     def append(self, row: tuple[CachedPartition, PartitionData], /) -> None:
-        """Add a partition."""
+        """Append a partition and its row."""
 
 
 class FetchContext(Protocol):
-    """Reading and response of one request."""
+    """Interface of a Fetch request's context: partitions to read, response, and fetch session."""
 
     def requested_partitions(self) -> Collection[CachedPartition | None]:
-        """Return the partitions to read, in order; None between them stands for a step without a partition."""
+        """Return the partitions to read, in order; None among them is only a step for a yield."""
 
     def create_row_buffer(self) -> FetchRowBuffer:
-        """Create the buffer for rows."""
+        """Create the buffer for the rows of the response."""
 
     def build_response(self, rows: Any) -> Job[FetchResponse]:
-        """Return the response with the partitions that were read."""
+        """Return the response with the rows of the partitions that were read; update the fetch session."""
 
     @property
     def is_follower(self) -> bool:
-        """True for a fetch of a follower."""
+        """True for a fetch by a follower."""
 
     @property
     def is_session_owner(self) -> bool:
-        """True if the request is of the follower that opened the session, which is notified of changes."""
+        """True if the request comes from the follower that opened the session, which is notified of changes."""
 
     @property
     def session(self) -> FetchSession | None:
-        """Session after the response; None without one."""
+        """Fetch session after the response; None without one."""
 
     @property
     def wait_key(self) -> Hashable:
-        """Key that completes a delayed fetch besides its partitions; None if all partitions are read."""
+        """Purgatory key that completes a delayed fetch besides its partitions; None if all partitions are read."""
 
 
 FetchedPartitions = list[tuple[CachedPartition, PartitionData]]
 
 
 def group_by_topic(rows: FetchedPartitions) -> Job[list[FetchableTopicResponse]]:
-    """Rows under their topics, neighbours together."""
+    """Group adjacent rows of the same topic into topics of the response."""
     out: list[FetchableTopicResponse] = []
     last: tuple[str | None, bytes] | None = None
     for number, (want, row) in enumerate(rows, 1):
@@ -129,13 +129,13 @@ def group_by_topic(rows: FetchedPartitions) -> Job[list[FetchableTopicResponse]]
 
 
 class FetchSession:
-    """A remembered fetch."""
+    """Fetch session of a client: its partitions, next epoch, and time of the last use."""
 
     is_privileged = False
     follower_id = -1
-    """Id of the broker that opened it."""
+    """Id of the broker that opened the session; -1 for a consumer."""
     wait_key: Hashable = None
-    """Key that a delayed request of the session waits on besides its partitions."""
+    """Purgatory key that a delayed request of the session watches besides its partitions; None if it reads all."""
 
     def __init__(
         self, session_id: int, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, now_ms: float
@@ -147,14 +147,14 @@ class FetchSession:
         self.last_used_ms = now_ms
 
     def advance_epoch(self) -> None:
-        """Expect the request behind the one that has come."""
+        """Increment the expected epoch of the next request; it wraps from 2^31 - 1 to 1."""
         self.epoch = 1 if self.epoch == 2**31 - 1 else self.epoch + 1
 
     def record_request(self, now_ms: int) -> None:
-        """Record a request of the session, by wall clock."""
+        """Record the time of a request of the session (wall clock); no effect for consumers."""
 
     def add_or_update(self, key: PartitionKey, part: FetchPartition) -> None:
-        """Add a partition or update its offset; its name is resolved when it is read."""
+        """Add a partition or update its fetch parameters; the name of a topic id is resolved when it is read."""
         known = self.partitions.get(key)
         if known is None:
             self.partitions[key] = CachedPartition(key[0], key[1], part)
@@ -162,35 +162,36 @@ class FetchSession:
             known.update_request_params(part)
 
     def remove(self, key: PartitionKey) -> None:
-        """Remove a partition."""
+        """Remove a partition from the session."""
         self.partitions.pop(key, None)
 
     def partitions_to_read(self) -> list[CachedPartition]:
-        """Return the partitions to read."""
+        """Return the partitions that a request reads: all of the session."""
         return list(self.partitions.values())
 
     def on_response(self, rows: Any, watch: Any, wake: Callable[[Hashable], None]) -> Job[None]:
-        """Store the returned rows.
+        """Record the returned rows; no effect for a session that reads all partitions each time.
 
-        ``watch`` and ``wake`` are for sessions that do not read every partition each time.
+        ``watch`` and ``wake`` are used by `FollowerFetchSession`.
         """
         return
         yield
 
 
 class IncrementalFetchContext:
-    """Incremental fetch, which names changes only.
+    """Context of an incremental fetch, whose request contains only changed partitions.
 
-    Its own replica id decides whether it is a follower's, not that of the request which opened the session
-    (``FetchRequest.isFromFollower``).
+    The replica id of the request itself decides whether it comes from a follower, not that of the request that opened
+    the
+    session (``FetchRequest.isFromFollower``).
     """
 
     def __init__(
         self, session: FetchSession, names: Mapping[bytes, str], *, is_follower: bool = False, is_own: bool = False
     ) -> None:
-        """Create a context.
+        """Create a context; ``names`` has topic names by id.
 
-        ``is_own``: the request is of the follower that opened the session, and need not read every partition.
+        ``is_own``: the request comes from the follower that opened the session, and need not read every partition.
         """
         self.session = session
         self.is_follower = is_follower
@@ -199,7 +200,7 @@ class IncrementalFetchContext:
         self._topic_names = names
 
     def requested_partitions(self) -> list[CachedPartition]:
-        """Return the partitions to read, with the names of topic ids that were unknown before."""
+        """Return the partitions to read; names of topic ids that were unknown before are resolved."""
         session = self.session
         out = session.partitions_to_read() if self.is_session_owner else list(session.partitions.values())
         for want in out:
@@ -208,11 +209,11 @@ class IncrementalFetchContext:
         return out
 
     def create_row_buffer(self) -> FetchedPartitions:
-        """Return a buffer that keeps all rows, as they are read again."""
+        """Return a list of all rows, as the response is built from all of them."""
         return []
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
-        """Rows with changes; a partition with records moves to the end, so that each gets its turn."""
+        """Return the response with the changed rows; move partitions with records to the end of the session."""
         news, by_key = FetchedPartitions(), self.session.partitions
         for number, (want, row) in enumerate(rows, 1):
             if want.maybe_update_response_data(row):

@@ -1,7 +1,7 @@
 """Cache of incremental fetch sessions (KIP-227).
 
-(id 0, epoch 0) requests a session, epoch -1 none, any other epoch is incremented by one and wraps to 1. An incremental
-response omits unchanged partitions.
+A request with session id 0 and epoch 0 opens a session, epoch -1 requests no session; any other epoch must be the
+expected one, which is incremented and wraps to 1. An incremental response omits unchanged partitions.
 
 Source: ``FetchSession.java``, ``FetchMetadata.java`` (apache/kafka 4.3.1).
 """
@@ -47,14 +47,14 @@ FINAL_EPOCH = -1
 
 
 class FetchRequestContext(Protocol):
-    """Context of a Fetch request: what its client may do."""
+    """Interface of a Fetch request's context: authorization of its client."""
 
     def may(self, operation: AclOperation, resource: ResourceType) -> bool:
-        """Return True if it is authorized for an operation."""
+        """Return True if the client is authorized for an operation on a resource type."""
 
 
 class _FullFetchContext:
-    """Full fetch; with ``sessions`` it opens a session."""
+    """Context of a full fetch; with ``sessions`` its response opens a fetch session."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class _FullFetchContext:
 
     @property
     def is_session_owner(self) -> bool:
-        """True if it has opened a follower's session."""
+        """True if the request has opened a follower's session."""
         return self.session is not None and self.session.is_privileged
 
     def requested_partitions(self) -> list[CachedPartition]:
@@ -82,11 +82,11 @@ class _FullFetchContext:
         return list(self._partitions.values())
 
     def create_row_buffer(self) -> FetchedPartitions:
-        """Return a buffer that keeps all rows, as they are read again."""
+        """Return a list of all rows, as the session is created from all of them."""
         return []
 
     def build_response(self, rows: FetchedPartitions) -> Job[FetchResponse]:
-        """Respond with all rows, and a new session id if there is room for one."""
+        """Return the response with all rows, and with a new session id if the cache has room, else 0."""
         session_id = 0
         if self._sessions is not None and rows:
             for number, (want, row) in enumerate(rows, 1):
@@ -102,7 +102,7 @@ class _FullFetchContext:
 
 
 class _TopicGrouper:
-    """Rows under their topics, as objects no longer than they must be."""
+    """Row buffer that groups rows by topic and encodes them in blocks, which bounds the memory of very many rows."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -111,7 +111,7 @@ class _TopicGrouper:
         self.topics: list[FetchableTopicResponse] = response_array(FetchResponse, version)
 
     def append(self, pair: tuple[CachedPartition, PartitionData]) -> None:
-        """Add a partition."""
+        """Append a partition's row to its topic."""
         want, row = pair
         at = (want.topic, want.topic_id)
         if at != self._last:
@@ -122,9 +122,9 @@ class _TopicGrouper:
 
 
 class _LargeFetchContext:
-    """Full fetch of very many partitions: it opens no session, and its partitions are not stored.
+    """Context of a full fetch with very many partitions: it opens no session and stores no partitions.
 
-    A repeated partition is read once, in its first position and with its last parameters.
+    A duplicate partition is read once, in its first position and with its last parameters.
     """
 
     session: FetchSession | None = None
@@ -142,7 +142,7 @@ class _LargeFetchContext:
         self._duplicates: dict[PartitionKey, FetchPartition] = {}
 
     def find_duplicates(self) -> Job[None]:
-        """Find what is asked for more than once. Two that only seem to be the same do no harm."""
+        """Find the partitions that occur more than once; different partitions with equal hashes do no harm."""
         seen: set[int] = set()
         for topic in self._request.topics:
             for part in topic.partitions:
@@ -163,7 +163,7 @@ class _LargeFetchContext:
         raise AssertionError("no request uses it")
 
     def __iter__(self) -> Iterator[CachedPartition | None]:
-        """Yield the partitions; None for a topic or a duplicate that is left out, so that no step is long."""
+        """Yield the partitions; None for the end of a topic and for a repeated partition, as a step for a yield."""
         done: set[PartitionKey] = set()
         for topic in self._request.topics:
             name = self._topic_names.get(topic.topic_id) if self._version >= 13 else topic.topic
@@ -178,21 +178,21 @@ class _LargeFetchContext:
             yield None
 
     def requested_partitions(self) -> Collection[CachedPartition | None]:
-        """Made anew each time."""
+        """Return this context, which iterates over the request's partitions."""
         return self
 
     def create_row_buffer(self) -> _TopicGrouper:
-        """Return a buffer of grouped rows, which are not read again."""
+        """Return a buffer that groups rows by topic."""
         return _TopicGrouper(self._version)
 
     def build_response(self, rows: _TopicGrouper) -> Job[FetchResponse]:
-        """Respond with all rows."""
+        """Return the response with all rows and without a session."""
         return FetchResponse(responses=rows.topics)
         yield
 
 
 class FetchSessionCache:
-    """The node's fetch sessions; the least recently used gives way once it has been idle for two minutes."""
+    """Cache of this broker's fetch sessions; the least recently used may be evicted after two minutes without use."""
 
     def __init__(self, env: Env, slots: int) -> None:
         self._env = env
@@ -203,24 +203,25 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """Return the session of an id."""
+        """Return the session with an id; None if it does not exist."""
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> FetchSession | None:
-        """Remove the session of an id and return it."""
+        """Remove and return the session with an id; None if it does not exist."""
         return self._sessions.pop(session_id, None)
 
     def new_context(
         self, names: Mapping[bytes, str], version: int, request: FetchRequest, context: FetchRequestContext
     ) -> Job[FetchContext | FetchResponse]:
-        """Return the context of a fetch, in steps; or an error response for an invalid session.
+        """Return the context of a Fetch request, or an error response for an invalid session.
 
-        ``names``: current topic names by id. Any client can send a replica id: without authorization it gets no
-        session, and errors in its rows.
+        ``names``: current topic names by id. Any client can send a replica id: if it is not authorized for
+        CLUSTER_ACTION, it
+        gets no session, and errors in its rows.
         """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id
-        follower = max(request.replica_id, request.replica_state.replica_id)  # which of them: by version
+        follower = max(request.replica_id, request.replica_state.replica_id)  # the version decides which one is set
         is_follower = follower >= 0
         count = 0
         for number, topic in enumerate(request.topics, 1):
@@ -252,11 +253,11 @@ class FetchSessionCache:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.advance_epoch()  # first: others may go on during what follows
+        session.advance_epoch()  # before the next yield, as other tasks may run then
         before = len(session.partitions)
         yield from _update_session(session, request, named)
         if len(session.partitions) > before and self._is_too_large(session, context):
-            self._sessions.pop(session.id, None)  # it has grown too large: the reader goes on without one
+            self._sessions.pop(session.id, None)  # too large: the client falls back to a full fetch
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             self._sessions.pop(session.id, None)
@@ -268,7 +269,7 @@ class FetchSessionCache:
         return IncrementalFetchContext(session, names, is_follower=is_follower, is_own=is_own)
 
     def _is_too_large(self, session: FetchSession, context: FetchRequestContext) -> bool:
-        if session.is_privileged and _may_follow(context):  # it may have lost that right since
+        if session.is_privileged and _may_follow(context):  # its authorization may have been revoked
             return False
         return (
             len(session.partitions) > MAX_FETCH_SESSION_PARTITIONS
@@ -281,7 +282,10 @@ class FetchSessionCache:
     def maybe_create_session(
         self, wanted: dict[PartitionKey, CachedPartition], *, uses_ids: bool, follower: int = -1
     ) -> int:
-        """Remember a fetch; 0 where there is no room. A follower takes the place of the reader that is idle longest."""
+        """Create a session and return its id; 0 if the cache is full.
+
+        A follower's session evicts the least recently used session of a consumer, or one idle for two minutes.
+        """
         now, privileged = self._env.monotonic_ms(), follower >= 0
         while len(self._sessions) >= self._slots or (
             not privileged and self._cached_partition_count() + len(wanted) > MAX_CACHED_FETCH_PARTITIONS
@@ -315,7 +319,7 @@ def _may_follow(context: FetchRequestContext) -> bool:
 
 
 def _partitions_by_key(request: FetchRequest, *, uses_ids: bool) -> Job[dict[PartitionKey, FetchPartition]]:
-    """Return the partitions of a request; one that is named again counts as it was named last."""
+    """Return the partitions of a request by key; a duplicate has its last parameters."""
     named: dict[PartitionKey, FetchPartition] = {}
     number = 0
     for topic in request.topics:

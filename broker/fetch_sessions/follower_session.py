@@ -1,7 +1,7 @@
-"""Fetch session of a follower, which may have thousands of partitions: a request costs only those with changes.
+"""Fetch session of a follower, which may have thousands of partitions: a request reads only those with changes.
 
-A partition whose state was returned completely is quiet: it is not read until the leader reports a change. Each request
-of the session counts as a fetch of its quiet partitions too: the follower has requested their end again.
+A partition whose state was returned completely is clean: it is not read until the leader's log reports a change. Each
+request of the session counts as a fetch of its clean partitions too: the follower has fetched again from their log end.
 
 Source: ``FetchSession.java`` (apache/kafka 4.3.1), which reads each of them each time.
 """
@@ -22,15 +22,16 @@ from ottla.jobs.job import Job
 from ottla.wire.messages.fetch import FetchPartition, PartitionData
 
 FULL_SCAN_INTERVAL = 64
-"""Interval in requests of a full scan, which detects changes without notification, such as a log start moved by
-retention.
+"""Number of requests after which all partitions are read once.
+
+This detects changes without notification, such as a log start offset moved by retention.
 """
 RegisterListener = Callable[[CachedPartition, PartitionData, "PartitionChangeListener"], bool]
-"""Function that registers a listener if all data was returned; returns True if so."""
+"""Function that registers a listener for a partition; returns True if all its records were returned before."""
 
 
 class PartitionChangeListener:
-    """Listener for changes of a quiet partition, up to the first with more records."""
+    """Listener for changes of a clean partition in a follower's fetch session, until it has records to return."""
 
     __slots__ = ("_closed_ms", "_key", "_session")
 
@@ -40,7 +41,11 @@ class PartitionChangeListener:
         self._closed_ms: int | None = None
 
     def on_change(self, *, more: bool) -> int:
-        """Record a change; ``more``: there are records to send. Returns the time of the follower's last request."""
+        """Mark the partition as changed; ``more``: it has records to return.
+
+        Returns:
+            Time of the follower's last request in ms (wall clock).
+        """
         if self._closed_ms is not None:
             return self._closed_ms
         self._session.mark_dirty(self._key, more=more)
@@ -52,7 +57,7 @@ class PartitionChangeListener:
 
 
 class FollowerFetchSession(FetchSession):
-    """No reader takes its place, and it may hold as many partitions as there are."""
+    """Fetch session of a follower: never evicted for a consumer's session, and without a limit of partitions."""
 
     is_privileged = True
 
@@ -70,14 +75,14 @@ class FollowerFetchSession(FetchSession):
         self.follower_id = follower
         self.wait_key = ("session", session_id)
         self.last_request_ms = now_ms
-        """When its last request came, by the wall clock."""
+        """Time of the last request of the session in ms (wall clock)."""
         self._requests = 0
         self._dirty = dict(wanted)
         self._clean: dict[PartitionKey, PartitionChangeListener] = {}
         self._wake: Callable[[Hashable], None] = lambda key: None
 
     def record_request(self, now_ms: int) -> None:
-        """Record a request of the session."""
+        """Record a request of the session; every `FULL_SCAN_INTERVAL` requests mark all partitions as changed."""
         self.last_request_ms = now_ms
         self._requests += 1
         if self._requests % FULL_SCAN_INTERVAL == 0:
@@ -85,12 +90,12 @@ class FollowerFetchSession(FetchSession):
             self._clean.clear()
 
     def add_or_update(self, key: PartitionKey, part: FetchPartition) -> None:
-        """Add a partition or change its offset."""
+        """Add a partition or update its fetch parameters; it will be read by the next request."""
         super().add_or_update(key, part)
         self._dirty[key] = self.partitions[key]
 
     def remove(self, key: PartitionKey) -> None:
-        """Remove a partition."""
+        """Remove a partition from the session and close its listener."""
         super().remove(key)
         self._dirty.pop(key, None)
         line = self._clean.pop(key, None)
@@ -98,18 +103,21 @@ class FollowerFetchSession(FetchSession):
             line.close()
 
     def partitions_to_read(self) -> list[CachedPartition]:
-        """Return the partitions to read."""
+        """Return the partitions with changes."""
         return list(self._dirty.values())
 
     def mark_dirty(self, key: PartitionKey, *, more: bool) -> None:
-        """Mark a quiet partition as changed, and wake a delayed request."""
+        """Mark a clean partition as changed; with ``more`` complete a delayed request of the session."""
         if self._clean.pop(key, None) is not None:
             self._dirty[key] = self.partitions[key]
         if more:
             self._wake(self.wait_key)
 
     def on_response(self, rows: Any, watch: RegisterListener, wake: Callable[[Hashable], None]) -> Job[None]:
-        """Store the returned rows; most partitions become quiet. Those with records move to the end."""
+        """Store the returned rows and mark partitions without records as clean; those with records move to the end.
+
+        ``watch`` registers a listener for a clean partition, ``wake`` completes a delayed request by its purgatory key.
+        """
         self._wake = wake
         for number, (want, row) in enumerate(rows, 1):
             if number % PARTITIONS_PER_STEP == 0:
