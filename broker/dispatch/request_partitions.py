@@ -1,5 +1,4 @@
-"""Partitions of a request whose logs are still being created; the dispatcher waits for them before it calls the
-handler.
+"""Partitions of a request whose logs are still being created; the dispatcher waits for them before it calls a handler.
 
 Only evaluated while logs are being created, so that its speed does not matter.
 """
