@@ -1,1 +1,1 @@
-"""Connections: listeners, acceptors, limits, and the life of one connection."""
+"""Network layer: listeners, acceptors, connection limits, and connections."""

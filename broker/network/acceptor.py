@@ -1,4 +1,4 @@
-"""A listener's connections: taken in, served each by its own task, and hung up on when they stay silent."""
+"""Acceptor of a listener: accepts connections, serves each in a task of its own, and closes idle ones."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ logger = logging.getLogger("ottla.connection")
 _MIN_IDLE_CHECK_S = 0.05
 NO_IDLE_LIMIT_MS = 2**63
 _ACCEPTED_PER_STEP = 8
-"""So many at most come in before others get the loop: 64 at a time, others wait twice as long for a crowd."""
+"""Connections accepted between two yields; with 64, other connections would wait twice as long in a burst."""
 
 
 class Acceptor:
-    """Connections of one listener."""
+    """Acceptor and open connections of one listener."""
 
     def __init__(self, dispatcher: Dispatcher, security: ListenerSecurity | None = None) -> None:
-        """Create an acceptor; ``security``: its authentication; None: none."""
+        """Create an acceptor; ``security``: TLS and SASL settings of the listener, None for PLAINTEXT."""
         self._dispatcher = dispatcher
         self._security = security
         self.node_acceptors: Sequence[Acceptor] = (self,)
-        """The acceptors of all listeners of the node."""
+        """Acceptors of all listeners of the node, including this one."""
         self._connections: set[Connection] = set()
         self.connection_limiter: ConnectionLimiter | None = None
-        """Who limits connections; None: nobody."""
+        """Limiter of the number and rate of connections; None without limits."""
 
     @property
     def listener(self) -> str:
@@ -58,16 +58,16 @@ class Acceptor:
 
     @property
     def connection_log(self) -> RateLimitedLog:
-        """Log of its connections."""
+        """Rate-limited log of the listener's connections."""
         return self._dispatcher.connection_log
 
     @property
     def connections(self) -> Iterable[Connection]:
-        """Return the acceptor's connections."""
+        """Open connections of the listener."""
         return self._connections
 
     async def run(self, listener: StreamListener) -> None:
-        """Serve until cancelled: then every connection ends, with what it still waited for."""
+        """Accept and serve connections until cancelled, which closes all connections."""
         listener.on_descriptors_low = self._close_idle
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._close_idle_connections)
@@ -93,7 +93,7 @@ class Acceptor:
                 self.connection_limiter.on_closed(self._dispatcher.listener, connection)
 
     def _close_idle(self) -> int:
-        """Close idle connections of the listener that has most, since descriptors are short; return how many."""
+        """Close idle connections of the node's largest listener when descriptors are short; return their number."""
         largest = max(self.node_acceptors, key=len)
         closed = close_most_idle(largest.connections, self._dispatcher.services.env.monotonic_ms())
         if closed:
@@ -110,9 +110,11 @@ class Acceptor:
         return SecureConnection(self._dispatcher, stream, self._security)
 
     async def _close_idle_connections(self) -> None:
-        """Close idle connections by a periodic scan, which costs less than a deadline for every wait.
+        """Close connections idle for longer than ``connections.max.idle.ms`` by a periodic scan.
 
-        A negative limit is unlimited (``Selector.NO_IDLE_TIMEOUT_MS``), except before authentication.
+        A scan costs less than a time-out for every wait. A negative limit is unlimited
+        (``Selector.NO_IDLE_TIMEOUT_MS``),
+        except before authentication.
         """
         services = self._dispatcher.services
         limit_ms = services.config.number("connections.max.idle.ms")

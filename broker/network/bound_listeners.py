@@ -1,4 +1,4 @@
-"""Listeners of a node and the errors of binding them."""
+"""Listening sockets of a node, and the error of binding them."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ METRICS_LISTENER_NAME = "METRICS"
 
 
 class BindError(Exception):
-    """Address cannot be bound; the message has the address and the reason. Nothing was changed."""
+    """Raised when an address cannot be bound; the message has the address and the reason."""
 
 
 class BoundListeners:
-    """Bound listeners of a node: for clients and brokers, for controllers, for metrics."""
+    """Listening sockets of a node: for clients and brokers, for controllers, and for metrics."""
 
     def __init__(self, env: Env, config: NodeConfig) -> None:
         self._env, self._config = env, config
         self.clients: dict[str, StreamListener] = {}
-        """By listener name, in the order of the settings; a controller alone has none."""
+        """Broker listeners by name, in the order of ``listeners``; empty on a node that is only a controller."""
         self.controllers: dict[str, StreamListener] = {}
-        """By listener name, in the order of their names' setting; a broker alone has none."""
+        """Controller listeners by name, in the order of ``controller.listener.names``; empty without that role."""
         self.metrics: StreamListener | None = None
 
     @property
     def ports(self) -> dict[str, int]:
-        """Ports of the client listeners, by name."""
+        """Ports of the broker listeners, by listener name."""
         return {name: x.port for name, x in self.clients.items()}
 
     @property
     def controller_ports(self) -> tuple[int, ...]:
-        """Ports of the controller listeners."""
+        """Ports of the controller listeners, in their order."""
         return tuple(x.port for x in self.controllers.values())
 
     async def bind_clients(self) -> None:
-        """Listen for clients and for other brokers.
+        """Bind the listeners for clients and other brokers.
 
         Raises:
-            BindError: an address is taken, or not this machine's.
+            BindError: An address is in use or not local.
         """
         for at in self._config.client_listeners:
             self.clients[at.name] = await self.bind(at.host, at.port, at.name)
@@ -65,10 +65,10 @@ class BoundListeners:
             self.metrics = await self.bind(host, port, METRICS_LISTENER_NAME)
 
     async def bind_controllers(self, kept: Sequence[ListenerEndpoint] = ()) -> None:
-        """Listen for controllers. Any port stands for the one in ``kept``, or where that is taken for a free one.
+        """Bind the controller listeners; for a configured port 0 the port of ``kept`` is used again if it is free.
 
         Raises:
-            BindError: an address is taken, or not this machine's.
+            BindError: An address is in use or not local.
         """
         ports = {x.name: x.port for x in kept}
         for at in self._config.controller_listeners:
@@ -83,10 +83,10 @@ class BoundListeners:
         return await self.bind(at.host, at.port, at.name)
 
     async def bind(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> StreamListener:
-        """Listen at one address, as the settings of the listener ``name`` have it; it is the caller's to close.
+        """Bind a socket with the settings of the listener ``name``; the caller has to close it.
 
         Raises:
-            BindError: it is taken, or not this machine's; or its keys or certificates cannot be used.
+            BindError: The address is in use or not local, or keys or certificates are invalid.
         """
         net, buffers = self._env.net, self._config.socket_buffers
         try:
@@ -100,7 +100,7 @@ class BoundListeners:
             raise BindError(f"Socket server failed to bind to {format_address(host or '*', port)}: {why}") from None
 
     def _check_keytab(self, name: str) -> None:
-        """Check the Kerberos keytab of a listener with GSSAPI. Raises InvalidKeytab."""
+        """Check the Kerberos keytab of a listener with GSSAPI. Raises `InvalidKeytab`."""
         protocol = self._config.security_protocol(name)
         if protocol.startswith("SASL"):
             # lazy: 16.2 ms, 349 kB
@@ -109,7 +109,7 @@ class BoundListeners:
             check_keytab(self._config.values, name, protocol, self._env)
 
     def _tls(self, name: str) -> TlsConfig | None:
-        """Return the TLS settings of a listener."""
+        """Return the TLS settings of a listener; None without TLS. Raises `BindError`."""
         protocol = self._config.security_protocol(name)
         if not protocol.endswith("SSL"):
             return None

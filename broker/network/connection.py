@@ -1,8 +1,8 @@
-"""Connection served by one task: requests in, responses out, in order.
+"""Connection of a client, served by one task: requests are received, handled and answered in order.
 
-A request gets its response before the next one is processed, as Kafka mutes a channel meanwhile. Responses to requests
-that arrived together are sent together. The frame of a request stays in the receive buffer: a produced batch is written
-from there to the page cache without a copy.
+The next request is processed after the response to the previous one, as Kafka mutes the channel meanwhile. Responses to
+requests that arrived together are sent together. The frame of a request remains in the receive buffer: a produced batch
+is written from there to the page cache without a copy.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _FLUSH_BYTES = 256 * 1024
 _SEND_GROUP_BYTES = 1024 * 1024
 _MAX_REQUESTS_WITHOUT_YIELD = 64
 _COUNTED_BY_HANDLERS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-"""APIs whose handlers report the error codes of their responses."""
+"""APIs whose handlers report the error codes of their responses themselves."""
 
 
 class CloseConnection(Exception):
-    """A handler's wish to end the connection: the only sign of an error that Produce with acks=0 has.
+    """Raised to close the connection, such as by a handler: the only sign of an error of Produce with acks=0.
 
     ``last_chunks`` are sent before.
     """
@@ -59,28 +59,28 @@ class CloseConnection(Exception):
 
 
 class ConnectionDescription(NamedTuple):
-    """A connection and its last request, for operators."""
+    """Description of a connection, its client and its last request, for operators."""
 
     host: str
     listener: str
     principal: str
     client_id: str
     software: str
-    """Name and version that the client sent in ApiVersions (KIP-511)."""
+    """Name and version of the client software, sent in ApiVersions (KIP-511); empty if unknown."""
     last_api: str
-    """``Fetch v17``; empty before the first request."""
+    """Name and version of the last request, such as ``Fetch v17``; empty before the first request."""
     idle_ms: float
-    """Time since its last response; 0 while a request is under way."""
+    """Time in ms since the last response; 0 while a request is in progress."""
     is_authenticated: bool
 
 
 class Connection:
-    """A connection's buffer and its two ends."""
+    """Connection of a client: stream, receive buffer, and responses that are not sent yet."""
 
     _grows_to_bytes = _BUSY_BUFFER_BYTES
-    """Size to which a buffer grows at once when it is too small."""
+    """Minimum size in bytes to which a full receive buffer grows."""
     _added_observers: tuple[RequestObserver, ...] = ()
-    """Observers of this connection alone."""
+    """Request observers of this connection only, besides that of the listener."""
 
     def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream) -> None:
         services = dispatcher.services
@@ -107,25 +107,25 @@ class Connection:
         self._out: list[Chunk] = []
         self._out_bytes = 0
         self.has_received = False
-        """True if anything was received."""
+        """True if any bytes were received."""
         self.is_authenticated = True
-        """False while a TLS handshake or an authentication is not over."""
+        """False until a TLS handshake and SASL authentication are complete."""
         self.is_closed = False
-        """True if this side has closed it."""
+        """True if this node has closed the connection."""
 
     @property
     def host(self) -> str:
-        """Address of the client."""
+        """IP address of the client."""
         return self._peer.host
 
     def close(self) -> None:
-        """Hang up; what still waits to be answered is given up."""
+        """Close the connection; waits of requests in progress are cancelled."""
         self.is_closed = True
         self._stream.close()
         self._peer.mark_disconnected()
 
     def describe(self, now_ms: float) -> ConnectionDescription:
-        """Return the client and its last request."""
+        """Return a description of the client and its last request; ``now_ms`` is the monotonic time."""
         peer, last = self._peer, self._header_cache.last_request
         software = "" if peer.software_name == "unknown" else f"{peer.software_name} {peer.software_version}"
         since_ms = self._waiting_since_ms
@@ -141,7 +141,7 @@ class Connection:
         )
 
     def observe(self, observer: RequestObserver) -> Callable[[], None]:
-        """Have an observer see the requests of this connection; return the function that ends this."""
+        """Add an observer for the requests of this connection; return the function that removes it."""
         self._set_observers((*self._added_observers, observer))
         return lambda: self._set_observers(tuple(each for each in self._added_observers if each is not observer))
 
@@ -150,10 +150,10 @@ class Connection:
         own = self._dispatcher.observer
         every = added if own is None else (own, *added)
         self._observer = CompositeRequestObserver(every) if added else own
-        self._peer.prepares_requests, self._peer.prepared_request = False, None  # not again: a login may forbid it
+        self._peer.prepares_requests, self._peer.prepared_request = False, None  # not enabled again: SASL may forbid it
 
     def idle_ms(self, now_ms: float) -> float:
-        """For how long the other side has owed us a request, or has not read our answer; 0 while it is our turn."""
+        """Return the time in ms since the client last had to send a request or read a response; 0 during a request."""
         if self._waiting_since_ms is None:
             return 0
         if self._stream.send_waits != self._send_waits:  # it reads, however slowly
@@ -162,7 +162,7 @@ class Connection:
         return now_ms - self._waiting_since_ms
 
     async def serve(self) -> None:
-        """Serve until the other side leaves, breaks the protocol, or stays silent too long."""
+        """Serve the connection until the client disconnects, violates the protocol, or is idle for too long."""
         try:
             while await self._receive():
                 self.has_received = True
@@ -171,7 +171,7 @@ class Connection:
                 except BaseException as error:
                     if not is_broken_invariant(error):
                         self._out += error.last_chunks if isinstance(error, CloseConnection) else ()
-                        await self._flush()  # what was answered before a request that ends the connection still leaves
+                        await self._flush()  # responses before the failed request are still sent
                     raise
                 await self._flush()
         except WireError as error:
@@ -180,7 +180,7 @@ class Connection:
             self._fail_log_dir(error)
         except FileTruncatedError as error:
             self._log(logging.WARNING, "Connection from %s closed: %s", self._peer.host, error)
-        except (CloseConnection, OSError, trio.ClosedResourceError):  # the other side left, or must leave
+        except (CloseConnection, OSError, trio.ClosedResourceError):  # disconnected, or to be disconnected
             pass
         except Exception as error:
             if is_broken_invariant(error):
@@ -193,9 +193,9 @@ class Connection:
             self._peer.raise_callback_failure()
 
     def _fail_log_dir(self, error: FileReadError) -> None:
-        """Fail the log directory that could not be read: the length of the response is sent already.
+        """Fail the log directory of a file that could not be read, after the length of the response was sent.
 
-        Kafka closes the connection only, and finds the directory failed when it reads there itself.
+        Kafka only closes the connection, and detects the failed directory at a read of its own.
         """
         services = self._dispatcher.services
         log = services.log_dirs.log_of(error.file)
@@ -208,7 +208,7 @@ class Connection:
         self._dispatcher.connection_log.log(logger, level, text, *values, traceback=traceback)
 
     async def _receive(self) -> bool:
-        """Get more bytes; False at the end. The clock is read only if it waits, or if the request is timed."""
+        """Receive bytes into the buffer; return False at the end. The clock is read only if this waits or is timed."""
         self._reserve_buffer()
         stream, waits, view = self._stream, self._stream.receive_waits, self._view
         self._waiting_since_ms = self._time_slice.started_ms
@@ -223,11 +223,12 @@ class Connection:
         return count > 0
 
     def _reserve_buffer(self) -> None:
-        """Ensure that there is room behind the received bytes.
+        """Ensure that there is free space behind the received bytes.
 
-        The buffer grows as it fills, so a frame's memory is spent only as its bytes arrive, whatever size it announces;
-        it shrinks again once a large frame is done. From a mebibyte on it grows where it lies, by a few more at a time:
-        copying or clearing 100 MB would hold the loop.
+        The buffer grows as it fills, so that memory is allocated only as the bytes of a frame arrive, whatever size it
+        announces; it shrinks after a large frame. From 1 MiB on it grows in place, by at most 4 MiB at a time: copying
+        or
+        clearing 100 MB would block the event loop.
         """
         have, size = self._end - self._start, len(self._buffer)
         if have == 0:
@@ -248,7 +249,7 @@ class Connection:
         if have == size or (self._filled and size < self._grows_to_bytes):
             if size >= _KEPT_BUFFER_BYTES:
                 self._view.release()
-                with suppress(BufferError):  # parts of it are still looked at: then it is copied
+                with suppress(BufferError):  # a view of it is still in use: copy it below
                     self._buffer += bytes(min(need - size, size, _MAX_GROWTH_BYTES))
                     self._view = memoryview(self._buffer)
                     return
@@ -261,7 +262,7 @@ class Connection:
         self._view = memoryview(buffer)
 
     def _next_frame_end(self) -> int:
-        """Return where the next frame ends, or 0 if it is not whole."""
+        """Return the position in the buffer where the next frame ends; 0 if it is incomplete."""
         begin = self._start + 4
         if begin > self._end:
             return 0
@@ -269,7 +270,7 @@ class Connection:
         return end if end <= self._end else 0
 
     async def _handle_requests(self) -> None:
-        """Answer what has come whole. Others get their turn after 10 ms, and after so many requests in any case."""
+        """Handle all complete requests in the buffer; yield to other tasks after 10 ms or 64 requests."""
         while self._start != self._end and (end := self._next_frame_end()):
             begin, self._start = self._start + 4, end
             prepared = self._peer.prepared_request
@@ -287,7 +288,7 @@ class Connection:
                 await self._time_slice.yield_now()
 
     async def _handle_timed(self, answering: Coroutine[Any, Any, None]) -> None:
-        """Answer one request, and count how long that takes (KIP-124)."""
+        """Handle one request and record its time for the request quota (KIP-124)."""
         # lazy: 1.1 ms, 24 kB: few nodes have request quotas
         from ottla.broker.quotas.request_timer import RequestTimer
 
@@ -299,10 +300,12 @@ class Connection:
             self._peer.request_timer = None
 
     async def _handle_request(self, frame: memoryview) -> None:
-        """Answer one request: what a job computes is encoded by a job, too, as it may have many elements."""
+        """Handle one request and add its response; the result of a job is encoded in time slices."""
         request = self._header_cache.parse_request(frame)
         if self._observer is not None:
-            self._peer.request_started_ms = self._time_slice.started_ms  # when it was received, or its turn came
+            self._peer.request_started_ms = (
+                self._time_slice.started_ms
+            )  # time of receipt, or of the start after other requests
             self._observer.received(self._peer, request)
         result = self._dispatcher.handle_request(self._peer, request)
         encode: Callable[..., Any] = encode_response
@@ -319,7 +322,7 @@ class Connection:
                 try:
                     done = await done
                 except PeerDisconnectedError:
-                    done = None  # requests behind it still count: they may be without response
+                    done = None  # following requests are still handled
                 self._peer.request_waited_ms = self._env.monotonic_ms() - waits_since_ms
             result = done
         if result is None:
@@ -344,22 +347,19 @@ class Connection:
             await self._mute()
 
     def _add_response(self, chunks: list[Chunk], size_bytes: int) -> bool:
-        """Add a response to those that are sent together; return whether they are to be sent now."""
+        """Add a response to those that are sent together; return True if they have to be sent now."""
         self._out += chunks
         self._out_bytes += size_bytes
         return self._out_bytes >= _FLUSH_BYTES
 
     async def _finish_unanswered(self, waiting: Awaitable[Any]) -> None:
-        """Run a job that has begun to its end, although the responses before it could not be sent.
-
-        What it appends is whole then, and it ends where it waits for its client only.
-        """
+        """Run a started job to its end, though responses before it could not be sent, so that its appends are complete."""
         self._peer.mark_disconnected()
         with suppress(PeerDisconnectedError):
             await waiting
 
     async def _mute(self) -> None:
-        """Pause reading after a response to a client above its quota (KIP-219)."""
+        """Pause reading from a client that exceeded a quota, for its throttle time (KIP-219)."""
         await self._flush()
         delay_ms, self._peer.throttle_ms = self._peer.throttle_ms, 0
         self._time_slice.suspend()
@@ -381,7 +381,7 @@ class Connection:
 
 
 def _split_chunks(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
-    """Chunks of ``_SEND_GROUP_BYTES`` and a little: small ones are joined for the socket, and that takes its time."""
+    """Yield groups of chunks of about ``_SEND_GROUP_BYTES``: joining small chunks for the socket takes time."""
     group: list[Chunk] = []
     size_bytes = 0
     for chunk in chunks:

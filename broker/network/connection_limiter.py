@@ -1,4 +1,4 @@
-"""Enforcement of `ConnectionQuotas`: delays new connections, holds throttled ones unread, and closes excess ones.
+"""Enforcement of `ConnectionQuotas`: delays new connections, closes throttled ones later, and closes excess ones.
 
 Loaded once there is a limit. Source: ``Acceptor``, ``Processor.closeExcessConnections`` in ``SocketServer.scala``
 (apache/kafka 4.3.1).
@@ -24,40 +24,40 @@ logger = logging.getLogger("ottla.connection")
 
 
 class LimitedConnection(Protocol):
-    """A connection: `ottla.broker.network.connection.Connection`."""
+    """Interface of a connection; implemented by `ottla.broker.network.connection.Connection`."""
 
     @property
     def host(self) -> str:
-        """Address of the client."""
+        """IP address of the client."""
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the connection's idle time."""
+        """Return the connection's idle time in ms."""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
 
 
 class LimitedListener(Protocol):
-    """Connections of one listener: `ottla.broker.network.acceptor.Acceptor`."""
+    """Interface of a listener with its connections; implemented by `ottla.broker.network.acceptor.Acceptor`."""
 
     connection_limiter: ConnectionLimiter | None
 
     @property
     def connection_log(self) -> RateLimitedLog:
-        """Log of its connections."""
+        """Rate-limited log of the listener's connections."""
 
     @property
     def connections(self) -> Iterable[LimitedConnection]:
-        """Return the listener's connections."""
+        """Open connections of the listener."""
 
 
 class ConnectionLimiter:
-    """Limiter of connections over all listeners of one type."""
+    """Limiter of the number and rate of connections, over all broker listeners or all controller listeners."""
 
     def __init__(
         self, env: Env, config: NodeConfig, listeners: Mapping[str, LimitedListener], protected: str | None
     ) -> None:
-        """``protected``: the brokers' own listener."""
+        """``protected`` is the inter-broker listener, whose connections are not closed for others; None without one."""
         self._env, self._config, self._listeners = env, config, listeners
         self._quotas = ConnectionQuotas(protected if len(listeners) > 1 else None)
         self._closing: set[LimitedConnection] = set()
@@ -68,7 +68,7 @@ class ConnectionLimiter:
                 self._quotas.add_existing(name, connection.host)
 
     def publish(self, image: MetadataImage) -> None:
-        """Apply changed settings or quotas."""
+        """Apply the connection limits of a new metadata image, and close excess connections."""
         try:
             self._quotas.limits = ConnectionLimits.from_config(self._config, image, self._listeners)
         except ValueError as error:
@@ -79,7 +79,8 @@ class ConnectionLimiter:
     async def admit(self, listener: str, stream: AcceptedStream) -> int | None:
         """Wait until a connection may be accepted.
 
-        Returns None if it may; else the delay in milliseconds before it is closed.
+        Returns:
+            None if it is accepted; else the delay in ms before it must be closed.
         """
         quotas, env = self._quotas, self._env
         try:
@@ -105,7 +106,7 @@ class ConnectionLimiter:
         return None
 
     async def close_later(self, stream: AcceptedStream, held_ms: int) -> None:
-        """Close a connection after a delay without reading from it."""
+        """Close a connection after a delay in ms without reading from it."""
         try:
             if held_ms:
                 await self._env.sleep(held_ms / 1000)
@@ -123,7 +124,7 @@ class ConnectionLimiter:
         self._changed = trio.Event()
 
     def _close_excess(self) -> None:
-        """Close the connections idle for longest above the limit."""
+        """Close the connections above the limit, those idle for longest first."""
         excess = self._quotas.excess - len(self._closing)
         if excess <= 0:
             return

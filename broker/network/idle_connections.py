@@ -1,9 +1,9 @@
-"""Closing of idle connections where the process is about to run out of descriptors.
+"""Closing of idle connections when the process runs short of file descriptors.
 
-Some descriptors are left for the node's own files and for its connections to other nodes. A connection that comes when
-only these are left takes the place of the one that was idle for longest, as at ``max.connections``; one on which
-nothing was received yet, or that has not authenticated, counts as idle for a thousand times as long. (Kafka stops
-accepting until a descriptor is free.)
+Some descriptors are reserved for the node's own files and for its connections to other nodes. When only these are left,
+the connections that were idle for longest are closed for a new one, as at ``max.connections``. The idle time counts a
+thousandfold for a connection that has sent no bytes or has not authenticated. (Kafka stops accepting until a descriptor
+is free.)
 
 Source: ``Processor.closeExcessConnections`` in ``SocketServer.scala`` (apache/kafka 4.3.1).
 """
@@ -15,27 +15,27 @@ from heapq import nlargest
 from typing import Protocol
 
 UNUSED_IDLE_FACTOR = 1000
-"""Factor on the idle time of a connection that has sent no byte or has not authenticated."""
+"""Factor on the idle time of a connection that has sent no bytes or has not authenticated."""
 CLOSED_FRACTION = 64
-"""Fraction of the connections that is closed at a time, so that scans are rare."""
+"""Divisor: one in 64 connections is closed at a time, so that scans are rare."""
 
 
 class ClosableConnection(Protocol):
-    """A connection: `ottla.broker.network.connection.Connection`."""
+    """Interface of a connection; implemented by `ottla.broker.network.connection.Connection`."""
 
     has_received: bool
     is_authenticated: bool
     is_closed: bool
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return for how long the client has neither sent a request nor read a response."""
+        """Return the time in ms for which the client has neither sent a request nor read a response."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
 def close_most_idle(connections: Iterable[ClosableConnection], now_ms: float) -> int:
-    """Close the connections that were idle for longest; return how many."""
+    """Close the connections that were idle for longest, at least one; return their number."""
     open_ones = [connection for connection in connections if not connection.is_closed]
     if not open_ones:
         return 0

@@ -1,8 +1,8 @@
-"""Connection with authentication: TLS handshake and SASL login.
+"""Connection with TLS handshake, SASL authentication, or both.
 
-Before it is authenticated a frame is limited to ``sasl.server.max.receive.size`` bytes, as in each later login, and the
-login to 30 s. The response to a failed login is delayed, so that guessing is slow. Loaded only for listeners with
-authentication.
+Until it is authenticated, and during re-authentication, a frame is limited to ``sasl.server.max.receive.size`` bytes;
+authentication is limited to 30 s. The response to a failed authentication is delayed, which slows down guessing. Loaded
+only for listeners with authentication.
 
 Source: ``SaslChannelBuilder.java``, ``SslChannelBuilder.java``, ``KafkaChannel.java`` (apache/kafka 4.3.1).
 """
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 class SecureConnection(Connection):
-    """A connection of a listener with TLS, a login, or both."""
+    """Connection of a listener with TLS, SASL, or both."""
 
     def __init__(self, dispatcher: Dispatcher, stream: AcceptedStream, security: ListenerSecurity) -> None:
         super().__init__(dispatcher, stream)
         self._security = security
         self._env = dispatcher.services.env
         self._accepted_ms: float | None = self._env.monotonic_ms()
-        """None once it is known who this is."""
+        """Time at which the connection was accepted (monotonic, ms); None after authentication."""
         self.is_authenticated = False
         self._held_bytes = 0
-        """How large the buffer is, as `PreAuthMemoryLimit` counts it."""
+        """Size of the receive buffer in bytes as counted in `PreAuthMemoryLimit`."""
         self._grows_to_bytes = UNCOUNTED_PRE_AUTH_BYTES
         self._authenticator: SaslAuthenticator | None = None
         self._usual_limit = self._authentication_limit = self._limit
@@ -53,15 +53,15 @@ class SecureConnection(Connection):
             self._limit = self._authentication_limit = min(self._limit, security.max_receive_bytes)
 
     def idle_ms(self, now_ms: float) -> float:
-        """Return the idle time; infinite after the authentication timeout."""
+        """Return the idle time in ms; infinite after the authentication timeout."""
         if self._accepted_ms is not None and now_ms - self._accepted_ms > AUTHENTICATION_TIMEOUT_MS:
             return float("inf")
         if self._accepted_ms is not None and not self.has_received:
-            return now_ms - self._accepted_ms  # a TLS handshake waits for the client, too
+            return now_ms - self._accepted_ms  # a TLS handshake waits for the client too
         return super().idle_ms(now_ms)
 
     async def serve(self) -> None:
-        """Agree on keys, then serve as any connection."""
+        """Perform the TLS handshake, then serve requests as any connection, beginning with SASL authentication."""
         try:
             if self._security.tls and not await self._accept_tls():
                 return
@@ -72,7 +72,7 @@ class SecureConnection(Connection):
             finally:
                 self._on_authenticated()
         finally:
-            self._authenticator = None  # it refers to this connection: full collections are rare
+            self._authenticator = None  # breaks a reference cycle: full collections are rare
 
     def _on_authenticated(self) -> None:
         """Release the limits of unauthenticated connections after authentication or disconnection."""
@@ -93,7 +93,7 @@ class SecureConnection(Connection):
         self._held_bytes = len(self._buffer)
 
     async def _accept_tls(self) -> bool:
-        """Make the TLS handshake; any error caused by the client's bytes ends this connection only."""
+        """Perform the TLS handshake; return False and close the connection if it fails."""
         agreed = False
         try:
             agreed = await self._handshake()
@@ -110,13 +110,16 @@ class SecureConnection(Connection):
         return agreed
 
     async def _handshake(self) -> bool:
-        """Make the TLS handshake; the certificate's name is the principal unless a SASL login follows."""
+        """Perform the TLS handshake; return False if it fails.
+
+        Without SASL the client certificate's mapped name becomes the principal.
+        """
         try:
             subject = await cast("SecureStream", self._stream).handshake()
         except (ConnectionError, trio.ClosedResourceError):
             return False  # disconnected, possibly by a port probe
         except OSError as error:
-            why = getattr(error, "reason", None) or error  # an SSLError's own word for it
+            why = getattr(error, "reason", None) or error  # the reason of an SSLError
             text = "SSL handshake failed: connection from %s to listener %s: %s"
             self._log(logging.INFO, text, self._peer.host, self._peer.listener, why)
             self._audit_failure(f"no TLS: {why}")
@@ -168,7 +171,7 @@ class SecureConnection(Connection):
             await self._mute()
 
     async def _apply_result(self, gate: SaslAuthenticator, result: AuthResult) -> None:
-        """Send the authenticator's response, and close the connection after a failure."""
+        """Send the authenticator's response; close the connection after a failure."""
         if result.failure is not None:
             where, host = self._peer.listener, self._peer.host
             text = "Failed authentication with %s on listener %s: %s"

@@ -1,7 +1,7 @@
-"""HTTP request and its response on a connection, with h11.
+"""HTTP request and its response on a connection, with the protocol library h11.
 
-Each connection serves one request: scrapers and health checks come seconds apart, and an abandoned connection would
-occupy a slot until a timeout.
+Each connection serves one request: scrapers and health checks come at intervals of seconds, and an abandoned connection
+would occupy a slot until a timeout.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEND_BYTES = 64 * 1024
 
 
 class HttpExchange:
-    """Protocol state of one connection."""
+    """Protocol state of one HTTP connection with one request."""
 
     def __init__(self, env: Env, stream: AcceptedStream, timeout_s: float) -> None:
         self._env = env
@@ -33,7 +33,7 @@ class HttpExchange:
         self._method = ""
 
     async def _receive(self) -> bytes:
-        """Receive bytes; none at the end of the stream."""
+        """Receive up to 4096 bytes; empty at the end of the stream."""
         buffer = bytearray(_RECEIVE_BYTES)
         count = await self._stream.receive_into(memoryview(buffer), self._timeout_s)
         return bytes(buffer[:count])
@@ -54,10 +54,11 @@ class HttpExchange:
         """Read the head of a request.
 
         Returns:
-            The request; the response to a head that is malformed or too large; None where the client disconnects first.
+            The request; an error response for a head that is malformed or too large; None if the client disconnects
+            first.
 
         Raises:
-            OSError: the connection broke.
+            OSError: The connection failed.
         """
         try:
             while (event := self._next_event()) is h11.NEED_DATA:
@@ -66,7 +67,7 @@ class HttpExchange:
                     return None
                 self._protocol.receive_data(received)
         except h11.RemoteProtocolError as error:
-            problem = str(error).partition(": bytearray")[0]  # without the bytes, in Python's form
+            problem = str(error).partition(": bytearray")[0]  # without the repr of the bytes
             return error_response(HTTPStatus(error.error_status_hint), problem)
         if not isinstance(event, h11.Request):
             return None
@@ -78,10 +79,10 @@ class HttpExchange:
         return HttpRequest(self._method, event.target.decode("ascii"), headers, peer, on_disconnect=on_disconnect)
 
     async def read_body(self, limit: int) -> bytes | None:
-        """Read the body of the request; None if it is larger than ``limit`` bytes, malformed or cut off.
+        """Read the body of the request; return None if it is larger than ``limit`` bytes, malformed or incomplete.
 
         Raises:
-            OSError: the connection broke.
+            OSError: The connection failed.
         """
         if self._protocol.they_are_waiting_for_100_continue:
             await self._stream.send([self._protocol.send(h11.InformationalResponse(status_code=100, headers=[]))])
@@ -102,17 +103,17 @@ class HttpExchange:
         return bytes(body)
 
     def _head(self, response: HttpResponse, size_bytes: int | None) -> bytes:
-        """Return the status line and the header fields; without a size, the connection ends the body, or its chunks."""
+        """Return the encoded status line and header fields; ``size_bytes`` None: no Content-Length, a streamed body."""
         length = [] if size_bytes is None else [("Content-Length", str(size_bytes))]
         fields = [*response.fields, *length, ("Connection", "close")]
         status, reason = int(response.status), response.status.phrase.encode()
         return self._protocol.send(h11.Response(status_code=status, headers=fields, reason=reason))
 
     async def send_stream(self, response: HttpResponse) -> None:
-        """Send a response whose pieces are made meanwhile, until there are no more or the client disconnects.
+        """Send a response whose body is generated while it is sent, until its end or until the client disconnects.
 
         Raises:
-            OSError: the connection broke, or the client did not take a piece in time.
+            OSError: The connection failed, or the client did not read a piece within the time-out.
         """
         assert not isinstance(response.body, bytes | list)
         head = self._head(response, None)
@@ -133,10 +134,10 @@ class HttpExchange:
         raise TimeoutError(errno.ETIMEDOUT, "the client reads too slowly")
 
     async def send_response(self, response: HttpResponse) -> None:
-        """Send a response; the body in pieces, as the other side may read slowly.
+        """Send a response with a complete body, in pieces of 64 KiB, as the client may read slowly.
 
         Raises:
-            OSError: the connection broke.
+            OSError: The connection failed.
         """
         assert isinstance(response.body, bytes | list)
         pieces = [response.body] if isinstance(response.body, bytes) else response.body
@@ -152,7 +153,7 @@ class HttpExchange:
             await self._stream.send(chunks)
 
     def is_complete(self) -> bool:
-        """Return whether all that the client sent so far has been read: a whole request, and nothing behind it."""
+        """Return whether the received bytes are exactly one complete request."""
         try:
             while isinstance(self._next_event(), h11.Data):
                 pass
@@ -162,12 +163,12 @@ class HttpExchange:
         return is_ended and not self._protocol.trailing_data[0]
 
     async def discard(self) -> None:
-        """Receive the rest of a request; of a malformed or pipelined one until the client closes the connection.
+        """Receive and discard the rest of a request; of a malformed or pipelined one until the client disconnects.
 
-        Closing before resets the connection, and the client may lose the response.
+        Closing earlier would reset the connection, and the client might lose the response.
 
         Raises:
-            OSError: the connection broke.
+            OSError: The connection failed.
         """
         buffer, received_bytes = bytearray(_SEND_BYTES), 0
         while received_bytes < MAX_HTTP_DISCARDED_BYTES and not self.is_complete():

@@ -1,4 +1,4 @@
-"""Requests and responses of the HTTP server, and the checks that each request passes.
+"""Requests and responses of the HTTP server, and the host and origin checks of each request.
 
 Source: RFC 9110; Fetch Metadata Request Headers (W3C).
 """
@@ -29,32 +29,32 @@ SECURITY_HEADERS = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-"""Header fields of each response."""
+"""Security header fields of each response."""
 
 
 class HttpRequest(NamedTuple):
-    """A request."""
+    """HTTP request: method, target, header fields, client address and body."""
 
     method: str
     target: str
-    """In origin form (``/metrics?x=y``) or in absolute form."""
+    """Request target in origin form (``/metrics?x=y``) or absolute form."""
     headers: Mapping[str, str]
-    """By name in lower case."""
+    """Header fields by name in lower case."""
     peer: str = ""
-    """Address of the client."""
+    """IP address of the client."""
     body: bytes = b""
-    """Empty where the server receives no bodies (`HttpLimits.body_bytes`)."""
+    """Body of the request; empty if the server accepts no bodies (`HttpLimits.body_bytes`)."""
     on_disconnect: Callable[[Callable[[], None]], None] | None = None
-    """Calls a function once the client disconnects; for responses without an end."""
+    """Registers a callback for the client's disconnection, for responses without an end."""
 
     @property
     def path(self) -> str:
-        """The path of the target, without authority, query and fragment."""
+        """Path of the target, without authority, query and fragment."""
         return split_target(self.target)[1]
 
     @property
     def query(self) -> dict[str, str]:
-        """The fields of the query; of a field that comes twice, the last value."""
+        """Fields of the query; the last value of a repeated field."""
         return parse_fields(self.target.partition("?")[2].partition("#")[0])
 
     def parse_form(self) -> Job[dict[str, str]]:
@@ -84,7 +84,7 @@ def _unquote(raw: bytes) -> Job[str]:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Return the fields of a query or of a form; empty where there are more than `MAX_HTTP_FORM_FIELDS`."""
+    """Return the fields of a query or form; empty if there are more than `MAX_HTTP_FORM_FIELDS`."""
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_HTTP_FORM_FIELDS))
     except ValueError:
@@ -104,31 +104,31 @@ class ResponseStream(Protocol):
 
 
 class HttpResponse(NamedTuple):
-    """A response."""
+    """HTTP response: status, body, content type and additional header fields."""
 
     status: HTTPStatus
     body: bytes | list[bytes] | ResponseStream
     """The body, its pieces, or pieces that are made while the response is sent."""
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
-    """More header fields; one of `SECURITY_HEADERS` is replaced by one of its name here."""
+    """Additional header fields; they replace those of `SECURITY_HEADERS` with the same name."""
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """The header fields without those about the length."""
+        """All header fields except those about the length of the body."""
         own = {name for name, _ in self.headers}
         standard = [field for field in SECURITY_HEADERS if field[0] not in own]
         return [("Content-Type", self.content_type), *standard, *self.headers]
 
 
 HttpHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
-"""Answers a request."""
+"""Function that returns the response to a request."""
 HttpRouter = Callable[[HttpRequest], HttpHandler | HttpResponse]
-"""Returns the handler of a request, or the response that refuses it."""
+"""Function that returns the handler of a request, or an error response."""
 
 
 def route_by_path(handlers: Mapping[str, HttpHandler]) -> HttpRouter:
-    """Return a router for GET and HEAD requests of the paths that have a handler."""
+    """Return a router for GET and HEAD requests by path."""
 
     def find(request: HttpRequest) -> HttpHandler | HttpResponse:
         handler = handlers.get(request.path)
@@ -142,7 +142,7 @@ def route_by_path(handlers: Mapping[str, HttpHandler]) -> HttpRouter:
 
 
 def error_response(status: HTTPStatus, problem: str = "", headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
-    """Return the response of a refused request: the reason phrase, and what is wrong with the request."""
+    """Return a text response with the reason phrase of the status and a description of the problem."""
     text = f"{status.phrase}: {problem}\n" if problem else f"{status.phrase}\n"
     return HttpResponse(status, text.encode(), TEXT, headers)
 
@@ -162,16 +162,16 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def host_name(authority: str) -> str | None:
-    """Return the host of ``HOST`` or ``HOST:PORT`` in lower case, without brackets; None if it is none."""
+    """Return the host of ``HOST`` or ``HOST:PORT`` in lower case, without brackets; None if it is malformed."""
     found = _HOST.fullmatch(authority.lower())
     return None if found is None else found["name"].strip("[]").rstrip(".")
 
 
 def is_allowed_host(authority: str, allowed: Collection[str]) -> bool:
-    """Return whether a request may name this host.
+    """Return whether a request may have this host, as a protection against DNS rebinding.
 
-    A page of another site reaches a node by DNS rebinding only through a name of its own domain, so IP addresses,
-    ``localhost`` and names without a dot are allowed, and of the rest those in ``allowed``.
+    DNS rebinding uses a name of the attacker's own domain, so IP addresses, ``localhost`` and names without a dot are
+    allowed, and of other names those in ``allowed``.
     """
     name = host_name(authority)
     if name is None:
@@ -186,7 +186,7 @@ def is_allowed_host(authority: str, allowed: Collection[str]) -> bool:
 
 
 def _is_followed_link(request: HttpRequest) -> bool:
-    """Return whether a browser opens a page by a link, which another site may have: its script sees nothing of it."""
+    """Return whether a browser navigates to a page by a link; other sites may have one, as they cannot read the page."""
     fields = request.headers
     return (
         request.method in ("GET", "HEAD")
@@ -196,7 +196,7 @@ def _is_followed_link(request: HttpRequest) -> bool:
 
 
 def check_request(request: HttpRequest, allowed_hosts: Collection[str]) -> HttpResponse | None:
-    """Return the response that refuses a request of another site or with a foreign host; None if it passes."""
+    """Return an error response for a cross-site request or a host that is not allowed; None if the request passes."""
     try:
         authority, _ = split_target(request.target)
     except ValueError as error:

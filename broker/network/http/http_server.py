@@ -1,4 +1,4 @@
-"""HTTP server of a node: accepts connections, and has a router find the handler of each request."""
+"""HTTP server of a node: accepts connections and calls the handler that a router returns for each request."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ logger = logging.getLogger("ottla.http")
 
 
 class HttpLimits(NamedTuple):
-    """Limits of an HTTP server."""
+    """Limits of an HTTP server: connections, body size and time."""
 
     connections: int = MAX_HTTP_CONNECTIONS
-    """Connections, but for those whose response is a stream: their handlers count them."""
+    """Maximum number of connections, without those whose response is a stream: their handlers limit them."""
     body_bytes: int = 0
-    """Size of the body of a request; 0: requests have none."""
+    """Maximum size of a request's body in bytes; 0: bodies are not accepted."""
     timeout_s: float = HTTP_TIMEOUT_S
-    """Time for a request with its response; for a stream, to take each of its pieces."""
+    """Maximum time for a request with its response in seconds; for a stream, for each of its pieces."""
 
 
 METRICS_LIMITS = HttpLimits()
 
 
 class HttpServer:
-    """Connections of HTTP clients, and the router of their requests.
+    """HTTP server: its connections and the router of their requests.
 
-    Limits: connections, size of a request, and time for a request with its response. The connection that has sent no
-    request for longest is closed where a new one arrives at the limit, else the one whose request arrived first: slow
-    readers cannot keep health checks out.
+    At the limit of connections, a new connection closes the one that has been without a request for longest, or else
+    the
+    one whose request arrived first, so that slow readers cannot keep out health checks.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class HttpServer:
         *,
         is_secure: bool = False,
     ) -> None:
-        """Create a server; ``is_secure``: its listener speaks TLS."""
+        """Create a server; ``is_secure``: its listener uses TLS."""
         self._env = env
         self._router = router
         self._allowed_hosts = allowed_hosts
@@ -65,12 +65,12 @@ class HttpServer:
         self._is_secure = is_secure
         self._failure_log = RateLimitedLog(env, "HTTP")
         self._idle: dict[AcceptedStream, None] = {}
-        """Connections without a request and those that were answered, the oldest first."""
+        """Connections without a request so far and those that have their response, oldest first."""
         self._active: dict[AcceptedStream, trio.CancelScope] = {}
-        """Connections whose request is handled or answered, the oldest first."""
+        """Connections whose request is being handled, oldest first, with the scope that cancels it."""
 
     async def serve(self, listener: StreamListener) -> None:
-        """Serve the connections of a listener until cancelled."""
+        """Accept and serve connections of a listener until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 stream = await listener.accept()
@@ -78,7 +78,7 @@ class HttpServer:
                 nursery.start_soon(self._serve_connection, stream)
 
     def _admit(self, stream: AcceptedStream) -> None:
-        """Register a connection; beyond the limit, close the one without a request for longest, else the oldest."""
+        """Register a connection; at the limit close the oldest one without a request, else the oldest one."""
         if len(self._idle) + len(self._active) >= self._limits.connections:
             if self._idle:
                 oldest = next(iter(self._idle))
@@ -126,7 +126,7 @@ class HttpServer:
                 await exchange.discard()
 
     async def _answer(self, exchange: HttpExchange, request: HttpRequest | HttpResponse) -> HttpResponse | None:
-        """Answer a request; return a response that is still to be sent, as it is a stream."""
+        """Send the response to a request; return it instead if its body is a stream."""
         response = request if isinstance(request, HttpResponse) else await self._handle(exchange, request)
         if not isinstance(response.body, bytes | list):
             return response
@@ -134,7 +134,7 @@ class HttpServer:
         return None
 
     async def _handle(self, exchange: HttpExchange, request: HttpRequest) -> HttpResponse:
-        """Return the response of a handler, or the one that refuses the request."""
+        """Return the response of the request's handler, or the error response of a check or of the router."""
         handler = check_request(request, self._allowed_hosts) or self._router(request)
         if isinstance(handler, HttpResponse):
             return handler
