@@ -1,1 +1,1 @@
-"""Connections between brokers, and liveness of their peers."""
+"""Connections of a node to other nodes, and the liveness probe of brokers."""

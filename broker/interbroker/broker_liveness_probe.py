@@ -1,11 +1,10 @@
-"""Probe of a broker's port after its connection to the controller was lost.
+"""Liveness probe: connects to a broker's port after its heartbeat connection to the controller was lost.
 
-Every controller connects to each broker once, so that a later refusal is meaningful. The active one probes a broker
-when its heartbeat connection ends. After its activation it probes all brokers, repeatedly until their first heartbeat:
-a broker that stops before has no connection whose end would be noticed. The meaning of a refusal is decided in
-`ottla.controller.control.fast_fencing`. A kernel closes a dead process's files in any order: the probe is repeated.
-
-Kafka waits for the end of the session.
+Every controller connects to each broker once, so that a later refusal is meaningful. The active controller probes a
+broker when its heartbeat connection is closed. After its activation it probes all brokers until their first heartbeat:
+the failure of a broker before that closes no heartbeat connection. `ottla.controller.control.fast_fencing` decides what
+a refused connection means. A kernel closes the files of a dead process in any order: the probe is repeated. Kafka waits
+for the end of the session.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from ottla.wire.errors import ProtocolError
 logger = logging.getLogger("ottla.controller")
 
 LEADERSHIP_CHECK_INTERVAL_S = 0.1
-"""So often a controller looks whether it has become the active one, where there are other brokers."""
+"""Interval in seconds of checks whether this node has become the active controller, if there are other brokers."""
 CONNECT_RETRY_S = 1.0
-"""Between two attempts to be let in."""
+"""Interval in seconds between attempts to connect to a broker that was never reached."""
 CONNECT_TIMEOUT_S = 1.0
 PROBE_DELAYS_S = (0.0, 0.1, 0.4)
-"""Delays before each probe of a broker whose connection was lost."""
+"""Delays in seconds before each probe of a broker whose heartbeat connection was lost."""
 FIRST_HEARTBEAT_WAIT_S = 10.0
-"""Maximum time of probing a broker without a heartbeat to a new controller: longer than the session."""
+"""Maximum time in seconds for which a new controller watches a broker without a heartbeat: longer than the session."""
 
 
 class BrokerLivenessProbe:
-    """Heartbeat connections of brokers, and the task that probes brokers after a disconnection."""
+    """Heartbeat connections of brokers to this controller, and the task that probes brokers after a disconnection."""
 
     def __init__(self, env: Env, node_id: int, controller: QuorumController) -> None:
         self._env = env
@@ -50,7 +49,7 @@ class BrokerLivenessProbe:
         self._wakeup = trio.Event()
 
     def on_heartbeat(self, peer: Peer, broker_id: int, broker_epoch: int) -> None:
-        """Record the connection of a heartbeat, whose end triggers a probe."""
+        """Record the connection of a heartbeat, whose end triggers a probe of the broker."""
         is_new = peer not in self._broker_by_peer
         self._broker_by_peer[peer] = broker_id, broker_epoch
         if is_new:
@@ -65,7 +64,7 @@ class BrokerLivenessProbe:
             self._wake()
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Metadata was committed: there may be another broker now."""
+        """Wake the task if the committed metadata may have another broker."""
         if delta.brokers:
             self._wake()
 
@@ -74,7 +73,7 @@ class BrokerLivenessProbe:
         self._wakeup = trio.Event()
 
     async def run(self) -> None:
-        """Look after brokers, until cancelled. A node alone has none to look after."""
+        """Run the task until cancelled; it is idle on a node without other brokers."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._connect_to_new_brokers)
             led = -1
@@ -91,12 +90,12 @@ class BrokerLivenessProbe:
                     await self._wakeup.wait()
 
     def _other_brokers(self) -> list[tuple[int, int]]:
-        """Brokers elsewhere that serve, each with its epoch."""
+        """Return id and epoch of each unfenced broker on another node."""
         brokers = self._controller.image.brokers
         return [(i, b.broker_epoch) for i, b in brokers.items() if i != self._node_id and not b.fenced]
 
     async def _connect_to_new_brokers(self) -> None:
-        """Be let in at each broker once; try those again that have not let us in."""
+        """Connect to each new broker once; retry until it was reached."""
         while True:
             probes = self._controller.machine.probes
             while not self._other_brokers():
@@ -106,10 +105,10 @@ class BrokerLivenessProbe:
                 if not probes.has_reached(broker_id, epoch) and await self._probe(broker_id) is None:
                     probes.record_reached(broker_id, epoch)
             with self._env.timeout(CONNECT_RETRY_S):
-                await changed.wait()  # there may be another
+                await changed.wait()  # the event: there may be a new broker
 
     async def _watch_until_heartbeat(self, broker_id: int, broker_epoch: int) -> None:
-        """Look after a broker as soon as a connection to it ends, unless a heartbeat comes first."""
+        """Probe a broker when a connection to it is closed, unless it sends a heartbeat first."""
         with trio.CancelScope() as until_heard:
             self._awaiting_heartbeat[broker_id, broker_epoch] = until_heard
             door = await self._connect(broker_id)
@@ -131,11 +130,11 @@ class BrokerLivenessProbe:
                 if await self._controller.submit(BrokerConnectionRefused(broker_id, broker_epoch, began_ms)):
                     logger.warning("Fencing broker %d because its listener refuses connections", broker_id)
             except (ProtocolError, OSError):
-                pass  # another controller looks after it, or this node ends
+                pass  # another controller is active, or this node stops
             return
 
     async def _probe(self, broker_id: int) -> OSError | None:
-        """Connect to a broker's first listener; what went wrong, None where we were let in."""
+        """Connect to a broker's first listener and disconnect; return the error, None on success."""
         door = await self._connect(broker_id)
         if isinstance(door, OSError):
             return door

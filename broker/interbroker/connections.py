@@ -1,4 +1,4 @@
-"""Connections to other brokers, one to each: for transactions and share groups."""
+"""Connections to other brokers, one to each, for transactions and share groups."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ottla.wire.codec.schema import Message
 T = TypeVar("T")
 TIMEOUT_S = 30.0
 LIVENESS_CHECK_INTERVAL_S = 1.0
-"""Between two looks whether a broker that owes a response is in the cluster."""
+"""Interval in seconds of checks whether a broker that owes a response is still in the cluster."""
 
 
 class InterBrokerDependencies(Protocol):
-    """Dependencies of share groups for requests to other brokers."""
+    """Interface of what share groups need for requests to other brokers."""
 
     @property
     def env(self) -> Env:
@@ -31,20 +31,20 @@ class InterBrokerDependencies(Protocol):
         """Id of this node."""
 
     def image(self) -> MetadataImage:
-        """Return the newest metadata."""
+        """Return the newest committed metadata image."""
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
-        """Return the inter-broker address of a broker."""
+        """Return host and port of a broker's inter-broker listener; None while it is fenced or unknown."""
 
     def access(self) -> ConnectionSecurity:
         """Return the security settings of the inter-broker listener."""
 
     def create_state_topic(self) -> None:
-        """Have `__share_group_state` made."""
+        """Request the creation of `__share_group_state`."""
 
 
 class BrokerConnections:
-    """A connection to each broker, made with its first request. A broker that leaves the cluster is not waited for."""
+    """Connections to other brokers, each opened by its first request; requests to a broker that leaves fail."""
 
     def __init__(
         self,
@@ -54,9 +54,11 @@ class BrokerConnections:
         access: Callable[[], ConnectionSecurity | None],
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """``address``: where a broker listens for brokers, None while it is fenced; ``access``: what is needed there.
+        """Create the object without connections.
 
-        ``timeout_s``: for each response.
+        ``address`` returns a broker's inter-broker address, None while it is fenced; ``access`` returns the security
+        settings
+        of the inter-broker listener; ``timeout_s`` is the maximum time for each response.
         """
         self._env = env
         self._client_id = client_id
@@ -66,18 +68,18 @@ class BrokerConnections:
         self._connections: dict[int, NodeConnection] = {}
 
     async def call(self, broker_id: int, request: Message, version: int | None = None) -> Any:
-        """Send a request to a broker and return its response.
+        """Send a request to a broker and return its response; ``version`` None: the newest that both support.
 
         Raises:
-            OSError, WireError: as `NodeConnection.exchange`.
+            OSError, WireError: See `NodeConnection.exchange`.
         """
         return await self.exchange(broker_id, lambda channel: channel.call(request, version))
 
     async def exchange(self, broker_id: int, send: Callable[[Channel], Awaitable[T]]) -> T:
-        """Call ``send`` with the connection to a broker.
+        """Call ``send`` with the connection to a broker and return its result.
 
         Raises:
-            OSError, WireError, ProtocolError: as `NodeConnection.exchange`.
+            OSError, WireError, ProtocolError: See `NodeConnection.exchange`.
         """
         connection = self._connections.get(broker_id)
         if connection is None:

@@ -1,11 +1,10 @@
 """Channel to the active controller: in this process if it is active here, else over one connection.
 
-An inactive controller responds with NOT_CONTROLLER, and a connection may break: then the leader is looked up again, and
-the request is sent again. So a request may be executed twice, which the controller's rules make harmless. Requests of
-the broker itself are sent plainly; a client's request is sent as a whole in an envelope with its principal.
+An inactive controller returns NOT_CONTROLLER, and a connection may fail: then the leader is looked up again, and the
+request is sent again. So a request may be executed twice, which the controller handles without harm. Requests of the
+broker itself are sent as they are; a client's request is sent in an Envelope with the client's principal.
 
 Source: ``NodeToControllerChannelManagerImpl.java``, ``ForwardingManager.scala`` (apache/kafka 4.3.1).
-
 From KIP-590.
 """
 
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.channel")
 
 RETRY_S = 0.05
-"""Between two looks for the leader."""
+"""Delay in seconds before a request is sent again to a controller."""
 FORWARDING_TIMEOUT_S = 60.0
 REGISTRATION_TIMEOUT_S = 5.0
 
 
 class ControllerChannel:
-    """Channel for one type of request: one at a time over the wire, so urgent ones have channels of their own."""
+    """Channel to the active controller for one type of request, one at a time; urgent types have their own."""
 
     def __init__(
         self,
@@ -50,9 +49,11 @@ class ControllerChannel:
         limit_s: float = FORWARDING_TIMEOUT_S,
         access: Callable[[], ConnectionSecurity | None] = lambda: None,
     ) -> None:
-        """Create a channel; ``listener``: the controllers' listener, ``access``: its security settings.
+        """Create a channel.
 
-        ``limit_s``: how long a request is tried.
+        ``listener`` is the controller listener's name, ``access`` returns its security settings; ``limit_s`` is the
+        maximum
+        time in seconds for a request with all retries.
         """
         self._env = env
         self._client_id = str(node_id)
@@ -62,27 +63,28 @@ class ControllerChannel:
         self._timeout_s = limit_s
         self._remote: RemoteController | None = None
         self._logged_address: tuple[str, int] | None = None
-        """Whose silence was logged already."""
+        """Address of the controller whose failure was logged already."""
 
     async def submit(self, request: Any, version: int = 0) -> Any:
         """Submit a request of this node; return the response once its changes are committed.
 
-        ``version``: the newest one wanted; 0 is the newest that both sides speak.
+        ``version``: the newest version to use; 0 means the newest that both sides support.
 
         Raises:
-            ProtocolError: REQUEST_TIMED_OUT, no response in time; UNSUPPORTED_VERSION, the controller does not support
+            ProtocolError: REQUEST_TIMED_OUT without a response in time; UNSUPPORTED_VERSION if the controller does not
+                support
                 the request; or the error of the whole request.
-            OSError: the metadata log here could not be written; the node stops.
+            OSError: The local metadata log could not be written; the node stops.
         """
         newest = request_spec(ApiKey(request.SPEC.key)).versions.high
         return await self._submit_within_timeout(request, version or newest)
 
     async def forward(self, asking: ForwardableRequest, request: Message) -> Message:
-        """Ask for what a client wants, as that client; gives the answer it shall get.
+        """Forward a client's request with the client's principal; return the response for the client.
 
         Raises:
-            WireError: the controller does not know this request or version: the client must come anew.
-            OSError: the metadata log here could not be written; the node stops.
+            WireError: The controller does not support the API or version: the client's connection must be closed.
+            OSError: The local metadata log could not be written; the node stops.
         """
         try:
             answer: Message = await self._submit_within_timeout(request, asking.version, asking)
@@ -96,12 +98,12 @@ class ControllerChannel:
         return answer
 
     def close(self) -> None:
-        """Hang up; the next request connects again."""
+        """Close the connection; the next request opens it again."""
         if self._remote is not None:
             self._remote.close()
 
     def _connect_remote(self) -> RemoteController:
-        """Return the connection to a controller on another node."""
+        """Return the connection to a controller on another node, created on first use."""
         if self._remote is None:
             # lazy: 8.0 ms, 214 kB
             from ottla.broker.interbroker.remote_controller import RemoteController
@@ -119,7 +121,7 @@ class ControllerChannel:
         raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
 
     async def _submit_until_answered(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Submit until the active controller responds (R-345)."""
+        """Submit until the active controller returns a response (R-345)."""
         while True:
             if self._controller.is_active:
                 answer = await self._submit_authorized(request, version, asking)
@@ -130,7 +132,7 @@ class ControllerChannel:
             await self._env.sleep(RETRY_S)
 
     async def _submit_authorized(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """As `_submit_local`, as far as the client may."""
+        """Submit to the controller in this process after authorizing the client, if there is an authorizer."""
         if asking is None or not asking.has_authorizer:
             return await self._submit_local(request, version, asking)
         # lazy: 2.3 ms, 79 kB
@@ -143,7 +145,7 @@ class ControllerChannel:
         return await TimeSlice(self._env).run(as_job(answer))
 
     async def _submit_local(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Return the response of the controller in this process; None if it is not active any more."""
+        """Return the response of the controller in this process; None if it is no longer active."""
         if request.SPEC.key == ApiKey.BROKER_HEARTBEAT:
             self._controller.record_heartbeat(request.broker_id, request.broker_epoch)
         forwarding = None if asking is None else asking.spec.forwarding
@@ -167,7 +169,7 @@ class ControllerChannel:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
             return None
-        if asking is not None and forwarding is not None:  # an error of a change of voters goes to the client
+        if asking is not None and forwarding is not None:  # an error of a voter change is returned to the client
             # lazy: 1.1 ms, 36 kB
             from ottla.broker.requests.error_responses import contains_error
 
@@ -176,10 +178,10 @@ class ControllerChannel:
         return answer
 
     async def _submit_remote(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Return the response of a remote controller; None if the request must be repeated."""
+        """Return the response of a controller on another node; None if the request must be sent again."""
         address = self._remote_address()
         if address is None or self._controller.leader_id == self._controller.node_id:
-            return None  # unknown, or about to be this node
+            return None  # unknown, or this node will become active
         try:
             answer = await self._connect_remote().send(request, version, asking)
         except (OSError, WireError) as error:
@@ -189,11 +191,11 @@ class ControllerChannel:
         return answer
 
     def _remote_address(self) -> tuple[str, int] | None:
-        """Return the address of an active controller on another node, or None. A change of it ends a request."""
+        """Return the address of an active controller on another node, or None; a change cancels a request."""
         return None if self._controller.is_active else self._controller.leader_address()
 
     def _log_failure(self, address: tuple[str, int], error: Exception) -> None:
-        """Log what is in the way to the controller, once: it is tried twenty times a second."""
+        """Log a failure of the connection to the controller, once per address, as there are 20 attempts per second."""
         if self._logged_address != address:
             self._logged_address = address
             logger.info("Connection to the controller at %s failed: %s", format_address(*address), error)

@@ -1,4 +1,4 @@
-"""Credentials of this node for other nodes: on the inter-broker listener and the controllers' listener.
+"""Credentials of this node for connections to other nodes: inter-broker listener and controller listener.
 
 Source: ``ChannelBuilders.java``, ``NodeToControllerChannelManagerImpl.java`` (apache/kafka 4.3.1).
 """
@@ -16,25 +16,25 @@ CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
 
 
 def inter_broker_access(config: NodeConfig) -> ConnectionSecurity:
-    """Return the security settings for other brokers' inter-broker listener.
+    """Return the security settings for connections to the inter-broker listener of other brokers.
 
     Raises:
-        InvalidSecurityConfig: invalid settings, which prevent the start.
+        InvalidSecurityConfig: Invalid settings, which prevent the start.
     """
     return _access_at(config, config.inter_broker_listener, INTER_BROKER_MECHANISM)
 
 
 def controller_access(config: NodeConfig) -> ConnectionSecurity:
-    """Return the security settings for the controllers' listener.
+    """Return the security settings for connections to the controller listener.
 
     Raises:
-        InvalidSecurityConfig: invalid settings, which prevent the start.
+        InvalidSecurityConfig: Invalid settings, which prevent the start.
     """
     return _access_at(config, controller_listener_names(config.values)[0], CONTROLLER_MECHANISM)
 
 
 def find_credential_problems(config: NodeConfig) -> Iterator[ConfigProblem]:
-    """Yield the problems of credentials that prevent a node of a cluster from starting."""
+    """Yield setting name and problem of invalid credentials, which prevent the start; none for a standalone node."""
     if config.is_standalone:
         return
     # lazy: 3.7 ms, 100 kB
@@ -48,7 +48,7 @@ def find_credential_problems(config: NodeConfig) -> Iterator[ConfigProblem]:
 
 
 def _access_at(config: NodeConfig, listener: str, mechanism_key: str) -> ConnectionSecurity:
-    """Return the settings of a listener, shared by all its connections, with their token."""
+    """Return the security settings for a listener; cached, as its connections share them with their OAuth token."""
     protocol = config.security_protocol(listener)
     if protocol == DEFAULT_LISTENER:
         return NO_SECURITY

@@ -1,6 +1,6 @@
-"""The active controller on another node: one connection to it, its own requests plainly, a client's in an envelope.
+"""Connection to the active controller on another node: requests of this node, and client requests in an Envelope.
 
-Loaded when it is first needed: a node alone never is.
+Imported on first use: never on a standalone node.
 
 Source: ``NodeToControllerRequestThread.java``, ``ForwardingManager.scala`` (apache/kafka 4.3.1).
 """
@@ -37,19 +37,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.channel")
 
 RESPONSE_TIMEOUT_S = 30.0
-"""``controller.socket.timeout.ms``: for one answer of a controller that is still the one."""
+"""Maximum time in seconds for a response while the controller does not change (``controller.socket.timeout.ms``)."""
 LEADER_CHECK_INTERVAL_S = 0.25
-"""Between two looks whether the controller has moved while it owes a response."""
+"""Interval in seconds of checks whether the active controller has changed while a response is awaited."""
 _PRINCIPAL_VERSION = bytes(2)
 _UNKNOWN_ADDRESS = bytes(4)
 _RESPONSE_BUDGET_BYTES = 2**50
-"""Memory budget of a controller's response, practically unlimited: the controller is trusted, and has executed the
-request.
+"""Memory budget in bytes of a controller's response, practically unlimited.
+
+The controller is trusted, and has executed the request.
 """
 
 
 class RemoteController:
-    """The connection there, made anew where the controller is elsewhere; one request at a time."""
+    """Connection to the active controller, opened again when the controller changes; one request at a time."""
 
     def __init__(
         self,
@@ -58,7 +59,11 @@ class RemoteController:
         address: Callable[[], tuple[str, int] | None],
         access: Callable[[], ConnectionSecurity | None],
     ) -> None:
-        """``address``: of the controller, None where it is not elsewhere; ``access``: what its listener wants."""
+        """Create the object without a connection.
+
+        ``address`` returns the controller's address, None unless it is on another node; ``access`` returns the security
+        settings of its listener.
+        """
         self._env = env
         self._connection = NodeConnection(
             env,
@@ -72,10 +77,12 @@ class RemoteController:
         self.close = self._connection.close
 
     async def send(self, request: Any, version: int, asking: ForwardableRequest | None) -> Any:
-        """Send a request and return the response; None if the node is not the active controller.
+        """Send a request and return the response; None if the other node is not the active controller.
+
+        ``asking`` is a client's request to forward in an Envelope; None for a request of this node.
 
         Raises:
-            OSError, WireError: the connection failed, or the response is invalid.
+            OSError, WireError: The connection failed, or the response is malformed.
             ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
         """
         if asking is not None:
@@ -85,7 +92,7 @@ class RemoteController:
 
 
 async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
-    """Return a request of this node's own."""
+    """Send a request of this node and return its response."""
     try:
         spoken = channel.version_for(ApiKey(request.SPEC.key), version)
     except WireError as error:
@@ -111,10 +118,10 @@ async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableReque
 
 
 def _decode_inner_response(asked: Buffer, data: bytes) -> Job[Message]:
-    """Return the answer inside an envelope, to the request that was sent in one; in steps, as it may have many rows.
+    """Decode the response inside an Envelope response, in time slices.
 
     Raises:
-        ProtocolError: UNKNOWN_SERVER_ERROR, it is none, or another request's.
+        ProtocolError: UNKNOWN_SERVER_ERROR if it is malformed or has another correlation id.
     """
     request = parse_request(memoryview(asked))
     key, version = request.key, request.version
@@ -138,7 +145,7 @@ def _principal(peer: Peer) -> DefaultPrincipalData:
 
 
 def _address(host: str) -> bytes:
-    """Return a client's address as bytes: four or sixteen."""
+    """Return a client's IP address as 4 or 16 bytes; 0.0.0.0 if it is malformed."""
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:
