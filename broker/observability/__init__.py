@@ -1,1 +1,1 @@
-"""Metrics: what a node counts, its page, and clients' own metrics."""
+"""Metrics and health of a node: request counters, the `/metrics` page, and metrics that clients push (KIP-714)."""

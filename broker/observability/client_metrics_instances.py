@@ -1,13 +1,12 @@
-"""Clients that push metrics: subscriptions, intervals, and errors of requests.
+"""Clients that push metrics (KIP-714): their subscriptions, push intervals, and the errors of their requests.
 
-Behaviour: at most 16,384 are remembered, the least recently active is removed first; each is removed after three of its
-intervals, a minute at least, and when its connection ends. A request before the interval is over is
-THROTTLING_QUOTA_EXCEEDED; the first push after a subscription may come at any time, and so may the terminating push of
-a client, after which none may follow. Another subscription id is UNKNOWN_SUBSCRIPTION_ID, an unknown codec
+Behaviour: at most 16,384 client instances are cached; the least recently active is evicted first. An instance expires
+after three of its push intervals, at least a minute, and when its connection is closed. A request before the interval
+has passed is THROTTLING_QUOTA_EXCEEDED; exempt are the first push after GetTelemetrySubscriptions and the terminating
+push, after which no further push is allowed. Another subscription id is UNKNOWN_SUBSCRIPTION_ID, an unknown codec
 UNSUPPORTED_COMPRESSION_TYPE, more than ``telemetry.max.bytes`` TELEMETRY_TOO_LARGE.
 
 Source: ``ClientMetricsManager.java``, ``ClientMetricsInstance.java`` (apache/kafka 4.3.1).
-
 From KIP-714.
 """
 
@@ -32,13 +31,13 @@ if TYPE_CHECKING:
 MIN_EXPIRY_MS = 60_000.0
 _SWEEP_MS = 60_000.0
 RESERVED_IDS = (bytes(16), bytes(15) + b"\x01")
-"""Ids no client has (``Uuid.RESERVED``)."""
+"""Client instance ids that no client has (``Uuid.RESERVED``)."""
 _EARLY_GET_ERRORS = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 _NEVER_MS = float("-inf")
 
 
 class ClientMetricsInstance:
-    """Client that pushes metrics."""
+    """Client that pushes metrics: its attributes, subscription, and times of its last requests."""
 
     def __init__(self, ident: bytes, attributes: ClientAttributes, wanted: MergedSubscription, version: int) -> None:
         self.client_instance_id = ident
@@ -46,14 +45,14 @@ class ClientMetricsInstance:
         self.subscription = wanted
         self.subscription_id = wanted.subscription_id(ident)
         self.version = version
-        """Of the subscriptions that ``subscription`` was made of."""
+        """Version of the cluster's subscriptions from which ``subscription`` was merged."""
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
         self._last_get_ms = self._last_push_ms = _NEVER_MS
         self.expires_ms = 0.0
 
     def check_get_request(self, now_ms: float) -> None:
-        """Check a GetTelemetrySubscriptions request. Raises ProtocolError."""
+        """Check that a GetTelemetrySubscriptions request does not come too early. Raises ProtocolError."""
         if now_ms - max(self._last_get_ms, self._last_push_ms) >= self.subscription.interval_ms:
             self._last_get_ms = now_ms
         elif self.last_error not in _EARLY_GET_ERRORS:
@@ -61,7 +60,7 @@ class ClientMetricsInstance:
         self.last_error = ErrorCode.NONE
 
     def check_push_request(self, request: PushTelemetryRequest, now_ms: float, most_bytes: int) -> None:
-        """Check a PushTelemetry request. Raises ProtocolError."""
+        """Check a PushTelemetry request of at most ``most_bytes`` and store its error code. Raises ProtocolError."""
         try:
             self._check_push(request, now_ms, most_bytes)
         except ProtocolError as error:
@@ -87,15 +86,15 @@ class ClientMetricsInstance:
 
 
 class ClientMetricsInstanceCache:
-    """Clients in the order of their last request."""
+    """Cache of client instances by id, in the order of their last request."""
 
     def __init__(self) -> None:
         self._instances: dict[bytes, ClientMetricsInstance] = {}
         self._instance_ids_by_peer: dict[Peer, bytes] = {}
-        """Who came last over each connection."""
+        """Client instance id of the last new instance on each connection."""
         self._subscriptions: list[ClientMetricsSubscription] = []
         self._merged_subscriptions: dict[tuple[int, ...], MergedSubscription] = {}
-        """By the numbers of the subscriptions that match: most clients want the same."""
+        """Merged subscriptions by the indices of the matching ones; most clients share one."""
         self._version = 0
         self._swept_ms = 0.0
 
@@ -103,7 +102,7 @@ class ClientMetricsInstanceCache:
         return len(self._instances)
 
     def set_subscriptions(self, subscriptions: list[ClientMetricsSubscription]) -> None:
-        """Set the subscriptions: each client's are matched again at its next request."""
+        """Set the cluster's subscriptions; each client is matched again at its next request."""
         self._subscriptions = subscriptions
         self._merged_subscriptions.clear()
         self._version += 1
@@ -111,7 +110,7 @@ class ClientMetricsInstanceCache:
     def get_or_create(
         self, ident: bytes, attributes: ClientAttributes, peer: Peer, now_ms: float
     ) -> ClientMetricsInstance:
-        """Return the client of this id with its current subscription; created for a new one of this connection."""
+        """Return the client instance with its current subscription; create it if its id is unknown."""
         found = self._instances.pop(ident, None)
         self._remove_expired(now_ms)
         if found is None or found.version < self._version:

@@ -1,7 +1,7 @@
-"""Client metrics on one node: subscriptions of clients and the store of pushed values.
+"""Client metrics manager of a broker: subscriptions of clients, and the store of pushed values.
 
 Source: ``ClientMetricsManager.java`` (apache/kafka 4.3.1). Kafka passes pushed metrics to a plug-in; here they are
-exported on the metrics page; a node without one discards them.
+exported by the `/metrics` page; a node without one discards them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.wire.record_batch.compression import CompressionType, decompress
 
 
 class ClientMetricsManager:
-    """Client metrics of a node."""
+    """Client metrics manager of a broker; ``is_shown``: pushed values are stored for the `/metrics` page."""
 
     def __init__(self, env: Env, is_shown: bool) -> None:  # noqa: FBT001
         self._env = env
@@ -33,7 +33,7 @@ class ClientMetricsManager:
         self.store = ClientMetricsStore() if is_shown else None
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Subscriptions may have changed."""
+        """Update the subscriptions if their configuration changed in the metadata."""
         if any(kind == RESOURCE_CLIENT_METRICS for kind, _ in delta.configs):
             self._instances.set_subscriptions(read_subscriptions(image))
 
@@ -45,7 +45,7 @@ class ClientMetricsManager:
         )
 
     def get_subscription(self, ident: bytes, attributes: ClientAttributes, peer: Peer) -> ClientMetricsInstance:
-        """Return a client's subscription; a new client gets an id.
+        """Return a client's instance with its subscription; a client with the zero id is assigned a new one.
 
         Raises:
             ProtocolError: THROTTLING_QUOTA_EXCEEDED.
@@ -58,10 +58,10 @@ class ClientMetricsManager:
     def push(
         self, request: PushTelemetryRequest, attributes: ClientAttributes, peer: Peer, most_bytes: int
     ) -> Job[None]:
-        """Process a push of metrics.
+        """Validate, decompress and store pushed metrics of at most ``most_bytes``.
 
         Raises:
-            ProtocolError: as `ClientMetricsInstance.check_push_request`; INVALID_RECORD: metrics cannot be read.
+            ProtocolError: See `ClientMetricsInstance.check_push_request`; INVALID_RECORD for malformed metrics.
         """
         if request.client_instance_id in RESERVED_IDS:
             raise ProtocolError(ErrorCode.INVALID_REQUEST)

@@ -1,8 +1,8 @@
-"""Store of the last values pushed by clients, for the metrics page.
+"""Store of the last metric values pushed by clients, for the `/metrics` page.
 
-A value is exported under ``ottla_client_`` and its own name, labelled with its client; deltas are summed up. A client's
-values are removed three of its intervals after its last push, a minute at least. The store is bounded, as clients
-choose its contents: a limit for each client and for all; values beyond are counted and dropped.
+A value is exported as ``ottla_client_`` and its own name, with labels for its client; deltas are summed up. The values
+of a client expire three of its push intervals after its last push, at least a minute. As clients choose the contents,
+the store is bounded per client and in total; values beyond the limits are counted and dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _SeriesValue(NamedTuple):
 
 
 class _ClientValues:
-    """Values of one client."""
+    """Metric values of one client, their size and expiry time."""
 
     def __init__(self, identity_labels: str) -> None:
         self.identity_labels = identity_labels
@@ -41,20 +41,20 @@ class _ClientValues:
 
 
 class ClientMetricsStore:
-    """Values of all clients."""
+    """Metric values of all clients, and the number of pushes and dropped values."""
 
     def __init__(self) -> None:
         self._clients: dict[bytes, _ClientValues] = {}
         self._size_bytes = 0
         self.pushes = 0
         self.dropped = 0
-        """Values for which there was no room."""
+        """Number of values dropped because of the limits."""
 
     def add_push(self, instance: ClientMetricsInstance, data: bytes, now_ms: float) -> Job[None]:
-        """Take in what a client pushed.
+        """Store the values of a push, an encoded OpenTelemetry message.
 
         Raises:
-            WireError: that is no message of metrics.
+            WireError: The message is malformed.
         """
         self._remove_expired(now_ms)
         self.pushes += 1
@@ -68,7 +68,7 @@ class ClientMetricsStore:
             yield None
 
     def _add_sample(self, instance: ClientMetricsInstance, sample: OtlpSample, until_ms: float) -> None:
-        """Add a sample; a client without a stored value is not stored: clients choose their ids."""
+        """Store a sample within the limits; a client is stored with its first value, as clients choose their ids."""
         kept = self._clients.get(instance.client_instance_id) or _ClientValues(
             _format_labels(_identity_labels(instance))
         )
@@ -95,7 +95,7 @@ class ClientMetricsStore:
             self._size_bytes -= self._clients.pop(ident).size_bytes
 
     def render(self, now_ms: float) -> Generator[None, None, list[str]]:
-        """Return all samples in Prometheus' text form, grouped by name; yield between two steps."""
+        """Return all samples in the Prometheus text format, grouped by name; yield between two steps."""
         self._remove_expired(now_ms)
         by_name: dict[str, list[tuple[str, Labels, _SeriesValue]]] = {}
         for kept in list(self._clients.values()):
@@ -118,7 +118,7 @@ class ClientMetricsStore:
         return out
 
     def push_counters(self) -> Iterator[tuple[str, int]]:
-        """Yield name and value of the counters of pushes; no client metric can have these names."""
+        """Yield name and value of the counters of pushes and dropped values; no client metric can have these names."""
         yield "ottla_telemetry_pushes_total", self.pushes
         yield "ottla_telemetry_values_dropped_total", self.dropped
 

@@ -1,12 +1,11 @@
-"""Subscriptions of client metrics: the metrics and interval of a client, by its attributes.
+"""Client metrics subscriptions: the metrics and the push interval of a client, selected by its attributes.
 
-Behaviour: a subscription without patterns matches every client; the metrics of all that match are joined, ``*`` means
-all metrics, and the shortest interval counts. The subscription's id is a checksum of that, in the order of Java's hash
-set, mixed with the client's id: a push with another id is rejected.
+Behaviour: a subscription without match patterns applies to every client; the metrics of all that match are merged,
+``*`` means all metrics, and the shortest interval applies. The subscription id is a checksum of the result, with the
+metrics in the order of Java's hash set, mixed with the client instance id: a push with another id is rejected.
 
 Source: ``ClientMetricsManager.createClientInstance``, ``ClientMetricsConfigs.java``,
 ``ClientMetricsInstanceMetadata.java`` (apache/kafka 4.3.1).
-
 From KIP-714.
 """
 
@@ -30,30 +29,30 @@ DEFAULT_INTERVAL_MS = 300_000
 MIN_INTERVAL_MS = 100
 ALL_METRICS = "*"
 ClientAttributes = Mapping[str, str | None]
-"""Attributes of a client, by their names in patterns."""
+"""Attributes of a client by their names in match patterns."""
 
 
 class MergedSubscription(NamedTuple):
-    """Merged subscription of a client."""
+    """Metrics and push interval of a client, merged from all subscriptions that match it."""
 
     metrics: tuple[str, ...]
-    """Beginnings of names, in the order of Java's set."""
+    """Prefixes of metric names, in the order of Java's hash set."""
     interval_ms: int
 
     def subscription_id(self, instance_id: bytes) -> int:
-        """Return the id of this subscription, as a signed number of 32 bits."""
+        """Return the subscription id for a client instance, a signed 32-bit integer."""
         text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
         mixed = crc32c(text.encode()) ^ uuid_hash(instance_id)
         return mixed - (1 << 32) if mixed >> 31 else mixed
 
 
 class ClientMetricsSubscription(NamedTuple):
-    """Subscription of the cluster."""
+    """Client metrics subscription of the cluster: metric name prefixes, push interval and match patterns."""
 
     metrics: tuple[str, ...]
     interval_ms: int
     patterns: Mapping[str, Any]
-    """Pattern of each attribute; None matches no client."""
+    """Compiled pattern by client attribute; None for an invalid one, which matches no client."""
 
     def matches(self, attributes: ClientAttributes) -> bool:
         """Return True if the subscription applies to a client."""
@@ -69,7 +68,7 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 
 def _compile_pattern(name: str, text: str) -> Any:
-    """Compile a pattern for an engine with linear time, since clients choose the matched text."""
+    """Compile a match pattern with RE2, whose time is linear, as clients choose the text; None if it is invalid."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -80,7 +79,7 @@ def _compile_pattern(name: str, text: str) -> Any:
 
 
 def _interval_ms(name: str, text: str | None) -> int:
-    """Return the push interval of a subscription; the default where what is stored is none."""
+    """Return the push interval of a subscription in ms; the default for a missing or invalid value."""
     try:
         return DEFAULT_INTERVAL_MS if text is None else max(parse_integer(trim(text), 32), MIN_INTERVAL_MS)
     except ValueError:
@@ -89,7 +88,7 @@ def _interval_ms(name: str, text: str | None) -> int:
 
 
 def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
-    """Return the subscriptions of the cluster."""
+    """Return the client metrics subscriptions in the metadata image."""
     out = []
     for kind, name in image.configs:
         if kind == RESOURCE_CLIENT_METRICS:
@@ -102,7 +101,7 @@ def read_subscriptions(image: MetadataImage) -> list[ClientMetricsSubscription]:
 
 
 def merge_subscriptions(subscriptions: Iterable[ClientMetricsSubscription]) -> MergedSubscription:
-    """Merge matching subscriptions; without any, no metrics every five minutes."""
+    """Merge the subscriptions that match a client; without any: no metrics, every five minutes."""
     interval_ms, metrics = DEFAULT_INTERVAL_MS, JavaHashMap[str, None](string_hash)
     for each in subscriptions:
         interval_ms = min(interval_ms, each.interval_ms)

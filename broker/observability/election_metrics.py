@@ -1,7 +1,7 @@
-"""Count of leader elections, from the metadata that a controller commits.
+"""Counters of leader elections, from the metadata that a controller commits.
 
-Source: ``ControllerMetricsChanges.java`` (apache/kafka 4.3.1): an election is unclean where the new leader was not in
-the ISR.
+Source: ``ControllerMetricsChanges.java`` (apache/kafka 4.3.1): an election is unclean if the new leader was not in the
+ISR.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from ottla.controller.metadata.image import NO_LEADER, MetadataImage
 
 
 class LeaderElectionCounter:
-    """Elections since the start of this node; each controller counts those that it sees committed."""
+    """Counters of partition leader elections that this controller has seen committed since its start."""
 
     def __init__(self) -> None:
         self.elections = 0
         self.unclean_elections = 0
 
     def publish(self, _: MetadataImage, delta: MetadataDelta) -> None:
-        """Count the elections of a change of the metadata."""
+        """Count the elections of a metadata delta."""
         for topic in delta.topics.values():
             if topic.old is None or topic.new is None or not topic.is_same_topic:
                 continue
@@ -31,6 +31,6 @@ class LeaderElectionCounter:
                 self.unclean_elections += new.leader not in old.isr
 
     def add_metrics(self, page: MetricsBuilder) -> None:
-        """Add the counters."""
+        """Add the counters to the metrics page."""
         page.add("kafka_controller_controllerstats_leaderelections_total", self.elections)
         page.add("kafka_controller_controllerstats_uncleanleaderelections_total", self.unclean_elections)

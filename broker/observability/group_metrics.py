@@ -1,7 +1,7 @@
-"""Samples of the groups and transactional ids that a broker coordinates.
+"""Samples of the groups and transactional ids that a broker coordinates, for the metrics page.
 
-The lag of a partition is known where the coordinator has a replica of it. Elsewhere the committed offset alone is
-exported: `kafka_topic_partition_current_offset` of the leader minus the offset is the lag.
+The lag of a partition is exported if the coordinator has a replica of it. For other partitions only the committed
+offset is exported: `kafka_topic_partition_current_offset` of the leader minus this offset is the lag.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from ottla.broker.groups.state_machine import GroupStateMachine
 
 MAX_GROUP_ID_CHARS = 249
-"""Groups with longer ids have no series: a shortened id may be another group's."""
+"""Maximum length of an exported group id; longer ids are omitted, as shortened ones could collide."""
 OFFSETS_PER_STEP = 20
 
 
 def active_machines(shards: Iterable[Shard[Any]]) -> Iterator[Any]:
-    """Yield the state machines of the loaded shards."""
+    """Yield the state machines of the coordinator shards (partitions) that are loaded."""
     return (shard.machine for shard in list(shards) if shard.state is CoordinatorState.ACTIVE)
 
 
 def _groups(machine: GroupStateMachine) -> Iterator[tuple[str, Any]]:
-    """Yield type and group of each group with a state of its own."""
+    """Yield group type and group of each classic, consumer, share and streams group; not groups with only offsets."""
     yield from (("classic", group) for group in list(machine.classic_groups.groups.values()))
     yield from (("consumer", group) for group in machine.list_consumer_groups())
     yield from (("share", group) for group in machine.list_share_groups())
@@ -40,7 +40,7 @@ def _groups(machine: GroupStateMachine) -> Iterator[tuple[str, Any]]:
 
 
 class GroupMetricsCollector:
-    """Collection of the samples of all groups."""
+    """Collector of the samples of all groups for one scrape."""
 
     def __init__(self, page: MetricsBuilder, replicas: ReplicaManager) -> None:
         self._page = page
@@ -49,7 +49,7 @@ class GroupMetricsCollector:
         self._offset_count = self._exported = 0
 
     def collect(self, shards: Iterable[Shard[Any]]) -> Job[None]:
-        """Add the samples."""
+        """Add the samples of the groups of all loaded shards to the metrics page."""
         for machine in active_machines(shards):
             for kind, group in _groups(machine):
                 state = group.state
@@ -71,7 +71,7 @@ class GroupMetricsCollector:
         self._page.add("ottla_metrics_omitted_group_offsets", self._offset_count - self._exported)
 
     def _collect_offsets(self, group_id: str, topics: Mapping[str, Mapping[int, bytes]]) -> Job[None]:
-        """Add the samples of one group."""
+        """Add the samples of one group's committed offsets, by topic name and partition, within the limit of series."""
         size = sum(len(partitions) for partitions in topics.values())
         self._offset_count += size
         if len(group_id) > MAX_GROUP_ID_CHARS or self._exported + size > MAX_METRICS_GROUP_OFFSETS:

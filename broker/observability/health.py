@@ -1,7 +1,7 @@
 """Liveness and readiness of a node, with the reasons why it is not ready.
 
-A node is alive while its event loop answers. It is ready while clients are served and the cluster lets it lead
-partitions: it is registered and not fenced, the metadata quorum has a leader, and all its log directories are usable.
+A node is alive while its event loop responds. It is ready while it serves clients and may lead partitions: it is
+registered and not fenced, the metadata quorum has a leader, and all its log directories are usable.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ _STATE_REASONS = {
 
 
 class HealthReason(NamedTuple):
-    """A reason why a node is not ready."""
+    """Reason why a node is not ready."""
 
     reason: str
-    """Stable identifier: ``fenced``."""
+    """Stable identifier, such as ``fenced``."""
     message: str
 
 
 class HealthSources(NamedTuple):
-    """State that readiness follows from."""
+    """State of a node from which its readiness is derived."""
 
     node_id: int
     is_broker: bool
     is_controller: bool
     broker_state: Callable[[], BrokerState]
     image: Callable[[], MetadataImage]
-    """The newest committed metadata of this node."""
+    """Returns the newest committed metadata image of this node."""
     quorum_leader: Callable[[], int]
     offline_log_dirs: Callable[[], Collection[str]]
 
 
 def readiness_reasons(sources: HealthSources) -> list[HealthReason]:
-    """Return why a node is not ready; empty if it is ready."""
+    """Return the reasons why a node is not ready; empty if it is ready."""
     reasons = []
     if sources.quorum_leader() == NO_NODE_ID:
         reasons.append(HealthReason("no_controller", "metadata quorum has no known leader"))

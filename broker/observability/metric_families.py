@@ -1,7 +1,7 @@
-"""All metric families of `/metrics`: name, type, unit, labels and meaning.
+"""All metric families of the `/metrics` page: name, type, unit, labels and meaning.
 
-Where Apache Kafka has the number, the name is the one that the JMX exporter rules of common dashboards give to the bean.
-Families that kafka_exporter and kafka-lag-exporter define keep their names. All others begin with ``ottla_``.
+A metric that Apache Kafka has is named as the JMX exporter rules of common dashboards name its MBean. Families that
+kafka_exporter and kafka-lag-exporter define keep their names. All others begin with ``ottla_``.
 `docs/reference/metrics.md` is generated from this table.
 """
 
@@ -13,7 +13,7 @@ GAUGE, COUNTER, SUMMARY = "gauge", "counter", "summary"
 
 
 class MetricFamily(NamedTuple):
-    """A metric family."""
+    """Metric family: name, type (gauge, counter or summary), unit, label names and meaning."""
 
     name: str
     kind: str
@@ -23,7 +23,7 @@ class MetricFamily(NamedTuple):
 
 
 class MetricSection(NamedTuple):
-    """Families of one subject."""
+    """Metric families of one subject, with the title of their section in the documentation."""
 
     title: str
     families: tuple[MetricFamily, ...]

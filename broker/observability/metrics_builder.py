@@ -1,4 +1,4 @@
-"""Text of a metrics page, family by family (Prometheus text format 0.0.4)."""
+"""Builder of a metrics page in the Prometheus text format 0.0.4, with the samples of each family together."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ def escape_label(value: str) -> str:
 
 
 def labels(**values: object) -> str:
-    """Return a label set: ``{topic="t",partition="0"}``."""
+    """Return a label set in the text format, such as ``{topic="t",partition="0"}``."""
     return "{" + ",".join(f'{name}="{escape_label(str(value))}"' for name, value in values.items()) + "}"
 
 
 class MetricsBuilder:
-    """Samples by family. They are added in any order, and leave with each family in one piece."""
+    """Samples of a metrics page by family; they are added in any order and rendered family by family."""
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
         self._encoded: dict[str, list[bytes]] = {}
 
     def add(self, name: str, value: float, labels: str = "") -> None:
-        """Add a sample of a family of `FAMILIES`."""
+        """Add a sample of a family of `FAMILIES`; ``labels`` is a label set in the text format."""
         self.samples(name).append(f"{name}{labels} {value}\n")
 
     def add_count(self, name: str, value: float, labels: str) -> None:
-        """Add the number of observations of a summary."""
+        """Add the ``_count`` sample of a summary: its number of observations."""
         self.samples(name).append(f"{name}_count{labels} {value}\n")
 
     def samples(self, name: str) -> list[str]:
-        """Return the list that the samples of a family are appended to, as lines of text."""
+        """Return the list to which samples of a family are appended as lines of text."""
         lines = self._lines.get(name)
         if lines is None:
             family = FAMILIES[name]
@@ -44,14 +44,14 @@ class MetricsBuilder:
         return lines
 
     def encode(self) -> None:
-        """Replace the samples so far by their bytes, which take less memory."""
+        """Encode the samples added so far to bytes, which take less memory."""
         for name, lines in self._lines.items():
             if lines:
                 self._encoded.setdefault(name, []).append("".join(lines).encode())
                 lines.clear()
 
     def finish(self) -> Job[list[bytes]]:
-        """Return the pieces of the page."""
+        """Return the encoded page, one piece for each family."""
         pieces = []
         self.encode()
         for family_pieces in self._encoded.values():

@@ -1,9 +1,8 @@
-"""The page `/metrics` of a node, in the text format of Prometheus.
+"""The `/metrics` page of a node in the Prometheus text format.
 
-Collecting walks over partitions, topics and groups as a job, in steps of a few of them. Families are described in
-`metric_families`.
+A job collects the samples of partitions, topics and groups in time slices. `metric_families` describes the families.
 
-Source: the beans that docs/ops of apache/kafka 4.3.1 lists; Prometheus text format 0.0.4.
+Source: the MBeans that docs/ops of apache/kafka 4.3.1 lists; Prometheus text format 0.0.4.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ListenerConnections(Protocol):
-    """Connections of a listener: `ottla.broker.network.acceptor.Acceptor`."""
+    """Interface of a listener and its number of connections (`ottla.broker.network.acceptor.Acceptor`)."""
 
     @property
     def listener(self) -> str:
@@ -47,7 +46,7 @@ class ListenerConnections(Protocol):
 
 
 class MetricSources(NamedTuple):
-    """Components whose numbers are exported."""
+    """Components of a node whose metrics are exported."""
 
     log_dirs: LogDirs
     replica_manager: ReplicaManager
@@ -56,20 +55,20 @@ class MetricSources(NamedTuple):
     request_metrics: RequestMetrics
     acceptors: Sequence[ListenerConnections]
     controller: Any
-    """`ottla.controller.quorum_controller.QuorumController`."""
+    """Quorum controller of this node (`ottla.controller.quorum_controller.QuorumController`)."""
     is_broker: bool
     is_controller: bool
     broker_state: Callable[[], BrokerState]
     group_shards: Callable[[], Iterable[Shard[Any]]]
     transaction_shards: Callable[[], Iterable[Shard[Any]]]
-    """Shards of the transaction coordinator; none before it is first used."""
+    """Returns the transaction coordinator's shards (partitions); none before its first use."""
     elections: LeaderElectionCounter
     client_metrics: Callable[[], ClientMetricsStore | None] = lambda: None
-    """Metrics that clients pushed; None before the first push."""
+    """Returns the store of metrics that clients pushed; None before the first push."""
 
 
 class MetricsCollector:
-    """Collector of the samples of a node, with the state of the previous scrape that rates follow from."""
+    """Collector of a node's samples; stores the CPU time of the previous scrape to compute the idle ratio."""
 
     def __init__(self, env: Env, sources: MetricSources) -> None:
         self._env = env
@@ -78,7 +77,7 @@ class MetricsCollector:
         self._last_cpu_s = self._last_ms = 0.0
 
     def render(self) -> Job[list[bytes]]:
-        """Return the pieces of the page."""
+        """Return the encoded page in pieces."""
         page = MetricsBuilder()
         pieces: list[bytes] = []
         if self._sources.is_broker:
@@ -147,18 +146,18 @@ class MetricsCollector:
 
 
 class MetricsPage:
-    """The page as concurrent requests share it: those that arrive while it is rendered get the next one together."""
+    """Page shared by concurrent requests: those that arrive while a page is rendered share the next one."""
 
     def __init__(self, env: Env, render: Callable[[], Job[list[bytes]]]) -> None:
         self._env = env
         self._render = render
         self._render_lock = trio.Lock()
         self._last_started = self._last_rendered = 0
-        """Numbers of the last page that was begun, and of the last that was rendered."""
+        """Numbers of the last page whose rendering was started, and of the last one rendered."""
         self._page: list[bytes] = []
 
     async def render(self) -> list[bytes]:
-        """Return a page whose rendering began after the call."""
+        """Return the encoded pieces of a page whose rendering began after the call."""
         before = self._last_started
         async with self._render_lock:
             if self._last_rendered <= before:
@@ -167,5 +166,5 @@ class MetricsPage:
                 self._last_rendered = self._last_started
             body = self._page
             if not self._render_lock.statistics().tasks_waiting:
-                self._page, self._last_rendered = [], 0  # megabytes, where there are many partitions
+                self._page, self._last_rendered = [], 0  # a page may have megabytes
             return body

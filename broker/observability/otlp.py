@@ -1,7 +1,7 @@
-"""Parser of client metrics: a reader of the OpenTelemetry protobuf fields that clients use.
+"""Parser of pushed client metrics: decodes the OpenTelemetry protobuf fields that Kafka clients use.
 
-It processes the bytes field by field, yields often, and skips unknown fields; a length beyond the data raises
-`WireError`. Gauges and sums are read, histograms are skipped.
+It decodes the bytes field by field, yields often, and skips unknown fields; a length beyond the data raises
+`WireError`. Gauges and sums are decoded, histograms are skipped.
 
 Source: ``opentelemetry/proto/metrics/v1/metrics.proto``; ``SinglePointMetric.java`` (apache/kafka 4.3.1).
 """
@@ -17,7 +17,7 @@ from ottla.broker.config.limits import MAX_METRIC_FIELDS
 from ottla.wire.errors import WireError
 
 MAX_NAME_CHARS = 200
-"""Of a name or a label: what is longer is cut off."""
+"""Maximum length of a metric name, label name or label value; longer ones are cut off."""
 MAX_LABELS = 16
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<q")
@@ -27,13 +27,13 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class OtlpSample(NamedTuple):
-    """Value of a metric."""
+    """Value of a metric with its name and labels."""
 
     name: str
     labels: Labels
     value: float
     is_delta: bool
-    """True if it is what came since the last one."""
+    """True for a delta since the previous value, False for a cumulative value."""
     is_counter: bool
 
 
@@ -73,15 +73,16 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
 
 
 def _parts(data: memoryview, wanted: int) -> Iterator[memoryview | None]:
-    """Yield the messages of a field; None for each other field, of which there may be many."""
+    """Yield the embedded messages of one field number; None for each other field, as a step for a yield."""
     for number, _, value in _fields(data):
         yield value if number == wanted and isinstance(value, memoryview) else None
 
 
 def _bounded_fields(data: memoryview, left: Iterator[int]) -> Iterator[tuple[int, int, memoryview | int]]:
-    """Yield the fields of a small message without pauses.
+    """Yield the fields of a small message, at most as many as ``left`` has items, which embedded messages share.
 
-    ``left``: an item for each field allowed in it and its parents.
+    Raises:
+        WireError: The message has more fields.
     """
     for found in _fields(data):
         if next(left, None) is None:
@@ -112,7 +113,7 @@ def _label(data: memoryview, left: Iterator[int]) -> tuple[str, str]:
                 key = _NO_NAME.sub("_", _text(part))
             elif number == 2:
                 value = _any_value(part, left)
-    if key[:1].isdigit() or key.startswith("__"):  # those are Prometheus' own: one __name__ spoils the whole page
+    if key[:1].isdigit() or key.startswith("__"):  # reserved by Prometheus: a label __name__ breaks the whole page
         key = f"_{key.lstrip('_')}"
     return key, value
 
@@ -157,10 +158,10 @@ def _metric(data: memoryview) -> Generator[OtlpSample | None, None, None]:
 
 
 def parse_samples(data: bytes) -> Generator[OtlpSample | None, None, None]:
-    """Yield all samples of a message; None now and then as a pause.
+    """Yield all samples of an encoded message, and None as a step for a yield.
 
     Raises:
-        WireError: invalid message.
+        WireError: The message is malformed.
     """
     nothing = memoryview(b"")
     for resource in _parts(memoryview(data), 1):

@@ -1,6 +1,6 @@
-"""Samples of the partitions, topics and traffic of a broker.
+"""Samples of the partitions, topics and traffic of a broker, for the metrics page.
 
-Numbers of a partition that several brokers know come from its leader, so that a sum over all brokers is right.
+A metric of a partition that several brokers know is exported by its leader, so that a sum over all brokers is right.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRAFFIC = (
 
 
 def add_log_metrics(page: MetricsBuilder, log_dirs: LogDirs) -> Job[int]:
-    """Add size and offsets of each log; return the number of open segments."""
+    """Add size, segments and offsets of each log to the metrics page; return the number of open segment files."""
     open_segments = 0
     sizes, segments = page.samples("kafka_log_log_size"), page.samples("kafka_log_log_numlogsegments")
     starts, ends = page.samples("kafka_log_log_logstartoffset"), page.samples("kafka_log_log_logendoffset")
@@ -47,7 +47,7 @@ def add_log_metrics(page: MetricsBuilder, log_dirs: LogDirs) -> Job[int]:
 
 
 def add_replica_metrics(page: MetricsBuilder, replicas: ReplicaManager) -> Job[None]:
-    """Add the state of each partition, and the counts over all of them."""
+    """Add replication metrics of each partition led here, and the totals over all hosted partitions."""
     leader_count = under_replicated = under_min_isr = at_min_isr = max_lag = 0
     hosted = list(replicas)
     for number, replica in enumerate(hosted, 1):
@@ -101,7 +101,7 @@ def _add_led_partition(
 
 
 def add_traffic_metrics(page: MetricsBuilder, replicas: ReplicaManager) -> Job[None]:
-    """Add the traffic of each topic, and of all topics without a label."""
+    """Add the traffic metrics of each topic, and their totals over all topics without a label."""
     total = TopicTraffic()
     total.add(replicas.removed_traffic)
     total.add(replicas.unknown_traffic)

@@ -1,8 +1,9 @@
-"""The numbers of the quorum as each node sees it, and of the cluster as a controller sees it, for the metrics page.
+"""Metrics of the KRaft quorum as each node knows it, and of the cluster as each controller knows it.
 
-A controller that stands by has them too: from its own image. Looking costs a walk over the partitions, in steps.
+An inactive controller exports the cluster metrics too, from its own metadata image. Partitions are counted in time
+slices.
 
-Source: the beans of ``KafkaRaftMetrics.java``, ``ControllerMetadataMetrics.java``, ``ControllerMetricsChanges.java``
+Source: the MBeans of ``KafkaRaftMetrics.java``, ``ControllerMetadataMetrics.java``, ``ControllerMetricsChanges.java``
 and ``QuorumControllerMetrics.java`` (apache/kafka 4.3.1).
 """
 
@@ -39,13 +40,13 @@ PARTITIONS_PER_STEP = 100
 
 
 def raft_state_name(raft: Any) -> str:
-    """Return one of `RAFT_STATES`: a follower without a vote is an observer."""
+    """Return the Raft state of a node, one of `RAFT_STATES`; a follower that is no voter is an observer."""
     name = _STATE_NAMES[type(raft.state)]
     return "observer" if name in ("follower", "unattached") and not raft.voters.is_voter(raft.local_replica) else name
 
 
 def add_quorum_metrics(page: MetricsBuilder, controller: QuorumController) -> None:
-    """Add what each node knows of the quorum."""
+    """Add the KRaft quorum metrics of this node to the metrics page."""
     raft, name, current = controller.raft, "kafka_server_raft_metrics", raft_state_name(controller.raft)
     state = raft.state
     if isinstance(state, RaftLeaderState | CandidateState):
@@ -73,7 +74,7 @@ def add_quorum_metrics(page: MetricsBuilder, controller: QuorumController) -> No
 
 
 def add_cluster_metrics(page: MetricsBuilder, controller: QuorumController) -> Job[None]:
-    """Add what a controller knows of the cluster, in steps of so many partitions."""
+    """Add the cluster metrics of a controller to the metrics page, in time slices."""
     image, name = controller.image, "kafka_controller_kafkacontroller"
     partitions = offline = elsewhere = 0
     for topic in list(image.topics.values()):

@@ -1,4 +1,4 @@
-"""Counts, times and errors of requests, by API: the numbers behind the metrics page."""
+"""Counters, latency histograms and error codes of requests by API, for the metrics page."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ottla.wire.framing import RequestFrame
 
 
 def bucket_of(elapsed_us: int) -> int:
-    """Return the bucket of a time: each power of two of microseconds has four."""
+    """Return the histogram bucket of a latency in microseconds: four buckets for each power of two."""
     bits = elapsed_us.bit_length()
     return (bits << 2) + (elapsed_us >> (bits - 3) & 3) if bits > 2 else elapsed_us
 
 
 HISTOGRAM_BUCKETS = 256
-"""Up to 2**63 microseconds."""
+"""Number of histogram buckets: enough for 2^63 microseconds."""
 
 
 class ApiMetrics:
-    """Requests and responses of one API since the start."""
+    """Counters and latency histograms of one API since the start of the node."""
 
     __slots__ = (
         "errors",
@@ -47,21 +47,21 @@ class ApiMetrics:
         self.request_bytes = 0
         self.response_bytes = 0
         self.times = [0] * HISTOGRAM_BUCKETS
-        """Total times of requests that waited for nothing, by bucket: their local times too."""
+        """Histogram of the total times of requests that did not wait, which are their local times too."""
         self.waiting_times: list[int] | None = None
-        """Total times of requests that waited; None before the first of them."""
+        """Histogram of the total times of requests that waited; None before the first one."""
         self.local_times: list[int] | None = None
         self.remote_times: list[int] | None = None
         self.errors: dict[int, int] = {}
-        """Error codes in responses."""
+        """Number of occurrences of each error code in responses."""
 
     @property
     def name(self) -> str:
-        """As Kafka writes it: ``DescribeTopicPartitions``."""
+        """Name of the API as in Kafka, such as ``DescribeTopicPartitions``."""
         return self.key.api_name
 
     def record_waiting(self, elapsed_us: int, waited_us: int) -> None:
-        """Count the times of a request that waited."""
+        """Record the total time of a request that waited, and the time it waited, both in microseconds."""
         if self.waiting_times is None or self.local_times is None or self.remote_times is None:
             self.waiting_times, self.local_times, self.remote_times = ([0] * HISTOGRAM_BUCKETS for _ in range(3))
         self.waiting_times[bucket_of(elapsed_us)] += 1
@@ -69,19 +69,19 @@ class ApiMetrics:
         self.local_times[bucket_of(max(elapsed_us - waited_us, 0))] += 1
 
     def add_error(self, code: int) -> None:
-        """Count an error code."""
+        """Count an occurrence of an error code."""
         self.errors[code] = self.errors.get(code, 0) + 1
 
 
 class RequestMetrics:
-    """Requests, responses, their bytes (with their length fields), times and errors, by API."""
+    """Observer that counts requests, responses, bytes (with length fields), latencies and error codes by API."""
 
     def __init__(self, monotonic_ms: Callable[[], float]) -> None:
         self._monotonic_ms = monotonic_ms
         self._by_key: list[ApiMetrics | None] = [None] * (max(ApiKey) + 1)
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """Count a request."""
+        """Count a request and its bytes."""
         count = self._by_key[request.key]
         if count is None:
             count = self._by_key[request.key] = ApiMetrics(request.key)
@@ -89,14 +89,14 @@ class RequestMetrics:
         count.request_bytes += len(request.frame) + _LENGTH_BYTES
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Count the error codes of a response that is not Produce's or Fetch's: their handlers report theirs."""
+        """Count the error codes of a response; not for Produce and Fetch, whose handlers report them."""
         count = self._by_key[request.key]
         assert count is not None
         for code in error_codes(response):
             count.add_error(code)
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Count its response and its times."""
+        """Count the response to a request, its bytes, latency, and error codes reported by the handler."""
         count = self._by_key[request.key]
         assert count is not None
         count.responses += 1
@@ -114,14 +114,14 @@ class RequestMetrics:
             peer.request_errors = None
 
     def __iter__(self) -> Iterator[ApiMetrics]:
-        """Iterate over the APIs with requests, by key."""
+        """Iterate over the metrics of the APIs that had requests, in ascending order of API keys."""
         return (count for count in self._by_key if count is not None)
 
 
 def error_codes(response: Message) -> Iterator[int]:
-    """Yield the error codes of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS`.
+    """Yield the error codes of a response and of its rows, of at most `MAX_COUNTED_ERROR_ROWS` messages.
 
-    Of a `ResponseArray`, the rows that are not encoded yet are looked at.
+    Of a `ResponseArray` only the rows that are not encoded yet are included.
     """
     pending: list[Any] = [response]
     seen = 0
@@ -142,10 +142,10 @@ def error_codes(response: Message) -> Iterator[int]:
 
 @cache
 def _list_fields(message_class: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a class that may be lists of messages."""
+    """Return the names of the list fields of a message class."""
     return tuple(name for name, hint in message_class.__annotations__.items() if "list[" in str(hint))
 
 
 _LENGTH_BYTES = 4
 MAX_COUNTED_ERROR_ROWS = 200
-"""Rows of a response whose error codes are counted: they are looked at in one step of the event loop."""
+"""Maximum number of rows of a response whose error codes are counted, as this does not yield."""

@@ -1,4 +1,4 @@
-"""Observers of requests and responses: metrics, and the checks of tests and of the simulator."""
+"""Observers of requests and responses: request metrics, and the checks of tests and the simulator."""
 
 from __future__ import annotations
 
@@ -12,46 +12,49 @@ from ottla.wire.framing import RequestFrame
 
 
 class RequestObserver(Protocol):
-    """Observer of each request with a readable header, and of each response; it must be quick and must not fail."""
+    """Interface of an observer of each request with a valid header and each response; it must not raise."""
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """Observe a request, which may still be rejected."""
+        """Observe a request before it is handled; it may still be rejected."""
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
         """Observe a complete response before it is encoded; not called for Produce and Fetch."""
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Observe a response of ``size_bytes``, with its length, before it is sent. Not all requests have one."""
+        """Observe an encoded response of ``size_bytes`` with its length, before it is sent; some requests have none."""
 
 
 request_observer_factories: list[Callable[[Any], RequestObserver]] = []
-"""Makers of observers that every node of this process gets for its clients; empty but in tests and the simulator."""
+"""Factories of additional observers for each node of this process; empty except in tests and the simulator."""
 
 
 class CompositeRequestObserver:
-    """Several observers as one."""
+    """Observer that calls several observers in order."""
 
     def __init__(self, observers: Sequence[RequestObserver]) -> None:
         self._observers = observers
 
     def received(self, peer: Peer, request: RequestFrame) -> None:
-        """Pass a request on."""
+        """Call each observer with the request."""
         for observer in self._observers:
             observer.received(peer, request)
 
     def completed(self, peer: Peer, request: RequestFrame, response: Message) -> None:
-        """Pass its response on."""
+        """Call each observer with the response before it is encoded."""
         for observer in self._observers:
             observer.completed(peer, request, response)
 
     def answered(self, peer: Peer, request: RequestFrame, chunks: Sequence[Chunk], size_bytes: int) -> None:
-        """Pass its answer on."""
+        """Call each observer with the encoded response."""
         for observer in self._observers:
             observer.answered(peer, request, chunks, size_bytes)
 
 
 def create_request_observer(services: Any, counts: RequestObserver | None) -> RequestObserver | None:
-    """Return the observer of a node's client listeners: ``counts``, those of the factories, or None for neither."""
+    """Return the observer of a node's broker listeners.
+
+    It combines ``counts``, the request metrics, with those of `request_observer_factories`; None without any.
+    """
     every = [make(services) for make in request_observer_factories]
     if not every:
         return counts

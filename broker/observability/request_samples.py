@@ -1,7 +1,7 @@
-"""Samples of the requests: counts, errors, and times by quantile.
+"""Samples of request metrics: counters, errors, and latency quantiles.
 
-Quantiles are those of the requests of the last one to two minutes: at a scrape the histograms are compared with their
-state of at least a minute ago. Kafka's quantiles favour the last five minutes.
+Quantiles are those of the requests of the last one to two minutes: a scrape subtracts the histograms of at least a
+minute ago. Kafka's quantiles weight the last five minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KNOWN_ERRORS = {int(code): code.name for code in ErrorCode}
 
 
 def bucket_end_ms(bucket: int) -> float:
-    """Return the end of a bucket in milliseconds: times in it are below."""
+    """Return the exclusive upper limit of a histogram bucket in ms."""
     if bucket < 12:
         return (bucket + 1 if bucket < 4 else 4) / 1000
     bits, part = divmod(bucket, 4)
@@ -28,7 +28,7 @@ def bucket_end_ms(bucket: int) -> float:
 
 
 def quantiles(counts: Sequence[int]) -> list[float] | None:
-    """Return the ends of the buckets of the `QUANTILES`; None without a count."""
+    """Return the upper limits in ms of the buckets with each of `QUANTILES`; None for an empty histogram."""
     total = sum(counts)
     if not total:
         return None
@@ -42,18 +42,18 @@ def quantiles(counts: Sequence[int]) -> list[float] | None:
 
 
 class RequestSampler:
-    """Samples of the requests, and the state of the histograms at the start of the window."""
+    """Samples of request metrics, with the histograms at the start of the quantiles' time window."""
 
     def __init__(self, metrics: RequestMetrics) -> None:
         self._metrics = metrics
         self._rotated_ms = 0.0
         self._current: dict[tuple[str, str], list[int]] = {}
-        """Counts at the last rotation."""
+        """Histograms at the last rotation, by API name and stage."""
         self._previous: dict[tuple[str, str], list[int]] = {}
-        """Counts at the rotation before."""
+        """Histograms at the rotation before the last, by API name and stage."""
 
     def add_samples(self, page: MetricsBuilder, now_ms: float) -> Job[None]:
-        """Add the samples of each API that was called."""
+        """Add the samples of each API that had requests; rotate the histograms every `WINDOW_MS`."""
         rotates = now_ms - self._rotated_ms >= WINDOW_MS
         if rotates:
             self._rotated_ms, self._previous, self._current = now_ms, self._current, {}
@@ -86,7 +86,7 @@ class RequestSampler:
 
 
 def _stages(api: ApiMetrics) -> Iterable[tuple[str, list[list[int]]]]:
-    """Return the histograms whose sum is that of each stage."""
+    """Yield each stage (total, local, remote time) with the histograms whose sum is the stage's histogram."""
     waiting, local, remote = api.waiting_times, api.local_times, api.remote_times
     yield "totaltimems", [api.times, *([waiting] if waiting is not None else [])]
     yield "localtimems", [api.times, *([local] if local is not None else [])]
