@@ -1,1 +1,1 @@
-"""Faults that a test injects into a node, and its clock that a test advances: only with ``ottla.faults=true``."""
+"""Fault injection into a node by tests, with a clock that tests can advance; only with ``ottla.faults=true``."""

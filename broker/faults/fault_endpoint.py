@@ -1,4 +1,4 @@
-"""HTTP listener for faults: on a loopback address, with a token that only the owner of the data directory can read.
+"""HTTP endpoint for fault injection: on a loopback address, with a token only for the owner of the data directory.
 
 Requests and responses are JSON. ``GET /faults`` returns the state of the node; ``POST`` changes it.
 """
@@ -28,7 +28,7 @@ from ottla.env.hosts import format_address
 from ottla.jobs.supervision import supervise
 
 FILE_NAME = "ottla-faults.json"
-"""File in the first data directory with the address and the token of the listener."""
+"""File in the first log directory with the address and the token of the endpoint."""
 MAX_ADVANCE_MS = 1000 * 365 * 24 * 3600 * 1000
 _JSON = "application/json"
 
@@ -51,7 +51,7 @@ class FaultEndpoint:
         self._token = (self._env.uuid() + self._env.uuid()).hex()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Serve until cancelled; started once the file with the address and the token is written.
+        """Serve until cancelled; ``task_status`` reports the start once the file with address and token is written.
 
         Raises:
             ConfigException: the address cannot be bound.
@@ -72,7 +72,7 @@ class FaultEndpoint:
                 self._env.disk.unlink(self._path)
 
     def _write_file(self, address: str) -> None:
-        """Write the address and the token into a file that only the owner can read."""
+        """Write the address and the token of the endpoint into a file with mode 0600."""
         disk, temporary = self._env.disk, f"{self._path}.tmp"
         if disk.exists(temporary):  # its mode may be another one
             disk.unlink(temporary)
@@ -85,7 +85,7 @@ class FaultEndpoint:
         disk.rename(temporary, self._path)
 
     def _route(self, request: HttpRequest) -> HttpHandler | HttpResponse:
-        """Return the handler of a request."""
+        """Return the handler of a request by method and path, or an error response."""
         actions: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], Any]] = {
             ("GET", "/faults"): lambda _: self._state(),
             ("POST", "/faults"): self._add,
@@ -103,7 +103,7 @@ class FaultEndpoint:
         return error_response(HTTPStatus.METHOD_NOT_ALLOWED, headers=(("Allow", ", ".join(methods)),))
 
     async def _answer(self, action: Callable[[Mapping[str, Any]], Any], request: HttpRequest) -> HttpResponse:
-        """Check the token, and answer a request."""
+        """Check the token and execute the action of a request; return its result as JSON."""
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
             return _response(HTTPStatus.UNAUTHORIZED, {"error": f"wrong token; it is in {FILE_NAME}"})
@@ -134,7 +134,7 @@ class FaultEndpoint:
         return rule.describe()
 
     def _remove(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Remove a fault, or all of them where the request has no id."""
+        """Remove the fault with the ``id`` of the request, or all faults without one."""
         if "id" not in fields:
             removed = [rule.describe() for rule in self._faults.rules.list()]
             self._faults.rules.clear()
@@ -148,7 +148,7 @@ class FaultEndpoint:
         return self._faults.rules.get(number)
 
     def _advance(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Advance the clock."""
+        """Advance the clock of the node by ``ms`` milliseconds."""
         milliseconds = fields.get("ms")
         if type(milliseconds) is not int or not 0 <= milliseconds <= MAX_ADVANCE_MS:
             raise InvalidFault(f"ms: number from 0 to {MAX_ADVANCE_MS} expected: {milliseconds!r}")
@@ -156,7 +156,7 @@ class FaultEndpoint:
         return self._state()
 
     def _set_network(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Pause or resume the node, or change the addresses that it cannot reach."""
+        """Pause or resume the network of the node, or set the addresses that the node cannot reach."""
         paused, blocked = fields.get("paused"), fields.get("blocked")
         if not isinstance(paused, bool | None) or not isinstance(blocked, list | None):
             raise InvalidFault("paused: true or false expected; blocked: list of addresses expected")

@@ -1,4 +1,4 @@
-"""Environment of a node whose clock a test advances, whose disk may be full, and whose network may be cut."""
+"""Environment of a node for fault injection: clock that can be advanced, full disk, interrupted network."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ Address = tuple[str, int]
 
 
 class FaultClock:
-    """Clock that can be advanced: waits and deadlines that are over then end at once."""
+    """Clock that tests can advance; sleeps and time-outs whose time has passed complete at once."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
         self._scopes: set[trio.CancelScope] = set()
         self.offset_ms = 0
-        """How far the clock is ahead of that of the machine."""
+        """Time in ms by which this clock is ahead of the machine's."""
 
     def advance(self, milliseconds: int) -> None:
-        """Advance the clock."""
+        """Advance the clock and the deadlines of all time-outs in progress."""
         self.offset_ms += milliseconds
         for scope in self._scopes:
             scope.deadline -= milliseconds / 1000
 
     def now_ms(self) -> int:
-        """Return the wall clock."""
+        """Return the wall clock in ms since 1970."""
         return self._env.now_ms() + self.offset_ms
 
     def monotonic_ms(self) -> float:
-        """Return the monotonic clock."""
+        """Return the monotonic clock in ms."""
         return self._env.monotonic_ms() + self.offset_ms
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[Deadline]:
-        """Return a block that is cancelled after a time."""
+        """Return a context manager that cancels its block after a time in seconds of this clock."""
         with self._env.timeout(seconds) as deadline:
             scope = cast("trio.CancelScope", deadline)
             self._scopes.add(scope)
@@ -71,7 +71,7 @@ class FaultClock:
                 self._scopes.discard(scope)
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Sleep for a time in seconds of this clock."""
         if seconds <= 0:
             await self._env.sleep(0)
             return
@@ -80,7 +80,7 @@ class FaultClock:
 
 
 class NetworkGate:
-    """State of the network of a node: paused, or cut off from some addresses."""
+    """State of a node's network: paused, or unable to reach some addresses."""
 
     def __init__(self) -> None:
         self.is_paused = False
@@ -89,20 +89,20 @@ class NetworkGate:
         self._changed = trio.Event()
 
     def set_state(self, *, is_paused: bool | None = None, blocked: frozenset[Address] | None = None) -> None:
-        """Change the state; what waits looks again."""
+        """Set the given values; connections that wait check the new state."""
         self.is_paused = self.is_paused if is_paused is None else is_paused
         self.blocked = self.blocked if blocked is None else blocked
         self._changed.set()
         self._changed = trio.Event()
 
     async def wait_open(self, remote: Address | None) -> None:
-        """Wait while nothing passes to or from an address; None: that of a client."""
+        """Wait while the network is paused or an address is blocked; None for a connection of a client."""
         while self.is_paused or remote in self.blocked:
             await self._changed.wait()
 
 
 class _GatedStream:
-    """Connection whose bytes pass while its gate is open; they are delayed, and none is lost."""
+    """Connection that delays its bytes while its `NetworkGate` is closed; no bytes are lost."""
 
     def __init__(self, stream: Stream, gate: NetworkGate, remote: Address | None) -> None:
         self._stream = stream
@@ -113,10 +113,10 @@ class _GatedStream:
         return getattr(self._stream, name)
 
     async def receive_into(self, buffer: memoryview, timeout_s: float) -> int:
-        """Receive bytes, once the gate is open.
+        """Receive bytes, and return their number once the gate is open.
 
         Raises:
-            OSError: the connection broke.
+            OSError: The connection failed.
         """
         count = await self._stream.receive_into(buffer, timeout_s)
         await self._gate.wait_open(self._remote)
@@ -132,17 +132,17 @@ class _GatedStream:
         return await cast("SecureStream", self._stream).handshake()
 
     async def send(self, chunks: Sequence[Any]) -> None:
-        """Send, once the gate is open.
+        """Send bytes once the gate is open.
 
         Raises:
-            OSError: the connection broke.
+            OSError: The connection failed.
         """
         await self._gate.wait_open(self._remote)
         await self._stream.send(chunks)
 
 
 class _GatedListener:
-    """Listener whose connections have a gate."""
+    """Listener that wraps its accepted connections in `_GatedStream`."""
 
     def __init__(self, listener: StreamListener, gate: NetworkGate) -> None:
         self._listener = listener
@@ -154,7 +154,7 @@ class _GatedListener:
 
     @property
     def on_descriptors_low(self) -> Callable[[], int]:
-        """Closes other connections."""
+        """Callback that closes idle connections when file descriptors are short, and returns their number."""
         return self._listener.on_descriptors_low
 
     @on_descriptors_low.setter
@@ -162,17 +162,17 @@ class _GatedListener:
         self._listener.on_descriptors_low = callback
 
     async def accept(self) -> AcceptedStream:
-        """Accept a connection."""
+        """Accept a connection and return it behind the gate."""
         stream: Any = _GatedStream(await self._listener.accept(), self._gate, None)
         return cast("AcceptedStream", stream)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the listening socket."""
         self._listener.close()
 
 
 class FaultNetwork:
-    """Network of a node behind a gate."""
+    """Network of a node whose connections pass through a `NetworkGate`."""
 
     def __init__(self, network: Network, gate: NetworkGate) -> None:
         self._network = network
@@ -181,18 +181,18 @@ class FaultNetwork:
     async def listen(
         self, host: str, port: int, buffers: SocketBuffers = SYSTEM_BUFFERS, tls: TlsConfig | None = None
     ) -> StreamListener:
-        """Listen.
+        """Bind a listening socket whose connections pass through the gate.
 
         Raises:
-            OSError, InvalidTlsConfig: as `Network.listen`.
+            OSError, InvalidTlsConfig: See `Network.listen`.
         """
         return _GatedListener(await self._network.listen(host, port, buffers, tls), self._gate)
 
     async def connect(self, host: str, port: int, tls: TlsConfig | None = None) -> Stream:
-        """Connect, once the gate to the address is open.
+        """Connect to an address once its gate is open.
 
         Raises:
-            OSError, InvalidTlsConfig: as `Network.connect`.
+            OSError, InvalidTlsConfig: See `Network.connect`.
         """
         await self._gate.wait_open((host, port))
         stream: Any = _GatedStream(await self._network.connect(host, port, tls), self._gate, (host, port))
@@ -200,7 +200,7 @@ class FaultNetwork:
 
 
 class _FaultFile:
-    """File whose writes fail while its disk is full."""
+    """File whose writes fail with ENOSPC while a `DISK_FULL` fault applies."""
 
     def __init__(self, file: File, path: str, check_space: Callable[[str], None]) -> None:
         self._file = file
@@ -213,19 +213,19 @@ class _FaultFile:
         return getattr(self._file, name)
 
     def pwrite(self, data: Any, offset: int) -> None:
-        """Write.
+        """Write at an offset.
 
         Raises:
-            OSError: the disk is full, or failed.
+            OSError: A fault applies (ENOSPC), or the disk failed.
         """
         self._check_space(self._path)
         self._file.pwrite(data, offset)
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut or extend the file.
+        """Truncate or extend the file.
 
         Raises:
-            OSError: the disk is full, or failed.
+            OSError: A fault applies to an extension (ENOSPC), or the disk failed.
         """
         if size_bytes > self._file.size():
             self._check_space(self._path)
@@ -233,7 +233,7 @@ class _FaultFile:
 
 
 class FaultDisk:
-    """Disk that is full while a rule says so."""
+    """Disk whose writes fail with ENOSPC while a `DISK_FULL` fault applies."""
 
     def __init__(self, disk: Disk, rules: FaultRules) -> None:
         self._disk = disk
@@ -243,39 +243,40 @@ class FaultDisk:
         return getattr(self._disk, name)
 
     def _check_space(self, path: str) -> None:
-        """Raise if a write to a file fails.
+        """Check that no fault applies to a write to a file.
 
         Raises:
-            OSError: the disk is full.
+            OSError: ENOSPC.
         """
         if self._rules.choose(FaultCall(path=path)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def open(self, path: str, *, create: bool = False, readonly: bool = False, mode: int = 0o644) -> File:
-        """Open a file; a new one takes no space.
+        """Open a file; creating an empty file does not fail on a full disk.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: The file cannot be opened.
         """
         file: Any = self._disk.open(path, create=create, readonly=readonly, mode=mode)
         return file if readonly else cast("File", _FaultFile(file, path, self._check_space))
 
     def private(self) -> PrivateDisk:
-        """Return the disk for the metadata log."""
+        """Return the disk for the metadata log, with the same faults."""
         private = self._disk.private()
         return PrivateDisk(cast("Disk", FaultDisk(cast("Disk", private), self._rules)), private.close)
 
 
 class FaultEnv:
-    """Environment with a clock that can be advanced.
+    """Environment of a node with a clock that can be advanced.
 
     Args:
-        env: the environment of the machine.
-        clock: the clock of the node.
-        disk: its disk.
-        net: its network.
-        steady: the environment of the controller, whose clock is not advanced: its elections and the sessions of
-            brokers stand for the health of processes; None for itself.
+        env: Environment of the machine.
+        clock: Clock of the node.
+        disk: Disk of the node.
+        net: Network of the node.
+        steady: Environment of the controller, whose clock is not advanced, as its elections and broker sessions depend
+            on
+            the health of processes; None for this environment itself.
     """
 
     def __init__(self, env: Env, clock: FaultClock, disk: Disk, net: Network, steady: Env | None = None) -> None:
@@ -289,29 +290,29 @@ class FaultEnv:
         self.timeout = clock.timeout
 
     def uuid(self) -> bytes:
-        """16 fresh random bytes."""
+        """Return 16 random bytes."""
         return self._env.uuid()
 
     def random(self) -> float:
-        """Return a random number."""
+        """Return a random number in [0, 1)."""
         return self._env.random()
 
     def process_stats(self) -> ProcessStats:
-        """Return the resources that the process uses."""
+        """Return CPU time, memory and descriptors of the process."""
         return self._env.process_stats()
 
     def in_thread(self, work: Callable[[], T], lane: ThreadPool = ThreadPool.FILES) -> Awaitable[T]:
-        """Run in a thread."""
+        """Run ``work`` in a thread of the pool ``lane`` and return its result."""
         return self._env.in_thread(work, lane)
 
     def in_process(self, work: Callable[[WorkerContext, A], T], argument: A) -> Awaitable[T]:
-        """Run in a process of its own, whose clock and disk have no faults."""
+        """Run ``work`` in a separate process, whose clock and disk have no faults, and return its result."""
         return self._env.in_process(work, argument)
 
     def kerberos_acceptor(self, keytab: Keytab) -> GssAcceptorCredentials:
-        """Return credentials to accept Kerberos tickets. Raises InvalidKeytab."""
+        """Return the credentials of a keytab to accept Kerberos tickets. Raises InvalidKeytab."""
         return self._env.kerberos_acceptor(keytab)
 
     def kerberos_initiator(self, identity: KerberosIdentity, service: str) -> GssInitiator:
-        """Start to authenticate to a service. Raises InvalidKeytab."""
+        """Return an initiator for Kerberos authentication to a service. Raises InvalidKeytab."""
         return self._env.kerberos_initiator(identity, service)

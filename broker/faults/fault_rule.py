@@ -1,4 +1,7 @@
-"""Fault rules: which requests a fault applies to, and how often. A pure state machine; the callers apply the faults."""
+"""Fault rules: which requests or writes a fault applies to, and how often; a pure state machine.
+
+`FaultyDispatcher` and `FaultDisk` apply the faults.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +21,22 @@ _MASK = 2**64 - 1
 
 
 class InvalidFault(Exception):
-    """A fault that cannot be; the message is one line for the user."""
+    """Raised for an invalid fault definition; the message is one line for the user."""
 
 
 class FaultKind(StrEnum):
-    """What a fault does."""
+    """Effect of a fault on a request or a write."""
 
     ERROR = "error"
-    """The response has an error code, and the request is not handled."""
+    """The response has an error code; the request is not handled."""
     DELAY = "delay"
-    """The request is handled later."""
+    """The request is handled after a delay."""
     DISCONNECT = "disconnect"
     """The connection is closed without a response."""
     DROP = "drop"
-    """The request gets no response, and the connection stays open."""
+    """The request gets no response; the connection remains open."""
     THROTTLE = "throttle"
-    """The response has a throttle time, and the connection is not read for as long (KIP-219)."""
+    """The response has a throttle time, and the connection is muted for that time (KIP-219)."""
     HALF_RESPONSE = "half_response"
     """Half of the bytes of the response are sent, and the connection is closed."""
     DISK_FULL = "disk_full"
@@ -41,29 +44,29 @@ class FaultKind(StrEnum):
 
 
 class FaultLimits(NamedTuple):
-    """Which of the matching calls a fault is applied to; without limits, all of them."""
+    """Selection of the matching calls to which a fault applies; without limits, all of them."""
 
     times: int | None = None
-    """The number of calls that the fault is applied to."""
+    """Maximum number of calls to which the fault applies; None for no limit."""
     on_call: int | None = None
-    """The number of the only call that it is applied to; the first is 1."""
+    """Number of the only matching call to which the fault applies, from 1; None for all."""
     probability: float = 1.0
     seed: int = 0
-    """Seed of the random numbers that decide by `probability`: the same seed chooses the same calls."""
+    """Seed of the random numbers for `probability`: the same seed selects the same calls."""
 
 
 NO_LIMITS = FaultLimits()
 
 
 class FaultSpec(NamedTuple):
-    """A fault as it is asked for."""
+    """Definition of a fault: effect, and the calls it applies to by API, topic, client id or directory."""
 
     kind: FaultKind
     api: ApiKey | None = None
-    """None for a full disk."""
+    """API of the requests; None for `DISK_FULL`."""
     code: ErrorCode | None = None
     milliseconds: int = 0
-    """The time of a delay or of a throttle."""
+    """Duration in ms of a delay or throttle."""
     topic: str | None = None
     client_id: str | None = None
     directory: str | None = None
@@ -73,20 +76,20 @@ class FaultSpec(NamedTuple):
 
 
 class FaultCall(NamedTuple):
-    """A call that a fault may apply to: a request, or a write to a file."""
+    """Request or file write to which a fault may apply."""
 
     api: ApiKey | None = None
     client_id: str = ""
     topics: Callable[[], Iterable[str]] = tuple
-    """The topics that the request names; called only for a rule with a topic."""
+    """Returns the topics that the request names; called only for a rule with a topic."""
     is_follower: Callable[[], bool] = bool
-    """Whether it is a Fetch of another node; called only for a rule without client id."""
+    """Returns True for a Fetch of a follower; called only for a rule without client id."""
     path: str = ""
-    """Path of the file."""
+    """Path of the file of a write; empty for a request."""
 
 
 class _RandomNumbers:
-    """Numbers in [0, 1) that depend on the seed alone (SplitMix64)."""
+    """Sequence of random numbers in [0, 1) that depends only on the seed (SplitMix64)."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed & _MASK
@@ -101,25 +104,25 @@ class _RandomNumbers:
 
 
 class FaultRule:
-    """A fault that is in force, and the calls that it has seen."""
+    """Active fault: its definition and limits, and the number of calls that matched."""
 
     def __init__(self, number: int, spec: FaultSpec, limits: FaultLimits) -> None:
         self.id = number
         self.spec = spec
         self._directory = "" if spec.directory is None else f"{os.path.abspath(spec.directory).rstrip('/')}/"
         self.calls = 0
-        """Calls that matched."""
+        """Number of calls that matched the rule."""
         self.applied = 0
-        """Calls that the fault was applied to."""
+        """Number of calls to which the fault was applied."""
         self.set_limits(limits)
 
     def set_limits(self, limits: FaultLimits) -> None:
-        """Set other limits. Calls that were counted stay counted."""
+        """Replace the limits; the counters of calls are not reset."""
         self.limits = limits
         self._random = _RandomNumbers(limits.seed)
 
     def matches(self, call: FaultCall) -> bool:
-        """Return whether a call is one of those that the rule names."""
+        """Return whether API, client id, topic and directory match a call; without client id never a follower's Fetch."""
         spec = self.spec
         if spec.api is not call.api or (spec.client_id is not None and spec.client_id != call.client_id):
             return False
@@ -130,7 +133,7 @@ class FaultRule:
         return spec.topic is None or spec.topic in call.topics()
 
     def count_call(self) -> bool:
-        """Count a call that matches; return whether the fault applies to it."""
+        """Count a matching call; return True if the limits apply the fault to it."""
         self.calls += 1
         limits = self.limits
         if limits.times is not None and self.applied >= limits.times:
@@ -143,7 +146,7 @@ class FaultRule:
         return True
 
     def describe(self) -> dict[str, Any]:
-        """Return the rule as JSON."""
+        """Return the rule and its counters as a JSON object."""
         spec, limits = self.spec, self.limits
         out: dict[str, Any] = {"id": self.id, "fault": spec.kind.value}
         out |= {} if spec.api is None else {"api": api_name(spec.api)}
@@ -168,10 +171,10 @@ class FaultRules:
         self._last_id = 0
 
     def add(self, spec: FaultSpec, limits: FaultLimits = NO_LIMITS) -> FaultRule:
-        """Put a fault in force.
+        """Add a fault and return its rule.
 
         Raises:
-            InvalidFault: there are too many.
+            InvalidFault: There are `MAX_RULES` already.
         """
         if len(self._rules) >= MAX_RULES:
             raise InvalidFault(f"more than {MAX_RULES} faults")
@@ -180,20 +183,20 @@ class FaultRules:
         return rule
 
     def get(self, number: int) -> FaultRule:
-        """Return a rule by its id.
+        """Return the rule with an id.
 
         Raises:
-            InvalidFault: it is not in force.
+            InvalidFault: It does not exist.
         """
         if number not in self._rules:
             raise InvalidFault(f"fault {number} does not exist")
         return self._rules[number]
 
     def remove(self, number: int) -> FaultRule:
-        """Remove a fault and return it.
+        """Remove and return the rule with an id.
 
         Raises:
-            InvalidFault: it is not in force.
+            InvalidFault: It does not exist.
         """
         rule = self.get(number)
         del self._rules[number]
@@ -212,20 +215,20 @@ class FaultRules:
             return [rule for rule in matching if rule.count_call()]
 
     def list(self) -> list[FaultRule]:
-        """Return the faults in force."""
+        """Return all active faults."""
         return [*self._rules.values()]
 
 
 def api_name(key: ApiKey) -> str:
-    """Return Kafka's name of an API: ``AddPartitionsToTxn``."""
+    """Return Kafka's name of an API, such as ``AddPartitionsToTxn``."""
     return request_class(key).__name__.removesuffix("Request")
 
 
 def _parse_api(text: str) -> ApiKey:
-    """Return the API of a name such as ``AddPartitionsToTxn`` or ``ADD_PARTITIONS_TO_TXN``.
+    """Return the API for a name such as ``AddPartitionsToTxn`` or ``ADD_PARTITIONS_TO_TXN``.
 
     Raises:
-        InvalidFault: unknown.
+        InvalidFault: The name is unknown.
     """
     wanted = text.replace("_", "").lower()
     for key in ApiKey:
@@ -235,10 +238,10 @@ def _parse_api(text: str) -> ApiKey:
 
 
 def _parse_code(code: object) -> ErrorCode:
-    """Return an error code by its name or number.
+    """Return the error code for a name or number.
 
     Raises:
-        InvalidFault: unknown, or no error.
+        InvalidFault: The error code is unknown or NONE.
     """
     name = str(code).upper()
     found = next((each for each in ErrorCode if name in (each.name, str(each.value))), None)
@@ -282,10 +285,10 @@ def _check_types(raw: Mapping[str, Any]) -> None:
 
 
 def parse_limits(raw: Mapping[str, Any]) -> FaultLimits:
-    """Return the limits that a JSON object has.
+    """Return the limits in a JSON object.
 
     Raises:
-        InvalidFault: a value is invalid.
+        InvalidFault: A value is invalid.
     """
     _check_types(raw)
     limits = FaultLimits(**{name: value for name, value in raw.items() if name in _LIMITS})
@@ -298,10 +301,10 @@ def parse_limits(raw: Mapping[str, Any]) -> FaultLimits:
 
 
 def parse_fault(raw: Mapping[str, Any]) -> FaultSpec:
-    """Return the fault of a JSON object.
+    """Return the fault definition in a JSON object.
 
     Raises:
-        InvalidFault: a field is unknown, missing or invalid.
+        InvalidFault: A field is unknown, missing or invalid.
     """
     _check_types(raw)
     try:

@@ -1,4 +1,4 @@
-"""Dispatcher of a listener whose requests meet faults: it takes the place of the usual one where they are enabled."""
+"""Dispatcher of a listener that applies faults to requests; used instead of `Dispatcher` if faults are enabled."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _SESSION_ERRORS = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-"""Errors of a whole Fetch; all others are errors of its partitions."""
+"""Errors of a whole Fetch response; all others are errors of its partitions."""
 _TOPIC_LISTS = frozenset({"topics", "topic_data", "topic_names", "v3_and_below_topics", "topic_partitions"})
 _TOPIC_FIELDS = ("name", "topic", "topic_name")
 _NESTED = frozenset({"groups", "transactions"})
 
 
 def named_topics(body: Any, names_of_ids: Any) -> Iterator[str]:
-    """Yield the names of the topics that a request names, those of topic ids included."""
+    """Yield the names of the topics in a request, resolving topic ids by ``names_of_ids``."""
     for name in body.__struct_fields__:
         value = getattr(body, name)
         if not isinstance(value, list) or (name not in _TOPIC_LISTS and name not in _NESTED):
@@ -56,7 +56,7 @@ def named_topics(body: Any, names_of_ids: Any) -> Iterator[str]:
 
 
 def first_half(chunks: list[Chunk], size_bytes: int) -> list[Chunk]:
-    """Return the first half of the bytes of a response."""
+    """Return the first half of the bytes of an encoded response."""
     left, out = size_bytes // 2, []
     for chunk in chunks:
         if left <= 0:
@@ -69,7 +69,7 @@ def first_half(chunks: list[Chunk], size_bytes: int) -> list[Chunk]:
 
 
 class _FallbackVersion(Message):
-    """Versions of an API, in the layout of version 0."""
+    """Version range of an API, in the layout of version 0."""
 
     api_key: Int16 = 0
     min_version: Int16 = 0
@@ -77,7 +77,7 @@ class _FallbackVersion(Message):
 
 
 class _ApiVersionsFallback(Message):
-    """Response to ApiVersions in an unknown version: that of version 0, whatever version was asked for (KIP-511)."""
+    """Response to ApiVersions in an unknown version: always in the layout of version 0 (KIP-511)."""
 
     SPEC: ClassVar[MessageSpec] = response(18, "0-4", "none")
     error_code: Int16 = 0
@@ -85,17 +85,17 @@ class _ApiVersionsFallback(Message):
 
 
 class FaultyDispatcher(Dispatcher):
-    """Dispatcher that applies faults to requests before and behind their handlers."""
+    """Dispatcher that applies faults to requests before and after their handlers."""
 
     def __init__(self, rules: FaultRules, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._rules = rules
 
     def handle_request(self, peer: Peer, request: RequestFrame) -> HandlerResult:
-        """Handle a request as any dispatcher does, unless a fault applies to it.
+        """Handle a request, with the faults that apply to it.
 
         Raises:
-            WireError, CloseConnection: the connection must end.
+            WireError, CloseConnection: The connection must be closed.
         """
         peer.prepares_requests = False  # a prepared request would meet no fault
         body = partial(self._decode, request)
@@ -111,14 +111,14 @@ class FaultyDispatcher(Dispatcher):
         return self._handle_with_faults(peer, request, applied)
 
     def _decode(self, request: RequestFrame) -> Any:
-        """Return the body of a request; None if it cannot be decoded, which its handling then shows."""
+        """Return the body of a request; None if it is malformed, which handling the request then reports."""
         try:
             return compiler.decode(request_class(request.key), request.version, request.frame, request.body_position)[0]
         except WireError:
             return None
 
     def _topics(self, body: Any) -> Iterable[str]:
-        """Yield the topics of a request; of a Fetch in a session, also those of the session."""
+        """Yield the topics of a request; for a Fetch in a session, those of the session too."""
         if body is None:
             return
         yield from named_topics(body, self.services.metadata.image.topic_names)
@@ -128,7 +128,7 @@ class FaultyDispatcher(Dispatcher):
             yield from (part.topic for part in session.partitions.values() if part.topic is not None)
 
     def _handle_with_faults(self, peer: Peer, request: RequestFrame, applied: list[FaultRule]) -> ResponseJob:
-        """Delay the request, then let the first other fault decide."""
+        """Delay the request by all delay faults, then apply the first other fault."""
         specs = [rule.spec for rule in applied]
         delay_ms = sum(spec.milliseconds for spec in specs if spec.kind is FaultKind.DELAY)
         if delay_ms:
@@ -154,17 +154,17 @@ class FaultyDispatcher(Dispatcher):
         raise CloseConnection
 
     def _throttled(self, peer: Peer, answer: Message, milliseconds: int) -> Message:
-        """Set the throttle time of a response, and have the connection muted for as long."""
+        """Return the response with a throttle time, and mute the connection for that time."""
         peer.throttle_ms = max(peer.throttle_ms, milliseconds)
         if "throttle_time_ms" not in answer.__struct_fields__:
             return answer
         return replace(answer, throttle_time_ms=milliseconds)
 
     def _error_response(self, peer: Peer, request: RequestFrame, code: ErrorCode) -> ResponseJob:
-        """Return the response that answers a whole request with an error.
+        """Return the response to a whole request with one error code.
 
         Raises:
-            CloseConnection: the response of this version has no place for an error, or there is no response.
+            CloseConnection: The response has no field for the error in this version, or the request has no response.
         """
         spec, body = self.apis.get(request.key), self._decode(request)
         if spec is None or body is None:
@@ -188,10 +188,10 @@ class FaultyDispatcher(Dispatcher):
         return answer
 
     def _close_session(self, body: FetchRequest) -> None:
-        """Let an incremental request name the partitions of its session, which misses the request and ends."""
+        """Close the session of an incremental Fetch; add all its partitions to the request for the error response."""
         session = self.services.fetch_sessions.remove(body.session_id) if body.session_id else None
         if session is None or body.session_epoch <= 0:
-            return  # a full request names all its partitions
+            return  # a full fetch has all its partitions
         names = self.services.metadata.image.topic_names
         wanted = {(part.topic or "", part.topic_id, part.partition) for part in session.partitions.values()}
         for topic in body.topics:
@@ -213,6 +213,6 @@ def _is_follower(body: Any) -> bool:
 
 
 def _half_of_response(request: RequestFrame, answer: Message) -> Job[list[Chunk]]:
-    """Return the first half of an encoded response."""
+    """Encode a response and return the first half of its bytes."""
     chunks = yield from encode_response_job(request.key, request.response_version, request.correlation_id, answer)
     return first_half(chunks, total_frame_bytes(chunks))

@@ -1,4 +1,4 @@
-"""Faults of a node: its rules, its environment with faults, and the dispatchers that apply them."""
+"""Faults of a node: rules, environment with faults, and factory of dispatchers that apply them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ottla.env.env import Env
 
 
 class NodeFaults:
-    """Faults of one node from its start to its end."""
+    """Faults of one node, for the lifetime of the process."""
 
     def __init__(self, env: Env) -> None:
         self.base_env = env
-        """The environment without faults."""
+        """Environment without faults."""
         self.rules = FaultRules()
         self.clock = FaultClock(env)
         self.gate = NetworkGate()
@@ -25,5 +25,5 @@ class NodeFaults:
         self.env: Env = FaultEnv(env, self.clock, disk, net, FaultEnv(env, FaultClock(env), disk, net))
 
     def create_dispatcher(self, *arguments: Any, **options: Any) -> Dispatcher:
-        """Return a dispatcher, with the arguments of `Dispatcher`."""
+        """Return a dispatcher that applies the faults, with the arguments of `Dispatcher`."""
         return FaultyDispatcher(self.rules, *arguments, **options)
