@@ -1,1 +1,1 @@
-"""Quotas: client rates, request time, connections, controller mutations and replication."""
+"""Quotas: client byte rates, request time, connections, controller mutations and replication."""

@@ -1,11 +1,10 @@
-"""Client quotas: a client above its quota is throttled until its rate is back at the limit.
+"""Client quotas: a client above its quota is throttled until its rate is at the limit again.
 
-Behaviour (S-345 to S-349): above the limit after counting, the delay is (rate - limit) / limit of the window of the
-rate. Without a quota of the type nothing is counted. Request time counts in percent of a second
-(``request_percentage``), with a maximum delay of 1 s.
+Behaviour (S-345 to S-349): if the rate including a request exceeds the limit, the throttle time is (rate - limit) /
+limit of the rate's window. Clients without a quota are not measured. The request quota (``request_percentage``) is in
+percent of a second of processing time, with a maximum throttle time of 1 s.
 
 Source: ``QuotaUtils.java``, ``ClientQuotaManager.java``, ``ClientRequestQuotaManager.java`` (apache/kafka 4.3.1).
-
 From KIP-13, KIP-55, KIP-124, KIP-219.
 """
 
@@ -34,25 +33,33 @@ MAX_REQUEST_THROTTLE_MS = int(SAMPLE_MS)
 
 
 class ClientQuotaManager(QuotaTable[Rate]):
-    """Quotas of so much a second."""
+    """Manager of one type of client quota in units per second: bytes or percent of request time."""
 
     def __init__(self, env: Env, most_delay_ms: int = MAX_THROTTLE_MS, *, keeps: bool = True) -> None:
-        """Create a manager; ``keeps``: True if throttled values count."""
+        """Create a manager.
+
+        ``most_delay_ms`` is the maximum throttle time; ``keeps``: a throttled value remains recorded.
+        """
         super().__init__(Rate)
         self._env = env
         self._most_delay_ms = most_delay_ms
         self._retains_throttled = keeps
         self.binding_attribute: str | None = None
-        """Attribute of `ottla.broker.requests.peer.QuotaBindings` that keeps a binding of this quota, if any."""
+        """Attribute of `ottla.broker.requests.peer.QuotaBindings` that caches a client's binding; None: none."""
         self._unlimited_counter.remove_limit()
 
     def maybe_record_and_get_throttle_ms(
         self, client: QuotaClient, client_id: str, value: float, about_ms: float
     ) -> int:
-        """Record a value and return the throttle time in milliseconds.
+        """Record a value of a client and return its throttle time in ms, 0 within the quota.
 
-        ``about_ms``: arrival of the request, wall clock; the current time is only read where it matters. Frequent
-        callers try their cached binding first.
+        Frequent callers try the client's cached `QuotaBinding` first.
+
+        Args:
+            client: Client with its principal; its connection is muted for the throttle time.
+            client_id: Client id of the request.
+            value: Bytes or percent of request time.
+            about_ms: Arrival of the request, wall clock; the current time is only read if the rate must be computed.
         """
         bound = self.binding(client.principal, client_id)
         if self.binding_attribute is not None and len(client_id) <= MAX_QUOTA_CLIENT_ID_CHARS:
@@ -64,7 +71,7 @@ class ClientQuotaManager(QuotaTable[Rate]):
         )
 
     def record_and_get_throttle_ms(self, client: QuotaClient, client_id: str, value: float, about_ms: float) -> int:
-        """As `maybe_record_and_get_throttle_ms`, of what counts in any case."""
+        """Like `maybe_record_and_get_throttle_ms`, but the value remains recorded even if the client is throttled."""
         bound = self.binding(client.principal, client_id)
         return 0 if bound.limit == UNLIMITED else self._record_and_measure(client, bound, value, about_ms, keep=True)
 
@@ -85,30 +92,30 @@ class ClientQuotaManager(QuotaTable[Rate]):
         return delay_ms
 
     def record_no_throttle(self, client: QuotaClient, client_id: str, value: float) -> None:
-        """Record a value without throttling; a negative value takes one back."""
+        """Record a value without throttling; a negative value removes a recorded one."""
         bound, now_ms = self.binding(client.principal, client_id), self._env.monotonic_ms()
         if bound.limit != UNLIMITED:
             self.counter(bound.counter_key, now_ms).record(value, now_ms)
 
 
 class QuotaManagers:
-    """Quota managers of this node."""
+    """Quota managers of this node by type: produce, fetch, request time and controller mutations."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
         self.produce, self.fetch = ClientQuotaManager(env), ClientQuotaManager(env, keeps=False)
-        """Of bytes: those that are brought, and those that are taken."""
+        """Managers of the byte rates of Produce and Fetch requests."""
         self.produce.binding_attribute, self.fetch.binding_attribute = "produce", "fetch"
         self._request = ClientQuotaManager(env, MAX_REQUEST_THROTTLE_MS)
         self._managers_by_key = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
         self._controller_mutation: ControllerMutationQuotaManager | None = None
         self.is_enabled = False
-        """True if there is any quota that is counted here."""
+        """True if any quota of these types is configured."""
         self.times_requests = False
-        """True if it counts how long requests take."""
+        """True if request quotas are configured, so that requests are timed."""
 
     def publish(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Take in what changed; a new bound holds for the running counters at once (S-348)."""
+        """Apply the changed quotas of a metadata delta; they apply to the existing rates at once (S-348)."""
         for about in delta.others:
             if about[0] != "quota" or about[2] not in (*self._managers_by_key, CONTROLLER_MUTATION):
                 continue
@@ -126,7 +133,7 @@ class QuotaManagers:
             kind.invalidate_bindings()
         if self.times_requests != bool(self._request.limits):
             self.times_requests = bool(self._request.limits)
-            # What a fetch took is asked of each.
+            # the request time of each fetch has to be recorded
             self.fetch.binding_attribute = None if self.times_requests else "fetch"
             self.fetch.invalidate_bindings()
         limits_changes = self._controller_mutation is not None and bool(self._controller_mutation.limits)
@@ -138,9 +145,9 @@ class QuotaManagers:
         return self._controller_mutation
 
     def fetch_throttle_ms(self, peer: QuotaClient, client_id: str, size_bytes: int, about_ms: float) -> int:
-        """Return the throttle time of a fetch of so many bytes.
+        """Return the throttle time in ms of a fetch that would return ``size_bytes``.
 
-        If positive it returns no records, and they do not count.
+        If it is positive, the response has no records, and the bytes are not recorded.
         """
         requested_ms = self.request_throttle_ms(peer, client_id)
         delay_ms = self.fetch.maybe_record_and_get_throttle_ms(peer, client_id, size_bytes, about_ms)
@@ -149,11 +156,11 @@ class QuotaManagers:
         return max(delay_ms, requested_ms)
 
     def max_fetch_bytes(self, peer: QuotaClient, client_id: str, most_bytes: int) -> int:
-        """Return how much of ``most_bytes`` one fetch may return without exceeding the quota by itself (S-349)."""
+        """Return ``most_bytes``, or fewer if a single fetch of so many bytes would exceed the quota (S-349)."""
         return min(most_bytes, self.fetch.binding(peer.principal, client_id).max_in_window)
 
     def request_throttle_ms(self, peer: QuotaClient, client_id: str) -> int:
-        """Return the throttle time for the time a request has taken (S-346)."""
+        """Record the processing time of a request and return its throttle time in ms (S-346)."""
         if peer.request_timer is None:
             return 0
         return self._request.maybe_record_and_get_throttle_ms(
@@ -161,14 +168,14 @@ class QuotaManagers:
         )
 
     def record_response(self, peer: QuotaClient, client_id: str) -> None:
-        """Record the time of the response, which counts for the next request."""
+        """Record the time of sending a response, which throttles only later requests."""
         if peer.request_timer is not None:
             self._request.record_no_throttle(peer, client_id, peer.request_timer.lap_ms() / 10)
 
     def new_mutation_quota(
         self, peer: QuotaClient, client_id: str, kind: QuotaKind | MutationQuota, version: int
     ) -> ControllerMutationQuota | None:
-        """Return the quota of the partitions that a request creates or deletes; None where there is none."""
+        """Return the quota for the partitions that a request creates or deletes; None without a quota."""
         if (
             self._controller_mutation is None
             or not self._controller_mutation.limits

@@ -1,13 +1,12 @@
-"""Limits of connections and of their rate: for clients of a node, or for its controllers' listeners.
+"""Limits of the number and rate of connections, for broker listeners or for controller listeners.
 
-Behaviour (S-355, S-356): a new connection waits for a slot among all connections and among its listener's, and for the
-rate of both; above the rate of its IP address it is held unread for the delay, then closed, and does not count; above
-the number of its address it is closed at once. No delay exceeds 1 s. The inter-broker listener, if separate, is not
-subject to the common limits; if they are exceeded, other connections are closed.
+Behaviour (S-355, S-356): a new connection waits for a slot among all connections and those of its listener, and for the
+creation rate of both. Above the creation rate of its IP address it is not read, closed after the delay, and not
+counted; above the number of its IP address it is closed at once. No delay exceeds 1 s. The inter-broker listener, if it
+is separate, is exempt from the limits of all listeners; if these are exceeded, other connections are closed.
 
-Source: ``ConnectionQuotas`` in ``SocketServer.scala`` (apache/kafka 4.3.1). Deviation: rates count from when there is a
-limit.
-
+Source: ``ConnectionQuotas`` in ``SocketServer.scala`` (apache/kafka 4.3.1). Deviation: rates are measured only once
+there is a limit.
 From KIP-402, KIP-612.
 """
 
@@ -34,7 +33,7 @@ CONNECTION_LIMIT_KEYS = (MAX_CONNECTIONS, MAX_CREATION_RATE, MAX_CONNECTIONS_PER
 
 
 def normalize_host(text: str) -> str:
-    """Return the canonical form of an address; a name stays unchanged."""
+    """Return the canonical form of an IP address; a host name in lower case."""
     try:
         address = ip_address(text.strip())
     except ValueError:
@@ -43,30 +42,34 @@ def normalize_host(text: str) -> str:
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """Return the number for each address, of ``HOST:NUMBER,...``.
+    """Return the maximum number of connections by address, from ``HOST:NUMBER,...``.
 
     Raises:
-        ValueError: it is not that.
+        ValueError: The text is malformed.
     """
     return {normalize_host(host): number for host, number in connection_overrides(text).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Limits by settings and quotas."""
+    """Connection limits of a node, from its configuration and the IP quotas of the metadata."""
 
     total: int = NO_LIMIT
     rate: int = NO_LIMIT
     per_ip: int = NO_LIMIT
     overrides: Mapping[str, int] = field(default_factory=dict)
     listeners: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Number and rate by listener, where they are not those of all."""
+    """Maximum number and creation rate of listeners with own settings, by listener name."""
     ip_rates: Mapping[str | None, float] = field(default_factory=dict)
-    """Rates by IP address; None is the default."""
+    """Maximum creation rate per second by IP address; None is the default."""
 
     @classmethod
     def from_config(cls, config: NodeConfig, image: MetadataImage, names: Iterable[str]) -> ConnectionLimits:
-        """As they stand now; ``names``: the listeners'."""
+        """Return the limits in effect with a metadata image; ``names`` are the listeners' names.
+
+        Raises:
+            ValueError: A setting is invalid.
+        """
         own, everyone = config.dynamic_values(image)
         values = dict(config.values)
         for stored in (everyone, own):
@@ -95,15 +98,15 @@ class ConnectionLimits:
         return cls(total, rate, per_host, overrides, listeners, rates)
 
     def listener_limits(self, name: str) -> tuple[int, int]:
-        """Return the maximum number and rate of connections of a listener."""
+        """Return the maximum number and creation rate of connections of a listener."""
         return self.listeners.get(name, (self.total, self.rate))
 
 
 class ConnectionQuotas:
-    """Counters of connections, and their checks."""
+    """Numbers and creation rates of connections: in total, by listener and by IP address."""
 
     def __init__(self, protected: str | None = None) -> None:
-        """``protected``: the brokers' own listener, where there is another."""
+        """``protected`` is the inter-broker listener if there are other listeners, else None."""
         self._protected = protected
         self.limits = ConnectionLimits()
         self._total = 0
@@ -118,7 +121,7 @@ class ConnectionQuotas:
         return listener == self._protected
 
     def record_and_get_throttle_ms(self, listener: str, now_ms: float) -> int:
-        """Record a new connection; return its delay by the rates, in milliseconds."""
+        """Record a new connection; return its delay in ms by the total rate and that of its listener."""
         delay_ms = 0
         if not self.is_protected(listener):
             delay_ms = _record_and_get_throttle_ms(self._rate, self.limits.rate, now_ms)
@@ -126,13 +129,13 @@ class ConnectionQuotas:
         return max(delay_ms, _record_and_get_throttle_ms(own, self.limits.listener_limits(listener)[1], now_ms))
 
     def is_slot_available(self, listener: str) -> bool:
-        """Return True if a connection slot is available."""
+        """Return True if neither the listener nor the node has reached its number of connections."""
         if self._listeners[listener] >= self.limits.listener_limits(listener)[0]:
             return False
         return self.is_protected(listener) or self._total < self.limits.total
 
     def ip_throttle_ms(self, listener: str, host: str, now_ms: float) -> int:
-        """Return the delay of a connection above the rate of its IP address; 0 within it."""
+        """Return the delay in ms of a connection above the creation rate of its IP address; 0 within it."""
         host = normalize_host(host)
         rates = self.limits.ip_rates
         bound = rates.get(host, rates.get(None)) if rates else None
@@ -148,7 +151,7 @@ class ConnectionQuotas:
         return delay_ms
 
     def increment(self, listener: str, host: str) -> bool:
-        """Count a connection; return False, without counting, above the limit of its address."""
+        """Count a connection; return False, without counting it, above the limit of its IP address."""
         host = normalize_host(host)
         if self._count_by_ip[host] >= self.limits.overrides.get(host, self.limits.per_ip):
             return False
@@ -156,7 +159,7 @@ class ConnectionQuotas:
         return True
 
     def add_existing(self, listener: str, host: str) -> None:
-        """Count a connection that exists when a limit is set."""
+        """Count a connection that exists when the first limit is set."""
         self._count(listener, normalize_host(host))
 
     def _count(self, listener: str, host: str) -> None:
@@ -165,7 +168,7 @@ class ConnectionQuotas:
         self._total += 1
 
     def decrement(self, listener: str, host: str) -> None:
-        """Remove a closed connection."""
+        """Remove a closed connection from the counts."""
         host = normalize_host(host)
         self._count_by_ip[host] -= 1
         if not self._count_by_ip[host]:
@@ -176,12 +179,12 @@ class ConnectionQuotas:
 
     @property
     def excess(self) -> int:
-        """So many must leave, of listeners that are not protected."""
+        """Number of connections above the total limit, to be closed on listeners that are not protected."""
         return max(0, self._total - self.limits.total)
 
 
 def _record_and_get_throttle_ms(rate: Rate, bound: float, now_ms: float) -> int:
-    """Count one; gives how long it must wait (`QuotaUtils.boundedThrottleTime`)."""
+    """Record a connection in a rate; return its delay in ms (`QuotaUtils.boundedThrottleTime`)."""
     rate.record(1, now_ms)
     measured, window_ms = rate.measure(now_ms)
     if measured <= bound:

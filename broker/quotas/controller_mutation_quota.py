@@ -1,13 +1,12 @@
-"""Controller mutation quota: partitions created or deleted per second, counted by the active controller.
+"""Controller mutation quota: partitions created or deleted per second, measured by the active controller.
 
-Behaviour (S-350, S-351): a token bucket with the tokens of eleven seconds, initially full, refilled each second; a
-partition costs one. While it is negative, versions with the error are rejected topic by topic with
-THROTTLING_QUOTA_EXCEEDED, before the topic is counted; older ones are executed and counted. The throttle time lasts
-until the bucket is at zero. A forwarded client is throttled at its broker, not here.
+Behaviour (S-350, S-351): a token bucket with the tokens of eleven seconds, initially full; a partition costs one token.
+While the number of tokens is negative, request versions that know THROTTLING_QUOTA_EXCEEDED are rejected topic by topic
+before the topic is counted; older versions are executed and counted. The throttle time lasts until the number is zero.
+A client whose request was forwarded is throttled by its broker, not here.
 
 Source: ``TokenBucket.java``, ``ControllerMutationQuotaManager.java``, ``StrictControllerMutationQuota.java``,
 ``PermissiveControllerMutationQuota.java`` (apache/kafka 4.3.1).
-
 From KIP-599.
 """
 
@@ -21,7 +20,7 @@ from ottla.wire.errors import ErrorCode, ProtocolError
 
 
 class TokenBucket:
-    """Token bucket of a client."""
+    """Token bucket of a client; one token for each partition created or deleted."""
 
     __slots__ = ("_tokens", "_updated_ms")
 
@@ -30,7 +29,7 @@ class TokenBucket:
         self._updated_ms: float | None = None
 
     def measure(self, rate: float, now_ms: float) -> float:
-        """Return the current tokens; ``rate``: tokens per second."""
+        """Refill the bucket and return its tokens; ``rate`` is in tokens per second."""
         most = SAMPLES * rate
         if self._updated_ms is None:
             self._tokens = most
@@ -40,17 +39,20 @@ class TokenBucket:
         return self._tokens
 
     def record(self, count: float, rate: float, now_ms: float) -> float:
-        """Take tokens, more than there are if need be; gives what is left."""
+        """Remove ``count`` tokens, possibly below zero; return the remaining ones."""
         self._tokens = self.measure(rate, now_ms) - count
         return self._tokens
 
     def last_recorded_ms(self) -> float:
-        """Time of the last update."""
+        """Return the monotonic time of the last refill in ms."""
         return self._updated_ms or 0.0
 
 
 class ControllerMutationQuota:
-    """Mutations of one request and its throttle time."""
+    """Controller mutation quota applied to one request, and its throttle time.
+
+    ``strict``: the request version knows THROTTLING_QUOTA_EXCEEDED.
+    """
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class ControllerMutationQuota:
         self._wait_ms, self._measured_ms = 0, 0.0
 
     def record(self, count: int) -> None:
-        """So many partitions are about to be made or removed.
+        """Record partitions that are about to be created or deleted.
 
         Raises:
             ProtocolError: THROTTLING_QUOTA_EXCEEDED.
@@ -86,14 +88,14 @@ class ControllerMutationQuota:
         return True
 
     def set_throttle_time(self, answer: Any) -> None:
-        """Set the throttle time of the response; a directly connected client is muted meanwhile."""
+        """Set the throttle time of the response, and mute a directly connected client for that time."""
         wait_ms = max(0, int(self._wait_ms - (self._now_ms() - self._measured_ms))) if self._wait_ms else 0
         answer.throttle_time_ms = max(answer.throttle_time_ms, wait_ms)
         self._peer.throttle_ms = max(self._peer.throttle_ms, wait_ms)
 
 
 class ControllerMutationQuotaManager(QuotaTable[TokenBucket]):
-    """Quotas of changes."""
+    """Manager of the controller mutation quotas of all clients."""
 
     def __init__(self) -> None:
         super().__init__(TokenBucket)
@@ -101,7 +103,7 @@ class ControllerMutationQuotaManager(QuotaTable[TokenBucket]):
     def new_quota_for(
         self, peer: QuotaClient, client_id: str, now_ms: Callable[[], float], *, strict: bool
     ) -> ControllerMutationQuota | None:
-        """Return the quota of one request; None where the client has no limit."""
+        """Return the quota for one request of a client; None if the client has no limit."""
         bound = self.binding(peer.principal, client_id)
         if bound.limit == UNLIMITED:
             return None

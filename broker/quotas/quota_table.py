@@ -1,12 +1,11 @@
-"""Lookup of the most specific quota of a client, and its rate counter.
+"""Table of client quotas: look-up of the most specific quota of a client, and its rate counter.
 
-Behaviour (P-99, S-345, S-347, S-348): the most specific quota counts: of user and client, the client of any user, the
-user, and so on; clients under a default have counters of their own. A rate is the sum of the samples over their window:
-ten whole seconds and the elapsed part of the last one; a sample lasts a second from its first use, and one idle for
-eleven is reset. Counters unused for an hour are removed.
+Behaviour (P-99, S-345, S-347, S-348): the most specific quota applies: user and client id, user and default client id,
+user, and so on; each client under a default has a counter of its own. A rate is the sum of its samples over their
+window: ten whole seconds and the elapsed part of the last one; a sample lasts a second from its first use, and is reset
+after eleven seconds without use. Counters unused for an hour are removed.
 
 Source: ``Rate.java``, ``SampledStat.java``, ``ClientQuotaManager.java`` (apache/kafka 4.3.1).
-
 From KIP-13, KIP-55.
 """
 
@@ -23,51 +22,51 @@ SAMPLE_MS = 1000.0
 SAMPLES = 11
 COUNTER_EXPIRY_MS = 3_600_000.0
 MAX_THROTTLE_MS = 2**31 - 1
-"""Maximum throttle time in a response."""
+"""Maximum throttle time in a response, in ms."""
 UNLIMITED = math.inf
-"""Limit without a quota."""
+"""Limit of a client without a quota."""
 _MAX_BINDINGS = 10_000
 _SWEEP_MS = 60_000.0
 _MAX_LIMIT = 10**15
 ClientQuotaEntity = tuple[str | None, str | None]
-"""User and client id of a quota; None is the default of its type, an empty name none."""
+"""User and client id of a quota; None is the default entity, an empty text an unspecified one."""
 UNSPECIFIED = ""
 
 
 class RequestClock(Protocol):
-    """Processing time of a request: `ottla.broker.quotas.request_timer.RequestTimer`."""
+    """Interface of a request's timer; implemented by `ottla.broker.quotas.request_timer.RequestTimer`."""
 
     def lap_ms(self) -> float:
-        """Return the event loop time used since the last call."""
+        """Return the event loop time in ms used since the last call."""
 
 
 class QuotaClient(Protocol):
-    """Client of a quota: `ottla.broker.requests.peer.Peer`."""
+    """Interface of a client with quotas; implemented by `ottla.broker.requests.peer.Peer`."""
 
     principal: str
     throttle_ms: int
 
     @property
     def quota_bindings(self) -> object:
-        """Bindings that were looked up for it."""
+        """Cached `QuotaBinding` objects of the client."""
 
     @property
     def request_timer(self) -> RequestClock | None:
-        """Runs while its request is worked on, where that counts."""
+        """Timer of the request in progress; None without request quotas."""
 
 
 class QuotaCounter(Protocol):
-    """Counter of a client."""
+    """Interface of a client's counter: a rate or a token bucket."""
 
     def last_recorded_ms(self) -> float:
-        """Time of the last recorded value."""
+        """Return the monotonic time of the last recorded value in ms."""
 
 
 C = TypeVar("C", bound=QuotaCounter)
 
 
 class _RateSample:
-    """Sum of one second."""
+    """Sum of the values recorded in one second."""
 
     __slots__ = ("began_ms", "last_ms", "value")
 
@@ -80,10 +79,12 @@ class _RateSample:
 
 
 class Rate:
-    """Rate over a window of samples of one second (S-345). Recording and reading touch one sample, once a second all.
+    """Rate over a window of one-second samples (S-345). Recording and measuring touch one sample, once a second all.
 
     Fast path: from `fast_from_ms` to `fast_until_ms` a caller may add to `recorded` directly, up to `remaining`, and
-    store the time. These times are wall clock; like `remaining` they are integers, which compare twice as fast.
+    store
+    the time in `recorded_ms`. These times are wall clock; like `remaining` they are integers, which compare twice as
+    fast.
     """
 
     __slots__ = (
@@ -95,23 +96,25 @@ class Rate:
         self._samples: list[_RateSample] = []
         self._current = 0
         self._others = 0.0
-        """What all samples but the current one hold."""
+        """Sum of all samples but the current one."""
         self._began_ms = 0.0
-        """When the oldest began."""
+        """Start of the oldest sample (monotonic, ms)."""
         self._recompute_ms = float("-inf")
-        """From then on these two are to be made anew: one of the samples has been silent for too long."""
+        """Time from which `_others` and `_began_ms` must be computed again, as a sample has expired."""
         self.recorded: float = 0
         self.remaining: float = 0
         self.recorded_ms: float = 0
         self.fast_from_ms: float = 0
         self.fast_until_ms: float = 0
         self._shift_ms = 0.0
-        """So much is the clock of looks ahead of the other."""
+        """Difference between monotonic and wall clock in ms, at the start of the fast path."""
 
     def open_fast_path(self, most: float, now_ms: float, about_ms: float) -> None:
-        """Have the current sample counted at directly as long as all samples together hold ``most``.
+        """Open the fast path for the current sample until all samples together reach ``most``.
 
-        It was just looked at. ``about_ms``: the time by another clock; where that is set back, this ends.
+        The rate was measured at ``now_ms`` (monotonic); ``about_ms`` is the same time by wall clock: if that is set
+        back, the
+        fast path closes.
         """
         current = self._samples[self._current]
         self.remaining = math.floor(min(most - self._others - current.value, _MAX_LIMIT))
@@ -120,11 +123,11 @@ class Rate:
         self.fast_until_ms = math.floor(min(self._recompute_ms, current.began_ms + SAMPLE_MS) - self._shift_ms)
 
     def remove_limit(self) -> None:
-        """Open the fast path without a limit."""
+        """Open the fast path without a limit, for clients without a quota."""
         self.remaining, self.fast_until_ms = UNLIMITED, UNLIMITED
 
     def _close_fast_path(self) -> None:
-        """Move directly recorded values into the sample."""
+        """Close the fast path and add the values recorded by it to the current sample."""
         self.fast_until_ms = 0
         if self.recorded:
             current = self._samples[self._current]
@@ -133,7 +136,7 @@ class Rate:
             self.recorded = 0
 
     def record(self, value: float, now_ms: float) -> None:
-        """Record a value now."""
+        """Record a value at the monotonic time ``now_ms``."""
         self._close_fast_path()
         samples = self._samples
         if not samples:
@@ -151,7 +154,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: float) -> tuple[float, float]:
-        """Return the rate per second, and its window in milliseconds."""
+        """Return the rate per second, and its window in ms."""
         self._close_fast_path()
         samples = self._samples
         if not samples:
@@ -176,15 +179,15 @@ class Rate:
         self._recompute_ms = min((s.last_ms for s in others), default=float("inf")) + SAMPLES * SAMPLE_MS
 
     def last_recorded_ms(self) -> float:
-        """Return the time of the last recorded value."""
+        """Return the monotonic time of the last recorded value in ms."""
         self._close_fast_path()
         return max((s.last_ms for s in self._samples), default=0.0)
 
 
 class QuotaBinding(Generic[C]):
-    """Counter and limit of a client.
+    """Most specific quota of a client: its limit and its counter.
 
-    A connection keeps its last one, so that most requests need no lookup.
+    A connection caches its last one, so that most requests need no look-up.
     """
 
     __slots__ = ("client_id", "counter", "counter_key", "limit", "max_in_window")
@@ -192,15 +195,15 @@ class QuotaBinding(Generic[C]):
     def __init__(self, counter_key: tuple[str, str], client_id: str, rate: float, counter: C) -> None:
         self.counter_key = counter_key
         self.client_id: str | None = client_id
-        """What who counts here calls itself; None once something else holds: then it has to be looked for again."""
+        """Client id; None once the quotas have changed, so that the quota must be looked up again."""
         self.limit = rate
         self.max_in_window = math.floor(min(rate * (SAMPLES - 1) * SAMPLE_MS / 1000, _MAX_LIMIT))
-        """All samples together may hold this much in any case: the time they are taken over is never shorter."""
+        """Maximum sum of all samples: limit times the minimum length of the window."""
         self.counter = counter
-        """The one that `QuotaTable.counter` gave last, if it gave any."""
+        """Counter that `QuotaTable.counter` returned last; an unused one before its first call."""
 
     def try_record(self: QuotaBinding[Rate], value: float, about_ms: float) -> bool:
-        """Record a value within the limit; return False, without recording, if the rate must be computed."""
+        """Record a value by the fast path; return False, without recording, if the rate must be computed."""
         rate = self.counter
         if rate.fast_from_ms <= about_ms < rate.fast_until_ms:
             taken = rate.recorded + value
@@ -212,28 +215,28 @@ class QuotaBinding(Generic[C]):
 
 
 class QuotaTable(Generic[C]):
-    """Quotas of one kind, and the counters under them."""
+    """Limits of one type of quota by entity, and the counters of clients."""
 
     def __init__(self, make: Callable[[], C]) -> None:
         self.limits: dict[ClientQuotaEntity, float] = {}
         self._make = make
         self._counters: dict[tuple[str, str], C] = {}
         self._unused_counter = make()
-        """Nothing is ever counted there."""
+        """Counter of bindings whose counter was not looked up; nothing is recorded there."""
         self._unlimited_counter = make()
-        """Of all who have no quota."""
+        """Shared counter of all clients without a quota."""
         self.bindings: dict[tuple[str, str], QuotaBinding[C]] = {}
-        """Those who were looked for, by principal and client: `binding`, without a call."""
+        """Cached bindings by principal and client id."""
         self._swept_ms = 0.0
 
     def invalidate_bindings(self) -> None:
-        """Invalidate cached bindings after a change of quotas; counters stay."""
+        """Invalidate the cached bindings after a change of quotas; counters remain."""
         for bound in self.bindings.values():
-            bound.client_id, bound.counter = None, self._unused_counter  # connections hold it
+            bound.client_id, bound.counter = None, self._unused_counter  # also cached by connections
         self.bindings.clear()
 
     def binding(self, principal: str, client_id: str) -> QuotaBinding[C]:
-        """Return the binding of a client to its most specific quota (P-99 and S-347); FREE without one."""
+        """Return the binding of a client to its most specific quota (P-99, S-347), `UNLIMITED` without one."""
         try:
             return self.bindings[principal, client_id]
         except KeyError:
@@ -248,7 +251,7 @@ class QuotaTable(Generic[C]):
         return found
 
     def _resolve_binding(self, user: str, client_id: str) -> QuotaBinding[C]:
-        """Return the binding; a client without a client id has its user's quota only."""
+        """Return a new binding to the most specific quota; without a client id only quotas of the user apply."""
         limits = self.limits
         order: tuple[tuple[ClientQuotaEntity, tuple[str, str]], ...] = (
             ((user, client_id), (user, client_id)),
@@ -269,7 +272,7 @@ class QuotaTable(Generic[C]):
         return QuotaBinding((UNSPECIFIED, UNSPECIFIED), client_id, UNLIMITED, self._unlimited_counter)
 
     def counter(self, counter_key: tuple[str, str], now_ms: float) -> C:
-        """Return the counter of a client, and remove expired ones."""
+        """Return the counter with a key, created if needed; remove expired counters."""
         found = self._counters.pop(counter_key, None)
         self._remove_expired(now_ms)
         if found is None:
@@ -280,7 +283,7 @@ class QuotaTable(Generic[C]):
         return found
 
     def _remove_expired(self, now_ms: float) -> None:
-        """Remove expired counters, which are in order of last use."""
+        """Remove expired counters; counters are in order of their last use."""
         if now_ms - self._swept_ms >= _SWEEP_MS:
             self._swept_ms = now_ms
             while self._counters:
@@ -291,7 +294,7 @@ class QuotaTable(Generic[C]):
 
 
 def quota_entity(entity: QuotaEntity) -> ClientQuotaEntity | None:
-    """Return user and client id of a quota entity; None for another type."""
+    """Return user and client id of a quota entity; None for an entity with other types, such as ip."""
     kinds = dict(entity)
     if not kinds.keys() <= {USER, CLIENT_ID}:
         return None

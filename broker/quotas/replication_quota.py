@@ -1,7 +1,7 @@
-"""Replication quotas: bytes per second for replicas that are not in sync, of the partitions that topics list.
+"""Replication quotas: limit in bytes per second for out-of-sync replicas of the throttled partitions (KIP-73).
 
-There are two, of leaders and followers, each with a rate of the node and a list of replicas of the topic, as
-`kafka-reassign-partitions --throttle` sets them. Replicas in sync are never throttled.
+There is one for leaders and one for followers, each with a rate of the broker and a list of throttled replicas of each
+topic, as `kafka-reassign-partitions --throttle` sets them. In-sync replicas are never throttled.
 
 Source: ``ReplicationQuotaManager.java``, ``ReplicaManager.shouldLeaderThrottle``, ``RemoteLeaderEndPoint.scala``
 (apache/kafka 4.3.1); KIP-73.
@@ -22,18 +22,18 @@ ALL_REPLICAS = "*"
 
 
 class ReplicationQuota:
-    """Replication quota of leaders or followers. ``now_ms`` is monotonic."""
+    """Replication quota of a broker as leader or as follower; ``now_ms`` is monotonic."""
 
     def __init__(self, side: str, node_id: int, rate_key: str | None = None) -> None:
         self._rate_key = rate_key or f"{side}.replication.throttled.rate"
         self._list_key = f"{side}.replication.throttled.replicas"
         self._node_id = str(node_id)
         self._samples: deque[list[float]] = deque()
-        """Beginning and bytes of each."""
+        """Start time in ms and bytes of each one-second sample."""
         self._throttled_replicas: dict[str, tuple[Mapping[str, str], frozenset[int] | None]] = {}
 
     def bytes_per_second(self, image: MetadataImage) -> int | None:
-        """Return the rate that is set for this node; None for none."""
+        """Return the limit of this broker; None if it is not configured."""
         for name in (self._node_id, ""):
             text = image.config(RESOURCE_BROKER, name).get(self._rate_key)
             rate = None if text is None else valid_canonical_value(broker_key(self._rate_key), text)
@@ -42,7 +42,7 @@ class ReplicationQuota:
         return None
 
     def is_throttled(self, image: MetadataImage, topic: str, partition: int) -> bool:
-        """Return whether a topic's list names this node's replica of a partition."""
+        """Return whether the topic's list of throttled replicas has this broker's replica of a partition."""
         told = image.config(RESOURCE_TOPIC, topic)
         known = self._throttled_replicas.get(topic)
         if known is None or known[0] is not told:
@@ -50,7 +50,7 @@ class ReplicationQuota:
         return known[1] is None or partition in known[1]
 
     def _parse_replicas(self, text: str) -> frozenset[int] | None:
-        """Partitions of this node in ``0:101,0:102,1:102``; None for all."""
+        """Return the partitions of this broker in a list such as ``0:101,0:102,1:102``; None for all (``*``)."""
         replicas = valid_canonical_value(topic_key(self._list_key), text) or ""
         if "".join(x.strip() for x in replicas.split(",")) == ALL_REPLICAS:
             return None
@@ -58,13 +58,13 @@ class ReplicationQuota:
         return frozenset(int(number) for number, _, broker in pairs if broker == self._node_id)
 
     def record(self, size_bytes: int, now_ms: float) -> None:
-        """So many bytes of such a partition went by."""
+        """Record replicated bytes of a throttled partition."""
         if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
             self._samples.append([now_ms, 0])
         self._samples[-1][1] += size_bytes
 
     def is_exceeded(self, image: MetadataImage, now_ms: float) -> bool:
-        """Return whether more went by in the last seconds than the rate allows (R-341)."""
+        """Return whether the rate of the last seconds exceeds the limit (R-341)."""
         rate = self.bytes_per_second(image)
         if rate is None:
             return False

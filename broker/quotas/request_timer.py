@@ -1,10 +1,10 @@
-"""Event loop time of a request: without waiting and without the time of other tasks.
+"""Timer of the event loop time of a request, without its waits and without the time of other tasks (KIP-124).
 
-It wraps a coroutine and reads the clock whenever that one starts or stops to run. Loaded once requests are timed.
+It wraps a coroutine and reads the clock whenever the coroutine is resumed or suspended. Loaded once there are request
+quotas.
 
 Source: ``RequestChannel.Request.requestThreadTimeNanos``, ``KafkaChannel.addNetworkThreadTimeNanos`` (apache/kafka
 4.3.1), which measure threads.
-
 From KIP-124.
 """
 
@@ -19,29 +19,29 @@ from ottla.wire.framing import RequestFrame
 
 T = TypeVar("T")
 Peer = Any
-"""`ottla.broker.requests.peer.Peer`, which has one of these."""
+"""Client of a request (`ottla.broker.requests.peer.Peer`), which refers to the timer."""
 
 
 class RequestTimeQuota(Protocol):
-    """`ottla.broker.quotas.client_quotas.QuotaManagers`."""
+    """Interface of the request quota; implemented by `ottla.broker.quotas.client_quotas.QuotaManagers`."""
 
     def request_throttle_ms(self, peer: Peer, client_id: str) -> int:
-        """Return the throttle time of a request before its response is sent."""
+        """Record the time of a request before its response is sent, and return its throttle time in ms."""
 
     def record_response(self, peer: Peer, client_id: str) -> None:
-        """Record a sent response."""
+        """Record the time of sending a response."""
 
 
 class RequestQuotaSource(Protocol):
-    """`ottla.broker.services.QuotaHolder`."""
+    """Interface of the holder of the quota managers; implemented by `ottla.broker.services.QuotaHolder`."""
 
     @property
     def quotas(self) -> RequestTimeQuota | None:
-        """None: no quotas."""
+        """Quota managers; None while no quota is configured."""
 
 
 class RequestTimer:
-    """Timer of one request."""
+    """Timer of the event loop time of one request."""
 
     __slots__ = ("_now_ms", "_quota_source", "_since_ms", "_spent_ms", "client_id", "is_exempt")
 
@@ -51,12 +51,12 @@ class RequestTimer:
         self._since_ms: float | None = None
         self._spent_ms = 0.0
         self.client_id: str | None = None
-        """Who asked; None where the request had no answer that is counted."""
+        """Client id of the request; None until it has a response that counts for the request quota."""
         self.is_exempt = False
-        """True if it came from another broker, in its own affairs."""
+        """True for a request of another broker, which is exempt from the request quota."""
 
     def lap_ms(self) -> float:
-        """Return the event loop time used since the last call."""
+        """Return the event loop time in ms used since the last call."""
         spent_ms, self._spent_ms = self._spent_ms, 0.0
         if self._since_ms is not None:
             now_ms = self._now_ms()
@@ -67,7 +67,7 @@ class RequestTimer:
     def set_throttle_time(
         self, peer: Peer, request: RequestFrame, answer: Any, kind: QuotaKind | MutationQuota
     ) -> None:
-        """Set the throttle time of a response for the time its request took; the handler of Fetch has set it."""
+        """Set the throttle time of a response by the request quota; not for Fetch, whose handler has set it."""
         quotas = self._quota_source.quotas
         if self.is_exempt or kind is QuotaKind.EXEMPT or quotas is None:
             return
@@ -78,13 +78,13 @@ class RequestTimer:
                 answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)
 
     def stop(self, peer: Peer) -> None:
-        """Stop after the response; its time counts for the next request."""
+        """Stop after the response was sent, and record the time since the last lap."""
         if self._quota_source.quotas is not None and self.client_id is not None:
             self._quota_source.quotas.record_response(peer, self.client_id)
 
     @types.coroutine
     def run(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Run ``work``, and time it."""
+        """Run the coroutine ``work``, time it, and return its result."""
         resume: Callable[[Any], Any] = work.send
         value: Any = None
         while True:
@@ -99,5 +99,5 @@ class RequestTimer:
                 self._since_ms = None
             try:
                 value, resume = (yield asked), work.send
-            except BaseException as error:  # a cancellation is the work's to see
+            except BaseException as error:  # including a cancellation
                 value, resume = error, work.throw
