@@ -24,7 +24,7 @@ class InterBrokerDependencies(Protocol):
 
     @property
     def env(self) -> Env:
-        """Clock and network."""
+        """Environment of this node: clock, disk and network."""
 
     @property
     def node_id(self) -> int:
@@ -95,6 +95,6 @@ class BrokerConnections:
         return await connection.exchange(send)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all brokers."""
         for connection in self._connections.values():
             connection.close()

@@ -101,7 +101,14 @@ async def _send_plain(channel: Channel, request: Any, version: int) -> Any:
 
 
 async def _send_in_envelope(env: Env, channel: Channel, asking: ForwardableRequest) -> Message | None:
-    """Send a client's request in an envelope (R-304); return None if the node is not the controller (R-305)."""
+    """Send a client's request in an Envelope and return the inner response (R-304).
+
+    Returns:
+        None if the other node is not the active controller (R-305).
+
+    Raises:
+        ProtocolError: UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR.
+    """
     if ApiKey.ENVELOPE not in channel.versions:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
     principal = _PRINCIPAL_VERSION + compiler.encode(_principal(asking.peer), 0)

@@ -55,7 +55,7 @@ class ClientMetricsSubscription(NamedTuple):
     """Compiled pattern by client attribute; None for an invalid one, which matches no client."""
 
     def matches(self, attributes: ClientAttributes) -> bool:
-        """Return True if the subscription applies to a client."""
+        """Return True if all match patterns of the subscription match the client's attributes."""
         for name, pattern in self.patterns.items():
             text = attributes.get(name)
             if text is None or pattern is None or not pattern.fullmatch(text):

@@ -9,7 +9,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def escape_label(value: str) -> str:
-    """Return a label value with backslash, quote and line feed escaped."""
+    """Return a label value with backslash, quote and line feed escaped, as the Prometheus text format requires."""
     return value.translate(_ESCAPES).encode("utf-8", "replace").decode()
 
 

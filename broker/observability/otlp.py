@@ -51,7 +51,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
-    """Yield number, wire type and value of each field of a message."""
+    """Yield number, wire type and value of each field of an encoded protobuf message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

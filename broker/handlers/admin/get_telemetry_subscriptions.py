@@ -2,7 +2,7 @@
 
 Behaviour: a client without a client instance id is assigned one. A request before the push interval has passed is
 THROTTLING_QUOTA_EXCEEDED, unless the subscriptions have changed or the last push was refused with
-UNKNOWN_SUBSCRIPTION_ID. No authorization is required.
+UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. No authorization is required.
 Deviation: ``client_source_port`` in a subscription's match patterns matches no client.
 
 Source: ``ClientMetricsManager.processGetTelemetrySubscriptionRequest`` (apache/kafka 4.3.1).

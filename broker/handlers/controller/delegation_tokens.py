@@ -16,6 +16,6 @@ from ottla.wire.codec.schema import Message
 
 
 def handle(context: RequestContext, request: Message) -> HandlerResult:
-    """Submit the request to the controller in this process, with its principal."""
+    """Return an error response, or submit the request with the client's principal to the controller in this process."""
     asked = TokenRequestContext(request, context.peer.principal, context.now_ms)
     return error_response(context, request) or controller_requests.submit_to_controller(context, request, asked)

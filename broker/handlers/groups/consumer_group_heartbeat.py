@@ -38,7 +38,7 @@ def _error_response(code: ErrorCode, message: str | None = None) -> Message:
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Check the fields of a request.
+    """Check the fields of a heartbeat; ``assignors`` are the names of the server-side assignors.
 
     Raises:
         ProtocolError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.

@@ -60,7 +60,7 @@ def _require(holds: object, why: str) -> None:
 
 
 def validate(request: StreamsGroupHeartbeatRequest) -> None:
-    """Check that a request is consistent, and uses no unsupported feature (C-237, C-238).
+    """Check that the fields of a heartbeat are consistent and use no unsupported feature (C-237, C-238).
 
     Raises:
         ProtocolError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.

@@ -1,7 +1,7 @@
 """InitializeShareGroupState (83), v0: create the persisted state of share partitions, on the share coordinator.
 
 Behaviour: an older state epoch is FENCED_STATE_EPOCH, an unknown partition UNKNOWN_TOPIC_OR_PARTITION. An existing
-state is replaced. With start offset -1 the leader of the share partition determines it at its first fetch.
+state is replaced. With start offset -1 the leader of the share partition determines the start offset.
 
 Source: ``ShareCoordinatorService.initializeState``, ``ShareCoordinatorShard.java`` (apache/kafka 4.3.1), KIP-932.
 """

@@ -67,7 +67,7 @@ def _is_invalid(batches: Iterable[Any], *, renews: bool, is_renewal: bool) -> Jo
 def submit_acknowledgements(
     context: RequestContext, request: Any, batches: dict[TopicIdPartition, list[Any]]
 ) -> Job[list[tuple[TopicIdPartition, PendingBrokerRequest]]]:
-    """Submit the acknowledgements of each partition; return the pending results.
+    """Submit the acknowledgements of each partition to its share partition; return partitions with pending results.
 
     Partitions without acknowledgements have no result, unless others in the request have some.
     """

@@ -38,7 +38,7 @@ def _error_response(code: ErrorCode, message: str | None = None) -> Message:
 
 
 def validate(request: ShareGroupHeartbeatRequest) -> None:
-    """Check the fields of a request (C-208).
+    """Check the fields of a heartbeat (C-208).
 
     Raises:
         ProtocolError: INVALID_REQUEST.

@@ -39,10 +39,10 @@ class HttpExchange:
         return bytes(buffer[:count])
 
     def _next_event(self) -> Any:
-        """Return the next event of the protocol.
+        """Return the next h11 event of the received bytes, `h11.NEED_DATA` if they are incomplete.
 
         Raises:
-            h11.RemoteProtocolError: the bytes received are malformed.
+            h11.RemoteProtocolError: The received bytes are malformed.
         """
         try:
             return self._protocol.next_event()
