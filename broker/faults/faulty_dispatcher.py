@@ -97,7 +97,7 @@ class FaultyDispatcher(Dispatcher):
         Raises:
             WireError, CloseConnection: The connection must be closed.
         """
-        peer.prepares_requests = False  # a prepared request would meet no fault
+        peer.prepares_requests = False  # faults are not applied to prepared requests
         body = partial(self._decode, request)
         call = FaultCall(
             request.key,
@@ -182,7 +182,7 @@ class FaultyDispatcher(Dispatcher):
             self._close_session(body)
         answer = yield from build_error_response(context, body, code)
         if type(answer) is FetchResponse and answer.responses and code not in _SESSION_ERRORS:
-            answer.error_code = 0  # an error of partitions is in their rows alone
+            answer.error_code = 0  # partition errors are only in the rows
         if not (yield from contains_error(answer, code)):
             raise CloseConnection
         return answer

@@ -36,7 +36,7 @@ def collect_results(
 
 def distinct(names: Iterable[str]) -> Iterator[str | None]:
     """Yield each name at its first occurrence, and None for each repetition, so that callers can yield there."""
-    seen: set[bytes] = set()  # a quarter smaller than the text
+    seen: set[bytes] = set()  # 25 % less memory than str
     for name in names:
         raw = name.encode()
         yield None if raw in seen else name

@@ -79,7 +79,7 @@ class BoundListeners:
             try:
                 return await self.bind(at.host, before, at.name)
             except BindError:
-                pass  # the new port is sent to the other voters
+                pass  # another port is chosen and sent to the other voters
         return await self.bind(at.host, at.port, at.name)
 
     async def bind(self, host: str, port: int, name: str = DEFAULT_LISTENER) -> StreamListener:

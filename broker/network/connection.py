@@ -156,7 +156,7 @@ class Connection:
         """Return the time in ms since the client last had to send a request or read a response; 0 during a request."""
         if self._waiting_since_ms is None:
             return 0
-        if self._stream.send_waits != self._send_waits:  # it reads, however slowly
+        if self._stream.send_waits != self._send_waits:  # the client reads, even if slowly
             self._send_waits = self._stream.send_waits
             self._waiting_since_ms = now_ms
         return now_ms - self._waiting_since_ms
@@ -241,7 +241,7 @@ class Connection:
         need = 4
         if have >= 4:
             need += parse_frame_size(self._buffer, self._limit, self._start)
-        if self._start + need <= size:  # more is needed than is there, so there is room behind it
+        if self._start + need <= size:  # the frame is incomplete, so there is free space behind it
             return
         if self._start:
             self._buffer[:have] = self._buffer[self._start : self._end]
@@ -303,9 +303,7 @@ class Connection:
         """Handle one request and add its response; the result of a job is encoded in time slices."""
         request = self._header_cache.parse_request(frame)
         if self._observer is not None:
-            self._peer.request_started_ms = (
-                self._time_slice.started_ms
-            )  # time of receipt, or of the start after other requests
+            self._peer.request_started_ms = self._time_slice.started_ms  # received, or resumed after others
             self._observer.received(self._peer, request)
         result = self._dispatcher.handle_request(self._peer, request)
         encode: Callable[..., Any] = encode_response

@@ -126,7 +126,7 @@ class QuotaManagers:
                 self._managers_by_key[about[2]] if about[2] != CONTROLLER_MUTATION else self._load_controller_mutation()
             )
             record = image.others.get(about)
-            if isinstance(record, metadata_records.ClientQuotaRecord) and record.value > 0:  # also not NaN
+            if isinstance(record, metadata_records.ClientQuotaRecord) and record.value > 0:  # False for NaN
                 kind.limits[place] = record.value
             else:
                 kind.limits.pop(place, None)

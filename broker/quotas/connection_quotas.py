@@ -87,7 +87,7 @@ class ConnectionLimits:
         for about in image.others:
             if about[0] == "quota" and about[2] == CONNECTIONS:
                 entity, record = dict(about[1]), image.others[about]
-                # not NaN
+                # The comparison is False for NaN.
                 if set(entity) == {IP} and isinstance(record, metadata_records.ClientQuotaRecord) and record.value >= 0:
                     name = entity[IP]
                     rates[None if name is None else normalize_host(name)] = record.value

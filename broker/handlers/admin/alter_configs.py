@@ -115,7 +115,7 @@ def _preprocess(context: RequestContext, resource: Any) -> Job[None]:
     if name:
         _check_is_here(name, context.services.config.node_id)
     if len(changes) > MAX_RECORDS_PER_REQUEST:
-        return  # the controller refuses it
+        return  # the controller rejects the request
     for change in changes:
         yield None
         check_size(change.value)

@@ -51,7 +51,7 @@ DeletionResult = PendingDeletion | ErrorCode
 def _raise_log_start(context: RequestContext, topic: str, partition: int, offset: int) -> PendingDeletion:
     known = context.image.topics.get(topic) if topic in INTERNAL_TOPICS else None
     if known is not None and partition in known.partitions:
-        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # before its leader is looked for
+        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # checked before the leader, as in Kafka
     replica = context.services.replica_manager.leader(topic, partition)
     log = replica.log
     if log.config.compact and not log.config.delete:

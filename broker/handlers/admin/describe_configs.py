@@ -103,7 +103,7 @@ def _broker_synonyms(context: RequestContext, key_name: str) -> list[DescribeCon
         for name in names
         if values.get(name) is not None
     ]
-    # as Kafka, which intends to drop the settings of single listeners: synonyms before the own name are omitted
+    # Like Kafka, which means to drop listener-prefixed settings: synonyms before the setting's own name are omitted.
     return list(dropwhile(lambda synonym: synonym.name != key_name, found))
 
 
@@ -116,7 +116,7 @@ def _topic(
     if name not in context.image.topics:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     own = context.image.config(RESOURCE_TOPIC, name)
-    hidden = {**INTERNAL_TOPIC_KEYS, **OWN_TOPIC_KEYS}  # shown where they were set
+    hidden = {**INTERNAL_TOPIC_KEYS, **OWN_TOPIC_KEYS}  # described only if they are set
     for key in [*TOPIC_KEYS.values(), *(hidden[x] for x in own if x in hidden)]:
         synonyms = (
             [DescribeConfigsSynonym(key.name, canonical_value(key, own[key.name]), TOPIC)] if key.name in own else []
@@ -124,7 +124,7 @@ def _topic(
         if key.broker_key is not None:
             synonyms += _broker_synonyms(context, key.broker_key)
         value = context.services.config.topic_text(context.image, name, key)
-        if key.name in INTERNAL_TOPIC_KEYS:  # described as it was sent
+        if key.name in INTERNAL_TOPIC_KEYS:  # returned as it was sent
             value, synonyms[0].value = own[key.name], own[key.name]
         yield _row(key, value, synonyms, request, TOPIC_DOCS, read_only=False)
 

@@ -49,7 +49,7 @@ def _topic_response(
     context: RequestContext, image: MetadataImage, topic: TopicImage, request: MetadataRequest
 ) -> Job[MetadataResponseTopic]:
     row = MetadataResponseTopic(0, topic.name, topic.id, topic.name in INTERNAL_TOPICS)
-    if len(topic.partitions) > PENDING_ROWS:  # the row is encoded in one step
+    if len(topic.partitions) > PENDING_ROWS:  # a plain list would be encoded without a yield
         row.partitions = context.response_array()
     for number, p in sorted(topic.partitions.items()):
         code = ErrorCode.LEADER_NOT_AVAILABLE if p.leader < 0 else ErrorCode.NONE

@@ -164,7 +164,7 @@ class PreparedFetch(RepeatedRequest):
             return None
         if not self._session_id:
             return self._read(values[1], values[3::2])
-        session = self._services.fetch_sessions.get(self._session_id)  # not kept here: it may be closed
+        session = self._services.fetch_sessions.get(self._session_id)  # not cached: the session may be closed
         if session is None or session.epoch != values[3] or list(session.partitions.values()) != self._wanted:
             return None
         chunks = self._read(values[1], values[5::2])

@@ -29,7 +29,7 @@ def check_subscription(context: RequestContext, group_id: str, names: list[str])
         found = yield from sort_strings_job(names, _max_record_bytes(context, group_id))
     except OverflowError:
         raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
-    return cast("list[str]", found)  # written and gone through as one
+    return cast("list[str]", found)  # has the interface of a list
 
 
 def _check_authorized(context: RequestContext, names: list[str]) -> Generator[None, None, None]:

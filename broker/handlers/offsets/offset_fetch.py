@@ -158,7 +158,7 @@ def _check_fetch(machine: GroupStateMachine, wanted: OffsetFetchRequestGroup) ->
     """Check member id and member epoch of a request to a consumer or streams group.
 
     Raises:
-        ProtocolError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+        ProtocolError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
     """
     group = machine.find_consumer_group(wanted.group_id) or machine.find_streams_group(wanted.group_id)
     if group is not None:

@@ -83,7 +83,7 @@ class _ShareFetch:
             self._by_key["fetch", shared.replica.topic, shared.replica.partition] = place
             self._by_key[shared.purgatory_key] = place
             new += shared.share_partition is None
-            if new >= MAX_CONCURRENT_LOADS:  # each begins with a call to the persister
+            if new >= MAX_CONCURRENT_LOADS:  # each load sends a request to the persister
                 yield self._context.services.env.sleep(0)
                 new = 0
             yield None
@@ -225,7 +225,7 @@ def handle(context: RequestContext, request: wire.ShareFetchRequest) -> Response
     forgotten: set[TopicIdPartition] = set()
     for gone in request.forgotten_topics_data:
         for number in gone.partitions:
-            if len(forgotten) <= MAX_SHARE_SESSION_PARTITIONS:  # one more is too many already
+            if len(forgotten) <= MAX_SHARE_SESSION_PARTITIONS:  # one above the limit is enough to reject the request
                 forgotten.add(TopicIdPartition(gone.topic_id, number))
             yield None
         yield None

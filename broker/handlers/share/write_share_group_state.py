@@ -34,7 +34,7 @@ def _limit_batches(part: wire.PartitionData) -> Job[None]:
 
 
 def _event(ticket: PendingBrokerRequest, key: SharePartitionKey, part: wire.PartitionData) -> WriteShareState:
-    prepared: Any = part.state_batches  # by `_limit_batches`
+    prepared: Any = part.state_batches  # converted by `_limit_batches`
     return WriteShareState(
         ticket,
         key,

@@ -47,7 +47,7 @@ class HttpExchange:
         try:
             return self._protocol.next_event()
         except h11.RemoteProtocolError as error:
-            # h11 raises it from a method of its own, a reference cycle that would keep the connection's buffers
+            # h11's traceback forms a reference cycle, which would retain the connection's buffers
             raise error.with_traceback(None) from None
 
     async def read_request(self) -> HttpRequest | HttpResponse | None:

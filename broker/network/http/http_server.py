@@ -121,7 +121,7 @@ class HttpServer:
         if streamed is not None:
             await exchange.send_stream(streamed)
         elif is_answered and not exchange.is_complete():
-            self._idle[stream] = None  # a new connection may take its place
+            self._idle[stream] = None  # may be closed for a new connection
             with self._env.timeout(HTTP_LINGER_S):
                 await exchange.discard()
 
