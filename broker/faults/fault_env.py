@@ -275,8 +275,7 @@ class FaultEnv:
         disk: Disk of the node.
         net: Network of the node.
         steady: Environment of the controller, whose clock is not advanced, as its elections and broker sessions depend
-            on
-            the health of processes; None for this environment itself.
+            on the health of processes; None for this environment itself.
     """
 
     def __init__(self, env: Env, clock: FaultClock, disk: Disk, net: Network, steady: Env | None = None) -> None:

@@ -182,8 +182,7 @@ class IncrementalFetchContext:
     """Context of an incremental fetch, whose request contains only changed partitions.
 
     The replica id of the request itself decides whether it comes from a follower, not that of the request that opened
-    the
-    session (``FetchRequest.isFromFollower``).
+    the session (``FetchRequest.isFromFollower``).
     """
 
     def __init__(

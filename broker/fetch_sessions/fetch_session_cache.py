@@ -216,8 +216,7 @@ class FetchSessionCache:
         """Return the context of a Fetch request, or an error response for an invalid session.
 
         ``names``: current topic names by id. Any client can send a replica id: if it is not authorized for
-        CLUSTER_ACTION, it
-        gets no session, and errors in its rows.
+        CLUSTER_ACTION, it gets no session, and errors in its rows.
         """
         uses_ids = version >= 13
         epoch, session_id = request.session_epoch, request.session_id

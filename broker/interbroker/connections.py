@@ -57,8 +57,7 @@ class BrokerConnections:
         """Create the object without connections.
 
         ``address`` returns a broker's inter-broker address, None while it is fenced; ``access`` returns the security
-        settings
-        of the inter-broker listener; ``timeout_s`` is the maximum time for each response.
+        settings of the inter-broker listener; ``timeout_s`` is the maximum time for each response.
         """
         self._env = env
         self._client_id = client_id

@@ -52,8 +52,7 @@ class ControllerChannel:
         """Create a channel.
 
         ``listener`` is the controller listener's name, ``access`` returns its security settings; ``limit_s`` is the
-        maximum
-        time in seconds for a request with all retries.
+        maximum time in seconds for a request with all retries.
         """
         self._env = env
         self._client_id = str(node_id)
@@ -72,8 +71,7 @@ class ControllerChannel:
 
         Raises:
             ProtocolError: REQUEST_TIMED_OUT without a response in time; UNSUPPORTED_VERSION if the controller does not
-                support
-                the request; or the error of the whole request.
+                support the request; or the error of the whole request.
             OSError: The local metadata log could not be written; the node stops.
         """
         newest = request_spec(ApiKey(request.SPEC.key)).versions.high

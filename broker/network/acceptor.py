@@ -113,8 +113,7 @@ class Acceptor:
         """Close connections idle for longer than ``connections.max.idle.ms`` by a periodic scan.
 
         A scan costs less than a time-out for every wait. A negative limit is unlimited
-        (``Selector.NO_IDLE_TIMEOUT_MS``),
-        except before authentication.
+        (``Selector.NO_IDLE_TIMEOUT_MS``), except before authentication.
         """
         services = self._dispatcher.services
         limit_ms = services.config.number("connections.max.idle.ms")

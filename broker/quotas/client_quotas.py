@@ -45,7 +45,7 @@ class ClientQuotaManager(QuotaTable[Rate]):
         self._most_delay_ms = most_delay_ms
         self._retains_throttled = keeps
         self.binding_attribute: str | None = None
-        """Attribute of `ottla.broker.requests.peer.QuotaBindings` that caches a client's binding; None: none."""
+        """Name of the attribute of the client's `QuotaBindings` that caches a binding; None: it is not cached."""
         self._unlimited_counter.remove_limit()
 
     def maybe_record_and_get_throttle_ms(

@@ -82,9 +82,8 @@ class Rate:
     """Rate over a window of one-second samples (S-345). Recording and measuring touch one sample, once a second all.
 
     Fast path: from `fast_from_ms` to `fast_until_ms` a caller may add to `recorded` directly, up to `remaining`, and
-    store
-    the time in `recorded_ms`. These times are wall clock; like `remaining` they are integers, which compare twice as
-    fast.
+    store the time in `recorded_ms`. These times are wall clock; like `remaining` they are integers, which compare twice
+    as fast.
     """
 
     __slots__ = (
@@ -113,8 +112,7 @@ class Rate:
         """Open the fast path for the current sample until all samples together reach ``most``.
 
         The rate was measured at ``now_ms`` (monotonic); ``about_ms`` is the same time by wall clock: if that is set
-        back, the
-        fast path closes.
+        back, the fast path closes.
         """
         current = self._samples[self._current]
         self.remaining = math.floor(min(most - self._others - current.value, _MAX_LIMIT))

@@ -78,7 +78,7 @@ class RequestTimer:
                 answer.throttle_time_ms = max(answer.throttle_time_ms, delay_ms)
 
     def stop(self, peer: Peer) -> None:
-        """Stop after the response was sent, and record the time since the last lap."""
+        """Record the event loop time of sending the response in the client's request quota."""
         if self._quota_source.quotas is not None and self.client_id is not None:
             self._quota_source.quotas.record_response(peer, self.client_id)
 

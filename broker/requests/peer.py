@@ -20,7 +20,7 @@ class CachedQuota(Protocol):
     client_id: str | None
     """Client id for which the quota was looked up; None before the first look-up."""
     max_in_window: int
-    """Bytes of a quota window: a single fetch with more would exceed the quota."""
+    """Maximum bytes in a quota window: a single request with more would exceed the quota."""
 
     def try_record(self, value: float, about_ms: float) -> bool:
         """Record a value if it stays within the quota; return False if it was not recorded."""
@@ -54,8 +54,7 @@ class QuotaBindings:
     """Cached byte-rate quotas of a connection's client, checked before the quota tables.
 
     Lifetime: a cached quota belongs to the principal and client id of the request that looked it up last. It is
-    replaced
-    when a request has another client id, and invalid once the quotas change.
+    replaced when a request has another client id, and invalid once the quotas change.
     """
 
     __slots__ = ("fetch", "produce")
@@ -69,8 +68,7 @@ class AuthorizationCache:
     """Topics that the client is known to be authorized to read and to write, checked before the authorizer.
 
     Lifetime: the sets belong to the authorizer, which adds names to them and clears them when the ACLs change. They are
-    for
-    one principal and host: those of the connection, which authentication sets once. Empty while each decision is
+    for one principal and host: those of the connection, which authentication sets once. Empty while each decision is
     audited.
     """
 
@@ -85,8 +83,7 @@ class Peer:
     """Client of a connection: its listener, address, principal and software, and whether it is connected.
 
     Lifetime: the connection, or the request if a broker forwards it (`is_forwarded`). State that depends on the
-    connection
-    (a delayed request, a share session) is released by a callback (`on_close`).
+    connection (a delayed request, a share session) is released by a callback (`on_close`).
     """
 
     __slots__ = (

@@ -1,9 +1,8 @@
 """DescribeLogDirs (35), v1-5: log directories with the sizes of their partitions, total and usable bytes.
 
 Behaviour: null topics mean all; a partition without a log on this broker is left out. A future log
-(AlterReplicaLogDirs)
-is an entry of its own in its target directory, with its lag. A failed directory has only KAFKA_STORAGE_ERROR. Below
-metadata.version 4.3-IV0 no directory is reported as cordoned.
+(AlterReplicaLogDirs) is an entry of its own in its target directory, with its lag. A failed directory has only
+KAFKA_STORAGE_ERROR. Below metadata.version 4.3-IV0 no directory is reported as cordoned.
 
 Source: ``ReplicaManager.describeLogDirs`` (apache/kafka 4.3.1).
 From KIP-113; total and usable bytes: KIP-827; cordoned directories: KIP-1066.

@@ -95,8 +95,7 @@ def _read_partition(
     """Read one partition and return its row of the response; an error becomes its error code.
 
     ``first``: no records are in the response yet, so that the first batch may exceed ``max_bytes``. ``arrives``: first
-    read
-    of the request, so that the fetch offset updates the follower's state.
+    read of the request, so that the fetch offset updates the follower's state.
     """
     try:
         follower = reader.replica_id

@@ -47,8 +47,7 @@ def _find(
     """Return timestamp, offset and leader epoch for a requested timestamp; -1 for values without a record.
 
     ``upper`` is the first offset that is not readable. ``unknown``: records from ``upper`` on may be committed already,
-    as
-    the high watermark of a new leader lags.
+    as the high watermark of a new leader lags.
 
     Raises:
         ProtocolError: OFFSET_NOT_AVAILABLE.

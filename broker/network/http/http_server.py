@@ -44,8 +44,7 @@ class HttpServer:
     """HTTP server: its connections and the router of their requests.
 
     At the limit of connections, a new connection closes the one that has been without a request for longest, or else
-    the
-    one whose request arrived first, so that slow readers cannot keep out health checks.
+    the one whose request arrived first, so that slow readers cannot keep out health checks.
     """
 
     def __init__(
