@@ -173,7 +173,7 @@ class Dispatcher:
 
     @property
     def serves_controllers(self) -> bool:
-        """True for a controller listener."""
+        """True for the dispatcher of a controller listener."""
         return ApiKey.ENVELOPE in self.apis
 
     @cached_property

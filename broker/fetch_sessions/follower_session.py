@@ -103,7 +103,7 @@ class FollowerFetchSession(FetchSession):
             line.close()
 
     def partitions_to_read(self) -> list[CachedPartition]:
-        """Return the partitions with changes."""
+        """Return the partitions with changes since their state was last returned completely."""
         return list(self._dirty.values())
 
     def mark_dirty(self, key: PartitionKey, *, more: bool) -> None:

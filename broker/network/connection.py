@@ -111,7 +111,7 @@ class Connection:
         self.is_authenticated = True
         """False until a TLS handshake and SASL authentication are complete."""
         self.is_closed = False
-        """True if this node has closed the connection."""
+        """True if this node, not the client, has closed the connection."""
 
     @property
     def host(self) -> str:

@@ -19,7 +19,7 @@ class LeaderElectionCounter:
         self.unclean_elections = 0
 
     def publish(self, _: MetadataImage, delta: MetadataDelta) -> None:
-        """Count the elections of a metadata delta."""
+        """Count the leader elections of a committed metadata delta."""
         for topic in delta.topics.values():
             if topic.old is None or topic.new is None or not topic.is_same_topic:
                 continue
@@ -31,6 +31,6 @@ class LeaderElectionCounter:
                 self.unclean_elections += new.leader not in old.isr
 
     def add_metrics(self, page: MetricsBuilder) -> None:
-        """Add the counters to the metrics page."""
+        """Add the counts of all elections and of unclean ones to the metrics page."""
         page.add("kafka_controller_controllerstats_leaderelections_total", self.elections)
         page.add("kafka_controller_controllerstats_uncleanleaderelections_total", self.unclean_elections)

@@ -77,7 +77,7 @@ class MetricsCollector:
         self._last_cpu_s = self._last_ms = 0.0
 
     def render(self) -> Job[list[bytes]]:
-        """Return the encoded page in pieces."""
+        """Collect all samples in time slices and return the encoded page in pieces."""
         page = MetricsBuilder()
         pieces: list[bytes] = []
         if self._sources.is_broker:

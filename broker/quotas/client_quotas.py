@@ -110,7 +110,7 @@ class QuotaManagers:
         self._managers_by_key = {PRODUCE: self.produce, FETCH: self.fetch, REQUEST: self._request}
         self._controller_mutation: ControllerMutationQuotaManager | None = None
         self.is_enabled = False
-        """True if any quota of these types is configured."""
+        """True if any produce, fetch, request or controller mutation quota is configured."""
         self.times_requests = False
         """True if request quotas are configured, so that requests are timed."""
 

@@ -70,7 +70,7 @@ def validate(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tu
 
 
 def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
-    """Authorize and validate the heartbeat and submit it to the group coordinator."""
+    """Authorize and validate the heartbeat and submit it to the group coordinator; return its response."""
     if not is_served(context):
         return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     if not context.may(AclOperation.READ, ResourceType.GROUP, request.group_id):

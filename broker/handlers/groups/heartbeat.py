@@ -16,7 +16,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
-    """Submit the heartbeat to the group coordinator."""
+    """Submit the Heartbeat request to the group coordinator; return its response, or a job that waits for it."""
 
     def refuse(code: ErrorCode) -> Message:
         return HeartbeatResponse(error_code=0 if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code)

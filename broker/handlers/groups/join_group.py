@@ -19,7 +19,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest
 
 
 def handle(context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
-    """Submit the request to the group coordinator."""
+    """Submit the JoinGroup request to the group coordinator; return its response, or a job that waits for it."""
 
     def refuse(code: ErrorCode) -> Message:
         return join_error(code, request.member_id, context.version)

@@ -16,7 +16,7 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 
 
 def handle(context: RequestContext, request: LeaveGroupRequest) -> HandlerResult:
-    """Submit the request to the group coordinator."""
+    """Submit the LeaveGroup request to the group coordinator; return its response, or a job that waits for it."""
 
     def refuse(code: ErrorCode) -> Message:
         return LeaveGroupResponse(error_code=code)

@@ -18,7 +18,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
-    """Submit the request to the group coordinator."""
+    """Submit the SyncGroup request to the group coordinator; return its response, or a job that waits for it."""
 
     def refuse(code: ErrorCode) -> Message:
         return SyncGroupResponse(error_code=code)

@@ -52,7 +52,7 @@ def _delete(context: RequestContext, request: OffsetDeleteRequest) -> ResponseJo
 
 
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
-    """Validate the group id and delete the offsets."""
+    """Check the group id and delete committed offsets of the group; return a row for each partition."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     return _delete(context, request)

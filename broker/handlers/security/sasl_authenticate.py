@@ -16,5 +16,5 @@ _TEXT = "SaslAuthenticate request received after successful authentication"
 
 
 def handle(context: RequestContext, request: SaslAuthenticateRequest) -> HandlerResult:
-    """Return ILLEGAL_SASL_STATE."""
+    """Return ILLEGAL_SASL_STATE, as no SASL authentication is in progress."""
     return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _TEXT)

@@ -15,5 +15,5 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsha
 
 
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> HandlerResult:
-    """Return ILLEGAL_SASL_STATE without mechanisms."""
+    """Return ILLEGAL_SASL_STATE without mechanisms, as no SASL authentication is in progress."""
     return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)

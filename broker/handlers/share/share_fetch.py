@@ -65,7 +65,7 @@ class _ShareFetch:
         """Number of bytes that can be acquired from each partition now."""
         self._total = 0
         self._left_bytes = self._max_bytes
-        """Number of bytes that may still be read for the response."""
+        """Number of bytes of records that may still be read for the response."""
 
     def load_partitions(self) -> Job[None]:
         """Load the share partitions of the session that are not loaded yet; add an error row for each failure."""

@@ -23,7 +23,7 @@ E = ErrorCode
 
 
 def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerResult:
-    """Submit the partition to the transaction coordinator."""
+    """Authorize the request and add the group's `__consumer_offsets` partition to the transaction."""
     transactional_id = request.transactional_id
     if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return AddOffsetsToTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

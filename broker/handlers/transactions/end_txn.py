@@ -24,7 +24,7 @@ E = ErrorCode
 
 
 def handle(context: RequestContext, request: EndTxnRequest) -> HandlerResult:
-    """Submit the end of the transaction to the transaction coordinator."""
+    """Authorize the request and commit or abort the transaction in the transaction coordinator."""
     transactional_id = request.transactional_id
     if not context.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return EndTxnResponse(error_code=E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
