@@ -20,7 +20,7 @@ PartitionNames = Iterator[tuple[str | None, int]]
 
 
 def _named_partitions(fields: NamedPartitions, body: Any, image: MetadataImage) -> PartitionNames:
-    """Yield topic name and number of each partition, and ``(None, -1)`` after each topic as a step for a yield."""
+    """Yield topic name and number of each partition; ``(None, -1)`` after each topic lets the caller yield."""
     for topic in getattr(body, fields.topics):
         topic_id = ZERO_UUID if fields.topic_id is None else getattr(topic, fields.topic_id)
         name = getattr(topic, fields.name) if topic_id == ZERO_UUID else image.topic_names.get(topic_id)

@@ -96,7 +96,7 @@ class NetworkGate:
         self._changed = trio.Event()
 
     async def wait_open(self, remote: Address | None) -> None:
-        """Wait while the network is paused or an address is blocked; None for a connection of a client."""
+        """Wait while the network is paused or ``remote`` is blocked; ``remote`` is None for a client's connection."""
         while self.is_paused or remote in self.blocked:
             await self._changed.wait()
 
@@ -213,7 +213,7 @@ class _FaultFile:
         return getattr(self._file, name)
 
     def pwrite(self, data: Any, offset: int) -> None:
-        """Write at an offset.
+        """Write bytes at an offset of the file.
 
         Raises:
             OSError: A fault applies (ENOSPC), or the disk failed.

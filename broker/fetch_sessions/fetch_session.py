@@ -85,7 +85,7 @@ class FetchContext(Protocol):
     """Interface of a Fetch request's context: partitions to read, response, and fetch session."""
 
     def requested_partitions(self) -> Collection[CachedPartition | None]:
-        """Return the partitions to read, in order; None among them is only a step for a yield."""
+        """Return the partitions to read, in order; None entries are skipped, and only let the caller yield."""
 
     def create_row_buffer(self) -> FetchRowBuffer:
         """Create the buffer for the rows of the response."""

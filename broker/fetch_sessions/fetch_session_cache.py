@@ -163,7 +163,7 @@ class _LargeFetchContext:
         raise AssertionError("no request uses it")
 
     def __iter__(self) -> Iterator[CachedPartition | None]:
-        """Yield the partitions; None for the end of a topic and for a repeated partition, as a step for a yield."""
+        """Yield the partitions; None at the end of a topic and for a repeated partition lets the caller yield."""
         done: set[PartitionKey] = set()
         for topic in self._request.topics:
             name = self._topic_names.get(topic.topic_id) if self._version >= 13 else topic.topic

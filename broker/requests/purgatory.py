@@ -38,7 +38,10 @@ class Purgatory:
         return len({id(p) for parked in self._operations_by_key.values() for p in parked})
 
     async def wait(self, keys: Iterable[Hashable], is_ready: Callable[[], bool], timeout_ms: float) -> bool:
-        """Wait until ``is_ready`` returns True after a change of a key, or the timeout; return True if ready."""
+        """Wait until ``is_ready`` returns True, or the timeout; return True if ready.
+
+        ``is_ready`` is called at once and after each change of one of the keys.
+        """
         return is_ready() or await self.wait_for_change(keys, lambda _: is_ready(), timeout_ms)
 
     async def wait_for_change(
