@@ -1,1 +1,1 @@
-"""Batches on disk: segments, indexes, recovery, producer state, epochs; the `Disk` interface; the machine contract."""
+"""Log of a partition on disk: segments, indexes, recovery, compaction, retention, producer state and leader epochs."""

@@ -1,4 +1,4 @@
-"""The fixed-size files of a partition taken apart field by field: what ``ottla decode`` shows of them."""
+"""Field-by-field decoding of index and producer snapshot files for ``ottla decode``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LAYOUTS: dict[str, tuple[int, tuple[tuple[str, int], ...]]] = {
 
 
 def file_spans(raw: Buffer, suffix: str) -> Iterator[FieldSpan] | None:
-    """Return the fields of an index or snapshot file; None for another kind of file."""
+    """Return the fields (name, value and byte range) of an index or snapshot file; None for another ``suffix``."""
     layout = _LAYOUTS.get(suffix)
     return None if layout is None else _spans(raw, *layout)
 

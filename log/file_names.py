@@ -40,7 +40,7 @@ _UNFINISHED_SNAPSHOT = re.compile(r"[0-9]{20}-[0-9]{10}(?:-[0-9]+)?\.checkpoint\
 
 
 class SuffixedDir(NamedTuple):
-    """A directory named ``topic-partition.uniqueId-delete``, ``-future`` or ``-stray``."""
+    """Parsed name of a directory ``topic-partition.uniqueId-delete``, ``-future`` or ``-stray``."""
 
     topic: str
     """The topic's name; of a deleted or stray partition it may be cut so that the whole name has 255 characters."""
@@ -50,7 +50,7 @@ class SuffixedDir(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """A file of a segment."""
+    """Parsed name of a file of a segment, such as ``00000000000000000042.index.swap``."""
 
     base_offset: int
     kind: str
@@ -68,7 +68,7 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def parse_suffixed_dir(name: str) -> SuffixedDir | None:
-    """Return the parts of a name ``topic-partition.uniqueId-suffix``; None for any other name.
+    """Return the topic, partition and suffix of a name ``topic-partition.uniqueId-suffix``; None for any other name.
 
     Kafka's pattern accepts any text without blanks for a unique id; Kafka writes 32 hexadecimal digits.
     """
@@ -79,7 +79,7 @@ def parse_suffixed_dir(name: str) -> SuffixedDir | None:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Return the parts of a segment file's name; None for any other name, that of a temporary file included."""
+    """Return the base offset, kind and state of a segment file's name; None for others, also ``.tmp`` files."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or match["tmp"]:
         return None
@@ -87,23 +87,23 @@ def parse_segment_file(name: str) -> SegmentFile | None:
 
 
 def base_offsets_of(names: Iterable[str], kind: str, state: str = "") -> list[int]:
-    """Return the base offsets of the segment files of one kind and state among ``names``, in order."""
+    """Return, ascending, the base offsets of the segment files among ``names`` that have this kind and state suffix."""
     files = (parse_segment_file(name) for name in names if name.endswith(kind + state))
     return sorted(file.base_offset for file in files if file is not None and (file.kind, file.state) == (kind, state))
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether a file holds the batches of a segment that is in use."""
+    """Return whether ``name`` is that of a segment's ``.log`` file without a state suffix."""
     return name.endswith(".log") and parse_segment_file(name) is not None
 
 
 def is_temporary_file(name: str) -> bool:
-    """Return True for a temporary file of a partition directory, which replaces another file once it is complete."""
+    """Return whether ``name`` is a ``.tmp`` file of a partition directory: a file being written, before its rename."""
     if not name.endswith(".tmp"):
         return False
     return name in _TEMPORARY_FILES or _SEGMENT_FILE.fullmatch(name) is not None
 
 
 def is_unfinished_snapshot(name: str) -> bool:
-    """Return whether a file is a snapshot of the metadata log that is not complete, or is to be deleted."""
+    """Return whether ``name`` is a metadata snapshot (``.checkpoint``) that is incomplete or marked for deletion."""
     return _UNFINISHED_SNAPSHOT.fullmatch(name) is not None

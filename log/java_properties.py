@@ -1,4 +1,4 @@
-"""Java properties files: read and written as ``java.util.Properties`` reads and writes them.
+"""Parser and writer of Java properties files, compatible with ``java.util.Properties``.
 
 Files are ISO-8859-1, as every file is that Kafka reads by ``Properties.load(InputStream)``: ``server.properties``,
 ``meta.properties`` and the configuration files of clients and tools.
@@ -26,11 +26,11 @@ _AT_OR_BELOW_SPACE = "".join(map(chr, range(33)))
 
 
 class MalformedProperties(ValueError):
-    """A Unicode escape in a properties file does not have four hexadecimal digits; Java refuses the whole file."""
+    """Properties file with a Unicode escape that lacks its four hexadecimal digits; Java rejects the whole file."""
 
 
 class Property(NamedTuple):
-    """A key, its value, and the number of the line (from 1) at which they begin."""
+    """Property of a file: the number of its first line (from 1), key and value."""
 
     number: int
     key: str
@@ -38,7 +38,7 @@ class Property(NamedTuple):
 
 
 def parse(raw: bytes) -> Iterator[Property]:
-    """Yield the properties of a file in their order; a key may occur more than once.
+    """Yield the properties in the contents of a file, in file order; a key may occur more than once.
 
     Raises:
         MalformedProperties: a Unicode escape without four hexadecimal digits.
@@ -90,7 +90,7 @@ def _unescape(text: str, number: int) -> str:
 
 
 def loads(raw: bytes) -> dict[str, str]:
-    """Return the properties of a file; of a key that occurs more than once, the last value.
+    """Return the properties in the contents of a file; for a repeated key its last value.
 
     Raises:
         MalformedProperties: a Unicode escape without four hexadecimal digits.
@@ -99,12 +99,12 @@ def loads(raw: bytes) -> dict[str, str]:
 
 
 def trim(value: str) -> str:
-    """Return a value without leading and trailing blanks, as ``String.trim`` does."""
+    """Return ``value`` without leading and trailing characters up to U+0020, as ``String.trim`` does."""
     return value.strip(_AT_OR_BELOW_SPACE)
 
 
 def load_settings(raw: bytes) -> dict[str, str]:
-    """Return the settings of a file, their values trimmed, as ``ConfigDef`` trims them.
+    """Return the properties in the contents of a configuration file, with trimmed values as in ``ConfigDef``.
 
     Raises:
         MalformedProperties: a Unicode escape without four hexadecimal digits.
@@ -118,7 +118,7 @@ def dumps(values: Mapping[str, str]) -> str:
 
 
 def dumps_settings(values: Mapping[str, str]) -> str:
-    """Return lines for a configuration file: as `dumps`, without the escapes in values that no reader needs.
+    """Return the text of a configuration file: as `dumps`, but values escape only backslashes and non-ASCII characters.
 
     ``Properties.store`` also escapes the colon of an address. Java reads the address without the escape as the same
     value, and so does a client that knows no escapes.

@@ -1,7 +1,4 @@
-"""Bounds of the validation of a record batch.
-
-The form is that of `ottla.broker.config.limits`.
-"""
+"""Fixed limits of record batch validation, documented in the form of `ottla.broker.config.limits`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the batches of an append before the log writes them, and results of appends.
+"""Checks of record batches before they are appended to a log, and the results of appends.
 
 Source: ``UnifiedLog.append``, ``LogAppendInfo.java`` (apache/kafka 4.3.1).
 """
@@ -28,7 +28,10 @@ from ottla.wire.record_batch.batch_header import (
 
 
 class LogAppendInfo(NamedTuple):
-    """Result of an append as leader. ``duplicate``: the batch was appended before, at these offsets."""
+    """Result of an append as leader: offsets of the batch, and its log append time (-1 with CreateTime).
+
+    ``duplicate``: the batch was a retry and is already in the log at these offsets.
+    """
 
     first_offset: int
     last_offset: int
@@ -37,7 +40,7 @@ class LogAppendInfo(NamedTuple):
 
 
 class FollowerAppendInfo(NamedTuple):
-    """Result of an append as follower."""
+    """Result of an append as follower: first and last offset of the appended batches."""
 
     first_offset: int
     last_offset: int
@@ -53,12 +56,13 @@ def validate_client_batch(
     *,
     at_once: bool,
 ) -> tuple[WritableBuffer, BatchHeader]:
-    """Return a client's batch as it is appended, checked, with the timestamp type of the topic.
+    """Validate a client's batch; return the batch to append, with the timestamp type of the topic, and its header.
 
-    ``checked`` is the result of an earlier `validate_records`, which counts while the settings are the same.
+    ``checked`` is the result of an earlier `validate_records`; it is used only if the topic's settings are unchanged.
 
     Raises:
-        ProtocolError: the batch is refused; ValidationPending: not ``at_once``, and many records must be read.
+        ProtocolError: the batch is rejected.
+        ValidationPending: ``at_once`` is False and more than one piece of records must be validated.
     """
     if checked is not None and checked.config is settings:
         data, header, _ = checked
@@ -78,10 +82,10 @@ def validate_client_batch(
 
 
 def check_leader_batches(view: memoryview, next_offset: int, where: str) -> list[tuple[int, BatchHeader]]:
-    """Return the whole batches of a leader's response with their positions, all of them checked.
+    """Check the batches that a follower fetched; return (position in ``view``, header) of each complete batch.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: a batch begins below the end of the one before.
+        ProtocolError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE: a batch begins below the end of the previous batch.
     """
     batches = []
     try:

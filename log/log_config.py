@@ -1,4 +1,4 @@
-"""The settings a partition's log lives by: the topic keys, as typed values. Defaults are Kafka's.
+"""Topic configuration of a partition's log as typed values. Defaults are Kafka's.
 
 Source: ``LogConfig.java``, ``TopicConfig.java`` (apache/kafka 4.3.1).
 """
@@ -14,12 +14,12 @@ FOREVER_MS = 2**63 - 1
 
 @dataclass(slots=True, frozen=True)
 class LogConfig:
-    """Effective settings of a topic."""
+    """Effective configuration of a topic, as Kafka's ``LogConfig``."""
 
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
     segment_jitter_ms: int = 0
-    """Segments are rolled up to so much earlier, so that not all partitions do it at once."""
+    """Maximum random reduction of ``segment_ms``, so that partitions do not roll their segments at the same time."""
     segment_index_bytes: int = 10_485_760
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
@@ -29,7 +29,7 @@ class LogConfig:
     compact: bool = False
     delete: bool = True
     flush_messages: int = FOREVER_MS
-    """So many records at most wait for the disk: the append that brings the last of them is answered after a sync."""
+    """Maximum number of unflushed records: the append that reaches it is acknowledged only after a flush."""
     flush_ms: int = FOREVER_MS
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
@@ -38,19 +38,19 @@ class LogConfig:
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
     retention_by_claimed_time: bool = False
-    """Kafka's rule: a segment's age counts from its largest timestamp, however far in the future that lies."""
+    """Compute a segment's age from its largest timestamp even if that lies in the future, as Kafka does."""
     validate_records: bool = False
-    """Look at every record of every batch, as Kafka does, not only where another setting needs it."""
+    """Validate every record of every batch, as Kafka does, not only where another setting requires it."""
     compression_type: CompressionType | None = None
-    """None: codec of the producer."""
+    """Codec of appended batches; None keeps the producer's codec."""
     compression_level: int | None = None
     file_delete_delay_ms: int = 60_000
     min_insync_replicas: int = 1
-    """So many must hold a record before acks=all is answered and the high watermark moves (KIP-966)."""
+    """Minimum ISR size for appends with acks=all and for an advance of the high watermark (KIP-966)."""
     always_validates_records: bool = field(init=False, repr=False, default=False)
     """True if a setting needs validation of every record."""
     max_segment_age_ms: int = field(init=False, repr=False, default=FOREVER_MS)
-    """Age at which a segment is rolled, without jitter."""
+    """Age in ms at which a segment is rolled, before jitter is subtracted."""
 
     def __post_init__(self) -> None:
         limits_age = self.timestamp_before_max_ms != FOREVER_MS and not self.log_append_time

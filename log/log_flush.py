@@ -1,8 +1,8 @@
-"""State of a log on the disk, and the flushes that advance it.
+"""Durability state of a log (recovery point, unsynced names), and the flushes that advance it.
 
-A flush waits in a thread while the event loop goes on appending, rolling and truncating. It is therefore an object:
-`PartitionLog.start_flush` makes it on the loop and notes what it covers, a thread runs it and only waits, and
-`PartitionLog.complete_flush` takes the result over on the loop, as far as nothing was truncated meanwhile.
+A flush runs in a thread while the event loop continues to append, roll and truncate. It is therefore an object:
+`PartitionLog.start_flush` creates it on the loop and records the end offset that it covers, a thread runs it, and
+`PartitionLog.complete_flush` applies the result on the loop, unless the log was truncated meanwhile.
 
 Source: ``UnifiedLog.flush``, ``LogSegment.flush`` (apache/kafka 4.3.1).
 """
@@ -18,7 +18,7 @@ from ottla.log.segment.log_segments import LogSegments
 
 
 class FlushState:
-    """State of one log's files on the disk."""
+    """Durability state of one log's files: which of them survive a power failure."""
 
     __slots__ = (
         "flush_start_offset",
@@ -32,35 +32,35 @@ class FlushState:
         self, recovery_point: int, log_end_offset: int, *, is_sealed: bool, is_directory_unsynced: bool
     ) -> None:
         self.recovery_point = recovery_point
-        """Everything below is on the disk."""
+        """Recovery point: all records below this offset are durable."""
         self.flush_start_offset = log_end_offset
-        """Log end offset when a flush of the whole log was last started: records behind it wait for the next one."""
+        """Log end offset when a flush of the whole log was last started; the next flush covers later records."""
         self.sealed_end_offset = log_end_offset if is_sealed else -1
-        """Log end offset for which index and snapshot files are on the disk; -1 for none."""
+        """Log end offset for which durable index and producer snapshot files exist; -1 for none."""
         self.synced_directory_changes = 0
         """`LogSegments.directory_changes` as of the last sync of the partition's directory."""
         self.is_directory_unsynced = is_directory_unsynced
-        """True if a power cut may take the name of the partition's directory."""
+        """True if the partition directory's own name is not durable yet (its parent was not synced)."""
 
     def lower(self, offset: int) -> None:
-        """Lower the recovery point to ``offset`` at least: its bytes, or their indexes, are not on the disk."""
+        """Lower the recovery point to ``offset`` if it is above: batches or indexes from there on are not durable."""
         self.recovery_point = min(self.recovery_point, offset)
 
     def on_truncated(self, offset: int) -> None:
-        """Adapt to a truncation: data behind ``offset`` is not on the disk, and the log is no longer sealed."""
+        """Lower the recovery point and flush offset to ``offset`` after a truncation; the log is no longer sealed."""
         self.recovery_point = min(self.recovery_point, offset)
         self.flush_start_offset = min(self.flush_start_offset, offset)
         self.sealed_end_offset = -1
 
     def on_flush_started(self, log_end_offset: int) -> None:
-        """Record that a flush of the whole log was started."""
+        """Record that a flush up to the log end offset was started."""
         self.flush_start_offset = log_end_offset
 
     def on_flushed(self, flush: LogFlush, truncations: int, active_base_offset: int) -> int:
-        """Take over a flush that ran; return the recovery point.
+        """Apply the result of a completed flush; return the recovery point.
 
-        One that a truncation overtook covers names only. One that a roll overtook does not cover the segment that was
-        sealed meanwhile: its indexes are not synced.
+        If the log was truncated during the flush, only file names count as synced. If it was rolled, the recovery point
+        stays at or below the base offset of the segment that was active before: its index files are not synced.
         """
         self.synced_directory_changes = max(self.synced_directory_changes, flush.directory_change_count)
         if flush.syncs_parent:
@@ -72,21 +72,21 @@ class FlushState:
         return self.recovery_point
 
     def is_flush_needed(self, log_end_offset: int, segments: LogSegments) -> bool:
-        """Return whether a power cut could take records, or the name of a file."""
+        """Return whether records, or names of files of the log, are not durable yet."""
         is_directory_changed = segments.directory_changes > self.synced_directory_changes
         return log_end_offset > self.recovery_point or is_directory_changed or self.is_directory_unsynced
 
     def on_directory_synced(self) -> None:
-        """Record that the directory in which the partition's own lies was synced."""
+        """Record that the log directory, which contains the partition's directory, was synced."""
         self.is_directory_unsynced = False
 
     def on_sealed(self, log_end_offset: int) -> None:
-        """Record that all files which the next start trusts are on the disk."""
+        """Record that all files which the next start trusts after a clean shutdown are durable."""
         self.sealed_end_offset = log_end_offset
 
 
 class LogFlush:
-    """Sync of the log below ``end``: batches, related files, and the files' names."""
+    """Flush of a log up to the offset ``end``: syncs batches, index files, epoch file and the directory's names."""
 
     __slots__ = (
         "_epochs",
@@ -113,10 +113,10 @@ class LogFlush:
         is_closed: Callable[[], bool],
         more: Iterable[str] = (),
     ) -> None:
-        """Take the open files, since meanwhile a segment may be exchanged or removed.
+        """Collect the files to sync on the event loop, since segments may be replaced or removed during the flush.
 
-        A file that is not open was not written by this process: the thread opens one after the other, since there may
-        be more of them than descriptors. ``more``: other files that will be believed.
+        A file that is not open was not written by this process: the thread opens one at a time, since there may be more
+        of them than descriptors. ``more``: paths of further files to sync, which the next start will trust.
         """
         self._segments = segments
         self._epochs = epochs
@@ -139,10 +139,10 @@ class LogFlush:
             self._paths.append(epochs.path)
 
     def __call__(self) -> None:
-        """Wait for the disk, without changing the log.
+        """Sync the files and directories; runs in a thread and changes no state of the log.
 
         Raises:
-            OSError: final for the directory.
+            OSError: the log directory must go offline.
         """
         for file in self._files:
             file.fsync()

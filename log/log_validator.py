@@ -1,8 +1,8 @@
-"""Validation of a client's batch before the leader appends it: the header, and records only where a rule needs them.
+"""Validation of a client's batch before the leader appends it: always the header, the records only where required.
 
-`check_client_batch` looks at the header and at the first bytes of the records: this takes a microsecond.
-`needs_record_validation` returns True if a topic's settings need more; then `validate_records` goes through the records
-a piece at a time, in bounded memory, and pauses between the pieces, so that other tasks can run.
+`check_client_batch` checks the header and the first bytes of the records: this takes a microsecond.
+`needs_record_validation` returns True if a topic's settings need more; then `validate_records` validates the records
+piece by piece, in bounded memory, and yields between the pieces, so that other tasks can run.
 
 Source: ``LogValidator.java``, ``UnifiedLog.analyzeAndValidateRecords``, ``ProduceRequest.validateRecords``,
 ``ByteBufferLogInputStream.java`` (apache/kafka 4.3.1).
@@ -58,17 +58,17 @@ RecordErrors = list[tuple[int, str | None]]
 WritableBuffer = bytearray | memoryview
 
 PIECE_BYTES = 32 * 1024
-"""So much of a batch's records is looked at without a pause: some five thousand at most, a few milliseconds."""
+"""Decompressed bytes of records validated between two yields: at most some 5,000 records, a few milliseconds."""
 _VALID = ErrorCode.NONE
 _MAX_COMPRESSION_TYPE = int(CompressionType.ZSTD)
 _MAX_RECORDS_PER_BYTE = [most // MIN_RECORD_BYTES + 1 for most in MAX_COMPRESSION_RATIOS]
 """Maximum number of records per compressed byte, by codec: a batch that claims more is invalid."""
 _MIN_BATCH_SIZE = 14
-"""``LegacyRecord.RECORD_OVERHEAD_V0``: a batch of any format is at least as long behind its size."""
+"""``LegacyRecord.RECORD_OVERHEAD_V0``: minimum bytes of a batch of any format after its size field."""
 
 
 class AppendOrigin(Enum):
-    """Origin of an append, which decides on the checks."""
+    """Origin of an append (as Kafka's ``AppendOrigin``), which determines the checks."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -76,7 +76,7 @@ class AppendOrigin(Enum):
 
 
 class RecordValidationError(ProtocolError):
-    """A refusal that names the records at fault."""
+    """Rejection of a batch with the invalid records: (index in the batch, error message or None) each."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: RecordErrors) -> None:
         super().__init__(code, message)
@@ -84,7 +84,7 @@ class RecordValidationError(ProtocolError):
 
 
 class ValidatedBatch(NamedTuple):
-    """A client's batch that was looked at under these settings, as it shall be appended."""
+    """Client's batch after validation: the bytes to append, their header, and the topic settings used."""
 
     data: WritableBuffer
     header: BatchHeader
@@ -92,7 +92,10 @@ class ValidatedBatch(NamedTuple):
 
 
 ValidationJob = Generator[bool, None, ValidatedBatch]
-"""A look at a batch's records, in pauses; True where much is kept meanwhile, or will be then (`StreamDecompressor`)."""
+"""Validation of a batch's records that yields between pieces; yields True while its memory use is high.
+
+High: a decompressor's window or the recompressed batch is held (`StreamDecompressor`).
+"""
 
 
 def _invalid(message: str) -> ProtocolError:
@@ -100,10 +103,10 @@ def _invalid(message: str) -> ProtocolError:
 
 
 def batch_size(data: Buffer, at: int = 0) -> int | None:
-    """Size of the batch at ``at``, of any format; None where it is not all there.
+    """Return the size in bytes of the batch of any format at position ``at``; None if ``data`` ends within it.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE: no batch of any format begins so.
+        ProtocolError: CORRUPT_MESSAGE: the size is too small for a batch of any format.
     """
     if len(data) - at < LOG_OVERHEAD_BYTES:
         return None
@@ -121,12 +124,12 @@ def batch_size(data: Buffer, at: int = 0) -> int | None:
 
 
 def parse_single_batch(data: Buffer) -> BatchHeader:
-    """Return the header of a produce request's data: exactly one whole batch.
+    """Return the header of the single batch that a partition's data in a Produce request must contain.
 
-    A piece of another behind it does not count.
+    An incomplete second batch at the end is ignored.
 
     Raises:
-        ProtocolError: CORRUPT_MESSAGE, INVALID_RECORD.
+        ProtocolError: CORRUPT_MESSAGE; INVALID_RECORD: not exactly one batch, or an old message format.
     """
     if len(data) >= HEADER_BYTES and data[MAGIC_OFFSET] == 2:
         try:
@@ -150,13 +153,13 @@ def parse_single_batch(data: Buffer) -> BatchHeader:
 
 
 def check_crc(data: Buffer, header: BatchHeader) -> None:
-    """Raise CORRUPT_MESSAGE where the checksum is wrong."""
+    """Raise ProtocolError CORRUPT_MESSAGE if the checksum of the batch in ``data`` is wrong."""
     if not crc_matches(data, header):
         raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt (bad CRC)")
 
 
 def check_size(size_bytes: int, settings: LogConfig, where: str) -> None:
-    """Raise MESSAGE_TOO_LARGE where a client's batch is larger than ``max.message.bytes``."""
+    """Raise ProtocolError MESSAGE_TOO_LARGE if a client's batch is larger than ``max.message.bytes``."""
     if size_bytes > settings.max_message_bytes:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -171,8 +174,8 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
     ``where`` names the partition in messages.
 
     Raises:
-        ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, and UNKNOWN_SERVER_ERROR for data that is
-            not of the codec it names, as Kafka has it.
+        ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, and UNKNOWN_SERVER_ERROR for records that
+        cannot be decompressed with the codec in the attributes, as in Kafka.
     """
     base_offset, length, _, _, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = header
     if base_offset != 0:
@@ -202,7 +205,7 @@ def check_client_batch(data: WritableBuffer, header: BatchHeader, settings: LogC
 
 
 def needs_record_validation(header: BatchHeader, settings: LogConfig, now_ms: int) -> bool:
-    """Return whether a rule must see the records themselves."""
+    """Return whether the records of a batch must be validated, because of the topic's settings or its timestamps."""
     if settings.always_validates_records:
         return True
     attributes = header.attributes
@@ -217,7 +220,7 @@ def needs_record_validation(header: BatchHeader, settings: LogConfig, now_ms: in
 
 
 class _RecordRules:
-    """The rules for single records, and which of them were broken."""
+    """Checks of the single records of a batch (key, timestamp), and the errors found."""
 
     def __init__(self, header: BatchHeader, settings: LogConfig, now_ms: int, where: str) -> None:
         self._header = header
@@ -231,7 +234,7 @@ class _RecordRules:
         self.errors: RecordErrors = []
 
     def check_record(self, record: RecordSummary) -> None:
-        """Hold one record against the rules."""
+        """Check the next record of the batch and collect its error."""
         header, settings = self._header, self._settings
         index, self._record_count = self._record_count, self._record_count + 1
         time_ms = header.max_timestamp if header.has_log_append_time else header.base_timestamp + record.time_delta
@@ -261,7 +264,7 @@ class _RecordRules:
             self.errors.append((index, text))
 
     def raise_errors(self) -> None:
-        """Raise what the records broke.
+        """Raise the collected errors, if there are any.
 
         Raises:
             RecordValidationError: INVALID_RECORD, INVALID_TIMESTAMP.
@@ -282,14 +285,14 @@ class _RecordRules:
 def validate_records(
     data: WritableBuffer, header: BatchHeader, settings: LogConfig, now_ms: int, where: str
 ) -> ValidationJob:
-    """Validate a batch's records, pausing after each piece; return the batch to append.
+    """Validate a batch's records, yielding after each piece; return the batch to append.
 
-    Recompresses them where ``compression.type`` names another codec, and fails as soon as the batch is too large. It
-    also fails where the decompressed size exceeds the limit of later readers: compaction could not read the batch.
+    Recompresses them if ``compression.type`` is another codec, and fails as soon as the batch exceeds
+    ``max.message.bytes``. Fails also if the decompressed size exceeds the limit of compaction, which could not read it.
 
     Raises:
         RecordValidationError: INVALID_RECORD, INVALID_TIMESTAMP; ProtocolError: INVALID_RECORD, MESSAGE_TOO_LARGE,
-            UNKNOWN_SERVER_ERROR where the records cannot be unpacked.
+            UNKNOWN_SERVER_ERROR if the records cannot be decompressed.
     """
     codec, claimed = compression_type_of(header.attributes), header.max_timestamp
     rules = _RecordRules(header, settings, now_ms, where)
@@ -333,9 +336,9 @@ def validate_records(
 
 
 class ValidationPending(Exception):
-    """The validation of a batch takes long enough to yield to other tasks: the job ``steps`` continues it.
+    """Signal that a batch has more records than one piece: the job ``steps`` continues their validation.
 
-    An exception and no result: the records of nearly all batches need no validation, and their append stays a plain
+    An exception, not a result: the records of nearly all batches need no validation, and their append stays a plain
     call through four functions, without a generator and without a check of the result's type in each.
     """
 
@@ -345,10 +348,10 @@ class ValidationPending(Exception):
 
 
 def run_validation(steps: ValidationJob, *, at_once: bool) -> ValidatedBatch:
-    """Go through a batch's records: all of them at once, or no further than the first pause.
+    """Run a validation job to its end with ``at_once``, else only to its first yield; return the validated batch.
 
     Raises:
-        ValidationPending: there is more than one piece of them.
+        ValidationPending: the job has yielded and ``at_once`` is False.
     """
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Log of one partition: appends, reads, truncation, flushes, and the offsets that bound them.
+"""Log of one partition: appends, reads, truncation, flushes, log start offset, high watermark and log end offset.
 
-`PartitionLog` is composed of owners, each of which alone assigns its state: segments and their files (`LogSegments`),
-leader epochs (`LeaderEpochFileCache`), producers (`ProducerStateManager`) and what the disk has (`FlushState`).
+`PartitionLog` is composed of objects that each own a part of its state: segments and their files (`LogSegments`),
+leader epochs (`LeaderEpochFileCache`), producers (`ProducerStateManager`) and durability (`FlushState`).
 `recovery.log_loader` opens and creates logs.
 
 Source: ``UnifiedLog.java``, ``LocalLog.java`` (apache/kafka 4.3.1).
@@ -48,11 +48,11 @@ from ottla.wire.record_batch.control_record import ControlRecordType, iterate_en
 _CLIENT = AppendOrigin.CLIENT
 _TXN_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 MAX_UNSYNCED_SNAPSHOT_LOG_BYTES = 1 << 20
-"""A log up to this size is read again sooner than a sync of its producer snapshot takes."""
+"""Size of a log up to which replaying its batches at the next start takes less time than a sync of its snapshot."""
 
 
 class LoadedLogOffsets(NamedTuple):
-    """Offsets of a log that was loaded or created."""
+    """Offsets of a log as of its load or creation."""
 
     log_start_offset: int
     log_end_offset: int
@@ -90,18 +90,18 @@ class PartitionLog:
         self.flush_state = flush_state
         self.log_start_offset, self.log_end_offset, self.high_watermark = offsets
         self.cleaner_offset = 0
-        """Everything below has been compacted."""
+        """Offset below which the log has been compacted."""
         self.truncations = 0
-        """Number of truncations: what was read or synced before one says nothing of the records behind it."""
+        """Number of truncations; jobs and flushes compare it to detect that their results are outdated."""
         self.closed = False
         self.closed_cleanly = False
-        """True if the files are as a clean shutdown leaves them."""
+        """True if the log was closed without an error, so that the clean shutdown file may be written."""
         self.recovery_notes = list(recovery_notes)
-        """Sentences on what recovery and truncation found and did."""
+        """Messages about damage and removals found by recovery and truncation."""
         self.has_future_log = False
-        """True if a future log is being filled that is to replace this one: it is not compacted then."""
+        """True while a future log copies this log (AlterReplicaLogDirs): this log is not compacted meanwhile."""
         self.is_being_replaced = False
-        """True if that is about to happen: no flush is started, which would put this log ahead of the future one."""
+        """True shortly before the future log replaces this log: no flush of this log is started any more."""
         self._warned_of_future_timestamp = False
         self._lower_checkpoints: Callable[[int], None] | None = None
 
@@ -112,22 +112,22 @@ class PartitionLog:
 
     @property
     def is_future(self) -> bool:
-        """True if this is a future log, which serves no reads yet."""
+        """True if this is a future log (AlterReplicaLogDirs), which serves no reads yet."""
         return self.segments.directory.endswith(FUTURE_DIR_SUFFIX)
 
     @property
     def recovery_point(self) -> int:
-        """Offset below which everything is on the disk."""
+        """Offset below which all records are durable."""
         return self.flush_state.recovery_point
 
     @property
     def unflushed_records(self) -> int:
-        """Offsets behind the last flush of the whole log that was started, as ``LocalLog.unflushedMessages``."""
+        """Number of offsets appended since the last flush of the whole log started (``LocalLog.unflushedMessages``)."""
         return self.log_end_offset - self.flush_state.flush_start_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Size in bytes of all segments."""
         return self.segments.size_bytes
 
     @property
@@ -145,7 +145,7 @@ class PartitionLog:
         return max(unstable, self.log_start_offset)
 
     def check_offset_order(self) -> None:
-        """Assert the order of the offsets; called after each change."""
+        """Assert log start <= last stable offset <= high watermark <= log end; called after each change of one."""
         assert self.log_start_offset <= self.high_watermark <= self.log_end_offset, self.describe()
         producers = self.producers
         if producers.ongoing_txns or producers.completed_txns:
@@ -161,25 +161,25 @@ class PartitionLog:
     # ------------------------------------------------------------------ state that others set
 
     def update_config(self, settings: LogConfig) -> None:
-        """Use other topic settings from the next batch on."""
+        """Apply changed topic settings from the next append on."""
         self.config = settings
         self.segments.update_config(settings)
 
     def set_directory(self, directory: str) -> None:
-        """Use the new name of the partition's directory. Reads of open files continue."""
+        """Set the path of the partition's directory after it was renamed; open files stay open."""
         self.segments.set_directory(directory)
         self.epochs.set_directory(directory)
 
     def set_checkpoints(self, lower_checkpoints: Callable[[int], None]) -> None:
-        """Set the callback that gets the offset of each truncation before files are removed."""
+        """Set the callback that is called with the offset of each truncation, before files are removed."""
         self._lower_checkpoints = lower_checkpoints
 
     def set_has_future_log(self, *, begins: bool) -> None:
-        """Record that a future log is created, or given up."""
+        """Record that a future log of this log was created (``begins``), or that it was removed."""
         self.has_future_log = begins
 
     def set_being_replaced(self, *, begins: bool) -> None:
-        """Record that the future log is about to replace this one, or is not after all."""
+        """Record that the future log is about to replace this log (``begins``), or that this was cancelled."""
         self.is_being_replaced = begins
 
     def set_offline(self) -> None:
@@ -188,15 +188,15 @@ class PartitionLog:
         self._lower_checkpoints = None  # it refers to this log: full collections are rare
 
     def warns_of_future_timestamp(self) -> bool:
-        """Return whether to warn of timestamps far ahead: once for each log."""
+        """Return True on the first call and False afterwards: timestamps in the future are logged once for each log."""
         is_first, self._warned_of_future_timestamp = not self._warned_of_future_timestamp, True
         return is_first
 
     def inherit_from(self, current: PartitionLog) -> None:
-        """Replace ``current`` as the partition's log: take over its configs and producer state.
+        """Adopt the producer state of ``current``, which this future log replaces as the partition's log.
 
-        The batches of a producer may be gone from the log, and a transaction may be waiting for its verification. The
-        future log has state of its own until both logs are no longer written to.
+        A producer's batches may be deleted from the log already, and transaction verifications may be pending. Until
+        the replacement both logs are appended to, each with its own producer state.
         """
         self.producers = current.producers
         self._warned_of_future_timestamp = current._warned_of_future_timestamp
@@ -207,7 +207,7 @@ class PartitionLog:
         self.cleaner_offset = max(self.cleaner_offset, offset)
 
     def assign_epoch_start_offset(self, epoch: int) -> None:
-        """Lead from the log end on under ``epoch``. The first batch of the epoch writes it to the file."""
+        """Assign the log end offset as start offset of leader epoch ``epoch``; its first append writes the file."""
         self.epochs.assign(epoch, self.log_end_offset, save=False)
 
     # ------------------------------------------------------------------ appends
@@ -224,14 +224,14 @@ class PartitionLog:
         at_once: bool = True,
         txn: TxnAppendContext = NO_TXN_CONTEXT,
     ) -> LogAppendInfo:
-        """Append one batch as leader: check it, set its offset and epoch in place, write it.
+        """Append one batch as leader: check it, set its base offset and leader epoch in place, and write it.
 
-        ``header`` is the result of `parse_single_batch`, where the caller has it already. ``checked`` is the result of
-        `validate_records`: the records are not read again unless the settings changed since. ``at_once`` is False where
-        the caller can wait. ``txn`` has the transaction that the batch belongs to or ends.
+        ``header`` is the result of `parse_single_batch`, None to parse it here. ``checked`` is the result of
+        `validate_records`: the records are not validated again unless the settings changed. ``at_once`` is False if the
+        caller handles ValidationPending. ``txn`` is the transaction to which the batch belongs or which it ends.
 
         Raises:
-            ValidationPending: not ``at_once``, and many records need validation; the log is unchanged.
+            ValidationPending: ``at_once`` is False, and many records need validation; the log is unchanged.
             ProtocolError: the batch is rejected; the log is unchanged.
             OSError: the disk failed; no byte of the batch is left in the segment.
         """
@@ -264,10 +264,10 @@ class PartitionLog:
         return LogAppendInfo(base, base + header.last_offset_delta, append_time)
 
     def append_as_follower(self, raw: Buffer, now_ms: int) -> FollowerAppendInfo | None:
-        """Append the leader's batches with their offsets and epochs. A batch that is cut off at the end is left out.
+        """Append batches fetched from the leader with their offsets and epochs; skip an incomplete batch at the end.
 
-        The first batch must begin at the log end, or behind it where the leader's log has a gap (compaction), and each
-        further one behind the one before. None where there is no whole batch. The high watermark stays.
+        The first batch must begin at or above the log end offset (above: the leader's log is compacted), and each
+        further batch above the previous one. None if there is no complete batch. The high watermark is unchanged.
 
         Raises:
             ProtocolError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE: the log is unchanged.
@@ -283,7 +283,7 @@ class PartitionLog:
         return FollowerAppendInfo(batches[0][1].base_offset, self.log_end_offset - 1) if batches else None
 
     def _append_batch(self, data: Buffer, header: BatchHeader, base: int, leader_epoch: int, now_ms: int) -> None:
-        """Write a batch at the log end, after its epoch and index entries.
+        """Write a batch at the log end offset, after its leader epoch and transaction index entry.
 
         Raises:
             OSError: the batch is not in the log. An error of the disk is final.
@@ -323,9 +323,9 @@ class PartitionLog:
             self.producers.end_transaction(header, base, end.control_type, end.coordinator_epoch)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> LogSegment:
-        """Begin a new segment at the log end, or at ``base_offset`` behind it.
+        """Roll to a new segment at the log end offset, or at ``base_offset`` above it.
 
-        Write the indexes of the old one and a producer snapshot.
+        Writes the index files of the old segment and a producer snapshot.
 
         Raises:
             OSError: the old segment stays active.
@@ -339,10 +339,10 @@ class PartitionLog:
         return segment
 
     def roll_past_gap(self, offset: int, now_ms: int) -> None:
-        """Move the log end to ``offset``, in an empty segment: all records up to there were compacted away.
+        """Advance the log end offset to ``offset`` by rolling an empty segment: the records below were compacted away.
 
         Raises:
-            OSError: the log end stays.
+            OSError: the log end offset is unchanged.
         """
         assert offset > self.log_end_offset, self.describe()
         self.raise_cleaner_offset(offset)
@@ -352,7 +352,7 @@ class PartitionLog:
     # ------------------------------------------------------------------ offsets
 
     def set_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark forward; return whether it moved."""
+        """Advance the high watermark to ``offset``, at most to the log end offset; return whether it advanced."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset <= self.high_watermark:
@@ -363,9 +363,9 @@ class PartitionLog:
         return True
 
     def follow_high_watermark(self, offset: int) -> bool:
-        """Take over the leader's high watermark as far as this log reaches, downwards too; return whether it changed.
+        """Set the high watermark to the leader's, within this log's offsets, also downwards; return whether it changed.
 
-        A new leader may know of a lower one than the leader before it; what was committed is in its log all the same.
+        A new leader may have a lower high watermark than the previous leader; all committed records are in its log.
         """
         offset = max(min(offset, self.log_end_offset), self.log_start_offset)
         if offset == self.high_watermark:
@@ -375,12 +375,12 @@ class PartitionLog:
         return True
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Move the log start forward, never above the high watermark; return whether it moved.
+        """Advance the log start offset, at most to the high watermark; return whether it advanced.
 
         The caller writes the checkpoint, then deletes segments.
 
         Raises:
-            OSError: the epoch file could not be written; the log start stays.
+            OSError: the epoch file could not be written; the log start offset is unchanged.
         """
         offset = min(offset, self.high_watermark)
         if offset <= self.log_start_offset:
@@ -391,19 +391,19 @@ class PartitionLog:
         return True
 
     def delete_segments_below_start(self, now_ms: int) -> None:
-        """Run `delete_segments_below_start_job` at once."""
+        """Retire all segments that end below the log start offset, without yielding."""
         for _ in self.delete_segments_below_start_job(now_ms):
             pass
 
     def delete_segments_below_start_job(self, now_ms: int) -> Iterator[None]:
-        """Retire segments that end below the log start; ends where the log is closed in a pause."""
+        """Retire segments that end below the log start offset, yielding after each; stop once the log is closed."""
         while not self.closed and self.segments.retire_oldest_below(self.log_start_offset, now_ms):
             yield
 
     # ------------------------------------------------------------------ reads
 
     def check_readable(self, offset: int) -> None:
-        """Raise OFFSET_OUT_OF_RANGE unless ``log start <= offset <= log end``."""
+        """Raise ProtocolError OFFSET_OUT_OF_RANGE unless ``log start <= offset <= log end``."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ProtocolError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -411,17 +411,17 @@ class PartitionLog:
             )
 
     def read(self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool) -> FileSlice | None:
-        """Return a range of one segment below ``upper_offset``: from the batch that holds ``offset``.
+        """Return the file range of one segment from the batch that contains ``offset`` up to ``upper_offset``.
 
         The range begins with a whole batch; a later batch may be cut off at ``max_bytes``. A first batch larger than
         ``max_bytes`` is returned whole with ``at_least_one`` and not at all without it: consumers fail on a partition
-        whose records hold no whole batch. None at the end.
+        whose response contains no complete batch. None if there are no batches below ``upper_offset``.
 
         Source: ``LogSegment.read``, ``ReplicaManager.readFromLog`` (``minOneMessage``, ``firstEntryIncomplete``).
 
         Raises:
-            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for what is damaged; UNKNOWN_SERVER_ERROR for a negative
-                ``max_bytes``, as Kafka.
+            ProtocolError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE for a damaged batch; UNKNOWN_SERVER_ERROR for a negative
+            ``max_bytes``, as in Kafka.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             self.check_readable(offset)
@@ -431,9 +431,9 @@ class PartitionLog:
         return self.segments.read(offset, max_bytes, upper_offset, is_bounded=is_bounded, at_least_one=at_least_one)
 
     def bytes_between(self, offset: int, upper_offset: int) -> int | None:
-        """Return the number of bytes from the batch that holds ``offset`` up to ``upper_offset``.
+        """Return the bytes from the batch that contains ``offset`` up to ``upper_offset``, for a delayed fetch.
 
-        None if ``upper_offset`` lies in a later segment, or if the batch cannot be read: a fetch is answered then.
+        None if ``upper_offset`` lies in a later segment, or if a batch cannot be read: the fetch is completed then.
 
         Source: ``LogOffsetMetadata.onOlderSegment``, ``LogOffsetMetadata.positionDiff``.
         """
@@ -442,13 +442,13 @@ class PartitionLog:
         return self.segments.bytes_between(offset, None if upper_offset >= self.log_end_offset else upper_offset)
 
     def aborted_txns_in_slice(self, part: FileSlice, offset: int) -> list[AbortedTxn]:
-        """Return the aborted transactions that a reader of ``part`` must skip (`LogSegments.aborted_txns_in_slice`)."""
+        """Return the aborted transactions within ``part``, for Fetch; ``offset`` is the one given to `read`."""
         return self.segments.aborted_txns_in_slice(part, offset, self.log_end_offset)
 
     def producer_state_below_job(self, offset: int) -> Generator[None, None, ProducerStateManager | None]:
-        """Return the producer state as of ``offset`` for `truncate_to`.
+        """Compute the producer state as of ``offset`` for a later `truncate_to`, yielding between batches.
 
-        None where it cannot be read or the log changed in a pause: the truncation then reads it itself.
+        Return None if the log cannot be read or has changed meanwhile: the truncation then replays the batches itself.
         """
         before = [self.truncations, self.log_end_offset, self.log_start_offset, *self.segments]
         states = yield from producer_state_below_job(self.segments, self.log_start_offset, offset)
@@ -458,14 +458,14 @@ class PartitionLog:
     # ------------------------------------------------------------------ truncation
 
     def truncate_to(self, offset: int, now_ms: int, producers: ProducerStateManager | None = None) -> int:
-        """Remove every batch that reaches to ``offset`` or behind it; return the log end.
+        """Remove every batch whose last offset is at or above ``offset``; return the log end offset.
 
-        A crash at any point leaves a log that recovery reads right: first the recovery point is lowered, in its file
-        too; then files go, the newest first. Batches stay whole: a truncation in the middle of a batch removes it.
-        ``producers`` is the result of `producer_state_below_job`; else all batches since the last roll are read.
+        A crash at any point leaves a log that recovery reads correctly: first the recovery point is lowered, in its
+        file too; then files are removed, the newest first. A batch that contains ``offset`` is removed as a whole.
+        ``producers`` is the result of `producer_state_below_job`; None replays all batches since the last roll.
 
         Raises:
-            OSError: with the log unchanged, or final: then the log is out of service.
+            OSError: the log is either unchanged or offline (`set_offline`).
         """
         assert offset >= 0
         if offset >= self.log_end_offset:
@@ -495,10 +495,10 @@ class PartitionLog:
         return end
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Remove all batches; the log starts and ends at ``offset``.
+        """Remove all batches; log start offset and log end offset become ``offset``.
 
         Raises:
-            OSError: with the log unchanged, or final: then the log is out of service.
+            OSError: the log is either unchanged or offline (`set_offline`).
         """
         assert offset >= 0
         self._prepare_truncation(offset)
@@ -513,7 +513,7 @@ class PartitionLog:
         self.check_offset_order()
 
     def _prepare_truncation(self, offset: int) -> None:
-        """Lower all offsets above the truncation: later appends there would be trusted without a scan."""
+        """Lower recovery point, log start and checkpoints to ``offset``, else recovery would trust later appends."""
         self.flush_state.lower(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.cleaner_offset = min(self.cleaner_offset, offset)
@@ -529,10 +529,10 @@ class PartitionLog:
 
     @contextmanager
     def offline_on_error(self, problem: str) -> Iterator[None]:
-        """Take the log out of service for good on an error: half a change of its files cannot be continued.
+        """Take the log offline if the body fails, since an incomplete change of its files cannot be continued.
 
         Raises:
-            OSError: EIO, with ``problem``.
+            OSError: EIO, with ``problem`` in the message.
         """
         try:
             yield
@@ -544,15 +544,15 @@ class PartitionLog:
 
     @property
     def is_idle(self) -> bool:
-        """True if the log has unsynced data, and was not used since the last `close_idle_files`."""
+        """True if the log has unflushed records and was not used since the last `close_idle_files`."""
         return self.log_end_offset > self.recovery_point and not self.segments.active.used_since_idle_check
 
     def close_idle_files(self) -> None:
-        """Close the files that were not used since the last call."""
+        """Close the segment files that were not used since the previous call."""
         self.segments.close_idle_files(self.recovery_point, self.log_end_offset)
 
     def start_flush(self, end: int, more: Iterable[str] = ()) -> LogFlush:
-        """Return the flush of all below ``end`` and of all files' names: run it in a thread, then `complete_flush`.
+        """Return the flush of all records below ``end``: run it in a thread, then call `complete_flush`.
 
         ``more`` are paths of other files to sync.
 
@@ -565,15 +565,15 @@ class PartitionLog:
         return flush
 
     def complete_flush(self, flush: LogFlush) -> int:
-        """Take over a flush that ran; return the recovery point."""
+        """Apply the result of a flush that a thread has completed; return the recovery point."""
         self.epochs.on_synced(flush.epoch_file_writes)
         return self.flush_state.on_flushed(flush, self.truncations, self.segments.active.base_offset)
 
     def flush(self, more: Iterable[str] = ()) -> None:
-        """Make all appended batches durable.
+        """Flush all appended batches, waiting for the disk.
 
         Raises:
-            OSError: final; the directory must go offline.
+            OSError: the log directory must go offline.
         """
         is_epoch_file_needed = self.epochs.is_file_unsynced and self.log_end_offset > self.log_start_offset
         if is_epoch_file_needed or self.flush_state.is_flush_needed(self.log_end_offset, self.segments):
@@ -584,7 +584,7 @@ class PartitionLog:
     def close(self) -> None:
         """Flush the log and write the state of a clean shutdown for the next start.
 
-        An unchanged log needs no write, and a log that never held a record no sync: it is created again.
+        An unchanged log needs no write, and a log that never had a record no sync: the next start creates it again.
 
         Raises:
             OSError: the log is closed, but not cleanly.
@@ -613,5 +613,5 @@ class PartitionLog:
         self.flush(paths)
 
     def close_files(self) -> None:
-        """Close the files only."""
+        """Close the segment files without a flush."""
         self.segments.close()

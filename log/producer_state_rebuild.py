@@ -1,4 +1,4 @@
-"""Producer state as of an offset of a log: the newest snapshot that can be read, then the batches behind it.
+"""Rebuild of the producer state as of an offset: newest readable producer snapshot plus replay of later batches.
 
 Source: ``UnifiedLog.rebuildProducerState``, ``ProducerStateManager.truncateAndReload`` (apache/kafka 4.3.1).
 """
@@ -21,10 +21,10 @@ _BATCHES_PER_YIELD = 16
 
 
 class RecoveryScan(NamedTuple):
-    """Result of recovery's scan."""
+    """Result of the scan of a log's segments by recovery."""
 
     first_base_offset: int
-    """Start of the scan: the transaction indexes from here on are empty and filled as the batches are replayed."""
+    """First scanned offset: transaction indexes from here on are empty and are refilled by replaying the batches."""
     has_producers: bool
     """True if any batch has a producer."""
 
@@ -38,14 +38,14 @@ def rebuild_producer_state(
     *,
     known: ProducerStateManager | None = None,
 ) -> ProducerStateManager:
-    """Return the producer state as of the log end, and remove snapshots of truncated offsets.
+    """Return the producer state as of the log end offset, and delete producer snapshots above it.
 
-    After recovery the snapshot must not be newer than what was read, or the transaction indexes would stay empty. A
-    snapshot below the log start is not used: a transaction that it calls open may have ended below the log start.
+    After recovery (``seen``) the snapshot must not be newer than the scanned batches, or the transaction indexes would
+    stay empty. A snapshot below the log start is not used: a transaction open in it may have ended below the log start.
 
-    ``notes`` gets a sentence where a batch below the recovery point is damaged. ``known`` is the state where the caller
-    has it already: no snapshot is read then, which may name producers that were forgotten since, and transactions as
-    open that have ended.
+    A message is appended to ``notes`` for a damaged batch below the recovery point. ``known`` is the state if the
+    caller has it already: no snapshot is read then, since it may contain producers that have expired since, and
+    transactions that have ended.
     """
     disk, directory = segments.disk, segments.directory
     states, offset = ProducerStateManager() if known is None else known, log_start
@@ -76,13 +76,13 @@ def rebuild_producer_state(
 
 
 def list_snapshot_files(disk: Disk, directory: str) -> list[str]:
-    """Return the names of the producer snapshots in a partition's directory."""
+    """Return the names of the producer snapshot files in a partition's directory, unordered."""
     files = ((name, parse_segment_file(name)) for name in disk.list_files(directory) if name.endswith(".snapshot"))
     return [name for name, file in files if file is not None]
 
 
 def _load_snapshot(disk: Disk, path: str, at: int) -> ProducerStateManager | None:
-    """Return the producer state of a snapshot file, as of an offset; None where it cannot be read."""
+    """Return the producer state in the snapshot file ``path``, which is as of offset ``at``; None if unreadable."""
     try:
         return ProducerStateManager.unpack(read_file(disk, path), path, at)
     except (CorruptFile, OSError):
@@ -90,7 +90,7 @@ def _load_snapshot(disk: Disk, path: str, at: int) -> ProducerStateManager | Non
 
 
 def _replay_batches_from(segments: LogSegments, states: ProducerStateManager, offset: int, notes: list[str]) -> None:
-    """Replay every batch from ``offset`` on; damage below the recovery point is left out."""
+    """Replay every batch from ``offset`` on into ``states``; note a damaged batch and skip the rest of its segment."""
     for segment in segments[segments.index(segments.segment_for(offset)) :]:
         try:
             for _, header, raw in segment.scan():
@@ -106,10 +106,10 @@ def _replay_batches_from(segments: LogSegments, states: ProducerStateManager, of
 def producer_state_below_job(
     segments: LogSegments, log_start: int, offset: int
 ) -> Generator[None, None, ProducerStateManager | None]:
-    """Return the producer state as of ``offset``, as `rebuild_producer_state` finds it after a truncation to there.
+    """Compute the producer state as of ``offset``, as `rebuild_producer_state` after a truncation to ``offset``.
 
-    Pauses every few batches, since a whole segment may have to be read. None where the log cannot be read. The
-    transaction indexes are unchanged.
+    Yields every 16 batches, since a whole segment may have to be read. Return None if the log cannot be read. Neither
+    snapshots nor transaction indexes are changed.
     """
     states, begin = ProducerStateManager(), log_start
     for name in sorted(list_snapshot_files(segments.disk, segments.directory), reverse=True):

@@ -1,12 +1,12 @@
-"""Retention: which segments of a log are deleted, and their deletion.
+"""Retention: selection of the segments of a log that expired by time or size, or lie below the log start offset.
 
-Whole segments go, oldest first, and only below the high watermark. By time a segment's age counts from its largest
-timestamp, once that time has come; until then from its last write. One record that claims a far-future time would
-otherwise keep its segment for ever, as it does in Kafka, and here where ``ottla.retention.claimed.time`` is set. A time
-that has come is believed over the file's: a machine that writes before its clock was set leaves files dated 1970.
+Whole segments are deleted, oldest first, and only below the high watermark. A segment's age counts from its largest
+timestamp if that is in the past, else from the file's last modification. A record with a timestamp in the far future
+would otherwise keep its segment for ever, as it does in Kafka, and here with ``ottla.retention.claimed.time``. A past
+timestamp has precedence over the file's: a machine that writes before its clock was set leaves files dated 1970.
 
-By size the oldest go while what stays is still at least the limit. A log whose newest segment is due as a whole is
-rolled first.
+By size the oldest segments are deleted while the rest is at least ``retention.bytes``. If the active segment has
+expired too, the log is rolled first.
 
 Source: ``UnifiedLog.deleteOldSegments`` (apache/kafka 4.3.1).
 """
@@ -26,7 +26,7 @@ logger = logging.getLogger("ottla.retention")
 
 
 def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int:
-    """Return the time of a segment's newest record, as far as its timestamps are plausible."""
+    """Return a segment's largest timestamp; its file's modification time if that is in the future or -1 (ms)."""
     segment.load_max_timestamp()
     claimed = segment.max_timestamp
     if 0 <= claimed <= now_ms or (claimed >= 0 and log.config.retention_by_claimed_time):
@@ -42,7 +42,7 @@ def newest_record_ms(log: PartitionLog, segment: LogSegment, now_ms: int) -> int
 
 
 def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
-    """Return the number of expired segments from the oldest on; includes the active one unless it is empty."""
+    """Return the number of expired segments, from the oldest on; includes the active one unless it is empty."""
     settings = log.config
     count = 0
     left = log.size_bytes
@@ -70,9 +70,9 @@ def count_expired_segments(log: PartitionLog, now_ms: int) -> int:
 
 
 def log_start_after_retention(log: PartitionLog, now_ms: int) -> int | None:
-    """Return the log start after retention; None without expired segments.
+    """Return the log start offset after the deletion of expired segments; None if no segment has expired.
 
-    Rolls the log if its newest segment expired.
+    Rolls the log if its active segment has expired. The caller sets the log start offset and deletes the segments.
     """
     count = count_expired_segments(log, now_ms)
     if count == 0:

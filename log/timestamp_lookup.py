@@ -1,8 +1,8 @@
-"""Records found by their time: what ListOffsets asks for.
+"""Look-up of offsets by timestamp, and of the largest timestamp, for ListOffsets.
 
 Source: ``UnifiedLog.fetchOffsetByTimestamp`` (apache/kafka 4.3.1).
 
-From KIP-79, and the largest timestamp: KIP-734.
+By timestamp: KIP-79; largest timestamp: KIP-734.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.wire.record_batch.legacy_records import parse_any_header
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by time."""
+    """Record found by its timestamp: timestamp in ms, offset and the leader epoch of its batch (-1 if unknown)."""
 
     timestamp_ms: int
     offset: int
@@ -29,16 +29,16 @@ class TimestampAndOffset(NamedTuple):
 
 
 TimestampLookupJob = Generator[bool | None, None, TimestampAndOffset | None]
-"""A look-up that pauses now and then; with True where much is kept meanwhile, as `find_first_by_timestamp_job` does."""
+"""Look-up that yields to other tasks; yields True while its memory use is high (`find_first_by_timestamp_job`)."""
 
 
 def find_offset_by_timestamp(log: PartitionLog, timestamp: int, upper_offset: int) -> TimestampAndOffset | None:
-    """`find_offset_by_timestamp_job`, all at once."""
+    """Run `find_offset_by_timestamp_job` to its end without yielding to other tasks."""
     return _run(find_offset_by_timestamp_job(log, timestamp, upper_offset))
 
 
 def find_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
-    """`find_max_timestamp_job`, all at once."""
+    """Run `find_max_timestamp_job` to its end without yielding to other tasks."""
     return _run(find_max_timestamp_job(log))
 
 
@@ -52,9 +52,10 @@ def _run(steps: TimestampLookupJob) -> TimestampAndOffset | None:
 
 
 def find_offset_by_timestamp_job(log: PartitionLog, timestamp: int, upper_offset: int) -> TimestampLookupJob:
-    """Return the first record, in offset order, as late as ``timestamp`` and below ``upper_offset``.
+    """Return the first record by offset with a timestamp (ms) of at least ``timestamp``; None if there is none.
 
-    Pauses often: there may be thousands of segments, and megabytes in a batch. What changes in a pause is seen.
+    None also if that record's offset is not below ``upper_offset``. Yields often: there may be thousands of segments,
+    and megabytes in a batch. Truncations and rolls between two steps are taken into account.
 
     Raises:
         WireError: a batch is damaged.
@@ -91,10 +92,10 @@ def _with_leader_epoch(header: BatchHeader, offset: int, timestamp_ms: int) -> T
 def _find_batch_by_timestamp(
     log: PartitionLog, segment: LogSegment, timestamp: int, from_offset: int
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """Yield a segment's first batch, from ``from_offset`` on, that holds a record as late as ``timestamp``.
+    """Return the first batch of a segment from ``from_offset`` on with a timestamp of at least ``timestamp``, or None.
 
     Raises:
-        WireError: a header on the way is damaged.
+        WireError: a batch header before it is damaged.
     """
     start = segment.locate(max(segment.time_index.lookup(timestamp), from_offset, segment.base_offset))
     if start is None:
@@ -117,7 +118,7 @@ def _find_batch_by_timestamp(
 
 
 def find_max_timestamp_job(log: PartitionLog) -> TimestampLookupJob:
-    """Return the record with the largest timestamp; the first of several. Pauses as `find_offset_by_timestamp_job`.
+    """Return the record with the largest timestamp, the first of several; yield between segments. None if empty.
 
     Neither the log start nor the high watermark bounds the look-up: the caller compares the offset, as Kafka does.
     """
